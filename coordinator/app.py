@@ -23,15 +23,18 @@ from rootline.coordinator.protocol.machine_state import Phase, Policy
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.coordinator.runtime.assignment.consumer_loop import ConsumerLoop
 from rootline.coordinator.runtime.assignment.partition_assignment import AssignmentSettings, PartitionAssignment
+from rootline.coordinator.runtime.head_check import HeadCheck
 from rootline.coordinator.runtime.observing.metrics import CoordinatorMetrics
 from rootline.coordinator.runtime.observing.recent_events import RecentEvents
 from rootline.coordinator.runtime.observing.verdict_lines import VerdictLines
+from rootline.coordinator.runtime.own_tables import OwnTable, own_tables
 from rootline.coordinator.runtime.records.principals import read_principals
 from rootline.coordinator.runtime.records.record_decoding import UNREAD
 from rootline.coordinator.runtime.table.commit_traces import CommitTraces, TraceBudget
 from rootline.coordinator.runtime.table.effect_runner import EffectRunner
 from rootline.coordinator.runtime.table.leaf_encoder import LeafEncoder, ThreadLeafEncoder
 from rootline.coordinator.runtime.table.table_loop import TableContext, TableLoop, TableOwner
+from rootline.coordinator.runtime.table.table_states import LASTING
 from rootline.coordinator.runtime.table.verdict_outbox import Publication
 from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
 from rootline.ports.environment import Environment
@@ -103,6 +106,7 @@ class CoordinatorService:
             remember_every_s=self._settings.offsets_commit_interval_s,
             told=self._told,
         )
+        self._heads = HeadCheck(store, lambda: self._consumer.tables, self._settings.request_timeout_s)
         self._newest: dict[TableName, Version] = {}
         self._delays: dict[TableName, dict[Noted, str]] = {}
         self._started = False
@@ -137,7 +141,12 @@ class CoordinatorService:
         if self._settings.probe_rounds:
             await probe_store([self._store], self._environment.fresh_id, rounds=self._settings.probe_rounds)
         self._started = True
-        await self._consumer.run()
+        checking = asyncio.ensure_future(self._heads.run())
+        try:
+            await self._consumer.run()
+        finally:
+            checking.cancel()
+            await asyncio.gather(checking, return_exceptions=True)
 
     def request_stop(self) -> None:
         """Begin nothing new; `run` returns once what is in flight is decided."""
@@ -161,17 +170,13 @@ class CoordinatorService:
         """The phase of every table that this process has met, and why it is quarantined or paused if it is."""
         return {table: (loop.phase, loop.why) for table, loop in self._consumer.tables.items()}
 
-    def trouble_of(self, table: TableName) -> str:
-        """Why a table's records wait: quarantined, parked ones are missing, or the store fails; empty when they do not.
+    def own_tables(self) -> list[OwnTable]:
+        """How every table in memory is, for all views of this process: /readyz, metrics, the console."""
+        return own_tables(self._consumer.assignment, self.delay_of, self._heads.damage_of)
 
-        What was only slow is not said any more once nothing of the table waits.
-        """
-        loop, assignment = self._consumer.tables.get(table), self._consumer.assignment
-        missing = [] if assignment is None else assignment.late.missing_of(table)
-        said = [loop.why] if loop is not None and loop.why else [*missing]
-        if not said and loop is not None and loop.pending_since_ms is not None:
-            said = [self.delay_of(table)]
-        return "; ".join(said)
+    async def check_heads(self) -> None:
+        """Read some newest roots of tables in memory back now, as happens each minute."""
+        await self._heads.check()
 
     def delay_of(self, table: TableName) -> str:
         """What delays commits of `table`, an error of the store for instance; empty when nothing does."""
@@ -204,8 +209,6 @@ class CoordinatorService:
         """Bring the gauges up to date; called when they are about to be read."""
         for table, loop in self._consumer.tables.items():
             machine = loop.machine
-            if machine.head is not None or loop.is_stuck:
-                self.metrics.state(table, machine.phase)
             if machine.head is not None and self.metrics.is_news(table, machine.head.header.version):
                 header, totals = machine.head.header, machine.head.header.totals
                 entries = {
@@ -219,6 +222,9 @@ class CoordinatorService:
                 self.metrics.retained(table, header.kept_bytes + size)
                 given_up = 0 if header.expiry is None else header.expiry.given_up_bytes
                 self.metrics.expired(table, header.oldest_version, given_up)
+        # a name alone earns no label: a writer may name as many tables as it likes
+        own = [table for table in self.own_tables() if table.head is not None or table.state in LASTING]
+        self.metrics.states({table.name: table.state for table in own})
         self.metrics.oldest_pending(self._oldest_pending_s())
         self.metrics.ready(self.readiness().ready)
         if self._started and not self._ended:

@@ -28,7 +28,6 @@ from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.http.console_tables import TableRow, counts_of, selected, table_rows
 from rootline.coordinator.http.findings import Situation, findings
 from rootline.coordinator.http.lake_view import LakeTables, LakeView
-from rootline.coordinator.http.own_tables import own_tables
 from rootline.coordinator.runtime.observing.recent_events import Event
 from rootline.schemas.codes.error_codes import CODES
 from rootline.schemas.codes.explanation import CATEGORIES, explained
@@ -85,8 +84,7 @@ class Console:
         now_s = time.monotonic()
         if self._rows_at_s < 0 or now_s - self._rows_at_s > _SAME_ROWS_S:
             self._lake = LakeTables() if self.lake is None else self.lake.tables()
-            own = own_tables(self.service.assignment, self.service.trouble_of)
-            self._rows = table_rows(own, self._lake.tables, _HERE, self.service.now_ms())
+            self._rows = table_rows(self.service.own_tables(), self._lake.tables, _HERE, self.service.now_ms())
             self._rows_at_s = now_s
         return self._rows
 

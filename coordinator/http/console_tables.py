@@ -12,12 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rootline.coordinator.http.lake_view import TableStatus
-from rootline.coordinator.http.own_tables import OwnTable
+from rootline.coordinator.runtime.own_tables import OwnTable
+from rootline.coordinator.runtime.table.table_states import BAD, LASTING, WARNS, TableState
 
-STATES: Final = ("quarantined", "parked", "unowned", "delayed", "paused", "unknown", "pending", "idle")
+STATES: Final = tuple(TableState)
 """The worst first."""
-_BAD: Final = frozenset(("quarantined", "parked", "unowned", "delayed"))
-_WARNS: Final = frozenset(("paused", "unknown"))
 PENDING_BAD_MS: Final = 60_000
 """An intent that waits longer than that is trouble."""
 
@@ -27,7 +26,7 @@ class TableRow:
     """One table. `is_here`: this coordinator has it in memory; numbers are `None` where no one said them."""
 
     name: str
-    state: str
+    state: TableState
     severity: str
     why: str
     head: int | None
@@ -90,7 +89,7 @@ def _own_row(table: OwnTable, me: str, now_ms: int) -> TableRow:
 
 
 def _other_row(status: TableStatus, now_ms: int) -> TableRow:
-    state = status.state if status.state in STATES else "unknown"
+    state = status.state
     return TableRow(
         name=status.table,
         state=state,
@@ -106,10 +105,12 @@ def _other_row(status: TableStatus, now_ms: int) -> TableRow:
 
 
 def _worse(mine: TableRow, status: TableStatus, now_ms: int) -> TableRow:
-    """This coordinator knows best, but for what others have said since: a pause, records that are parked."""
-    if status.state not in ("quarantined", "parked", "paused"):
+    """This coordinator knows best, but for what others have said since: a pause, records that are parked, damage."""
+    if mine.state is TableState.PAUSED or status.state not in LASTING:
         return mine
-    if STATES.index(status.state) >= STATES.index(mine.state):
+    is_worse = status.state is TableState.PAUSED or STATES.index(status.state) < STATES.index(mine.state)
+    is_replaced = status.state is TableState.DAMAGED and (mine.head or 0) > (status.head or 0)
+    if not is_worse or is_replaced:
         return mine
     return replace(
         mine,
@@ -120,11 +121,11 @@ def _worse(mine: TableRow, status: TableStatus, now_ms: int) -> TableRow:
     )
 
 
-def _severity(state: str, oldest_ms: int | None, now_ms: int) -> str:
+def _severity(state: TableState, oldest_ms: int | None, now_ms: int) -> str:
     waits_long = oldest_ms is not None and now_ms - oldest_ms > PENDING_BAD_MS
-    if state in _BAD or (state == "pending" and waits_long):
+    if state in BAD or (state is TableState.PENDING and waits_long):
         return "bad"
-    return "warn" if state in _WARNS else "ok"
+    return "warn" if state in WARNS else "ok"
 
 
 def _order(row: TableRow) -> tuple[int, int, int, str]:

@@ -95,6 +95,14 @@ def _of_tables(now: Situation) -> Iterator[Finding]:
     )
     yield from _each(
         now,
+        "damaged",
+        "bad",
+        "cannot be read",
+        "`rootline check {}`, and bring the object back from the bucket's versions or a backup. Do not restart its "
+        "coordinator before: its next commit makes a new root from what it has in memory.",
+    )
+    yield from _each(
+        now,
         "parked",
         "bad",
         "is parked",
@@ -113,7 +121,7 @@ def _of_tables(now: Situation) -> Iterator[Finding]:
             "bad",
             f"{_tables(len(unowned))} no coordinator",
             _names(unowned),
-            "Start one: `rootline coordinator`. Intents wait on the log until then.",
+            "Start one: `rootline coordinator`, or `rootline up`. Intents wait on the log until then.",
         )
     late = [row for row in now.rows if row.state == "pending" and row.severity == "bad"]
     if late:
@@ -156,7 +164,7 @@ def _of_lag(now: Situation) -> Iterator[Finding]:
             "warn",
             "Lag grows",
             f"{last:,} records wait, {last - first:,} more than {(recent[-1].at_ms - recent[0].at_ms) // 1000} s ago",
-            "More is published than is decided. Look for a table that is delayed; then start another coordinator.",
+            "More is published than is decided. Look for a table that is delayed. On Kafka start another coordinator.",
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from rootline.coordinator.runtime.table.table_states import TableState
 from rootline.schemas.identifiers import TableName
 from rootline.tree.view.outline import TreeOutline
 
@@ -17,7 +18,7 @@ class TableStatus:
     """A table as `rootline status` shows it. `lag`, `oldest_ms`: on Kafka of its partition, and of what is parked."""
 
     table: TableName
-    state: str
+    state: TableState
     head: int | None
     lag: int | None = None
     oldest_ms: int | None = None

@@ -74,8 +74,8 @@ def http_app(
         """Whether the service does its work; 503 and the reason when not."""
         readiness = service.readiness()
         tables = {
-            table: {"state": phase.value, "why": service.trouble_of(table)}
-            for table, (phase, _) in service.tables().items()
+            table.name: {"state": table.state.value, "phase": table.phase, "why": table.why}
+            for table in service.own_tables()
         }
         body = {"ready": readiness.ready, "reason": readiness.reason, "tables": tables}
         if beside is not None:

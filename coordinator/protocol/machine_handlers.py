@@ -69,7 +69,7 @@ def head_loaded(machine: TableMachine, event: HeadLoaded, tick: Tick) -> Move:
         return moves.quarantine(
             machine,
             f"{machine.table}: the store shows {shown}, but version {known.root.header.version} was confirmed; "
-            "find out what removed the newer roots, restore them and restart the coordinator",
+            "find out what removed the newer roots, restore them and lift the quarantine (`rootline quarantine lift`)",
         )
     loaded = machine._replace(head=found, base_ms=event.store_ms, failures=0)
     note = Report(Noted.HEAD_LOADED, version=None if found is None else found.root.header.version)

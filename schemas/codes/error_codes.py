@@ -13,6 +13,10 @@ from rootline.schemas.codes.error_code import ErrorCode
 from rootline.schemas.codes.error_codes_of_definitions import CODES_OF_DEFINITIONS
 from rootline.schemas.codes.error_codes_of_intents import CODES_OF_INTENTS
 
+_MEND: Final = (
+    "Restore the object from a copy. Run `rootline check`. If the table is quarantined, lift it (`rootline quarantine "
+    "lift`)."
+)
 _WAY_OUT: Final = (
     "If no copy of a data file is left: `rootline check` prints an intent that takes it out of the table; publish that "
     "line with `rootline publish`."
@@ -24,42 +28,41 @@ _CODES_OF_THE_REST: Final = (
         "root-corrupt",
         "Corrupt",
         "A root's bytes are not what was written: its digest, counts, blocks or header do not match.",
-        "Restore the object from a copy. Run `rootline check`. Restart the coordinator if it quarantined the table.",
+        _MEND,
         "Do not delete anything: other roots may still reference what this one names.",
     ),
     ErrorCode(
         "leaf-corrupt",
         "Corrupt",
         "A leaf's bytes are not what was written: its length, footer or page digest does not match.",
-        "Restore the object from a copy. Run `rootline check`. Restart the coordinator if it quarantined the table.",
+        _MEND,
         "Do not delete anything.",
     ),
     ErrorCode(
         "vector-corrupt",
         "Corrupt",
         "A deletion vector's bytes are not what was written: its length, magic, CRC or cardinality does not match.",
-        "Restore the object from a copy. Run `rootline check`. Restart the coordinator if it quarantined the table.",
+        _MEND,
         "Do not drop the vector: deleted rows would come back.",
     ),
     ErrorCode(
         "definition-unreadable",
         "Corrupt",
         "A table definition's bytes are not what was written.",
-        "Restore the object from a copy. Run `rootline check`. Restart the coordinator if it quarantined the table.",
+        _MEND,
     ),
     ErrorCode(
         "page-corrupt",
         "Corrupt",
         "A page of the ledger or of outcomes is not what was written, or not what its root says about it.",
-        "Restore the object from a copy. Run `rootline check`. Restart the coordinator if it quarantined the table.",
+        _MEND,
         "Do not drop the page: intents that were committed before would be committed again.",
     ),
     ErrorCode(
         "object-missing",
         "Corrupt",
         "An object that a root references does not exist.",
-        "Restore the object from a copy. Run `rootline check`. Restart the coordinator if it quarantined the table. "
-        f"{_WAY_OUT}",
+        f"{_MEND} {_WAY_OUT}",
     ),
     ErrorCode(
         "profile-unknown",
@@ -206,8 +209,8 @@ _CODES_OF_THE_REST: Final = (
         "Fenced",
         "Retention removed records from the intents topic before they were decided, or nothing says that they were; "
         "the message names the partitions.",
-        "Ask the writers of the named offsets to publish again. Stop the coordinators, run `rootline topics accept`, "
-        "start them, and keep intents longer (`rootline topics check`).",
+        "Ask the writers of the named offsets to publish again. On Kafka stop the coordinators, run `rootline topics "
+        "accept`, start them, and keep intents longer (`rootline topics check`). Open an embedded lake again.",
         "Do not reset the group to the latest offset: undecided intents would be skipped.",
     ),
     ErrorCode(
@@ -347,8 +350,9 @@ _CODES_OF_THE_REST: Final = (
         "Fenced",
         "The store's newest root of a table is older than one that was confirmed, or there is none: the store has lost "
         "roots, or was restored from a backup.",
-        "Bring the missing roots back. If they are gone, `rootline table accept` shows what is lost and goes on "
-        "without it; then start the coordinator again.",
+        "Bring the missing roots back and run `rootline quarantine lift`. If they are gone: on an embedded log stop "
+        "the coordinator, let `rootline table accept` show and accept the loss, and start it. On Kafka start the "
+        "coordinators again.",
         "Do not publish again before that: what was committed in the lost versions would be taken for new.",
     ),
     ErrorCode(

@@ -31,8 +31,11 @@ from rootline.adapters.open import open_topics as open_topics
 from rootline.adapters.open import store_settings as store_settings
 from rootline.adapters.open_redis import open_dead_tasks as open_dead_tasks
 from rootline.adapters.open_redis import open_redis
+from rootline.adapters.pausing import known_pauses as known_pauses
+from rootline.adapters.pausing import lift_table as lift_table
 from rootline.adapters.pausing import pause_table as pause_table
 from rootline.adapters.pausing import resume_table as resume_table
+from rootline.adapters.pausing import stuck_tables as stuck_tables
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.adapters.tracing import RecordedSpan as RecordedSpan
 from rootline.adapters.tracing import recording_spans as recording_spans

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -107,6 +108,20 @@ def test_a_service_that_cannot_start_says_so_in_one_line(tmp_path: Path) -> None
     done = subprocess.run([*PROGRAM, "up", "--root", str(blocked)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 3
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_port_that_is_named_and_cannot_be_served_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError('No module named uvicorn', name='uvicorn')\n")
+    refused = subprocess.run(
+        [*PROGRAM, "up", "--root", str(tmp_path / "lake"), "--http-port", "0"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        timeout=60,
+    )
+    assert refused.returncode == 2, refused.stderr
+    assert "needs uvicorn, which is not installed: pip install" in refused.stderr
+    assert not (tmp_path / "lake").exists()
 
 
 def test_writers_go_on_while_the_service_stops_and_lose_nothing(tmp_path: Path) -> None:

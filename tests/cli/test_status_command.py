@@ -9,7 +9,7 @@ import pytest
 
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.cli.commands.running.status import _show
-from rootline.cli.head_board import AGAIN_MAX, HeadBoard
+from rootline.cli.head_board import AGAIN_MAX, ROOTS_MAX, HeadBoard
 from rootline.connect import connect, open_stored_log
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.object_keys import root_key
@@ -75,13 +75,15 @@ async def test_after_the_first_look_a_refresh_reads_a_bounded_number_of_heads(co
         await store.inner.put_if_absent(ObjectKey(root_key(name, Version(0))), b"root")
     board = HeadBoard(store)
     assert len(await board.refresh(())) == count
-    assert len(store.calls) <= count + 2
+    assert len(store.calls) <= count + 2 + ROOTS_MAX
+    assert len(board.damaged) == ROOTS_MAX, "a look reads a bounded number of roots back"
     store.calls.clear()
     await store.inner.put_if_absent(ObjectKey(root_key(names[-1], Version(1))), b"root")
     found = await board.refresh({names[-1]})
     assert (found[names[-1]], len(found)) == (1, count)
-    assert len(store.calls) <= AGAIN_MAX
+    assert len(store.calls) <= AGAIN_MAX + ROOTS_MAX
     for _ in range(count // AGAIN_MAX + 1):
         store.calls.clear()
         await board.refresh(())
-        assert len(store.calls) <= AGAIN_MAX + 2
+        assert len(store.calls) <= AGAIN_MAX + 2 + ROOTS_MAX
+    assert len(board.damaged) == count, "they go round"

@@ -55,6 +55,10 @@ class Group:
         self._tasks[name] = asyncio.ensure_future(service.run())
         return service
 
+    def why(self, name: str, table: TableName) -> str:
+        """Why a coordinator says that a table's records wait."""
+        return next((own.why for own in self.services[name].own_tables() if own.name == table), "")
+
     async def stop(self, name: str) -> None:
         """Cleanly; raises what the service failed with."""
         self.services.pop(name).request_stop()

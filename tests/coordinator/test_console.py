@@ -14,6 +14,7 @@ from rootline.catalog.rest.serving import serve_app
 from rootline.coordinator.http.console import LEAVES_MAX, PAGE, ROWS_MAX, open_paths
 from rootline.coordinator.http.lake_view import LakeTables, TableStatus
 from rootline.coordinator.http.server import http_app
+from rootline.coordinator.runtime.table.table_states import TableState
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.tree.view.outline import TreeOutline, outline_of
@@ -27,7 +28,7 @@ class KnownLake:
     """A lake of so many tables, one of which has a tree."""
 
     def __init__(self, tables: int = 0, tree: TreeOutline | None = None) -> None:
-        found = tuple(TableStatus(TableName(f"n.t{number:05}"), "idle", 1, 0) for number in range(tables))
+        found = tuple(TableStatus(TableName(f"n.t{number:05}"), TableState.IDLE, 1, 0) for number in range(tables))
         self.known = LakeTables(found, (), 1)
         self.tree = tree
         self.asked: list[str] = []

@@ -7,8 +7,9 @@ from dataclasses import replace
 from rootline.coordinator.http.console_tables import TableRow, counts_of, selected, table_rows
 from rootline.coordinator.http.findings import Situation, code_in, findings
 from rootline.coordinator.http.lake_view import TableStatus
-from rootline.coordinator.http.own_tables import OwnTable
 from rootline.coordinator.runtime.observing.recent_events import CodeCount, Sample
+from rootline.coordinator.runtime.own_tables import OwnTable
+from rootline.coordinator.runtime.table.table_states import TableState
 from rootline.schemas.identifiers import TableName
 
 NOW_MS = 10_000_000
@@ -16,11 +17,11 @@ WELL = Situation(NOW_MS, True, "", "", (), (), (), ())
 
 
 def own(name: str, state: str = "idle", why: str = "", pending_since_ms: int | None = None) -> OwnTable:
-    return OwnTable(TableName(name), state, state, why, 3, NOW_MS, pending_since_ms, 0, 0, 100, 10, 1)
+    return OwnTable(TableName(name), TableState(state), state, why, 3, NOW_MS, pending_since_ms, 0, 0, 100, 10, 1)
 
 
 def status(name: str, state: str = "idle", why: str = "", owner: str | None = "host/7") -> TableStatus:
-    return TableStatus(TableName(name), state, 2, 0, None, owner, why, 0)
+    return TableStatus(TableName(name), TableState(state), 2, 0, None, owner, why, 0)
 
 
 def rows_of(*tables: OwnTable, others: tuple[TableStatus, ...] = ()) -> list[TableRow]:

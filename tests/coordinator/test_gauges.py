@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from rootline.coordinator.protocol.machine_state import Phase
 from rootline.coordinator.runtime.observing.metrics import TABLES_MAX, CoordinatorMetrics
+from rootline.coordinator.runtime.table.table_states import TableState
+from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId
 from rootline.testing.virtual_loop import run_virtually
 from tests.coordinator.group_service import coordinating
@@ -23,9 +24,16 @@ def states(metrics: CoordinatorMetrics, table: str) -> list[str]:
 
 def test_a_table_is_in_one_state_however_often_it_comes_back_to_it() -> None:
     metrics = CoordinatorMetrics()
-    for phase in (Phase.IDLE, Phase.IDLE, Phase.QUARANTINED, Phase.IDLE, Phase.PAUSED):
-        metrics.state("a.b", phase)
-        assert states(metrics, "a.b") == [phase.value]
+    for name in ("idle", "idle", "quarantined", "idle", "paused"):
+        metrics.states({TableName("a.b"): TableState(name)})
+        assert states(metrics, "a.b") == [name]
+
+
+def test_a_table_that_another_process_has_now_is_not_quarantined_here_for_ever() -> None:
+    metrics = CoordinatorMetrics()
+    metrics.states({TableName("a.b"): TableState.QUARANTINED, TableName("c.d"): TableState.IDLE})
+    metrics.states({TableName("c.d"): TableState.IDLE})
+    assert (states(metrics, "a.b"), states(metrics, "c.d")) == ([], ["idle"])
 
 
 def test_a_version_is_news_once_and_tables_without_gauges_have_none() -> None:

@@ -55,7 +55,7 @@ def test_a_word_to_go_on_without_missing_records_that_was_given_twice_is_not_for
             assert not any(log.is_settled(place) for place in stuck)
             [(held, _)] = log.group.parked.tables.values()
             assert "parked records are gone" in held.why
-            assert "parked records are gone" in group.services["c"].trouble_of(STUCK)
+            assert "parked records are gone" in group.why("c", STUCK)
 
     run_virtually(main())
 

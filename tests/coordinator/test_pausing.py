@@ -55,7 +55,7 @@ def test_a_paused_table_decides_nothing_while_others_go_on_and_everything_once_i
             held = group.publish(*(append_intent(f"held-{number}", HELD) for number in range(3)))
             await group.commit(*(append_intent(f"free-{number}", FREE) for number in range(20)))
             assert undecided(group, held) == held
-            assert "paused by an operator: the source is wrong" in group.services["a"].trouble_of(HELD)
+            assert "paused by an operator: the source is wrong" in group.why("a", HELD)
             assert group.services["a"].readiness().ready
             resume(group)
             verdicts = await group.decided(held)

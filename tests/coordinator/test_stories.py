@@ -13,6 +13,7 @@ import pytest
 from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.coordinator.app import CoordinatorService
+from rootline.coordinator.runtime.head_check import CHECK_EVERY_S
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.object_store import Predecessor, PutAnswer, PutReply
 from rootline.schemas.bytes.log.intent_codec import encode_intent
@@ -157,6 +158,36 @@ def test_a_quarantined_table_looks_ill_drops_nothing_and_goes_on_when_its_bytes_
             [last] = await service.commit(append_intent("last"))
             assert last.kind is VerdictKind.COMMITTED
         assert len(await live_files(store)) == 6
+
+    virtually(main())
+
+
+def test_a_head_that_is_damaged_under_a_coordinator_is_found_within_minutes_and_the_next_commit_ends_it() -> None:
+    async def main() -> None:
+        store = MemoryObjectStore()
+        async with running(store, environment=SeededEnvironment(1)) as service:
+            await service.create()
+
+            def said() -> tuple[str, str]:
+                [own] = service.service.own_tables()
+                return own.state.value, own.why
+
+            key = root_key(TABLE, 0)  # type: ignore[arg-type]
+            found = await store.get(key)
+            assert found is not None
+            store.place(key, found.body[:-3])
+            assert said() == ("idle", ""), "nothing has read it yet"
+            await asyncio.sleep(2 * CHECK_EVERY_S)
+            assert said()[0] == "damaged"
+            assert "version 0, cannot be read back: root-corrupt" in said()[1]
+            [verdict] = await service.commit(append_intent("one"))
+            assert verdict.kind is VerdictKind.COMMITTED
+            assert said() == ("idle", "")
+            await asyncio.sleep(2 * CHECK_EVERY_S)
+            assert said() == ("idle", "")
+            store.discard(root_key(TABLE, 1))  # type: ignore[arg-type]
+            await asyncio.sleep(2 * CHECK_EVERY_S)
+            assert "object-missing" in said()[1]
 
     virtually(main())
 

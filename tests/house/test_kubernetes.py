@@ -196,3 +196,11 @@ def test_autoscalers_follow_metrics_that_exist_and_stop_at_the_partitions(house:
     [topics] = of_kind(house, "Job")
     [*_, partitions] = topics["spec"]["template"]["spec"]["containers"][0]["args"]
     assert all(item["spec"]["maxReplicas"] <= int(partitions) for item in of_kind(house, "HorizontalPodAutoscaler"))
+
+
+def test_pods_say_which_lake_they_are_of_by_the_name_that_the_scrape_configuration_uses(house: Path) -> None:
+    [labels] = yaml.safe_load((house / "deploy" / "kubernetes" / "kustomization.yaml").read_text())["labels"]
+    scrapes = yaml.safe_load((house / "deploy" / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
+    targets = [target for scrape in scrapes for target in scrape["static_configs"]]
+    assert labels["includeTemplates"] is True
+    assert {target["labels"]["lake"] for target in targets} == {labels["pairs"]["rootline-lake"]}

@@ -155,7 +155,7 @@ function tile(label, value, note, severity = "") {
 }
 
 function showTiles(overview) {
-  const bad = ["quarantined", "parked", "unowned", "delayed"].reduce((sum, name) => sum + (overview.states[name] ?? 0), 0);
+  const bad = ["quarantined", "damaged", "parked", "unowned", "delayed"].reduce((sum, name) => sum + (overview.states[name] ?? 0), 0);
   const last = seen.samples[seen.samples.length - 1];
   const lag = last?.lag ?? null;
   const rate = perSecond();

@@ -27,6 +27,7 @@ from rootline.coordinator.runtime.assignment.late_tables import LateOwner, LateT
 from rootline.coordinator.runtime.assignment.parking_rules import ParkingLimits, StuckSince, Where, WhoWentOn, is_due
 from rootline.coordinator.runtime.records.record_decoding import told_again
 from rootline.coordinator.runtime.table.table_loop import TableLoop
+from rootline.coordinator.runtime.table.table_states import written_reason
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import Partition
 from rootline.ports.parking import Lift, ParkedTable, ParkingLot
@@ -141,8 +142,9 @@ class Parking:
             elif due:
                 self._begin(where, loop, offset, since_ms)
                 to_park.setdefault(place, []).append(table)
-            elif is_stuck and notice is None:
-                self.noticed[where] = await self.lot.park(_empty(where, offset, since_ms, _why(loop)), ())
+            elif is_stuck and (notice is None or notice.why != _why(loop)):
+                told = _empty(where, offset, since_ms, "") if notice is None else notice
+                self.noticed[where] = await self.lot.park(replace(told, why=_why(loop)), ())
         for where, notice in list(self.noticed.items()):
             if self._is_over(where, notice, where in offsets):
                 await self.lot.unpark(notice)
@@ -304,9 +306,9 @@ def _empty(where: Where, offset: int, since_ms: int, why: str) -> ParkedTable:
 
 def _why(loop: TableLoop) -> str:
     if loop.phase is Phase.PAUSED:
-        return loop.why[:_WHY_CHARS_MAX]
+        return written_reason(loop.why, is_quarantined=False)[:_WHY_CHARS_MAX]
     if loop.phase is Phase.QUARANTINED:
-        return f"quarantined: {loop.why}"[:_WHY_CHARS_MAX]
+        return written_reason(loop.why, is_quarantined=True)[:_WHY_CHARS_MAX]
     if loop.is_unlistable:
         return "the store does not let its head be found"
     return "its oldest intent gets no verdict"

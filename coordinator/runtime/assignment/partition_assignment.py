@@ -141,7 +141,10 @@ class PartitionAssignment:
         self.pausing = Pausing(self, _LOOK_S)
         self.pausing.take(self.assigned.paused)
         lot, after_s = self.log.parking, self.settings.parking_after_s
-        if lot is not None and (self.assigned.parked or not self.assigned.may_be_shared):  # older ones ignore it
+        parks_nothing = (
+            self.assigned.retention_s is None
+        )  # then the lot keeps notices only, which older ones may ignore
+        if lot is not None and (self.assigned.parked or parks_nothing or not self.assigned.may_be_shared):
             limits = ParkingLimits(after_s, self.settings.parked_bytes_max, self.assigned.retention_s)
             self.parking = Parking(self, self.late, lot, limits, min(_LOOK_S, after_s / 10))
 

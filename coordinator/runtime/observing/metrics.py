@@ -15,10 +15,11 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from rootline.coordinator.protocol.effects import Noted, Report
-from rootline.coordinator.protocol.machine_state import Phase
 from rootline.coordinator.runtime.observing.verdict_lines import VerdictCounts
+from rootline.coordinator.runtime.table.table_states import TableState
 from rootline.coordinator.runtime.table.verdict_outbox import Publication
 from rootline.ports.intent_feed import Partition
+from rootline.schemas.identifiers import TableName
 from rootline.schemas.verdict import Verdict
 
 TABLES_MAX: Final = 200
@@ -32,7 +33,7 @@ class CoordinatorMetrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._tables: set[str] = set()
-        self._phases: dict[str, Phase] = {}
+        self._states: dict[str, TableState] = {}
         self._versions: dict[str, int] = {}
         self._lagging: set[Partition] = set()
         self._commit = self._histogram("rootline_commit_seconds", "PUT of a root until it is confirmed.")
@@ -151,14 +152,19 @@ class CoordinatorMetrics:
             self._oldest_version.labels(label).set(oldest_version)
             self._given_up.labels(label).set(given_up_bytes)
 
-    def state(self, table: str, phase: Phase) -> None:
-        """The phase that a table is in."""
-        label = self._label(table)
-        if label == _OTHER or self._phases.get(label) is phase:
-            return
-        self._phases[label] = phase
-        for known in Phase:
-            self._state.labels(label, known.value).set(1 if known is phase else 0)
+    def states(self, of: Mapping[TableName, TableState]) -> None:
+        """The state of every table in memory. Others are forgotten, or a former owner would go on alarming."""
+        labels = {self._label(table): state for table, state in of.items()}
+        labels.pop(_OTHER, None)
+        for label in self._states.keys() - labels.keys():
+            del self._states[label]
+            for known in TableState:
+                self._state.remove(label, known.value)
+        for label, state in labels.items():
+            if self._states.get(label) is not state:
+                self._states[label] = state
+                for known in TableState:
+                    self._state.labels(label, known.value).set(1 if known is state else 0)
 
     def ready(self, is_ready: bool) -> None:
         """Whether the coordinator does its work."""

@@ -12,8 +12,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from rootline.adapters.sqlite.stuck_rows import NoticesOnly
 from rootline.ports.intent_feed import Answer, Assigned, Delivered, FeedEvent, Partition, Reread, before_upgrade
 from rootline.ports.intent_log import IntentLog
+from rootline.ports.parking import ParkingLot
 from rootline.ports.pausing import Pause
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Fenced, OutcomeUnknown, Unavailable
@@ -34,7 +36,7 @@ class EmbeddedFeed:
     `pruning`: what keeps the log from growing; it runs from the first `next` until `close`.
     `check_writable`: raises `Unavailable` while verdicts cannot be written; it is asked now and then, and `next` tells.
     `upgraded_from`: the first offset that only newer versions have read; `None`: older ones may read all.
-    `pauses`: what operators have paused; without it, a log in memory, no operator can.
+    `pauses`: what operators have paused; `lot`: tables that cannot go on. A log in memory has neither.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class EmbeddedFeed:
         check_every_s: float = CHECK_EVERY_S,
         upgraded_from: Callable[[], int | None] = lambda: 0,
         pauses: Callable[[], Awaitable[Sequence[Pause]]] | None = None,
+        lot: NoticesOnly | None = None,
     ) -> None:
         self._log = log
         self._mark = mark
@@ -55,15 +58,16 @@ class EmbeddedFeed:
         self._unwritable: Unavailable | None = None
         self._upgraded_from = upgraded_from
         self._pauses = pauses
+        self._lot = lot
         self._identity: LogId | None = None
         self._position = 0
         self._end = 0
         self._told_end = False
 
     @property
-    def parking(self) -> None:
-        """Not needed: the log keeps what is undecided."""
-        return None
+    def parking(self) -> ParkingLot | None:
+        """For notices and lifts; nothing is parked, because the log keeps what is undecided."""
+        return self._lot
 
     async def next(self, *, wait_s: float, hold: bool = False) -> FeedEvent:
         """The one assignment first, then records."""
@@ -71,12 +75,13 @@ class EmbeddedFeed:
             identity, self._position = await self._log.identity(), await self._log.first_undecided()
             self._end = await self._log.end_offset()
             paused = tuple(await self.pauses())
+            stuck = () if self._lot is None else tuple(await self._lot.known())
             self._identity = identity
             self._begin_beside()
             poison_candidates = (PartitionOffset(identity, _PARTITION, self._end),) if self._left_mark() else ()
             shared = before_upgrade({(identity, _PARTITION): self._position}, {_PARTITION: self._upgraded_from()})
             start = PartitionOffset(identity, _PARTITION, self._position)
-            return Assigned((start,), poison_candidates, paused=paused, before_upgrade=shared)
+            return Assigned((start,), poison_candidates, parked=stuck, paused=paused, before_upgrade=shared)
         if self._unwritable is not None:
             raise Unavailable(self._unwritable.code, self._unwritable.message)
         if hold:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rootline.adapters.open import is_kafka, log_name, open_lock, open_topics
-from rootline.adapters.pausing import known_pauses
+from rootline.adapters.pausing import known_pauses, stuck_tables
 from rootline.adapters.sqlite.undecided_rows import undecided_in
 from rootline.ports.parking import ParkedTable
 from rootline.ports.pausing import Pause
@@ -56,7 +56,8 @@ async def look_at_log(warehouse: str, log: str | None) -> LogState:
     """
     pauses = tuple(await known_pauses(warehouse, log))
     if not is_kafka(log):
-        return await asyncio.to_thread(_embedded, warehouse, log, pauses)
+        stuck = tuple(await stuck_tables(warehouse, log))
+        return await asyncio.to_thread(_embedded, warehouse, log, pauses, stuck)
     topics = open_topics(log)
     group = await asyncio.to_thread(topics.state)
     parked = tuple(await asyncio.to_thread(topics.parked))
@@ -71,7 +72,7 @@ async def look_at_log(warehouse: str, log: str | None) -> LogState:
     )
 
 
-def _embedded(warehouse: str, log: str | None, pauses: tuple[Pause, ...]) -> LogState:
+def _embedded(warehouse: str, log: str | None, pauses: tuple[Pause, ...], stuck: tuple[ParkedTable, ...]) -> LogState:
     lock = open_lock(warehouse, log)
     is_hosted = lock is not None and lock.is_held()
     host = f"process {lock.holder_pid()}" if lock is not None and is_hosted else None
@@ -81,7 +82,7 @@ def _embedded(warehouse: str, log: str | None, pauses: tuple[Pause, ...]) -> Log
     return LogState(
         () if host is None else (host,),
         pauses,
-        (),
+        stuck,
         lambda _: host,
         lambda table: waiting.get(table, NOTHING_WAITS),
         frozenset((*waiting, *(pause.table for pause in pauses))),

@@ -32,6 +32,7 @@ from rootline.adapters.sqlite.log_archive import SqliteLogArchive, confirmed_in
 from rootline.adapters.sqlite.log_file import FILE_NAME as LOG_FILE
 from rootline.adapters.sqlite.log_pruning import Pruned
 from rootline.adapters.sqlite.pruning_loop import pruning_loop
+from rootline.adapters.sqlite.stuck_rows import NoticesOnly
 from rootline.adapters.store_settings import StoreSettings as StoreSettings
 from rootline.adapters.store_settings import store_settings as store_settings
 from rootline.ports.intent_feed import CoordinatorLog
@@ -115,7 +116,8 @@ def open_embedded_feed(log: IntentLog, url: str | None, warehouse: str) -> Coord
         return log.prune(retention, now_ms=time.time_ns() // 1_000_000)
 
     pruning, since = partial(pruning_loop, step), log.upgraded_from
-    return EmbeddedFeed(log, mark, pruning, log.check_writable, upgraded_from=since, pauses=log.pauses)
+    lot = NoticesOnly(log)
+    return EmbeddedFeed(log, mark, pruning, log.check_writable, upgraded_from=since, pauses=log.pauses, lot=lot)
 
 
 def open_writer_log(url: str | None, warehouse: str) -> WriterLog:

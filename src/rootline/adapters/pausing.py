@@ -1,17 +1,23 @@
-"""Pauses of a lake, whatever its log is: seen, begun, ended by an operator.
+"""What an operator marks on a lake's log, whatever it is: pauses, and lifts of tables that cannot go on.
 
-Owns: the choice of the log, and that a pause is begun and ended once. Does not own: where pauses are kept
-(`sqlite/log_file`, `kafka/pausing`), what coordinators do with them.
-Invariants: no log is created; a table that is paused keeps the moment and the reason of its first pause.
+Owns: the choice of the log, and that a pause is begun and ended once. Does not own: where marks are kept
+(`sqlite/log_file`, `kafka/pausing`, `kafka/parking_lot`), what coordinators do with them.
+Invariants: no log is created; a table that is paused keeps the moment and the reason of its first pause; a lift only
+asks, and works whether or not a coordinator runs.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
+import uuid
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
-from rootline.adapters.open import is_kafka, open_stored_log, open_topics
+from rootline.adapters.open import is_kafka, log_name, open_stored_log, open_topics
+from rootline.adapters.sqlite.undecided_rows import undecided_in
+from rootline.ports.parking import Lift, ParkedTable
 from rootline.ports.pausing import Pause
 from rootline.schemas.identifiers import TableName
 
@@ -78,5 +84,38 @@ async def resume_table(warehouse: str, log: str | None, table: TableName) -> tup
         if ended is not None:
             await marks.resume(ended)
         return ended, tuple(known.values())
+    finally:
+        await marks.close()
+
+
+async def stuck_tables(warehouse: str, log: str | None) -> Sequence[ParkedTable]:
+    """Tables that cannot go on, by name and partition. Raises as `open_marks`."""
+    if is_kafka(log):
+        return await asyncio.to_thread(open_topics(log).parked)
+    marks = open_stored_log(log, warehouse)
+    try:
+        stuck = await marks.stuck()
+    finally:
+        await marks.close()
+    waiting = await asyncio.to_thread(undecided_in, Path(log_name(log, warehouse))) if stuck else {}
+    return [each for each in stuck if each.table in waiting]  # else an older version decided its records since
+
+
+async def lift_table(
+    warehouse: str, log: str | None, table: TableName, *, without_missing: bool
+) -> Sequence[ParkedTable]:
+    """Ask coordinators to try a table again. Returns why it cannot go on; if it can, nothing is asked.
+
+    Raises as `open_marks`.
+    """
+    if is_kafka(log):
+        topics = open_topics(log)
+        return await asyncio.to_thread(lambda: topics.lift(table, without_missing=without_missing))
+    marks = open_stored_log(log, warehouse)
+    try:
+        found = [stuck for stuck in await marks.stuck() if stuck.table == table]
+        for stuck in found:
+            await marks.mark_lift(Lift(table, stuck.log, stuck.partition, name=uuid.uuid4().hex), over=False)
+        return found
     finally:
         await marks.close()

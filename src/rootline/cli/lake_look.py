@@ -32,6 +32,8 @@ from rootline.tree.scan.scan_plan import manifest_vectors
 from rootline.tree.view.outline import TreeOutline, outline_of_root
 
 LOOK_EVERY_S: Final = 5.0
+_ROOTS_MAX: Final = 5
+"""Decoded beside commits, in the same process."""
 _TREES_AT_ONCE: Final = 2
 _TIMEOUT_S: Final = 30.0
 
@@ -44,7 +46,7 @@ class LakeLook:
         self._log = log
         self._thread = thread
         self._store = store
-        self._board = HeadBoard(store)
+        self._board = HeadBoard(store, roots_max=_ROOTS_MAX)
         self._known = LakeTables()
         self._asked_s = -LOOK_EVERY_S
         self._looking: Future[LakeTables] | None = None

@@ -1,18 +1,19 @@
 """How all tables of a lake are, by its store and its log: for `rootline status` and for the console.
 
-Owns: putting together what both say, and the one word for a table's state. Does not own: asking them (`head_board`,
-`rootline.adapters.log_state`), how it is shown.
+Owns: putting together what both say. Does not own: asking them (`head_board`, `rootline.adapters.log_state`), the word
+for a table's state (`rootline.coordinator.runtime.table.table_states`), how it is shown.
 Invariants: changes nothing and hosts nothing; what one of store and log does not say is left out, and said.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rootline.cli.head_board import HeadBoard
 from rootline.connect import LogState, look_at_log
 from rootline.coordinator.http.lake_view import TableStatus
+from rootline.coordinator.runtime.table.table_states import TableFacts, TableState, facts_of_written, state_of
 from rootline.ports.parking import ParkedTable
 from rootline.ports.pausing import ALL_TABLES, Pause, pause_of
 from rootline.schemas.errors import RootlineError
@@ -36,10 +37,16 @@ async def look_at_tables(
         troubles.append(f"the store: {error}")
     names = {only} if only is not None else {*heads, *(() if state is None else _named_by(state))}
     if state is None:
-        return [TableStatus(name, "unknown", heads.get(name)) for name in sorted(names)], troubles
+        return [TableStatus(name, TableState.UNKNOWN, heads.get(name)) for name in sorted(names)], troubles
     pauses, parked = {pause.table: pause for pause in state.pauses}, _parked(state)
-    held = {name: _Held(pause_of(pauses, name), parked.get(name, [])) for name in names}
+    held = {name: _Held(pause_of(pauses, name), parked.get(name, []), board.damaged.get(name, "")) for name in names}
     return [_status(name, heads.get(name), state, held[name]) for name in sorted(names)], troubles
+
+
+def facts_of_log(pause: Pause | None, parked: Sequence[ParkedTable]) -> TableFacts:
+    """What a log says of a table that is paused or cannot go on."""
+    found = facts_of_written(parked[0].why) if parked else TableFacts()
+    return found if pause is None else replace(found, paused=pause.reason)
 
 
 def _named_by(state: LogState) -> set[TableName]:
@@ -48,10 +55,11 @@ def _named_by(state: LogState) -> set[TableName]:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """What keeps a table's intents from being decided."""
+    """What keeps a table's intents from being decided, or its rows from being read."""
 
     pause: Pause | None
     parked: Sequence[ParkedTable]
+    damaged: str
 
 
 def _parked(state: LogState) -> dict[TableName, list[ParkedTable]]:
@@ -70,14 +78,14 @@ def _status(name: TableName, head: Version | None, state: LogState, held: _Held)
     return TableStatus(name, what, head, waiting.records + parked, oldest_ms, owner, why, parked)
 
 
-def _state_of(held: _Held, state: LogState, waiting: int, owner: str | None) -> tuple[str, str]:
-    if held.pause is not None:
-        return "paused", held.pause.reason
-    if held.parked:
-        stuck = held.parked[0].why
-        return ("quarantined" if stuck.startswith("quarantined") else "parked"), stuck
-    if owner is None:
-        return "unowned", "no coordinator has it: start one with `rootline up` or `rootline coordinator`"
-    if waiting:
-        return "pending", "intents of its partition wait for verdicts" if state.of_partition else "intents wait"
-    return "idle", ""
+def _state_of(held: _Held, state: LogState, waiting: int, owner: str | None) -> tuple[TableState, str]:
+    nobody = "no coordinator has it: start one with `rootline up` or `rootline coordinator`"
+    waits = "intents of its partition wait for verdicts" if state.of_partition else "intents wait"
+    return state_of(
+        replace(
+            facts_of_log(held.pause, held.parked),
+            damaged=held.damaged,
+            unowned=nobody if owner is None else "",
+            waits=waits if waiting else "",
+        )
+    )

@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from rootline.catalog.rest.settings import catalog_settings
-from rootline.cli.catalog_service import open_catalog, warn_if_open
+from rootline.cli.catalog_service import open_catalog, server_extra, warn_if_open
 from rootline.cli.lake_look import open_lake_look
 from rootline.cli.listening import port_refused
 from rootline.cli.process_metrics import describe_process
@@ -50,6 +50,7 @@ async def run_services(
         RootlineError: a service cannot start, or cannot go on.
 
     """
+    _check_http(roles, http_port)
     if Role.COORDINATOR in roles:
         check_principals(coordinator_settings(), log)
     stop = asyncio.Event()
@@ -131,6 +132,15 @@ async def _run(
     for result in results:
         if isinstance(result, BaseException):
             raise result
+
+
+def _check_http(roles: Role, port: int | None) -> None:
+    """A port that someone named is served, or nothing starts. Raises `Invalid` (`setting-invalid`)."""
+    settings = coordinator_settings() if Role.COORDINATOR in roles else worker_settings()
+    if port is None and "http_port" not in settings.model_fields_set:
+        return
+    with server_extra("HTTP on a port"):
+        import rootline.catalog.rest.serving  # noqa: F401
 
 
 async def _locked(parts: LakeParts, stop: asyncio.Event, announce: Announce) -> bool:

@@ -17,6 +17,7 @@ import structlog
 
 from rootline.adapters.open import WriterLog, log_name
 from rootline.coordinator.app import CoordinatorService
+from rootline.coordinator.runtime.table.table_states import LASTING, TableState
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.hosting.lake_parts import LakeParts, check_principals, embedded_parts, embedded_settings
 from rootline.ports.object_store import ObjectStore
@@ -73,9 +74,9 @@ class EmbeddedHost:
         """Why intents of `table` are not decided here, if this process hosts the coordinator or tried to."""
         if self._service is None:
             return None if self._trouble is None else f"{self._place}: the coordinator here stopped: {self._trouble}"
-        _, why = self._service.tables().get(table, (None, ""))
-        if why:
-            return f"{self._place}: the table is quarantined: {why}"
+        own = next((own for own in self._service.own_tables() if own.name == table), None)
+        if own is not None and own.state in LASTING - {TableState.DAMAGED}:  # which commits go on in spite of
+            return f"{self._place}: the table is {own.state.value}: {own.why}"
         readiness = self._service.readiness()
         known = self._service.delay_of(table) or ("" if readiness.ready else readiness.reason) or "it is still at work"
         return f"{self._place}: the coordinator is hosted here: {known}"

@@ -14,7 +14,9 @@ from typing import Any
 
 from tests.services.watching.deployed_rules import DEPLOY
 
-_VALUES = {"__rate_interval": "1m", "__interval": "15s", "__range": "3h"}
+LAKE = "main"
+"""As the deployed scrape configuration calls it."""
+_VALUES = {"lake": LAKE, "__rate_interval": "1m", "__interval": "15s", "__range": "3h"}
 
 
 @dataclass(frozen=True)

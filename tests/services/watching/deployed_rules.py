@@ -32,12 +32,19 @@ class Alert:
     expression: str
     runbook: str
     severity: str
+    summary: str
 
 
 def alerts() -> list[Alert]:
     """Every alert that is deployed."""
     return [
-        Alert(rule["alert"], rule["expr"], rule["annotations"]["runbook_url"], rule["labels"]["severity"])
+        Alert(
+            rule["alert"],
+            rule["expr"],
+            rule["annotations"]["runbook_url"],
+            rule["labels"]["severity"],
+            rule["annotations"]["summary"],
+        )
         for group in _loaded()["groups"]
         for rule in group["rules"]
     ]
@@ -60,7 +67,7 @@ def shortened(longest_range_s: int) -> str:
     for group in loaded["groups"]:
         group["interval"] = "500ms"
         for rule in group["rules"]:
-            rule["expr"] = _LIMIT.sub(r"\g<1>1", _LENGTH.sub(shorter, rule["expr"].replace(":1m]", ":1s]")))
+            rule["expr"] = _LIMIT.sub(r"\g<1>1", _LENGTH.sub(shorter, rule["expr"].replace(":5m]", ":1s]")))
             if "for" in rule:
                 rule["for"] = "1s"
     return yaml.safe_dump(loaded)

@@ -16,7 +16,8 @@ def scraping(targets: Mapping[str, Sequence[str]], folder: Path, *, rules: str |
     loaded["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     for job in loaded["scrape_configs"]:
         named = [url.removeprefix("http://") for url in targets[job["job_name"]]]
-        job["static_configs"] = [{"targets": named}]
+        [deployed] = job["static_configs"]
+        job["static_configs"] = [{**deployed, "targets": named}]
     (folder / "rules.yml").write_text(rules or (DEPLOY / "prometheus" / "rules.yml").read_text())
     made = folder / "prometheus.yml"
     made.write_text(yaml.safe_dump(loaded))

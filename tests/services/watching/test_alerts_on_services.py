@@ -64,6 +64,7 @@ BY_UNIT_TEST_ONLY = {
     "RootlineExpiryStalled",
     "RootlinePlansStale",
     "RootlineVersionsDiffer",
+    "RootlineTargetsVanished",
     "RootlineTasksDead",  # these two need a Redis
     "RootlineRedisAway",
 }
@@ -212,6 +213,9 @@ async def test_alerts_fire_when_what_they_watch_breaks_and_every_dashboard_query
                     catalog.kill()
                     coordinator.kill()
                     await watched.until_fired(
-                        "RootlineCatalogDown", "RootlineCoordinatorDown", "RootlinePartitionsUnread"
+                        "RootlineCatalogDown",
+                        "RootlineCoordinatorDown",
+                        "RootlinePartitionsUnread",
+                        "RootlineNoCoordinator",
                     )
                     assert {alert.name for alert in alerts()} - watched.seen <= BY_UNIT_TEST_ONLY

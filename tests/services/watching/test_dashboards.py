@@ -32,6 +32,17 @@ def test_every_query_names_metrics_that_exist_and_variables_that_are_defined() -
         assert used <= defined, where
 
 
+def test_every_panel_shows_one_lake_and_every_single_number_has_limits() -> None:
+    for query in queries():
+        selectors = re.findall(r"\b(?:(?:rootline|process)_[a-z_]+|up)\b(\{[^}]*\})?", query.expression)
+        assert all('lake="$lake"' in selector for selector in selectors), (query.panel, query.expression)
+    for board in BOARDS.values():
+        assert "lake" in {variable["name"] for variable in board["templating"]["list"]}
+        for panel in board["panels"]:
+            if panel["type"] == "stat":
+                assert panel["fieldConfig"]["defaults"]["thresholds"]["steps"], panel["title"]
+
+
 def test_every_metric_of_ours_is_on_a_dashboard() -> None:
     shown = {name for query in queries() for name in metrics_in(query.expression)}
     ours = {re.sub(r"_(bucket|count|sum)$", "", name) for name in known_metrics() if name.startswith("rootline_")}

@@ -112,6 +112,18 @@ def test_a_restore_in_the_batch_of_the_rewrite_counts_as_well() -> None:
     assert codes(lake.put(append("three", data_file("a")))) == ["file-removed"]
 
 
+def test_a_page_that_is_merged_after_a_restore_keeps_what_the_restore_undid() -> None:
+    lake = new_lake(append("z"))
+    version = lake.head.header.version
+    [path, *_] = compact(lake, "x", 40)
+    lake.put(intent(IntentKind.RESTORE, "back", **restore(version)))
+    compact(lake, "y", 40)
+    left = lake.head.header.left
+    assert len(left.pages) == 1, "both are in one page, which is younger than the restore"
+    assert codes(lake.put(append("sent again", data_file(path[5:-8])))) == ["file-removed"], "its rows are not there"
+    assert codes(lake.reloaded_lake().put(append("sent again", data_file(path[5:-8])))) == ["file-removed"]
+
+
 def test_what_a_restore_brought_back_is_live_and_may_be_rewritten_again() -> None:
     lake = new_lake(append("a"), append("b"))
     version = lake.head.header.version

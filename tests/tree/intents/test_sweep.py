@@ -9,6 +9,7 @@ from rootline.schemas.field_ids import PROFILE_OF_EXPIRY
 from rootline.schemas.intent import IntentKind, VectorReference
 from rootline.schemas.verdict import VerdictKind
 from rootline.tree.draft.draft import Draft
+from tests.tree.intents.test_compact_vectors import PUFFIN, moving
 from tests.tree.sweeps import DAY_MS, SweptLake, swept_lake
 from tests.tree.tables import append, codes, data_file, equality_delete, intent, kinds, new_entry, remove, removed
 
@@ -100,6 +101,16 @@ def test_adding_what_is_condemned_is_refused_for_every_way_to_add_it() -> None:
     ]
     assert codes(lake.put(*tried)) == ["file-removed"] * len(tried)
     assert codes(lake.put(append("11", data_file("y")))) == [None]
+
+
+def test_a_manifest_vector_does_not_move_to_a_condemned_object() -> None:
+    lake = swept_lake(*(append(name) for name in "abcd"))
+    lake.put(lake.flush("f", lake.leaf(lake.root_entries())))
+    lake.put(remove("r", removed("data/a.parquet")))
+    lake.put(lake.sweep("s", [PUFFIN]))
+    assert lake.is_condemned(PUFFIN)
+    assert codes(lake.put(moving(lake, [0]))) == ["file-removed"], "the object is about to be deleted"
+    assert codes(lake.put(moving(lake, [0], "metadata/vectors/other.puffin"))) == [None]
 
 
 def test_an_absolute_name_of_a_condemned_object_is_refused_too() -> None:

@@ -30,6 +30,7 @@ from rootline.adapters.sqlite.pruning_loop import STEP_ROWS
 from rootline.adapters.sqlite.pruning_state import LogRetention, is_due
 from rootline.adapters.tracing import publishing
 from rootline.ports.intent_log import NewRecord
+from rootline.ports.parking import Lift, ParkedTable
 from rootline.ports.pausing import Pause
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import RootlineError, Unavailable
@@ -139,6 +140,24 @@ class SqliteIntentLog:
     async def resume(self, pause: Pause) -> None:
         """It ends. Raises as `publish`."""
         await self._write(lambda writer: writer.mark(pause, over=True))
+
+    async def stuck(self) -> Sequence[ParkedTable]:
+        """Tables that cannot go on, as the coordinator noticed."""
+        self._check_open()
+        return self._reader.stuck()
+
+    async def lifts(self) -> Sequence[Lift]:
+        """Tables that an operator wants to be tried again."""
+        self._check_open()
+        return self._reader.lifts()
+
+    async def mark_stuck(self, stuck: ParkedTable, *, over: bool) -> None:
+        """A table cannot go on, or that is `over`. Raises as `publish`."""
+        await self._write(lambda writer: writer.mark_stuck(stuck, over=over))
+
+    async def mark_lift(self, lift: Lift, *, over: bool) -> None:
+        """A table is to be tried again, or that is `over`. Raises as `publish`."""
+        await self._write(lambda writer: writer.mark_lift(lift, over=over))
 
     async def upgrade(self) -> None:
         """Keep older versions of Rootline out from now on. Raises as `publish`."""

@@ -34,7 +34,9 @@ from rootline.adapters.sqlite.log_pruning import Pruned, prune_step, pruning_sta
 from rootline.adapters.sqlite.open_file import OpenFile
 from rootline.adapters.sqlite.pause_rows import pauses_in, write_pause
 from rootline.adapters.sqlite.pruning_state import LogRetention, PruningState
+from rootline.adapters.sqlite.stuck_rows import lifts_in, stuck_in, write_lift, write_stuck
 from rootline.ports.intent_log import NewRecord
+from rootline.ports.parking import Lift, ParkedTable
 from rootline.ports.pausing import Pause
 from rootline.schemas.bytes.log.stated_content import content_headers
 from rootline.schemas.bytes.log.trace_context import trace_headers
@@ -179,6 +181,14 @@ class LogWriter:
         """A pause begins, or is `over`."""
         write_pause(self._connection, pause, over=over)
 
+    def mark_stuck(self, stuck: ParkedTable, *, over: bool) -> None:
+        """As `stuck_rows`."""
+        write_stuck(self._connection, stuck, over=over)
+
+    def mark_lift(self, lift: Lift, *, over: bool) -> None:
+        """As `stuck_rows`."""
+        write_lift(self._connection, lift, over=over)
+
     def upgrade(self) -> None:
         """Keep versions out that do not know the newest layout (`log_layout`)."""
         upgrade(self._connection, _end_offset(self._connection))
@@ -224,6 +234,16 @@ class LogReader:
         """What operators have paused."""
         with self._failures():
             return pauses_in(self._connection)
+
+    def stuck(self) -> list[ParkedTable]:
+        """Tables that cannot go on."""
+        with self._failures():
+            return stuck_in(self._connection, self._identity)
+
+    def lifts(self) -> list[Lift]:
+        """Tables that are to be tried again."""
+        with self._failures():
+            return lifts_in(self._connection, self._identity)
 
     def pruning_state(self) -> PruningState:
         """How far the log was pruned; every record from `records_below` on is still there."""

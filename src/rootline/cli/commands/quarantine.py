@@ -1,6 +1,6 @@
 """`rootline quarantine list` and `lift`: tables that cannot go on, and trying one of them again.
 
-Owns: arguments and how parked tables are shown. Does not own: what is parked (the adapters of Kafka).
+Owns: arguments and how such tables are shown. Does not own: which they are (the coordinators write it to the log).
 Invariants: `list` changes nothing; `lift` only asks for what coordinators then do, and says what that will be.
 """
 
@@ -11,30 +11,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rootline.cli.failure import ExitCode
-from rootline.cli.options import DryRun, Json, Log, TableArgument
+from rootline.cli.options import DryRun, Json, Log, TableArgument, Warehouse
 
 if TYPE_CHECKING:
     from rootline.ports.parking import ParkedTable
+    from rootline.ports.pausing import Pause
 
 app = typer.Typer(help="See tables that cannot go on, and try one again.", no_args_is_help=True, rich_markup_mode=None)
-_EMBEDDED = (
-    "an embedded log keeps what is undecided, so nothing is parked on it. A quarantined table is named in the "
-    "coordinator's log, and is tried again when the process that hosts the coordinator is started again (after "
-    "`head-lost`, run `rootline table accept` first)"
-)
 
 
 @app.command("list")
-def list_parked(log: Log = None, as_json: Json = False) -> None:
-    """List quarantined and parked tables: why, since when, what is parked of each, and from when."""
-    from rootline.cli import output
-    from rootline.connect import is_kafka, open_topics
+def list_parked(warehouse: Warehouse = None, log: Log = None, as_json: Json = False) -> None:
+    """List quarantined and parked tables: why, since when, what is parked of each, and from when.
 
-    if not is_kafka(log):
-        output.note(as_json, _EMBEDDED)
-        return
-    records = [_record(parked) for parked in open_topics(log).parked()]
-    columns = ["table", "partition", "since", "records", "bytes", "oldest", "why"]
+    An embedded log keeps what is undecided, so nothing is parked on it.
+    """
+    import asyncio
+
+    from rootline.cli import output
+    from rootline.connect import known_pauses, stuck_tables
+    from rootline.ports.pausing import pause_of
+
+    place = _place(warehouse, log)
+    stuck = asyncio.run(stuck_tables(place, log))
+    pauses = {pause.table: pause for pause in asyncio.run(known_pauses(place, log))} if stuck else {}
+    records = [_record(parked, pause_of(pauses, parked.table)) for parked in stuck]
+    columns = ["table", "partition", "state", "since", "records", "bytes", "oldest", "why"]
     output.rows(as_json, records, columns, empty="no table is quarantined or parked")
 
 
@@ -46,6 +48,7 @@ def lift(
         typer.Option("--without-missing", help="Go on without parked records that are gone from their topic."),
     ] = False,
     dry_run: DryRun = False,
+    warehouse: Warehouse = None,
     log: Log = None,
     as_json: Json = False,
 ) -> None:
@@ -53,17 +56,17 @@ def lift(
 
     Mend the table first. Coordinators may run: they find this within seconds. Ends with 1 if there is nothing to lift.
     """
-    from rootline.cli import output
-    from rootline.connect import is_kafka, open_topics
-    from rootline.schemas.errors import Invalid
+    import asyncio
 
-    if not is_kafka(log):
-        raise Invalid("setting-invalid", f"{name}: {_EMBEDDED}")
-    topics = open_topics(log)
+    from rootline.cli import output
+    from rootline.client import checks
+    from rootline.connect import lift_table, stuck_tables
+
+    place, table = _place(warehouse, log), checks.table(name)
     if dry_run:
-        found = [parked for parked in topics.parked() if parked.table == name]
+        found = [parked for parked in asyncio.run(stuck_tables(place, log)) if parked.table == table]
     else:
-        found = topics.lift(name, without_missing=without_missing)
+        found = list(asyncio.run(lift_table(place, log, table, without_missing=without_missing)))
     for parked in found:
         text = (
             f"{name}, partition {parked.partition}: {parked.records:,} parked intents ({parked.size_in_bytes:,} bytes) "
@@ -82,12 +85,24 @@ def lift(
     )
 
 
-def _record(parked: ParkedTable) -> dict[str, Any]:
-    from rootline.cli import output
+def _place(warehouse: str | None, log: str | None) -> str:
+    """The warehouse, which only an embedded log needs."""
+    from rootline.cli.options import required
+    from rootline.connect import is_kafka
 
+    return warehouse or "" if is_kafka(log) else required(warehouse)
+
+
+def _record(parked: ParkedTable, pause: Pause | None = None) -> dict[str, Any]:
+    from rootline.cli import output
+    from rootline.cli.lake_status import facts_of_log
+    from rootline.coordinator.runtime.table.table_states import state_of
+
+    state, _ = state_of(facts_of_log(pause, [parked]))
     return {
         "table": parked.table,
         "partition": parked.partition,
+        "state": state.value,
         "since": output.moment(parked.since_ms),
         "records": parked.records,
         "bytes": parked.size_in_bytes,

@@ -80,12 +80,12 @@ def _record(status: TableStatus) -> dict[str, Any]:
     oldest_ms = status.oldest_ms
     return {
         "table": status.table,
-        "state": status.state,
+        "state": status.state.value,
         "head": status.head,
         "lag": status.lag,
         "oldest_s": None if oldest_ms is None else max(0.0, round(time.time() - oldest_ms / 1000, 1)),
         "owner": status.owner,
-        "why": None if status.state == "unknown" else status.why,
+        "why": None if status.state.value == "unknown" else status.why,
         "oldest": None if oldest_ms is None else output.moment(oldest_ms),
         "parked": status.parked,
     }

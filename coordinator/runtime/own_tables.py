@@ -1,7 +1,7 @@
-"""How the tables are that this coordinator has in memory, as values for people who look.
+"""How the tables are that this coordinator has in memory, as values for people who look and for metrics.
 
-Owns: reading loops and assignment, and the one word for a table's state. Does not own: the state itself (the loops),
-what the store and the log say of other tables, how it is shown.
+Owns: reading loops and assignment. Does not own: the state itself (the loops), the word for it
+(`table.table_states`), what the store and the log say of other tables, how it is shown.
 Invariants: looking changes nothing, asks no one and never waits.
 """
 
@@ -12,19 +12,20 @@ from dataclasses import dataclass
 
 from rootline.coordinator.protocol.machine_state import Phase
 from rootline.coordinator.runtime.assignment.partition_assignment import PartitionAssignment
+from rootline.coordinator.runtime.table.table_states import TableFacts, TableState, state_of
 from rootline.schemas.identifiers import TableName
 
 
 @dataclass(frozen=True, slots=True)
 class OwnTable:
-    """A table in memory. `state`: quarantined, paused, parked, delayed, pending or idle; `phase`: the machine's.
+    """A table in memory. `phase`: the commit machine's.
 
     `committed_ms`: of its newest root; `pending_since_ms`: when its oldest undecided record was appended; `waiting`:
     records in memory that are not decided; `parked`: records that were moved aside.
     """
 
     name: TableName
-    state: str
+    state: TableState
     phase: str
     why: str
     head: int | None
@@ -37,27 +38,48 @@ class OwnTable:
     data_files: int | None
 
 
-def own_tables(assignment: PartitionAssignment | None, trouble_of: Callable[[TableName], str]) -> list[OwnTable]:
-    """Each table of `assignment`; `trouble_of`: why a table's records wait."""
+def own_tables(
+    assignment: PartitionAssignment | None,
+    delay_of: Callable[[TableName], str],
+    damage_of: Callable[[TableName, int], str],
+) -> list[OwnTable]:
+    """Each table of `assignment`.
+
+    `delay_of`: what delays its commits; `damage_of`: what is wrong with its root of a version, as stored.
+    """
     if assignment is None:
         return []
     parked: dict[TableName, int] = {}
+    reasons: dict[TableName, str] = {}
     for (table, _), item in assignment.late.parked.items():
         parked[table] = parked.get(table, 0) + item.records
-    missing = {table for table, _ in assignment.late.missing}
+        reasons.setdefault(table, item.why)
+    missing = {table: why for (table, _), why in assignment.late.missing.items()}
     found = []
     for table, loop in assignment.tables.items():
         machine, held = loop.machine, parked.get(table, 0)
         if machine.head is None and loop.pending_since_ms is None and not loop.is_stuck and not held:
             continue  # nothing says that there is such a table
         header = None if machine.head is None else machine.head.header
-        why = trouble_of(table)
+        waits = loop.pending_since_ms is not None
+        gone = missing.get(table, "")
+        delay = delay_of(table) if waits else ""
+        state, why = state_of(
+            TableFacts(
+                paused=loop.why if loop.phase is Phase.PAUSED else "",
+                quarantined=loop.why if loop.phase is Phase.QUARANTINED and not gone else "",
+                damaged="" if header is None else damage_of(table, header.version),
+                parked=gone or (reasons[table] if held else ""),
+                delayed=delay,
+                waits="intents wait" if waits else "",
+            )
+        )
         found.append(
             OwnTable(
                 name=table,
-                state=_state(loop.phase, why, held > 0 or table in missing, loop.pending_since_ms is not None),
+                state=state,
                 phase=loop.phase.value,
-                why=why,
+                why="" if state is TableState.PENDING else why,
                 head=None if header is None else header.version,
                 committed_ms=None if header is None else header.snapshot.timestamp_ms,
                 pending_since_ms=loop.pending_since_ms,
@@ -69,13 +91,3 @@ def own_tables(assignment: PartitionAssignment | None, trouble_of: Callable[[Tab
             )
         )
     return found
-
-
-def _state(phase: Phase, why: str, is_parked: bool, waits: bool) -> str:
-    if phase in (Phase.QUARANTINED, Phase.PAUSED):
-        return phase.value
-    if is_parked:
-        return "parked"
-    if why:
-        return "delayed"
-    return "pending" if waits else "idle"

@@ -1,0 +1,83 @@
+"""The one vocabulary for how a table is, and the one rule that chooses a word from what a view knows.
+
+Owns: the words, their order and their severity. Does not own: the facts; each view has its own (`own_tables` the memory
+of a coordinator, `rootline.cli.lake_status` the log and the store).
+Invariants: pure; two views that know the same facts use the same word; one that knows less uses `pending` for
+`delayed`, which only the coordinator that owns the table can tell from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class TableState(StrEnum):
+    """How a table is, the worst first."""
+
+    QUARANTINED = "quarantined"  # stored bytes are damaged, or a rule of our own broke: nothing is committed
+    DAMAGED = "damaged"  # its newest root cannot be read back: readers fail, commits may go on
+    PARKED = "parked"  # it could not go on for a while: its intents are kept aside
+    UNOWNED = "unowned"  # no coordinator has it
+    DELAYED = "delayed"  # the store fails or is slow: it is tried again
+    PAUSED = "paused"  # an operator said so
+    UNKNOWN = "unknown"  # the log does not answer
+    PENDING = "pending"  # intents wait for their verdicts
+    IDLE = "idle"  # nothing waits
+
+
+LASTING: Final = frozenset((TableState.QUARANTINED, TableState.DAMAGED, TableState.PARKED, TableState.PAUSED))
+"""States that end only when someone acts."""
+BAD: Final = LASTING - {TableState.PAUSED} | {TableState.UNOWNED, TableState.DELAYED}
+WARNS: Final = frozenset((TableState.PAUSED, TableState.UNKNOWN))
+_QUARANTINED: Final = "quarantined: "
+"""Begins the reason that is written to the log of a quarantined table, so that those who read it know the state."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """Reasons, each empty where it is not so; `waits`: whether intents have no verdict."""
+
+    paused: str = ""
+    quarantined: str = ""
+    damaged: str = ""
+    parked: str = ""
+    unowned: str = ""
+    delayed: str = ""
+    waits: str = ""
+
+
+def state_of(facts: TableFacts) -> tuple[TableState, str]:
+    """The word for a table, and why.
+
+    A pause comes first because it explains why nothing is committed, whatever else is wrong; the reason then has both.
+    """
+    wrong = [
+        (TableState.QUARANTINED, facts.quarantined),
+        (TableState.DAMAGED, facts.damaged),
+        (TableState.PARKED, facts.parked),
+        (TableState.UNOWNED, facts.unowned),
+        (TableState.DELAYED, facts.delayed),
+        (TableState.PENDING, facts.waits),
+    ]
+    if facts.paused:
+        return TableState.PAUSED, facts.paused + (f"; and {facts.damaged}" if facts.damaged else "")
+    return next(((state, why) for state, why in wrong if why), (TableState.IDLE, ""))
+
+
+def written_reason(why: str, *, is_quarantined: bool) -> str:
+    """The reason that a log keeps of a table that cannot go on."""
+    return f"{_QUARANTINED}{why}" if is_quarantined else why
+
+
+def facts_of_written(reason: str) -> TableFacts:
+    """What a reason that `written_reason` made says."""
+    if reason.startswith(_QUARANTINED):
+        return TableFacts(quarantined=reason.removeprefix(_QUARANTINED))
+    return TableFacts(parked=reason)
+
+
+def unreadable_head(version: int, why: str) -> str:
+    """The reason of a table whose newest root is damaged."""
+    return f"its newest root, version {version}, cannot be read back: {why}"
