@@ -52,7 +52,7 @@ def inventory(*objects: Stored) -> Inventory:
 
 
 def plan(of: RootHeader, found: Inventory, *pages: CondemnedPage, exports: bool = False) -> SweepPlan | None:
-    return plan_sweep(of, pages, found, LIMITS, store_ms=NOW_MS, has_exports=exports)
+    return plan_sweep(of, pages, found, LIMITS, store_ms=NOW_MS, has_unread=exports)
 
 
 def test_the_horizon_stays_behind_the_least_of_three_times_and_never_falls() -> None:
@@ -155,7 +155,7 @@ def test_a_condemned_object_waits_for_the_latest_date_that_is_known() -> None:
     head = replace(header(), condemned=(Condemned(page.reference, header().version, since_ms),))
 
     def due(dated: dict[int, int], store_ms: int = NOW_MS, *, exports: bool = False) -> list[int]:
-        return due_deletions(head, [page], found, LIMITS, dated=dated, store_ms=store_ms, has_exports=exports)
+        return due_deletions(head, [page], found, LIMITS, dated=dated, store_ms=store_ms, has_unread=exports)
 
     assert due({-1: 0}) == [0]
     assert due({}) == [], "the page itself is not there"
@@ -213,7 +213,7 @@ def test_nothing_that_a_root_references_is_ever_chosen(case: Drawn) -> None:
     head = replace(base, condemned=condemned)
     readable, expired = frozenset().union(*case.readable), frozenset().union(*case.expired)
     listed = {-1 - number: 0 for number in range(len(pages))}
-    due = due_deletions(head, pages, found, LIMITS, dated=listed, store_ms=NOW_MS, has_exports=False)
+    due = due_deletions(head, pages, found, LIMITS, dated=listed, store_ms=NOW_MS, has_unread=False)
     deleted = {number for number in range(12) if found.holds(location_hash(named(number))) in due}
     assert not deleted & (readable | expired)
     for number in deleted:

@@ -11,19 +11,16 @@ import pytest
 
 from rootline.adapters.memory.object_remover import MemoryObjectRemover
 from rootline.ports.object_remover import DatedObject, ObjectRemover
-from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.bytes.root.condemned_page import encode_condemned_page
 from rootline.schemas.bytes.root.location_hashes import LocationHashes, location_hash
-from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import ObjectKey
 from rootline.schemas.intent import DataFile, IntentKind
 from rootline.schemas.object_keys import key_of
-from rootline.schemas.verdict import VerdictKind
 from rootline.workers.app import WorkerService
 from rootline.workers.jobs.job import JobContext, JobOutcome
 from rootline.workers.jobs.sweep_job import sweep_job
 from rootline.workers.settings import WorkerSettings
-from tests.maintenance.table_builder import TableBuilder, data_file
+from tests.maintenance.table_builder import data_file
 from tests.workers.racing_reads import BeforeRead
 from tests.workers.sweep_world import DAY_MS, SweepWorld, keeps, tell
 from tests.workers.test_expiry_job import Lake, told
@@ -154,27 +151,35 @@ def test_versions_that_expire_while_a_sweep_reads_are_no_damage(read: int) -> No
     told(story, lake)
 
 
-def test_a_table_with_the_same_uuid_may_be_an_export_that_was_adopted_so_nothing_is_deleted() -> None:
-    """Its leaves hide what it names, once they are compacted, and the property that says so can be removed."""
+@pytest.mark.parametrize("folder", ["city=\u0645\u06cc\u200c\u062e", "city=a\\b", f"city={'x' * 251}"])
+def test_an_orphan_whose_name_no_store_takes_is_named_and_everything_else_goes(folder: str) -> None:
+    """Other software stored it, and the listing shows it. It counts from the first look on, whatever its age is."""
 
     async def story(world: SweepWorld) -> None:
         await world.upload("orphan")
         await world.append("a")
-        await world.later(9)
-        await world.append("b")
-        await world.sweep()
-        other = TableBuilder(world.store, "demo.adopted")
-        same = replace(other.definition, table_uuid=world.builder.definition.table_uuid)
-        create = other.intent(IntentKind.CREATE, definition=same.to_json().decode())
-        verdict = await world.log.wait_verdict(
-            await world.log.publish(other.table.encode(), encode_intent(create)), timeout_s=600
-        )
-        assert verdict is not None
-        assert verdict.kind is VerdictKind.COMMITTED, verdict
-        with pytest.raises(Invalid, match=r"demo\.adopted") as caught:
-            await world.sweep()
-        assert caught.value.code == "sweep-refused"
-        assert await world.has("orphan")
+        listed = f"data/{folder}/{uuid.uuid5(uuid.NAMESPACE_URL, 'odd')}.parquet"
+        odd = DatedObject(ObjectKey(key_of(world.table, listed)), 4, world.environment.now_ms())
+
+        class Beside(MemoryObjectRemover):
+            """Lists one more object, and removes nothing if one of the names is no key, as every remover does."""
+
+            async def inventory(self, prefix: str) -> AsyncIterator[Listing]:
+                async for page in super().inventory(prefix):
+                    yield page
+                if odd.key.startswith(prefix):
+                    yield [odd]
+
+        job = world.job(remover=Beside(world.store))
+        told: list[str] = []
+        for _ in range(14):
+            await world.later(1.1)
+            told += (await job.run(world.table)).troubles
+        assert not await world.has("orphan")
+        assert await world.has("a")
+        assert len(set(told)) == 1
+        assert "1 objects have names that no store takes" in told[0]
+        assert repr(odd.key)[:30] in told[0]
 
     tell(story)
 
