@@ -13,16 +13,17 @@ from rootline.adapters.memory.object_remover import MemoryObjectRemover
 from rootline.ports.object_remover import DatedObject, ObjectRemover
 from rootline.schemas.bytes.root.condemned_page import encode_condemned_page
 from rootline.schemas.bytes.root.location_hashes import LocationHashes, location_hash
-from rootline.schemas.identifiers import ObjectKey
+from rootline.schemas.errors import Unavailable
+from rootline.schemas.identifiers import ObjectKey, Version
 from rootline.schemas.intent import DataFile, IntentKind
-from rootline.schemas.object_keys import key_of
+from rootline.schemas.object_keys import key_of, root_key, table_prefix
 from rootline.workers.app import WorkerService
 from rootline.workers.jobs.job import JobContext, JobOutcome
 from rootline.workers.jobs.sweep_job import sweep_job
 from rootline.workers.settings import WorkerSettings
 from tests.maintenance.table_builder import data_file
 from tests.workers.racing_reads import BeforeRead
-from tests.workers.sweep_world import DAY_MS, SweepWorld, keeps, tell
+from tests.workers.sweep_world import DAY_MS, SweepWorld, file_named, keeps, tell
 from tests.workers.test_expiry_job import Lake, told
 
 Listing = Sequence[DatedObject]
@@ -264,3 +265,60 @@ def test_a_table_that_cannot_be_swept_still_expires_and_the_metrics_tell() -> No
         assert header.version - header.oldest_version < 25
 
     told(story, lake)
+
+
+def test_an_object_that_was_stored_again_since_the_look_stays() -> None:
+    """What was read and judged was another object of that name."""
+
+    async def story(world: SweepWorld) -> None:
+        await world.upload("orphan")
+        await world.append("a")
+        while not (await world.head()).header.condemned:
+            await world.later(1.1)
+            await world.sweep()
+        await world.later(1.1)
+        key = key_of(world.table, file_named("orphan").location)
+
+        class StoredAgain(MemoryObjectRemover):
+            """Between the look at the table and the listing that finds the keys to delete."""
+
+            listings = 0
+
+            async def inventory(self, prefix: str) -> AsyncIterator[Listing]:
+                self.listings += prefix == table_prefix(world.table)
+                if self.listings == 2:
+                    world.store.place(key, b"other rows")
+                async for page in super().inventory(prefix):
+                    yield page
+
+        remover = StoredAgain(world.store)
+        await world.sweep(remover=remover)
+        assert remover.listings == 2
+        found = await world.store.get(key)
+        assert found is not None
+        assert found.body == b"other rows"
+
+    tell(story)
+
+
+def test_a_kept_version_whose_root_is_not_listed_ends_the_look() -> None:
+    """A listing may lack a root: what only that version names would be condemned."""
+
+    async def story(world: SweepWorld) -> None:
+        kept = await world.append("of a kept version")
+        await world.remove("of a kept version")
+        await world.append("a")
+        head = (await world.head()).header.version
+        await world.expire(head, kept)
+        world.forget_roots(head, kept)
+        hidden = root_key(world.table, Version(kept))
+        without = Listed(world.remover, lambda page: [item for item in page if item.key != hidden])
+        with pytest.raises(Unavailable, match=f"root {kept}, which the head can read, is not listed"):
+            await world.sweep(remover=without)
+        assert (await world.head()).header.condemned == ()
+        for _ in range(14):
+            await world.later(1.1)
+            await world.sweep()
+        assert await world.has("of a kept version")
+
+    tell(story)
