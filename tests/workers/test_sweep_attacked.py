@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from rootline.adapters.memory.object_remover import MemoryObjectRemover
 from rootline.ports.object_remover import DatedObject, ObjectRemover
@@ -265,6 +266,38 @@ def test_a_table_that_cannot_be_swept_still_expires_and_the_metrics_tell() -> No
         assert header.version - header.oldest_version < 25
 
     told(story, lake)
+
+
+def test_a_worker_tells_of_what_it_cannot_sweep_and_the_look_counts_as_a_success() -> None:
+    lake = Lake(dated=False, **{"rootline.sweep": "true"})
+
+    async def story(lake: Lake) -> None:
+        odd = f"data/a\u200c=b/{uuid.uuid4()}.parquet"
+        lake.store.place(key_of(lake.table, odd), b"rows")
+        worker = WorkerService(
+            store=lake.store,
+            log=lake.log,
+            environment=lake.environment,
+            remover=MemoryObjectRemover(lake.store),
+            keeps=keeps,
+        )
+        said = worker.metrics.registry.get_sample_value
+        for _ in range(3):
+            await lake.append(20)
+            await lake.append(1, every_s=WorkerSettings().sweep_delay_s)
+            await worker.look_once()
+            for _ in range(4):
+                await worker.carry_out_one()
+        counts.append(said("rootline_worker_failures_total", {"code": "sweep-refused"}))
+        assert not said("rootline_worker_tasks_total", {"kind": "sweep", "outcome": "failed"})
+
+    counts: list[float | None] = []
+    with capture_logs() as logs:
+        told(story, lake)
+    lines = [line for line in logs if line.get("action") == "sweep-held-up"]
+    assert counts == [len(lines)]
+    assert lines[0]["table"] == lake.table
+    assert "names that no store takes" in lines[0]["reason"]
 
 
 def test_an_object_that_was_stored_again_since_the_look_stays() -> None:

@@ -7,10 +7,11 @@ cannot be read keeps what it adopted, and if that is not known, all that other e
 adoption that is not decided yet counts as one that is.
 
 Theory. An adoption needs a root below `metadata/adopted/` of the new table's folder before the table's first root is
-made, and nothing ever deletes it. So a name with a root and without such an object names nothing outside its folder,
-now and for ever. What it says gives an upper bound, once; the bound is stored beside the table's pages, so that neither
-a worker that starts nor damage makes it unknown. Only if the bound touches what is about to be deleted is the table
-itself read: all of its roots that exist, leaves, manifests, exports.
+made, and nothing ever deletes it. So a name with a root and without such an object names nothing outside its folder.
+That is remembered for less than a retention: an adoption that is later than the look is later than the page that
+condemns what is due, and its coordinator refuses what is condemned. What the object says gives an upper bound, once;
+the bound is stored beside the table's pages, so that neither a worker that starts nor damage makes it unknown. Only if
+the bound touches what is about to go is the table itself read: all of its roots that exist, leaves, manifests, exports.
 
 Source: decision 0105.
 """
@@ -25,7 +26,8 @@ from typing import Final, NamedTuple
 import structlog
 
 from rootline.maintenance.foreign_names import ForeignNameNotes, ForeignNames, foreign_names_location
-from rootline.maintenance.orphan_sweep_plan import Inventory
+from rootline.maintenance.orphan_sweep_plan import CLOCKS_APART_MS, Inventory
+from rootline.maintenance.sweep_limits import SweepLimits
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.iceberg.manifest_codec import files_named
@@ -83,6 +85,7 @@ class _Look:
 
     inventory: Inventory
     remover: ObjectRemover
+    store_ms: int
     undecided_ms: int
     stores: bool
 
@@ -92,12 +95,20 @@ class NeighbourReads:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._never: set[TableName] = set()
+        self._plain_since_ms: dict[TableName, int] = {}
+        """Of tables that had a root and had adopted nothing: the store's time then."""
         self._bounds: dict[str, ForeignNames] = {}
         """Of tables that adopted something, by the key of the object that says it."""
 
     async def mark(
-        self, table: TableName, inventory: Inventory, remover: ObjectRemover, *, undecided_ms: int, stores: bool
+        self,
+        table: TableName,
+        inventory: Inventory,
+        remover: ObjectRemover,
+        limits: SweepLimits,
+        *,
+        store_ms: int,
+        stores: bool,
     ) -> Neighbours:
         """Mark in the inventory of `table` what other tables name.
 
@@ -105,14 +116,18 @@ class NeighbourReads:
             table: the table that is swept; its own references are marked already.
             inventory: where to mark.
             remover: lists with dates.
-            undecided_ms: an intent that was sent before (the store's time) is decided.
+            limits: of the table: when every intent in the log is decided, and how long condemned objects wait.
+            store_ms: the store's own time now.
             stores: whether to store what was read for later looks.
 
         Raises:
             Unavailable: the warehouse cannot be listed.
 
         """
-        look = _Look(inventory, remover, undecided_ms, stores)
+        look = _Look(inventory, remover, store_ms, store_ms - limits.orphan_age_ms - CLOCKS_APART_MS, stores)
+        plain = self._plain_since_ms
+        for name in [name for name, at in plain.items() if not 0 <= store_ms - at < limits.scan_retention_ms]:
+            del plain[name]
         others = [name for name in await self._others() if name != table]
         found = await few_at_once(others, lambda name: self._look(name, look), _LOOKS_AT_ONCE)
         are_known, has_kept, troubles = True, False, []
@@ -142,7 +157,7 @@ class NeighbourReads:
         for namespace in await self._store.folders(""):
             for folder in await self._store.folders(namespace):
                 name = table_in(folder)
-                if name is not None and name not in self._never:
+                if name is not None and name not in self._plain_since_ms:
                     found.append(name)
         return found
 
@@ -153,28 +168,30 @@ class NeighbourReads:
         except (Unavailable, Invalid) as error:
             return _Names(None, error.message)
         if not adopted and has_root:
-            self._never.add(name)
+            self._plain_since_ms[name] = look.store_ms
         if not adopted or (not has_root and max(adopted.values()) < look.undecided_ms):
             return _NOTHING
         key = key_of(name, foreign_names_location(list(adopted)))
-        trouble = ""
+        trouble: RootlineError | None = None
         if key not in self._bounds:
             try:
                 self._bounds[key] = await self._bound(name, adopted, key, look)
             except _UNREADABLE as error:
-                trouble = error.message
+                trouble = error
         bound = self._bounds.get(key)
         if not has_root:
-            return _NOTHING if bound is None else _Names(bound)  # a coordinator cannot read it either, and rejects it
+            # what is damaged or may not be read, no coordinator adopts
+            if bound is None and not isinstance(trouble, Unavailable):
+                return _NOTHING
+            return _Names(bound, "" if trouble is None else trouble.message)
         if bound is not None and not len(look.inventory.unneeded_of(bound)):
             return _NOTHING
         try:
             names = await self._named_now(name, look)
         except _UNREADABLE as error:
-            return _Names(bound, error.message if bound is not None else f"{trouble}; {error.message}")
+            return _Names(bound, error.message if trouble is None else f"{trouble.message}; {error.message}")
         if bound is None:
             await self._store_bound(key, names, look)
-        self._bounds[key] = names
         return _Names(names)
 
     async def _bound(self, name: TableName, adopted: Mapping[str, int], key: str, look: _Look) -> ForeignNames:

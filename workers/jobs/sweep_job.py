@@ -3,9 +3,9 @@
 Owns: the order of the steps, deletion. Does not own: what is chosen (`rootline.maintenance.orphan_sweep_plan`), what is
 read (`sweep_reads`), how an intent is published and its verdict awaited (`maintenance_job`).
 Invariants: only objects that a page of the head condemns are deleted, after the retention, and after every root that
-exists was read and references none of them; only keys below the table's own folder, with names that Rootline gives; an
-error before or while reading deletes nothing; an object that cannot be deleted stops nothing else; a crash between any
-two steps leaves objects, never references to none.
+exists was read and references none of them, nor does another table of the warehouse; only keys below the table's own
+folder, with names that Rootline gives; an error before or while reading deletes nothing; an object that cannot be
+deleted stops nothing else; a crash between any two steps leaves objects, never references to none.
 
 Several sweepers at once are safe: what one deletes the other does not find, and what both condemn is condemned twice.
 
@@ -20,7 +20,6 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from rootline.maintenance.orphan_sweep_plan import (
-    CLOCKS_APART_MS,
     Inventory,
     SweepPlan,
     Tally,
@@ -136,11 +135,7 @@ class SweepPlanner:
         troubles = listed.troubles
         if due or (plan is not None and plan.entries):
             neighbours = await self._neighbours.mark(
-                table,
-                listed.inventory,
-                remover,
-                undecided_ms=store_ms - limits.orphan_age_ms - CLOCKS_APART_MS,
-                stores=self.deletes,
+                table, listed.inventory, remover, limits, store_ms=store_ms, stores=self.deletes
             )
             troubles += neighbours.troubles
             if neighbours.kept or not neighbours.are_known:
