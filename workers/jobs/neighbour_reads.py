@@ -7,8 +7,8 @@ cannot be read keeps what it adopted, and if that is not known, all that other e
 adoption that is not decided yet counts as one that is.
 
 Theory. An adoption needs a root below `metadata/adopted/` of the new table's folder before the table's first root is
-made, and nothing ever deletes it. So a name with a root and without such an object names nothing outside its folder.
-That is remembered for less than a retention: an adoption that is later than the look is later than the page that
+made, and nothing ever deletes it. So a name without such an object names nothing outside its folder. That is remembered
+for less than a retention: an adoption that is later than the look is later than the page that
 condemns what is due, and its coordinator refuses what is condemned. What the object says gives an upper bound, once;
 the bound is stored beside the table's pages, so that neither a worker that starts nor damage makes it unknown. Only if
 the bound touches what is about to go is the table itself read: all of its roots that exist, leaves, manifests, exports.
@@ -32,7 +32,7 @@ from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.iceberg.manifest_codec import files_named
 from rootline.schemas.bytes.root.root_codec import decode_root
-from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
+from rootline.schemas.errors import Corrupt, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.object_keys import (
     OwnKind,
@@ -48,13 +48,12 @@ from rootline.storage.few_at_once import few_at_once
 from rootline.storage.metadata.head_finder import find_head
 from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.stored_file import read_file, read_stored
-from rootline.tree.proof.adoption import ADOPTED_PREFIX, adopted_location, leaves_of
+from rootline.tree.proof.adoption import ADOPTED_PREFIX, LEAVES_BYTES_MAX, LEAVES_MAX, adopted_location, leaves_of
 from rootline.workers.jobs.export_reads import mark_exports
 from rootline.workers.jobs.sweep_reads import References
 
 _log = structlog.get_logger("rootline.workers")
 _LOOKS_AT_ONCE: Final = 16
-_UNREADABLE: Final = (Corrupt, Invalid, Unavailable)
 
 
 class Neighbours(NamedTuple):
@@ -96,7 +95,7 @@ class NeighbourReads:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._plain_since_ms: dict[TableName, int] = {}
-        """Of tables that had a root and had adopted nothing: the store's time then."""
+        """Of names whose tables had adopted nothing: the store's time then."""
         self._bounds: dict[str, ForeignNames] = {}
         """Of tables that adopted something, by the key of the object that says it."""
 
@@ -126,7 +125,8 @@ class NeighbourReads:
         """
         look = _Look(inventory, remover, store_ms, store_ms - limits.orphan_age_ms - CLOCKS_APART_MS, stores)
         plain = self._plain_since_ms
-        for name in [name for name, at in plain.items() if not 0 <= store_ms - at < limits.scan_retention_ms]:
+        most_ms = limits.scan_retention_ms - CLOCKS_APART_MS
+        for name in [name for name, at in plain.items() if not 0 <= store_ms - at < most_ms]:
             del plain[name]
         others = [name for name in await self._others() if name != table]
         found = await few_at_once(others, lambda name: self._look(name, look), _LOOKS_AT_ONCE)
@@ -163,33 +163,33 @@ class NeighbourReads:
 
     async def _look(self, name: TableName, look: _Look) -> _Names:
         try:
-            has_root = await find_head(self._store, name) is not None
             adopted = await _listed(look.remover, name, ADOPTED_PREFIX)
-        except (Unavailable, Invalid) as error:
-            return _Names(None, error.message)
-        if not adopted and has_root:
-            self._plain_since_ms[name] = look.store_ms
-        if not adopted or (not has_root and max(adopted.values()) < look.undecided_ms):
+            if not adopted:
+                self._plain_since_ms[name] = look.store_ms
+                return _NOTHING
+            has_root = await find_head(self._store, name) is not None
+        except (RootlineError, TimeoutError) as error:
+            return _Names(None, _reason(error))
+        if not has_root and max(adopted.values()) < look.undecided_ms:
             return _NOTHING
         key = key_of(name, foreign_names_location(list(adopted)))
-        trouble: RootlineError | None = None
+        trouble: Exception | None = None
         if key not in self._bounds:
             try:
                 self._bounds[key] = await self._bound(name, adopted, key, look)
-            except _UNREADABLE as error:
+            except Exception as error:  # others chose these bytes: what they do to a decoder stops no other table
                 trouble = error
         bound = self._bounds.get(key)
         if not has_root:
-            # what is damaged or may not be read, no coordinator adopts
-            if bound is None and not isinstance(trouble, Unavailable):
-                return _NOTHING
-            return _Names(bound, "" if trouble is None else trouble.message)
+            if bound is None and not isinstance(trouble, (Unavailable, TimeoutError)):
+                return _NOTHING  # what is damaged or may not be read, no coordinator adopts
+            return _Names(bound, _reason(trouble))
         if bound is not None and not len(look.inventory.unneeded_of(bound)):
             return _NOTHING
         try:
             names = await self._named_now(name, look)
-        except _UNREADABLE as error:
-            return _Names(bound, error.message if trouble is None else f"{trouble.message}; {error.message}")
+        except Exception as error:  # as above
+            return _Names(bound, "; ".join(filter(None, (_reason(trouble), _reason(error)))))
         if bound is None:
             await self._store_bound(key, names, look)
         return _Names(names)
@@ -208,7 +208,10 @@ class NeighbourReads:
             root = await asyncio.to_thread(decode_root, body, name=key_of(name, location))
             if adopted_location(root.digest) != location:
                 raise Corrupt("root-corrupt", f"{key_of(name, location)}: these are not the bytes of its name")
-            for row in leaves_of(root):
+            rows = leaves_of(root)
+            if len(rows) > LEAVES_MAX or sum(row.file_size_in_bytes or 0 for row in rows) > LEAVES_BYTES_MAX:
+                raise Corrupt("root-corrupt", f"{key_of(name, location)}: it names more than can be adopted")
+            for row in rows:
                 notes.reference([row.location])
                 manifest = await read_file(self._store, name, row, code="leaf-corrupt")
                 notes.reference(await asyncio.to_thread(files_named, manifest, name=row.location))
@@ -246,6 +249,12 @@ class NeighbourReads:
         if strange or not await mark_exports(self._store, root.header, exports, notes, young_ms=0, roots=roots_read):
             raise Corrupt("export-corrupt", f"{table_prefix(name)}export/: not all of its exports can be read")
         return notes.names()
+
+
+def _reason(error: Exception | None) -> str:
+    if error is None:
+        return ""
+    return error.message if isinstance(error, RootlineError) else f"{type(error).__name__}: {error!s:.200}"
 
 
 async def _listed(remover: ObjectRemover, name: TableName, folder: str) -> dict[str, int]:
