@@ -1,17 +1,18 @@
 """Reads what the other tables of a warehouse may name in the folder of one that is swept.
 
 Owns: the reads, their order, what is remembered of a table. Does not own: the set and why it never grows
-(`rootline.maintenance.foreign_names`), what is chosen (`orphan_sweep_plan`), deletion (`sweep_job`).
+(`rootline.schemas.bytes.root.foreign_names`), what is chosen (`orphan_sweep_plan`), deletion (`sweep_job`).
 Invariants: a table that never adopted anything costs one look, is never read, and keeps nothing; a table that did and
 cannot be read keeps what it adopted, and if that is not known, all that other engines may name, and no more; an
 adoption that is not decided yet counts as one that is.
 
 Theory. An adoption needs a root below `metadata/adopted/` of the new table's folder before the table's first root is
 made, and nothing ever deletes it. So a name without such an object names nothing outside its folder. That is remembered
-for less than a retention: an adoption that is later than the look is later than the page that
-condemns what is due, and its coordinator refuses what is condemned. What the object says gives an upper bound, once;
-the bound is stored beside the table's pages, so that neither a worker that starts nor damage makes it unknown. Only if
-the bound touches what is about to go is the table itself read: all of its roots that exist, leaves, manifests, exports.
+for less than a retention: an adoption that is later than the look is later than the page that condemns what is due, and
+its coordinator refuses what is condemned. What was adopted is an upper bound: the coordinator stores it with the first
+root, so that no damage makes it unknown. Of a table that an earlier version adopted it is read from the manifests once,
+and stored then. Only if the bound touches what is about to go is the table itself read: all of its roots that exist,
+leaves, manifests, exports.
 
 Source: decision 0105.
 """
@@ -25,12 +26,17 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from rootline.maintenance.foreign_names import ForeignNameNotes, ForeignNames, foreign_names_location
 from rootline.maintenance.orphan_sweep_plan import CLOCKS_APART_MS, Inventory
 from rootline.maintenance.sweep_limits import SweepLimits
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.iceberg.manifest_codec import files_named
+from rootline.schemas.bytes.root.foreign_names import (
+    ForeignNameNotes,
+    ForeignNames,
+    names_of_adopted,
+    names_read_later,
+)
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.errors import Corrupt, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName, Version
@@ -172,7 +178,7 @@ class NeighbourReads:
             return _Names(None, _reason(error))
         if not has_root and max(adopted.values()) < look.undecided_ms:
             return _NOTHING
-        key = key_of(name, foreign_names_location(list(adopted)))
+        key = key_of(name, names_read_later(list(adopted)))
         trouble: Exception | None = None
         if key not in self._bounds:
             try:
@@ -196,10 +202,12 @@ class NeighbourReads:
 
     async def _bound(self, name: TableName, adopted: Mapping[str, int], key: str, look: _Look) -> ForeignNames:
         """All that `name` can ever name, by what it adopted. Raises as reading does."""
-        stored = await self._store.get(key_of(name, foreign_names_location(list(adopted))))
-        if stored is not None:
+        for place in (*map(names_of_adopted, adopted), names_read_later(list(adopted))):
+            stored = await self._store.get(key_of(name, place))
+            if stored is None:
+                continue
             try:
-                return await asyncio.to_thread(ForeignNames.from_bytes, stored.body, name=key)
+                return await asyncio.to_thread(ForeignNames.from_bytes, stored.body, name=stored.key)
             except Corrupt as error:
                 _log.warning("foreign names are read again", action="foreign-names-damaged", reason=error.message)
         notes = ForeignNameNotes()

@@ -19,6 +19,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage, is_condemned
+from rootline.schemas.bytes.root.foreign_names import ForeignNameNotes
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
@@ -31,6 +32,7 @@ from rootline.storage.metadata.mapped_bytes import mapped
 from rootline.storage.metadata.page_reader import read_condemned
 from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.stored_file import read_stored
+from rootline.tree.draft.batch import AdoptedTable
 from rootline.tree.proof.adoption import adopted_state, invalid, leaves_of, proven_adopted
 from rootline.tree.state.table_state import TableState
 
@@ -39,7 +41,7 @@ _TABLE_FOLDER: Final = re.compile(r"/(?=([^/]+/[^/]+/)(?:data|metadata|export)/)
 
 async def read_adopted(
     store: ObjectStore, table: TableName, named: AdoptedRoot, definition: TableDefinition
-) -> TableState | Invalid:
+) -> AdoptedTable | Invalid:
     """What the new table is built on, or why it cannot be. Raises `Unavailable` when the store does not answer."""
     fault = invalid(f"adopted root {named.location!r} cannot be read")
     for _ in range(2):  # an answer that was cut off looks like a broken object
@@ -59,21 +61,27 @@ async def read_adopted(
     return fault
 
 
-async def _read(store: ObjectStore, table: TableName, named: AdoptedRoot, definition: TableDefinition) -> TableState:
+async def _read(store: ObjectStore, table: TableName, named: AdoptedRoot, definition: TableDefinition) -> AdoptedTable:
     body = await read_stored(store, table, named.location, code="adoption-invalid", length=named.file_size_in_bytes)
     root = await asyncio.to_thread(proven_adopted, body, named, table, definition)
     leaves = await read_leaves(store, table, leaves_of(root), definition=definition)
     state = await asyncio.to_thread(_state, root, definition, leaves)
-    await _check_not_condemned(store, table, leaves)
-    return state
+    locations = await asyncio.to_thread(_locations, leaves)
+    await _check_not_condemned(store, table, locations)
+    return AdoptedTable(state, await asyncio.to_thread(_foreign_names, locations))
 
 
-async def _check_not_condemned(store: ObjectStore, table: TableName, leaves: Mapping[str, Leaf]) -> None:
+def _foreign_names(locations: Iterable[str]) -> bytes:
+    notes = ForeignNameNotes()
+    notes.reference(locations)
+    return notes.names().to_bytes()
+
+
+async def _check_not_condemned(store: ObjectStore, table: TableName, locations: Sequence[str]) -> None:
     """Refuse what a table of this warehouse is about to delete: its sweep looked at other tables before.
 
     Raises `Invalid` (`file-removed`). A table that cannot be read is not swept either.
     """
-    locations = await asyncio.to_thread(_locations, leaves)
     for owner in sorted(await asyncio.to_thread(_owners, locations)):
         head = await find_head(store, owner)
         if head is None or owner == table:

@@ -29,10 +29,10 @@ from typing import Final
 
 import numpy as np
 
-from rootline.maintenance.foreign_names import ForeignNames, name_hash
 from rootline.maintenance.plan import IntentStamp, WrittenPlan
 from rootline.maintenance.sweep_limits import SweepLimits
 from rootline.schemas.bytes.root.condemned_page import LOCATIONS_MAX, CondemnedPage, encode_condemned_page
+from rootline.schemas.bytes.root.foreign_names import ForeignNames, name_hash
 from rootline.schemas.bytes.root.location_hashes import HASH_BYTES, LocationHashes, location_hash
 from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import IntentKind, StoredPage

@@ -25,8 +25,10 @@ import numpy as np
 
 from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.errors import Corrupt
+from rootline.schemas.identifiers import Location
 
 _MAGIC: Final = b"rootline foreign names 1\n"
+_PREFIX: Final = "metadata/pages/foreign-"
 _DIGEST_BYTES: Final = 32
 _HASH_BYTES: Final = 8
 _OWN_NAME: Final = re.compile(r"[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}|[0-9a-f]{16}-|part-", re.IGNORECASE)
@@ -89,7 +91,18 @@ class ForeignNameNotes:
         return ForeignNames.of(self._hashes)
 
 
-def foreign_names_location(adopted: Sequence[str]) -> str:
-    """The location of the object, relative to its table; `adopted`: the roots that say what the table adopted."""
+def names_of_adopted(adopted: str) -> Location:
+    """The location, relative to its table, of the set that the coordinator stored when it accepted an adoption.
+
+    `adopted`: the location of the root that says what was adopted.
+    """
+    return Location(f"{_PREFIX}{adopted.rpartition('/')[2].partition('.')[0]}.names")
+
+
+def names_read_later(adopted: Sequence[str]) -> Location:
+    """The location of the set that a worker stored of a table that an earlier version adopted.
+
+    `adopted`: the locations of all such roots of the table.
+    """
     digest = hashlib.sha256("\n".join(sorted(adopted)).encode()).hexdigest()
-    return f"metadata/pages/foreign-{digest[:32]}.names"
+    return Location(f"{_PREFIX}read-{digest[:32]}.names")
