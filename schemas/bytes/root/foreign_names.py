@@ -27,7 +27,7 @@ from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import Location
 
-_MAGIC: Final = b"rootline foreign names 1\n"
+_MAGIC: Final = b"rootline-foreign-names/1\n"
 _PREFIX: Final = "metadata/pages/foreign-"
 _DIGEST_BYTES: Final = 32
 _HASH_BYTES: Final = 8
