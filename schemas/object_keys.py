@@ -18,7 +18,15 @@ from typing import Final
 
 from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.errors import Invalid
-from rootline.schemas.identifiers import Location, NamespaceName, ObjectKey, TableName, Version, table_name
+from rootline.schemas.identifiers import (
+    Location,
+    NamespaceName,
+    ObjectKey,
+    TableName,
+    Version,
+    namespace_name,
+    table_name,
+)
 
 MAX_VERSION: Final = 2**63 - 1
 RESERVED_PREFIX: Final = ".rootline"
@@ -106,6 +114,14 @@ def table_prefix(table: TableName) -> str:
     """`namespace/table/`: the folder that holds everything of a table."""
     namespace, _, name = table.rpartition(".")
     return f"{namespace}/{name}/"
+
+
+def namespace_in(folder: str) -> NamespaceName | None:
+    """The namespace whose folder this is, if it can be one's."""
+    try:
+        return namespace_name(folder.rstrip("/"))
+    except Invalid:
+        return None
 
 
 def table_in(folder: str) -> TableName | None:

@@ -46,7 +46,6 @@ from rootline.schemas.object_keys import (
     own_kind,
     root_key,
     roots_prefix,
-    table_in,
     table_prefix,
     version_of_root_key,
 )
@@ -54,6 +53,7 @@ from rootline.storage.few_at_once import few_at_once
 from rootline.storage.metadata.head_finder import find_head
 from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.stored_file import read_file, read_stored
+from rootline.storage.metadata.table_names import names_of_folders
 from rootline.tree.proof.adoption import ADOPTED_PREFIX, LEAVES_BYTES_MAX, LEAVES_MAX, adopted_location, leaves_of
 from rootline.workers.jobs.export_reads import mark_exports
 from rootline.workers.jobs.sweep_reads import References
@@ -134,7 +134,8 @@ class NeighbourReads:
         most_ms = limits.scan_retention_ms - CLOCKS_APART_MS
         for name in [name for name, at in plain.items() if not 0 <= store_ms - at < most_ms]:
             del plain[name]
-        others = [name for name in await self._others() if name != table]
+        names = await names_of_folders(self._store)  # also those without a root: it may be about to be stored
+        others = [name for name in names if name != table and name not in plain]
         found = await few_at_once(others, lambda name: self._look(name, look), _LOOKS_AT_ONCE)
         are_known, has_kept, troubles = True, False, []
         for name, item in zip(others, found, strict=True):
@@ -156,16 +157,6 @@ class NeighbourReads:
                     f"Mend {name}, or move its folder out of the warehouse"
                 )
         return Neighbours(are_known, has_kept, tuple(troubles))
-
-    async def _others(self) -> list[TableName]:
-        """All folders that can be a table's and may have adopted something; an adoption may have no root yet."""
-        found = []
-        for namespace in await self._store.folders(""):
-            for folder in await self._store.folders(namespace):
-                name = table_in(folder)
-                if name is not None and name not in self._plain_since_ms:
-                    found.append(name)
-        return found
 
     async def _look(self, name: TableName, look: _Look) -> _Names:
         try:
