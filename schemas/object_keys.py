@@ -1,8 +1,10 @@
 """Where each object of a table is stored, as keys relative to the warehouse.
 
-Owns: the layout of a table's prefix, and of a namespace's own objects. Does not own: what the objects hold.
+Owns: the layout of a table's prefix, and of a namespace's own objects, which keys can name an object at all. Does not
+own: what the objects hold.
 Invariants: keys of roots and of namespaces sort newest first; no key is another key's folder; no table's prefix is
-inside another's, and no namespace's: a namespace of several levels is one folder with dots in its name.
+inside another's, and no namespace's: a namespace of several levels is one folder with dots in its name. A key without
+a fault stays inside the warehouse when it is read as a path; parts that begin with `.rootline` belong to the adapters.
 """
 
 from __future__ import annotations
@@ -11,12 +13,25 @@ import re
 import uuid
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
+from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.errors import Invalid
-from rootline.schemas.identifiers import Location, NamespaceName, ObjectKey, TableName, Version, table_name
+from rootline.schemas.identifiers import (
+    Location,
+    NamespaceName,
+    ObjectKey,
+    TableName,
+    Version,
+    namespace_name,
+    table_name,
+)
 
 MAX_VERSION: Final = 2**63 - 1
+RESERVED_PREFIX: Final = ".rootline"
+KEY_BYTES_MAX: Final = 1024
+PART_BYTES_MAX: Final = 255
 RESERVED_PREFIXES: Final = ("metadata/", "export/")
 """Folders of a table in which no writer puts files: the tree's own objects, and what is exported to other engines."""
 _UUID: Final = "[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
@@ -71,10 +86,42 @@ def own_forms(location: str, table: str) -> list[str]:
     return [location, *(location[start + len(folder) :] for start in starts)]
 
 
+@lru_cache(maxsize=4_096)
+def key_fault(key: str) -> str | None:
+    """The rule that a key breaks, in words; `None`: every store takes it.
+
+    A store may list such a key all the same, because other software stored it.
+    """
+    if not key:
+        return "is empty"
+    if not key.isprintable() or "\\" in key:
+        return "contains control characters or a backslash"
+    if len(key.encode("utf-8", "surrogatepass")) > KEY_BYTES_MAX:
+        return f"is longer than {KEY_BYTES_MAX} bytes"
+    if is_absolute(key):
+        return "is absolute or has a scheme"
+    for part in key.split("/"):
+        if part in ("", ".", ".."):
+            return "has an empty, '.' or '..' part"
+        if part.startswith(RESERVED_PREFIX):
+            return f"has a part that begins with {RESERVED_PREFIX!r}, which is reserved"
+        if len(part.encode("utf-8", "surrogatepass")) > PART_BYTES_MAX:
+            return f"has a part longer than {PART_BYTES_MAX} bytes"
+    return None
+
+
 def table_prefix(table: TableName) -> str:
     """`namespace/table/`: the folder that holds everything of a table."""
     namespace, _, name = table.rpartition(".")
     return f"{namespace}/{name}/"
+
+
+def namespace_in(folder: str) -> NamespaceName | None:
+    """The namespace whose folder this is, if it can be one's."""
+    try:
+        return namespace_name(folder.rstrip("/"))
+    except Invalid:
+        return None
 
 
 def table_in(folder: str) -> TableName | None:

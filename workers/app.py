@@ -241,6 +241,9 @@ class WorkerService:
         if report.outcome in _FINE and task.kind is not TaskKind.HISTORY:
             self._watcher.succeeded(task.table, name)
         self._record_removed(label, task, report)
+        for trouble in report.troubles:
+            self.metrics.failed("sweep-refused")
+            _log.warning(f"{label} left something", action=f"{label}-held-up", table=task.table, reason=trouble)
         if report.outcome is JobOutcome.NOTHING_DUE:
             _log.debug(f"no {label} is due", action=f"{label}-not-due", table=task.table, version=task.noticed_version)
             return

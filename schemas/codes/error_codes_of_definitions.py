@@ -91,9 +91,11 @@ CODES_OF_DEFINITIONS: Final = (
     ErrorCode(
         "sweep-refused",
         "Invalid",
-        "Nothing of this table is swept: other software's metadata is in its folder, another table names its files, "
-        "the log keeps its records for ever, or this process may not delete.",
-        "See the message for the reason. Everything else goes on; only what is not needed stays in the store.",
+        "Nothing of this table is swept: other software's metadata is in its folder, the log keeps its records for "
+        "ever, or this process may not delete. As a worker's count of failures also: something of a table stays, "
+        "because a table that adopted files cannot be read, or because no store takes its name.",
+        "See the message (`sweep-failed`, `sweep-held-up`) for the object and the reason. Everything else goes on; "
+        "only what is not needed stays in the store.",
     ),
     ErrorCode(
         "horizon-wrong",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import uuid
@@ -126,6 +127,49 @@ async def test_a_folder_is_removed_from_only_while_no_one_commits_to_it(tmp_path
     await removing
     os.close(folder)
     assert [item.key for item in await inventory(remover, "a/")] == ["a/b/2"]
+    await remover.close()
+    await store.close()
+
+
+async def test_names_go_only_while_the_lock_of_their_folder_is_held_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit looks at the first name of the folder under a shared lock, and relies on it until it has its own."""
+    store = STORES["local folder"](None, tmp_path)  # type: ignore[arg-type]
+    await put_all(store, "a/b/1", "a/b/2", "a/c/1")
+    could_commit: list[str] = []
+    unlink = os.unlink
+
+    def watched(name: str, *, dir_fd: int) -> None:
+        other = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=dir_fd)
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            could_commit.append(name)
+        os.close(other)
+        unlink(name, dir_fd=dir_fd)
+
+    remover = LocalObjectRemover(tmp_path / "lake")
+    monkeypatch.setattr(os, "unlink", watched)
+    await remover.remove([ObjectKey("a/b/1"), ObjectKey("a/b/2"), ObjectKey("a/c/1")])
+    assert await inventory(remover, "a/") == []
+    assert could_commit == []
+    await remover.close()
+    await store.close()
+
+
+async def test_an_inventory_of_a_folder_follows_no_link_out_of_it(tmp_path: Path) -> None:
+    store = STORES["local folder"](None, tmp_path)  # type: ignore[arg-type]
+    await put_all(store, "a/b/1")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "2").write_bytes(b"of someone else")
+    (tmp_path / "lake" / "a" / "b" / "folder").symlink_to(elsewhere, target_is_directory=True)
+    (tmp_path / "lake" / "a" / "b" / "file").symlink_to(elsewhere / "2")
+    remover = LocalObjectRemover(tmp_path / "lake")
+    found = await inventory(remover, "a/")
+    assert [item.key for item in found] == ["a/b/1", "a/b/file", "a/b/folder"], "the links, and nothing behind them"
+    await remover.remove([item.key for item in found])
+    assert (elsewhere / "2").read_bytes() == b"of someone else"
     await remover.close()
     await store.close()
 

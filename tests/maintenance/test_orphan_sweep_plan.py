@@ -17,12 +17,14 @@ from rootline.maintenance.orphan_sweep_plan import (
     SweepPlan,
     due_deletions,
     horizon_of,
+    is_due,
     plan_sweep,
 )
 from rootline.maintenance.sweep_limits import SweepLimits
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage, encode_condemned_page
 from rootline.schemas.bytes.root.location_hashes import LocationHashes, location_hash
 from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import Version
 from rootline.schemas.object_keys import OwnKind, own_forms, own_kind, spark_folder
 from rootline.schemas.root_header import Condemned, LogTime, RootHeader
 from tests.tree.tables import TABLE_UUID, append, new_lake
@@ -52,7 +54,7 @@ def inventory(*objects: Stored) -> Inventory:
 
 
 def plan(of: RootHeader, found: Inventory, *pages: CondemnedPage, exports: bool = False) -> SweepPlan | None:
-    return plan_sweep(of, pages, found, LIMITS, store_ms=NOW_MS, has_exports=exports)
+    return plan_sweep(of, pages, found, LIMITS, store_ms=NOW_MS, has_unread=exports)
 
 
 def test_the_horizon_stays_behind_the_least_of_three_times_and_never_falls() -> None:
@@ -155,7 +157,7 @@ def test_a_condemned_object_waits_for_the_latest_date_that_is_known() -> None:
     head = replace(header(), condemned=(Condemned(page.reference, header().version, since_ms),))
 
     def due(dated: dict[int, int], store_ms: int = NOW_MS, *, exports: bool = False) -> list[int]:
-        return due_deletions(head, [page], found, LIMITS, dated=dated, store_ms=store_ms, has_exports=exports)
+        return due_deletions(head, [page], found, LIMITS, dated=dated, store_ms=store_ms, has_unread=exports)
 
     assert due({-1: 0}) == [0]
     assert due({}) == [], "the page itself is not there"
@@ -165,6 +167,36 @@ def test_a_condemned_object_waits_for_the_latest_date_that_is_known() -> None:
     assert due({-1: 0}, exports=True) == []
     found.reference([named(1)], is_readable=False)
     assert due({-1: 0}) == []
+
+
+def test_a_page_is_due_when_the_root_that_names_it_is_a_retention_old_and_not_the_one_before_it() -> None:
+    version = 7
+    page, _ = encode_condemned_page(TABLE_UUID, 0, LocationHashes.of([location_hash(named(1))]))
+    item = Condemned(page.reference, Version(version), since_ms=NOW_MS)
+    assert not is_due(item, NOW_MS, NOW_MS, LIMITS, NOW_MS, settled=version - 1)
+    assert is_due(item, NOW_MS, NOW_MS, LIMITS, NOW_MS, settled=version)
+    head = replace(header(), version=Version(version), condemned=(item,))
+    old, young = NOW_MS - LIMITS.scan_retention_ms, NOW_MS - LIMITS.scan_retention_ms + 1
+
+    def due(dated: dict[int, int]) -> list[int]:
+        found = inventory(Stored(named(1), 10, 0))
+        return due_deletions(head, [page], found, LIMITS, dated={-1: 0, **dated}, store_ms=NOW_MS, has_unread=False)
+
+    assert due({version - 1: old, version: young}) == []
+    assert due({version - 1: old, version: old}) == [0]
+
+
+def test_what_exporters_store_is_condemned_at_the_age_of_a_scan_and_not_before() -> None:
+    folder = f"export/v2/{'0' * 16}"
+    age_ms = LIMITS.export_age_ms
+    young, old = (
+        Stored(f"{folder}/metadata/{version:016x}-{(1 << 63) - 1 - version}.metadata.json", 10, stored_ms)
+        for version, stored_ms in ((1, NOW_MS - age_ms), (2, NOW_MS - age_ms - 1))
+    )
+    assert {own_kind(item.location) for item in (young, old)} == {OwnKind.EXPORT_METADATA}
+    chosen = plan(header(), inventory(young, old))
+    assert chosen is not None
+    assert chosen.condemned == LocationHashes.of([location_hash(old.location)])
 
 
 @dataclass
@@ -213,7 +245,7 @@ def test_nothing_that_a_root_references_is_ever_chosen(case: Drawn) -> None:
     head = replace(base, condemned=condemned)
     readable, expired = frozenset().union(*case.readable), frozenset().union(*case.expired)
     listed = {-1 - number: 0 for number in range(len(pages))}
-    due = due_deletions(head, pages, found, LIMITS, dated=listed, store_ms=NOW_MS, has_exports=False)
+    due = due_deletions(head, pages, found, LIMITS, dated=listed, store_ms=NOW_MS, has_unread=False)
     deleted = {number for number in range(12) if found.holds(location_hash(named(number))) in due}
     assert not deleted & (readable | expired)
     for number in deleted:

@@ -147,6 +147,58 @@ def test_roots_go_a_retention_after_they_were_given_up() -> None:
     told(story, Lake())
 
 
+async def readable(lake: Lake) -> set[int]:
+    return {item.version for item in await read_history(lake.store, lake.table, 1_000)}
+
+
+def test_what_has_just_been_given_up_waits_however_old_its_root_is() -> None:
+    async def story(lake: Lake) -> None:
+        job = lake.job()
+        await lake.append(40, every_s=20.0)
+        await job.run(lake.table)
+        await lake.append(40, every_s=20.0)
+        before = await readable(lake)
+        assert (await job.run(lake.table)).outcome is JobOutcome.COMMITTED
+        given_up = before - await readable(lake)
+        now_ms, store_ms = lake.environment.now_ms(), {}
+        for item in lake.store.dated(roots_prefix(lake.table)):
+            store_ms[version_of_root_key(item.key)] = item.last_modified_ms
+        old = {version for version in given_up if now_ms - store_ms.get(Version(version), now_ms) > 600_000}
+        assert len(old) > 5
+        assert given_up <= await lake.roots()
+        await asyncio.sleep(700)
+        await job.run(lake.table)
+        assert not given_up & await lake.roots()
+
+    told(story, Lake())
+
+
+def test_a_root_that_was_stored_again_after_its_version_was_given_up_waits_by_its_own_date() -> None:
+    """By a coordinator that slept: whoever sees that root may still be at work with it."""
+
+    async def story(lake: Lake) -> None:
+        job = lake.job()
+        await lake.append(40, every_s=20.0)
+        before = await readable(lake)
+        bodies = {version: await lake.store.get(root_key(lake.table, Version(version))) for version in before}
+        await job.run(lake.table)
+        late = min(before - await readable(lake))
+        await asyncio.sleep(700)
+        await job.run(lake.table)
+        assert late not in await lake.roots()
+        found = bodies[late]
+        assert found is not None
+        lake.store.place(root_key(lake.table, Version(late)), found.body)
+        await asyncio.sleep(300)
+        await lake.job().run(lake.table)
+        assert late in await lake.roots()
+        await asyncio.sleep(400)
+        await lake.job().run(lake.table)
+        assert late not in await lake.roots()
+
+    told(story, Lake())
+
+
 @pytest.mark.parametrize(("dated", "outcome"), [(False, JobOutcome.COMMITTED), (True, JobOutcome.NOTHING_DUE)])
 def test_where_roots_go_at_once_fewer_versions_are_worth_an_expiry(*, dated: bool, outcome: JobOutcome) -> None:
     async def story(lake: Lake) -> None:

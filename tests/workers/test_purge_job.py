@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.ports.object_store import Listing
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import IntentKind, VersionReference
 from rootline.schemas.root_header import RootHeader
@@ -91,3 +94,31 @@ def test_a_worker_whose_clock_is_ahead_is_told_so_by_the_coordinator() -> None:
     lake = Lake(dated=False, **{"rootline.sweep": "true"})
     lake.log = MemoryIntentLog(clock_ms=lake.environment.now_ms)
     told(story, lake)
+
+
+class Ahead:
+    """A store that dates its answers a month ahead."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._store = lake.store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
+        found = await self._store.list(prefix, limit=limit)
+        return replace(found, store_ms=(found.store_ms or 0) + 30 * DAY_S * 1000)
+
+
+def test_a_store_whose_clock_is_ahead_makes_no_dropped_table_old() -> None:
+    async def story(lake: Lake) -> None:
+        await lake.append(1)
+        await drop(lake)
+        store: Any = Ahead(lake)
+        job = purge_job(JobContext.of(store, lake.log, lake.environment, WorkerSettings()))
+        assert (await job.dry_run(lake.table)).outcome is JobOutcome.NOTHING_DUE
+        report = await job.run(lake.table)
+        assert report.outcome is JobOutcome.NOTHING_DUE
+        assert report.again_s == pytest.approx(1_200, abs=60)
+
+    told(story, Lake(**{"rootline.sweep": "true", KEPT_PROPERTY: "1200"}))

@@ -8,24 +8,23 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from rootline.adapters.memory.object_remover import MemoryObjectRemover
 from rootline.ports.object_remover import DatedObject, ObjectRemover
-from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.bytes.root.condemned_page import encode_condemned_page
 from rootline.schemas.bytes.root.location_hashes import LocationHashes, location_hash
-from rootline.schemas.errors import Invalid
-from rootline.schemas.identifiers import ObjectKey
+from rootline.schemas.errors import Unavailable
+from rootline.schemas.identifiers import ObjectKey, Version
 from rootline.schemas.intent import DataFile, IntentKind
-from rootline.schemas.object_keys import key_of
-from rootline.schemas.verdict import VerdictKind
+from rootline.schemas.object_keys import key_of, root_key, table_prefix
 from rootline.workers.app import WorkerService
 from rootline.workers.jobs.job import JobContext, JobOutcome
 from rootline.workers.jobs.sweep_job import sweep_job
 from rootline.workers.settings import WorkerSettings
-from tests.maintenance.table_builder import TableBuilder, data_file
+from tests.maintenance.table_builder import data_file
 from tests.workers.racing_reads import BeforeRead
-from tests.workers.sweep_world import DAY_MS, SweepWorld, keeps, tell
+from tests.workers.sweep_world import DAY_MS, SweepWorld, file_named, keeps, tell
 from tests.workers.test_expiry_job import Lake, told
 
 Listing = Sequence[DatedObject]
@@ -154,27 +153,35 @@ def test_versions_that_expire_while_a_sweep_reads_are_no_damage(read: int) -> No
     told(story, lake)
 
 
-def test_a_table_with_the_same_uuid_may_be_an_export_that_was_adopted_so_nothing_is_deleted() -> None:
-    """Its leaves hide what it names, once they are compacted, and the property that says so can be removed."""
+@pytest.mark.parametrize("folder", ["city=\u0645\u06cc\u200c\u062e", "city=a\\b", f"city={'x' * 251}"])
+def test_an_orphan_whose_name_no_store_takes_is_named_and_everything_else_goes(folder: str) -> None:
+    """Other software stored it, and the listing shows it. It counts from the first look on, whatever its age is."""
 
     async def story(world: SweepWorld) -> None:
         await world.upload("orphan")
         await world.append("a")
-        await world.later(9)
-        await world.append("b")
-        await world.sweep()
-        other = TableBuilder(world.store, "demo.adopted")
-        same = replace(other.definition, table_uuid=world.builder.definition.table_uuid)
-        create = other.intent(IntentKind.CREATE, definition=same.to_json().decode())
-        verdict = await world.log.wait_verdict(
-            await world.log.publish(other.table.encode(), encode_intent(create)), timeout_s=600
-        )
-        assert verdict is not None
-        assert verdict.kind is VerdictKind.COMMITTED, verdict
-        with pytest.raises(Invalid, match=r"demo\.adopted") as caught:
-            await world.sweep()
-        assert caught.value.code == "sweep-refused"
-        assert await world.has("orphan")
+        listed = f"data/{folder}/{uuid.uuid5(uuid.NAMESPACE_URL, 'odd')}.parquet"
+        odd = DatedObject(ObjectKey(key_of(world.table, listed)), 4, world.environment.now_ms())
+
+        class Beside(MemoryObjectRemover):
+            """Lists one more object, and removes nothing if one of the names is no key, as every remover does."""
+
+            async def inventory(self, prefix: str) -> AsyncIterator[Listing]:
+                async for page in super().inventory(prefix):
+                    yield page
+                if odd.key.startswith(prefix):
+                    yield [odd]
+
+        job = world.job(remover=Beside(world.store))
+        told: list[str] = []
+        for _ in range(14):
+            await world.later(1.1)
+            told += (await job.run(world.table)).troubles
+        assert not await world.has("orphan")
+        assert await world.has("a")
+        assert len(set(told)) == 1
+        assert "1 objects have names that no store takes" in told[0]
+        assert repr(odd.key)[:30] in told[0]
 
     tell(story)
 
@@ -259,3 +266,92 @@ def test_a_table_that_cannot_be_swept_still_expires_and_the_metrics_tell() -> No
         assert header.version - header.oldest_version < 25
 
     told(story, lake)
+
+
+def test_a_worker_tells_of_what_it_cannot_sweep_and_the_look_counts_as_a_success() -> None:
+    lake = Lake(dated=False, **{"rootline.sweep": "true"})
+
+    async def story(lake: Lake) -> None:
+        odd = f"data/a\u200c=b/{uuid.uuid4()}.parquet"
+        lake.store.place(key_of(lake.table, odd), b"rows")
+        worker = WorkerService(
+            store=lake.store,
+            log=lake.log,
+            environment=lake.environment,
+            remover=MemoryObjectRemover(lake.store),
+            keeps=keeps,
+        )
+        said = worker.metrics.registry.get_sample_value
+        for _ in range(3):
+            await lake.append(20)
+            await lake.append(1, every_s=WorkerSettings().sweep_delay_s)
+            await worker.look_once()
+            for _ in range(4):
+                await worker.carry_out_one()
+        counts.append(said("rootline_worker_failures_total", {"code": "sweep-refused"}))
+        assert not said("rootline_worker_tasks_total", {"kind": "sweep", "outcome": "failed"})
+
+    counts: list[float | None] = []
+    with capture_logs() as logs:
+        told(story, lake)
+    lines = [line for line in logs if line.get("action") == "sweep-held-up"]
+    assert counts == [len(lines)]
+    assert lines[0]["table"] == lake.table
+    assert "names that no store takes" in lines[0]["reason"]
+
+
+def test_an_object_that_was_stored_again_since_the_look_stays() -> None:
+    """What was read and judged was another object of that name."""
+
+    async def story(world: SweepWorld) -> None:
+        await world.upload("orphan")
+        await world.append("a")
+        while not (await world.head()).header.condemned:
+            await world.later(1.1)
+            await world.sweep()
+        await world.later(1.1)
+        key = key_of(world.table, file_named("orphan").location)
+
+        class StoredAgain(MemoryObjectRemover):
+            """Between the look at the table and the listing that finds the keys to delete."""
+
+            listings = 0
+
+            async def inventory(self, prefix: str) -> AsyncIterator[Listing]:
+                self.listings += prefix == table_prefix(world.table)
+                if self.listings == 2:
+                    world.store.place(key, b"other rows")
+                async for page in super().inventory(prefix):
+                    yield page
+
+        remover = StoredAgain(world.store)
+        await world.sweep(remover=remover)
+        assert remover.listings == 2
+        found = await world.store.get(key)
+        assert found is not None
+        assert found.body == b"other rows"
+
+    tell(story)
+
+
+def test_a_kept_version_whose_root_is_not_listed_ends_the_look() -> None:
+    """A listing may lack a root: what only that version names would be condemned."""
+
+    async def story(world: SweepWorld) -> None:
+        kept = await world.append("of a kept version")
+        await world.remove("of a kept version")
+        await world.append("a")
+        head = (await world.head()).header.version
+        await world.expire(head, kept)
+        world.forget_roots(head, kept)
+        hidden = root_key(world.table, Version(kept))
+        without = Listed(world.remover, lambda page: [item for item in page if item.key != hidden])
+        with pytest.raises(Unavailable, match=f"root {kept}, which the head can read, is not listed"):
+            await world.sweep(remover=without)
+        assert (await world.head()).header.condemned == ()
+        for _ in range(14):
+            await world.later(1.1)
+            await world.sweep()
+        assert await world.has("of a kept version")
+
+    tell(story)

@@ -8,28 +8,37 @@ Invariants: an export that cannot be read keeps everything that exports may name
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from typing import Protocol
 
 import structlog
 
 from rootline.catalog.export.retained_exports import ExportReader, FoundExport, is_needed, newest_of_each
-from rootline.maintenance.orphan_sweep_plan import Inventory
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import Version
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.metadata.page_reader import read_kept
 from rootline.tree.state.addressable import Addressable
+from rootline.workers.jobs.sweep_reads import Marks
 
 _log = structlog.get_logger("rootline.workers")
+
+
+class ExportMarks(Marks, Protocol):
+    """Takes what exports name, and the locations of those that stay."""
+
+    def keep(self, locations: Iterable[str]) -> None:
+        """Note what stays by its whole location."""
+        ...
 
 
 async def mark_exports(
     store: ObjectStore,
     header: RootHeader,
     exports: Mapping[str, int],
-    inventory: Inventory,
+    inventory: ExportMarks,
     *,
     young_ms: int,
     roots: Collection[Version],

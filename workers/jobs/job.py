@@ -149,7 +149,8 @@ class JobReport:
     """`version`: the root that holds the result, or was planned from. `code` and `message`: of a rejection.
 
     `has_leaves`: whether the table has leaves; known when nothing was due, or when the job committed. `again_s`: when
-    to look again even if the table does not change. `condemned`: by a sweep, to be removed later.
+    to look again even if the table does not change. `condemned`: by a sweep, to be removed later. `troubles`: what
+    stays although nothing here needs it, a sentence each with the object, the reason and the way out.
     """
 
     outcome: JobOutcome
@@ -162,6 +163,7 @@ class JobReport:
     removed: tuple[Removed, ...] = ()
     again_s: float | None = None
     condemned: tuple[Removed, ...] = ()
+    troubles: tuple[str, ...] = ()
 
 
 class Job(Protocol):

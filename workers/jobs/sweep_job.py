@@ -3,9 +3,9 @@
 Owns: the order of the steps, deletion. Does not own: what is chosen (`rootline.maintenance.orphan_sweep_plan`), what is
 read (`sweep_reads`), how an intent is published and its verdict awaited (`maintenance_job`).
 Invariants: only objects that a page of the head condemns are deleted, after the retention, and after every root that
-exists was read and references none of them; only keys below the table's own folder, with names that Rootline gives; an
-error before or while reading deletes nothing; an object that cannot be deleted stops nothing else; a crash between any
-two steps leaves objects, never references to none.
+exists was read and references none of them, nor does another table of the warehouse; only keys below the table's own
+folder, with names that Rootline gives; an error before or while reading deletes nothing; an object that cannot be
+deleted stops nothing else; a crash between any two steps leaves objects, never references to none.
 
 Several sweepers at once are safe: what one deletes the other does not find, and what both condemn is condemned twice.
 
@@ -19,7 +19,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from rootline.maintenance.orphan_sweep_plan import Inventory, SweepPlan, Tally, due_deletions, plan_sweep
+from rootline.maintenance.orphan_sweep_plan import (
+    Inventory,
+    SweepPlan,
+    Tally,
+    due_deletions,
+    plan_sweep,
+)
 from rootline.maintenance.property_values import switch
 from rootline.maintenance.sweep_limits import INTERVAL_S_DEFAULT, SWEEP_PROPERTY, SweepLimits
 from rootline.ports.object_remover import ObjectRemover
@@ -34,10 +40,10 @@ from rootline.workers.jobs.batched_removal import remove_batches
 from rootline.workers.jobs.export_reads import mark_exports
 from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport, Removed
 from rootline.workers.jobs.maintenance_job import MaintenanceJob
+from rootline.workers.jobs.neighbour_reads import NeighbourReads
 from rootline.workers.jobs.sweep_reads import (
     Listed,
     References,
-    check_not_named_elsewhere,
     keys_of,
     list_table,
 )
@@ -50,13 +56,15 @@ REFUSED_AGAIN_S: Final = 3600.0
 class Found(NamedTuple):
     """Of one look: what is to be condemned, what was deleted, or would be, and when to look again.
 
-    `left`: why not all that was due was deleted, if so.
+    `left`: why not all that was due was deleted, if so. `troubles`: a sentence for each name that is not deleted, and
+    for each other table that could not be read and keeps something.
     """
 
     condemned: tuple[Removed, ...] = ()
     removed: tuple[Removed, ...] = ()
     again_s: float | None = None
     left: Unavailable | None = None
+    troubles: tuple[str, ...] = ()
 
 
 class SweepPlanner:
@@ -72,6 +80,7 @@ class SweepPlanner:
         self._known: dict[TableName, dict[bytes, CondemnedPage]] = {}
         self.intervals_s: dict[TableName, int] = {}
         """When the next look at a table is due."""
+        self._neighbours = NeighbourReads(context.reads)
         self.found: dict[TableName, Found] = {}
         """Of the looks since they were taken out: several tables may be looked at at once."""
 
@@ -121,13 +130,17 @@ class SweepPlanner:
             young_ms=store_ms - limits.export_age_ms,
             roots=references.readable,
         )
-        listed = replace(listed, has_exports=listed.has_exports or not are_known)
-        due = await asyncio.to_thread(self._due, root, pages, listed, limits, store_ms)
-        plan = await asyncio.to_thread(
-            plan_sweep, header, pages, listed.inventory, limits, store_ms=store_ms, has_exports=listed.has_exports
-        )
+        listed = replace(listed, has_unread=listed.has_unread or not are_known)
+        due, plan = await self._choose(root, pages, listed, limits, store_ms)
+        troubles = listed.troubles
         if due or (plan is not None and plan.entries):
-            await check_not_named_elsewhere(reads, table, header.table_uuid)
+            neighbours = await self._neighbours.mark(
+                table, listed.inventory, remover, limits, store_ms=store_ms, stores=self.deletes
+            )
+            troubles += neighbours.troubles
+            if neighbours.kept or not neighbours.are_known:
+                listed = replace(listed, has_unread=listed.has_unread or not neighbours.are_known)
+                due, plan = await self._choose(root, pages, listed, limits, store_ms)
         left = await self._delete(table, listed.inventory, due, remover) if due and self.deletes else None
         removed = _by_kind(Tally.of(listed.inventory, due))
         condemned = () if plan is None else _by_kind(plan.tally)
@@ -138,8 +151,19 @@ class SweepPlanner:
         if table in self.found:  # planned again, because the first intent came too late
             removed = (*self.found[table].removed, *removed)
             left = left or self.found[table].left
-        self.found[table] = Found(condemned, removed, again_s, left)
+        self.found[table] = Found(condemned, removed, again_s, left, troubles)
         return plan
+
+    async def _choose(
+        self, root: Root, pages: Sequence[CondemnedPage], listed: Listed, limits: SweepLimits, store_ms: int
+    ) -> tuple[list[int], SweepPlan | None]:
+        """(the places of what may be deleted, what to condemn), by all that is marked so far."""
+        due = await asyncio.to_thread(self._due, root, pages, listed, limits, store_ms)
+        inventory, has_unread = listed.inventory, listed.has_unread
+        plan = await asyncio.to_thread(
+            plan_sweep, root.header, pages, inventory, limits, store_ms=store_ms, has_unread=has_unread
+        )
+        return due, plan
 
     def _due(
         self, root: Root, pages: Sequence[CondemnedPage], listed: Listed, limits: SweepLimits, store_ms: int
@@ -149,8 +173,8 @@ class SweepPlanner:
         for number, item in enumerate(header.condemned):
             if item.page.location in listed.pages:
                 dated[-1 - number] = listed.pages[item.page.location]
-        inventory, exports = listed.inventory, listed.has_exports
-        return due_deletions(header, pages, inventory, limits, dated=dated, store_ms=store_ms, has_exports=exports)
+        inventory, exports = listed.inventory, listed.has_unread
+        return due_deletions(header, pages, inventory, limits, dated=dated, store_ms=store_ms, has_unread=exports)
 
     async def _delete(
         self, table: TableName, inventory: Inventory, due: Sequence[int], remover: ObjectRemover
@@ -218,7 +242,9 @@ class SweepJob:
         if report.outcome is JobOutcome.NOTHING_DUE and found.removed:
             removed = JobOutcome.REMOVED if planner.deletes else JobOutcome.PLANNED
             report = replace(report, outcome=removed)
-        return replace(report, condemned=found.condemned, removed=found.removed, again_s=found.again_s)
+        return replace(
+            report, condemned=found.condemned, removed=found.removed, again_s=found.again_s, troubles=found.troubles
+        )
 
 
 def _by_kind(tally: Tally) -> tuple[Removed, ...]:

@@ -12,26 +12,31 @@ from __future__ import annotations
 
 import asyncio
 import re
-import uuid
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from rootline.maintenance.orphan_sweep_plan import Inventory, InventoryNotes, Stored, locations_of
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.bytes.root.location_hashes import location_hash
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
 from rootline.schemas.errors import Corrupt, Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
-from rootline.schemas.object_keys import OwnKind, own_kind, root_key, roots_prefix, table_prefix, version_of_root_key
+from rootline.schemas.object_keys import (
+    OwnKind,
+    key_fault,
+    own_kind,
+    root_key,
+    roots_prefix,
+    table_prefix,
+    version_of_root_key,
+)
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.metadata.leaf_reader import read_leaf
 from rootline.storage.metadata.page_reader import read_kept
 from rootline.storage.metadata.root_reader import read_definition, read_root
-from rootline.storage.metadata.table_names import list_names
 from rootline.tree.state.addressable import Addressable
 
 _LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
@@ -45,23 +50,33 @@ _FOREIGN: Final = re.compile(
 class Listed:
     """What is stored of one table: `roots`, `pages` and metadata of `exports` with the store's dates.
 
-    `has_exports`: of which it is not known what they name.
+    `has_unread`: whether it is not known of each what it names. `troubles`: a sentence on the objects that no sweep can
+    delete, because no store takes their names.
     """
 
     inventory: Inventory
     roots: Mapping[Version, int]
     pages: Mapping[str, int]
     exports: Mapping[str, int]
-    has_exports: bool
+    has_unread: bool
+    troubles: tuple[str, ...] = ()
+
+
+class Marks(Protocol):
+    """Takes the locations that roots name: an inventory of the table, or notes of what it names elsewhere."""
+
+    def reference(self, locations: Iterable[str], *, is_readable: bool) -> None:
+        """Note `locations`, of a root that can be read (`is_readable`), or of one that expired and still exists."""
+        ...
 
 
 @dataclass(slots=True)
 class References:
-    """Marks what roots reference in an inventory; those that can be read first."""
+    """Marks what roots reference; those that can be read first."""
 
     store: ObjectStore
     root: Root
-    inventory: Inventory
+    marks: Marks
     readable: set[Version] = field(default_factory=set)
     _blocks: set[bytes] = field(default_factory=set)
     _leaves: set[str] = field(default_factory=set)
@@ -106,7 +121,7 @@ class References:
 
     async def _read_one(self, root: Root, *, is_readable: bool) -> None:
         header = root.header
-        self.inventory.reference(locations_of(header), is_readable=is_readable)
+        self.marks.reference(locations_of(header), is_readable=is_readable)
         fresh = [block for block in root.blocks if block.digest not in self._blocks]
         self._blocks.update(block.digest for block in fresh)
         entries = [row.entry for block in fresh for row in block.rows]
@@ -131,7 +146,7 @@ class References:
         await asyncio.to_thread(self._mark, names, is_readable=is_readable)
 
     def _mark(self, locations: Sequence[str], *, is_readable: bool) -> None:
-        self.inventory.reference(locations, is_readable=is_readable)
+        self.marks.reference(locations, is_readable=is_readable)
 
 
 async def list_table(remover: ObjectRemover, table: TableName) -> Listed:
@@ -147,7 +162,8 @@ async def list_table(remover: ObjectRemover, table: TableName) -> Listed:
     roots: dict[Version, int] = {}
     pages: dict[str, int] = {}
     exports: dict[str, int] = {}
-    has_exports = False
+    has_unread = False
+    refused: list[ObjectKey] = []
     async for listed in remover.inventory(prefix):
         for item in listed:
             location = item.key.removeprefix(prefix)
@@ -164,38 +180,26 @@ async def list_table(remover: ObjectRemover, table: TableName) -> Listed:
                 )
             if location.startswith("export/"):
                 kind = own_kind(location)
-                has_exports = has_exports or kind is None
+                has_unread = has_unread or kind is None
                 if kind is OwnKind.EXPORT_METADATA:
                     exports[location] = item.last_modified_ms
             if location.startswith("metadata/pages/"):
                 pages[location] = item.last_modified_ms
+            if key_fault(item.key) is not None:
+                if own_kind(location) is not None:
+                    refused.append(item.key)
+                continue
             notes.add(Stored(location, item.length, item.last_modified_ms))
-    return Listed(await asyncio.to_thread(notes.inventory), roots, pages, exports, has_exports)
+    inventory = await asyncio.to_thread(notes.inventory)
+    return Listed(inventory, roots, pages, exports, has_unread, tuple(_of_refused(table, refused)))
 
 
-async def check_not_named_elsewhere(store: ObjectStore, table: TableName, table_uuid: uuid.UUID) -> None:
-    """Whether no other table of the warehouse names files in this table's folder, as an adopted export would.
-
-    An export has the UUID of its table, and so has the table that adopts it, whatever became of the names in its root.
-
-    Raises:
-        Invalid: `sweep-refused`, naming that table.
-
-    """
-    folder = f"/{table_prefix(table)}"
-    for other in await list_names(store):
-        if other == table:
-            continue
-        head = await store.list(roots_prefix(other), limit=1)
-        version = version_of_root_key(head.keys[0]) if head.keys else None
-        if version is None:
-            continue
-        root = await read_root(store, other, version)
-        definition = await read_definition(store, root.header)
-        named = [row.entry.location for row in root.rows if is_absolute(row.entry.location)]
-        is_same = root.header.table_uuid == table_uuid
-        if is_same or any(folder in text for text in (*named, *definition.properties.values())):
-            raise Invalid("sweep-refused", f"{table}: table {other} names files in its folder: none of them is deleted")
+def _of_refused(table: TableName, keys: Sequence[ObjectKey]) -> Iterator[str]:
+    if keys:
+        yield (
+            f"{table}: {len(keys)} objects have names that no store takes as a key, the first is {keys[0][:300]!r}, "
+            f"which {key_fault(keys[0])}: they are never swept. No root names them: delete them by other means"
+        )
 
 
 async def keys_of(

@@ -9,26 +9,39 @@ after a second look; a store that does not answer raises instead, because it pro
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import structlog
 
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.bytes.leaf.leaf import Leaf
+from rootline.schemas.bytes.root.condemned_page import CondemnedPage, is_condemned
+from rootline.schemas.bytes.root.foreign_names import ForeignNameNotes
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AdoptedRoot
+from rootline.schemas.object_keys import table_in
 from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.metadata.head_finder import find_head
 from rootline.storage.metadata.leaf_reader import read_leaves
 from rootline.storage.metadata.mapped_bytes import mapped
+from rootline.storage.metadata.page_reader import read_condemned
+from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.stored_file import read_stored
+from rootline.tree.draft.batch import AdoptedTable
 from rootline.tree.proof.adoption import adopted_state, invalid, leaves_of, proven_adopted
 from rootline.tree.state.table_state import TableState
+
+_TABLE_FOLDER: Final = re.compile(r"/(?=([^/]+/[^/]+/)(?:data|metadata|export)/)")
 
 
 async def read_adopted(
     store: ObjectStore, table: TableName, named: AdoptedRoot, definition: TableDefinition
-) -> TableState | Invalid:
+) -> AdoptedTable | Invalid:
     """What the new table is built on, or why it cannot be. Raises `Unavailable` when the store does not answer."""
     fault = invalid(f"adopted root {named.location!r} cannot be read")
     for _ in range(2):  # an answer that was cut off looks like a broken object
@@ -48,11 +61,60 @@ async def read_adopted(
     return fault
 
 
-async def _read(store: ObjectStore, table: TableName, named: AdoptedRoot, definition: TableDefinition) -> TableState:
+async def _read(store: ObjectStore, table: TableName, named: AdoptedRoot, definition: TableDefinition) -> AdoptedTable:
     body = await read_stored(store, table, named.location, code="adoption-invalid", length=named.file_size_in_bytes)
     root = await asyncio.to_thread(proven_adopted, body, named, table, definition)
     leaves = await read_leaves(store, table, leaves_of(root), definition=definition)
-    return await asyncio.to_thread(_state, root, definition, leaves)
+    state = await asyncio.to_thread(_state, root, definition, leaves)
+    locations = await asyncio.to_thread(_locations, leaves)
+    await _check_not_condemned(store, table, locations)
+    return AdoptedTable(state, await asyncio.to_thread(_foreign_names, locations))
+
+
+def _foreign_names(locations: Iterable[str]) -> bytes:
+    notes = ForeignNameNotes()
+    notes.reference(locations)
+    return notes.names().to_bytes()
+
+
+async def _check_not_condemned(store: ObjectStore, table: TableName, locations: Sequence[str]) -> None:
+    """Refuse what a table of this warehouse is about to delete: its sweep looked at other tables before.
+
+    Raises `Invalid` (`file-removed`). A table that cannot be read is not swept either.
+    """
+    for owner in sorted(await asyncio.to_thread(_owners, locations)):
+        head = await find_head(store, owner)
+        if head is None or owner == table:
+            continue
+        try:
+            pages = await read_condemned(store, (await read_root(store, owner, head.version)).header)
+        except Corrupt:
+            continue
+        found = await asyncio.to_thread(_first_condemned, locations, owner, pages) if pages else None
+        if found is not None:
+            raise Invalid(
+                "file-removed",
+                f"{table}: {found!r} has left table {owner}, and is about to be deleted: adopt a snapshot that does "
+                f"not have it, or copy it out of the folder of {owner} first",
+            )
+
+
+def _locations(leaves: Mapping[str, Leaf]) -> list[str]:
+    found = [location for location in leaves if is_absolute(location)]
+    for leaf in leaves.values():
+        found += filter(is_absolute, leaf.columns(["location"]).column(0).to_pylist())
+    return found
+
+
+def _owners(locations: Iterable[str]) -> set[TableName]:
+    """The tables of this warehouse in whose folders they may be: where it is stored, its folders are not known by."""
+    folders = {location.rpartition("/")[0] for location in locations}
+    found = {table_in(pair[1]) for folder in folders for pair in _TABLE_FOLDER.finditer(f"{folder}/")}
+    return {name for name in found if name is not None}
+
+
+def _first_condemned(locations: Iterable[str], owner: TableName, pages: Sequence[CondemnedPage]) -> str | None:
+    return next((location for location in locations if is_condemned(location, owner, pages)), None)
 
 
 def _state(root: Root, definition: TableDefinition, leaves: dict[str, Leaf]) -> TableState:

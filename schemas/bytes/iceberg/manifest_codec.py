@@ -115,6 +115,19 @@ def decode_manifest(body: bytes, definition: TableDefinition, row: ContentEntry,
     return leaf.of_row(row)
 
 
+def files_named(body: bytes, *, name: str) -> list[str]:
+    """The files that an Avro manifest names, deleted entries too, and the data files that they belong to.
+
+    No definition is needed for that. Raises `Corrupt` (`leaf-corrupt`): `name` is not a manifest.
+    """
+    try:
+        files = [record[_DATA_FILE] for record in read_avro(body, name=name).records]
+        found = [str(file[_FILE_PATH]) for file in files]
+        return found + [str(at) for file in files if (at := file.get(_REFERENCED_FILE)) is not None]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _corrupt(name, f"it is no manifest: {error!s:.200}") from error
+
+
 def _members_of(metadata: Mapping[str, str], definition: TableDefinition) -> list[_Member]:
     """The fields of the spec that the manifest states, as far as the definition has them."""
     fields = json.loads(metadata.get("partition-spec", "[]"))
@@ -223,4 +236,4 @@ def _corrupt(name: str, reason: str) -> Corrupt:
     return Corrupt("leaf-corrupt", f"{name}: {reason}")
 
 
-__all__ = ["decode_manifest"]
+__all__ = ["decode_manifest", "files_named"]

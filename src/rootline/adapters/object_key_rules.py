@@ -7,15 +7,8 @@ belong to the adapters (temporary files, locks, the embedded log) and are never 
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Final
-
-from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.errors import Invalid
-
-RESERVED_PREFIX: Final = ".rootline"
-MAX_KEY_BYTES: Final = 1024
-MAX_PART_BYTES: Final = 255
+from rootline.schemas.object_keys import RESERVED_PREFIX, key_fault
 
 
 def check_key(key: str) -> None:
@@ -25,7 +18,7 @@ def check_key(key: str) -> None:
         Invalid: `location-invalid`, naming the key and the rule.
 
     """
-    reason = _fault_of(key)
+    reason = key_fault(key)
     if reason is not None:
         raise Invalid("location-invalid", f"object key {key[:200]!r} {reason}")
 
@@ -39,26 +32,9 @@ def check_prefix(prefix: str) -> None:
     """
     if not prefix:
         return
-    reason = _fault_of(prefix[:-1]) if prefix.endswith("/") else "is a prefix that does not end in '/'"
+    reason = key_fault(prefix[:-1]) if prefix.endswith("/") else "is a prefix that does not end in '/'"
     if reason is not None:
         raise Invalid("location-invalid", f"prefix {prefix[:200]!r} {reason}")
 
 
-@lru_cache(maxsize=4_096)
-def _fault_of(key: str) -> str | None:
-    if not key:
-        return "is empty"
-    if not key.isprintable() or "\\" in key:
-        return "contains control characters or a backslash"
-    if len(key.encode("utf-8", "surrogatepass")) > MAX_KEY_BYTES:
-        return f"is longer than {MAX_KEY_BYTES} bytes"
-    if is_absolute(key):
-        return "is absolute or has a scheme"
-    for part in key.split("/"):
-        if part in ("", ".", ".."):
-            return "has an empty, '.' or '..' part"
-        if part.startswith(RESERVED_PREFIX):
-            return f"has a part that begins with {RESERVED_PREFIX!r}, which is reserved"
-        if len(part.encode("utf-8", "surrogatepass")) > MAX_PART_BYTES:
-            return f"has a part longer than {MAX_PART_BYTES} bytes"
-    return None
+__all__ = ["RESERVED_PREFIX", "check_key", "check_prefix"]

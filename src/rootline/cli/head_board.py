@@ -16,10 +16,10 @@ from rootline.coordinator.runtime.table.table_states import unreadable_head
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Corrupt, Unavailable
 from rootline.schemas.identifiers import TableName, Version
-from rootline.schemas.object_keys import table_in
 from rootline.storage.few_at_once import few_at_once
 from rootline.storage.metadata.head_finder import HeadKey, at_head, find_head
 from rootline.storage.metadata.root_reader import read_root
+from rootline.storage.metadata.table_names import names_of_folders
 
 AGAIN_MAX: Final = 50
 NAMES_EVERY: Final = 10
@@ -85,10 +85,7 @@ class HeadBoard:
         self._looks += 1
         if self._looks % NAMES_EVERY != 1:
             return list(self._read)
-        folders = [
-            folder for namespace in await self._store.folders("") for folder in await self._store.folders(namespace)
-        ]
-        return [name for name in map(table_in, folders) if name is not None]
+        return await names_of_folders(self._store)
 
     async def _head(self, name: TableName) -> Version | None:
         found = await find_head(self._store, name)

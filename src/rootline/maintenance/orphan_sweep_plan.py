@@ -22,7 +22,6 @@ Source: definitions page, section 4; decision 0063.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ import numpy as np
 from rootline.maintenance.plan import IntentStamp, WrittenPlan
 from rootline.maintenance.sweep_limits import SweepLimits
 from rootline.schemas.bytes.root.condemned_page import LOCATIONS_MAX, CondemnedPage, encode_condemned_page
+from rootline.schemas.bytes.root.foreign_names import ForeignNames, name_hash
 from rootline.schemas.bytes.root.location_hashes import HASH_BYTES, LocationHashes, location_hash
 from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import IntentKind, StoredPage
@@ -92,7 +92,7 @@ class Inventory:
         if not is_readable:
             locations = list(locations)
             self._note_spellings(locations)
-        wanted = np.unique(np.fromiter(map(_name_hash, locations), np.uint64))
+        wanted = np.unique(np.fromiter(map(name_hash, locations), np.uint64))
         firsts = np.searchsorted(self._names, wanted, "left")
         for first, end in zip(firsts, np.searchsorted(self._names, wanted, "right"), strict=True):
             marks[self._by_name[first:end]] = True
@@ -102,7 +102,7 @@ class Inventory:
         for location in locations:
             named = location_hash(location)
             if self.hashes.index(named) is None:
-                wanted = np.uint64(_name_hash(location))
+                wanted = np.uint64(name_hash(location))
                 first, end = (int(np.searchsorted(self._names, wanted, side)) for side in ("left", "right"))
                 for at in self._by_name[first:end].tolist():
                     self._spelled.setdefault(at, set()).add(named)
@@ -113,6 +113,17 @@ class Inventory:
             at = self.hashes.index(location_hash(location))
             if at is not None:
                 self._readable[at] = True
+
+    def unneeded_of(self, names: ForeignNames) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+        """The places that another table names by its `names`, and that no root which can be read references."""
+        places = self._by_name[np.isin(self._names, names.hashes)]
+        return places[~self._readable[places]]
+
+    def keep_foreign(self, names: ForeignNames) -> int:
+        """Note what another table names; how many objects stay only because of that."""
+        places = self.unneeded_of(names)
+        self._readable[places] = True
+        return len(places)
 
     @property
     def is_referenced(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -157,7 +168,7 @@ class InventoryNotes:
         kind = own_kind(item.location)
         if kind is not None:
             self._packed.append(location_hash(item.location))
-            self._names.append(_name_hash(item.location))
+            self._names.append(name_hash(item.location))
             self._facts.append((_KINDS.index(kind), item.length, item.stored_ms))
 
     def inventory(self) -> Inventory:
@@ -231,7 +242,7 @@ def plan_sweep(
     limits: SweepLimits,
     *,
     store_ms: int,
-    has_exports: bool,
+    has_unread: bool,
 ) -> SweepPlan | None:
     """What to condemn now; `None`: nothing, and no horizon is needed either.
 
@@ -241,7 +252,8 @@ def plan_sweep(
         inventory: with the references of every root that exists.
         limits: of the table.
         store_ms: the store's own time now.
-        has_exports: whether there are exports of which it is not known what they name: engines may read it.
+        has_unread: whether exports, or tables that adopted files, could not be read: they may name any file that
+            other engines read.
 
     """
     horizon_ms = horizon_of(header, store_ms, limits)
@@ -251,7 +263,7 @@ def plan_sweep(
         found = []
         for at in inventory.orphans(older_than_ms, exports_than_ms).tolist():
             item = inventory.hash_of(at)
-            if has_exports and inventory.kind_of(at) in _OF_EXPORTS:
+            if has_unread and inventory.kind_of(at) in _OF_EXPORTS:
                 continue
             if not any(item in locations for locations in known):
                 found.append(at)
@@ -261,7 +273,7 @@ def plan_sweep(
 
     now = chosen(header.horizon_ms - CLOCKS_APART_MS, store_ms - limits.export_age_ms)
     condemned = [one for at in now for one in inventory.hashes_of(at)]
-    done = [is_done(page, inventory, has_exports=has_exports) for page in pages]
+    done = [is_done(page, inventory, has_unread=has_unread) for page in pages]
     replaces, named = _replaced(header.condemned, pages, done, condemned, horizon_ms, limits, store_ms)
     waiting = chosen(store_ms - limits.orphan_age_ms - CLOCKS_APART_MS)
     is_more = any(inventory.kind_of(at) is not OwnKind.PAGE for at in waiting)
@@ -291,7 +303,7 @@ def due_deletions(
     *,
     dated: Mapping[int, int],
     store_ms: int,
-    has_exports: bool,
+    has_unread: bool,
 ) -> list[int]:
     """Places in the inventory that may be deleted now.
 
@@ -302,7 +314,7 @@ def due_deletions(
         limits: of the table.
         dated: the store's dates of roots that exist, by version, and of pages that are there, by `-1 -` their index.
         store_ms: the store's own time now.
-        has_exports: as of `plan_sweep`; an export may have been made since something was condemned.
+        has_unread: as of `plan_sweep`; an export or a table may have been made since something was condemned.
 
     """
     referenced = inventory.is_referenced
@@ -316,7 +328,7 @@ def due_deletions(
             continue
         for one in page.locations:
             at = inventory.holds(one)
-            if at is not None and not referenced[at] and not (has_exports and inventory.kind_of(at) in _OF_EXPORTS):
+            if at is not None and not referenced[at] and not (has_unread and inventory.kind_of(at) in _OF_EXPORTS):
                 due.add(at)
     return sorted(due)
 
@@ -342,11 +354,11 @@ def is_due(
     return store_ms >= since_ms + limits.scan_retention_ms
 
 
-def is_done(page: CondemnedPage, inventory: Inventory, *, has_exports: bool) -> bool:
+def is_done(page: CondemnedPage, inventory: Inventory, *, has_unread: bool) -> bool:
     """Whether nothing of a page is left to delete: each object is gone, or stays, because something references it."""
     referenced = inventory.is_referenced
     places = (inventory.holds(one) for one in page.locations)
-    return all(at is None or referenced[at] or (has_exports and inventory.kind_of(at) in _OF_EXPORTS) for at in places)
+    return all(at is None or referenced[at] or (has_unread and inventory.kind_of(at) in _OF_EXPORTS) for at in places)
 
 
 def _replaced(
@@ -373,12 +385,6 @@ def _replaced(
             gone.append(item.page.digest)
             named += page.locations
     return tuple(gone), LocationHashes.of(named)
-
-
-def _name_hash(location: str) -> int:
-    """Of a location's last part, in lower case."""
-    name = location.rpartition("/")[2].lower()
-    return int.from_bytes(hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest(), "big")
 
 
 def locations_of(header: RootHeader) -> Iterator[str]:

@@ -26,11 +26,19 @@ class ObjectRemover(Protocol):
     """One warehouse. Every method raises `Unavailable` when the store cannot be reached or denies it."""
 
     def inventory(self, prefix: str) -> AsyncIterator[Sequence[DatedObject]]:
-        """All objects under `prefix` (which ends in `/`), ascending by key, a page at a time."""
+        """All objects under `prefix` (which ends in `/`), ascending by key, a page at a time.
+
+        Those that other software stored under names that are no keys (`key_fault`) are listed too.
+        """
         ...
 
     async def remove(self, keys: Sequence[ObjectKey]) -> None:
-        """Remove these. Keys that are not there are no error, so that a repetition is safe. Keys are never absolute."""
+        """Remove these. Keys that are not there are no error, so that a repetition is safe. Keys are never absolute.
+
+        Raises:
+            Invalid: `location-invalid`, one of them can name no object (`key_fault`); nothing is removed then.
+
+        """
         ...
 
     async def close(self) -> None:

@@ -26,15 +26,13 @@ from rootline.catalog.export.table_metadata import (
 from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.catalog.manifest.manifest_list_encoder import ManifestRecord, decode_manifest_list_records
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.iceberg.iceberg_avro import read_avro
+from rootline.schemas.bytes.iceberg.manifest_codec import files_named
 from rootline.schemas.bytes.leaf.leaf import LeafContent
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.object_keys import OwnKind, key_of, own_kind
 from rootline.schemas.root_header import NameState, RootHeader
 from rootline.tree.state.addressable import Addressable
-
-_DATA_FILE, _FILE_PATH, _REFERENCED_FILE = 2, 100, 143
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +174,7 @@ def _version_of(snapshot: SnapshotJson, name: ObjectKey) -> Version:
 
 
 def _names_in(body: bytes, name: str) -> list[str]:
-    """The files that a manifest names, and those that they belong to."""
     try:
-        files = [record[_DATA_FILE] for record in read_avro(body, name=name).records]
-        found = [str(file[_FILE_PATH]) for file in files]
-        return found + [str(at) for file in files if (at := file.get(_REFERENCED_FILE)) is not None]
-    except (KeyError, TypeError, Corrupt) as error:
+        return files_named(body, name=name)
+    except Corrupt as error:
         raise damaged(name, f"it is no manifest: {error!s:.200}") from error

@@ -14,12 +14,12 @@ from typing import Final, NamedTuple
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import NamespaceName, TableName, Version, name_in_namespace, namespace_of
-from rootline.schemas.object_keys import table_in
+from rootline.schemas.object_keys import namespace_in, table_in
 from rootline.schemas.root_header import NameState
 from rootline.storage.metadata.head_finder import at_head, find_head
 from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.namespaces.namespace_chain import read_namespace
-from rootline.storage.namespaces.namespace_directory import is_created, namespace_in
+from rootline.storage.namespaces.namespace_directory import is_created
 
 _LOOKS_AT_ONCE: Final = 16
 

@@ -89,6 +89,7 @@ def run(
         "code": report.code,
         "objects": [removed._asdict() for removed in report.removed],
         "condemned": [condemned._asdict() for condemned in report.condemned],
+        "troubles": list(report.troubles),
     }
     output.line(as_json, record, _told(name, kind.name, report.outcome, record, report.message))
     would = "would be " if dry_run else ""
@@ -96,6 +97,8 @@ def run(
         for item in found:
             size = f"{item.objects:,} {item.kind}, {item.size_in_bytes:,} bytes"
             output.note(as_json, f"{name}: {would}{verb}: {size}")
+    for trouble in report.troubles:
+        output.note(as_json, trouble)
     fine = (JobOutcome.NOTHING_DUE, JobOutcome.PLANNED, JobOutcome.COMMITTED, JobOutcome.REMOVED)
     if report.outcome not in fine:
         raise typer.Exit(1)

@@ -14,7 +14,7 @@ from typing import Final
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.object_keys import table_in
+from rootline.schemas.object_keys import namespace_in, table_in
 from rootline.schemas.root_header import NameState
 from rootline.storage.few_at_once import few_at_once
 from rootline.storage.metadata.head_finder import find_head
@@ -23,20 +23,25 @@ from rootline.storage.metadata.table_head import is_table, name_state
 _LOOKS_AT_ONCE: Final = 16
 
 
+async def names_of_folders(store: ObjectStore) -> list[TableName]:
+    """Every name whose folder is there, with or without a root.
+
+    Folders that no name can have are passed over, whatever other software called them and keeps in them.
+    """
+    found: list[TableName] = []
+    for namespace in await store.folders(""):
+        if namespace_in(namespace) is not None:
+            found += [name for name in map(table_in, await store.folders(namespace)) if name is not None]
+    return found
+
+
 async def list_names(store: ObjectStore, *, known: frozenset[TableName] = frozenset()) -> list[TableName]:
     """Every name that has or had a table or a view.
 
     Those in `known` are not looked into again: a name never loses its roots.
     """
-    found: list[TableName] = []
-    for namespace in await store.folders(""):
-        for folder in await store.folders(namespace):
-            name = table_in(folder)
-            if name is None:
-                continue
-            if name in known or await find_head(store, name) is not None:
-                found.append(name)
-    return found
+    names = await names_of_folders(store)
+    return [name for name in names if name in known or await find_head(store, name) is not None]
 
 
 async def list_tables(store: ObjectStore) -> list[TableName]:

@@ -10,23 +10,15 @@ from __future__ import annotations
 from typing import Final
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.errors import Corrupt, Invalid
-from rootline.schemas.identifiers import NamespaceName, TableName, namespace_name
-from rootline.schemas.object_keys import table_in
+from rootline.schemas.errors import Corrupt
+from rootline.schemas.identifiers import NamespaceName, TableName
+from rootline.schemas.object_keys import namespace_in, table_in
 from rootline.schemas.root_header import NameState
 from rootline.storage.few_at_once import few_at_once
 from rootline.storage.metadata.table_head import name_state
 from rootline.storage.namespaces.namespace_chain import read_namespace
 
 _LOOKS_AT_ONCE: Final = 16
-
-
-def namespace_in(folder: str) -> NamespaceName | None:
-    """The namespace whose folder this is, if it can be one's."""
-    try:
-        return namespace_name(folder.rstrip("/"))
-    except Invalid:
-        return None
 
 
 async def list_namespaces(store: ObjectStore) -> list[NamespaceName]:

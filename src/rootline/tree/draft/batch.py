@@ -85,6 +85,13 @@ class Adopting(NamedTuple):
     definition: TableDefinition
 
 
+class AdoptedTable(NamedTuple):
+    """What a new table goes on from. `foreign_names`: the object of the names outside its folder (`ForeignNames`)."""
+
+    state: TableState
+    foreign_names: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class FetchedObjects:
     """Objects fetched for a batch. `None`: looked for, and absent or unreadable; an intent that needs it is rejected.
@@ -99,7 +106,7 @@ class FetchedObjects:
     troubles: Mapping[str, str] = field(default_factory=dict)
     proofs: Mapping[str, LeafProof] = field(default_factory=dict)
     roots: Mapping[Version, Root | None] = field(default_factory=dict)
-    adopted: Mapping[bytes, TableState | Invalid] = field(default_factory=dict)
+    adopted: Mapping[bytes, AdoptedTable | Invalid] = field(default_factory=dict)
     condemned: Mapping[str, CondemnedPage | None] = field(default_factory=dict)
     """Proposals of sweeps, by location."""
     dates: Mapping[str, int | None] = field(default_factory=dict)

@@ -3,7 +3,8 @@
 Owns: reading the definition, where it is stored, what is needed to adopt. Does not own: the rules of a definition
 (`definition_rules`) and of what is adopted (`adoption`).
 Invariants: the definition's location follows from the intent and the definition, so a retry writes the same object; a
-uuid is one table's for ever, also after a drop.
+uuid is one table's for ever, also after a drop; what an adopted table names outside its folder is stored with its first
+root, so that other tables know it whatever becomes of that one.
 
 Source: format page, "Table definition"; decision 0038.
 """
@@ -16,6 +17,7 @@ from typing import Final
 from uuid import UUID, uuid5
 
 from rootline.schemas.bytes.root.condemned_page import encode_condemned_page
+from rootline.schemas.bytes.root.foreign_names import names_of_adopted
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.intent import Intent
 from rootline.schemas.object_keys import definition_location
@@ -53,7 +55,9 @@ def create(intent: Intent, fetched: FetchedObjects, _appended_ms: int = 0) -> Be
         return Needs(adopting={key: Adopting(intent.adopt, definition)})
     if isinstance(adopted, Invalid):
         raise adopted
-    return Beginning(adopted.definition, reference, adopted, Effect.NOTHING, (pending,))
+    state, foreign_names = adopted
+    named = PendingObject(names_of_adopted(intent.adopt.location), foreign_names)
+    return Beginning(state.definition, reference, state, Effect.NOTHING, (pending, named))
 
 
 def create_again(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Beginning | Needs:

@@ -1,0 +1,266 @@
+"""Reads what the other tables of a warehouse may name in the folder of one that is swept.
+
+Owns: the reads, their order, what is remembered of a table. Does not own: the set and why it never grows
+(`rootline.schemas.bytes.root.foreign_names`), what is chosen (`orphan_sweep_plan`), deletion (`sweep_job`).
+Invariants: a table that never adopted anything costs one look, is never read, and keeps nothing; a table that did and
+cannot be read keeps what it adopted, and if that is not known, all that other engines may name, and no more; an
+adoption that is not decided yet counts as one that is.
+
+Theory. An adoption needs a root below `metadata/adopted/` of the new table's folder before the table's first root is
+made, and nothing ever deletes it. So a name without such an object names nothing outside its folder. That is remembered
+for less than a retention: an adoption that is later than the look is later than the page that condemns what is due, and
+its coordinator refuses what is condemned. What was adopted is an upper bound: the coordinator stores it with the first
+root, so that no damage makes it unknown. Of a table that an earlier version adopted it is read from the manifests once,
+and stored then. Only if the bound touches what is about to go is the table itself read: all of its roots that exist,
+leaves, manifests, exports.
+
+Source: decision 0105.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import structlog
+
+from rootline.maintenance.orphan_sweep_plan import CLOCKS_APART_MS, Inventory
+from rootline.maintenance.sweep_limits import SweepLimits
+from rootline.ports.object_remover import ObjectRemover
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.iceberg.manifest_codec import files_named
+from rootline.schemas.bytes.root.foreign_names import (
+    ForeignNameNotes,
+    ForeignNames,
+    names_of_adopted,
+    names_read_later,
+)
+from rootline.schemas.bytes.root.root_codec import decode_root
+from rootline.schemas.errors import Corrupt, RootlineError, Unavailable
+from rootline.schemas.identifiers import TableName, Version
+from rootline.schemas.object_keys import (
+    OwnKind,
+    key_of,
+    own_kind,
+    root_key,
+    roots_prefix,
+    table_prefix,
+    version_of_root_key,
+)
+from rootline.storage.few_at_once import few_at_once
+from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.root_reader import read_root
+from rootline.storage.metadata.stored_file import read_file, read_stored
+from rootline.storage.metadata.table_names import names_of_folders
+from rootline.tree.proof.adoption import ADOPTED_PREFIX, LEAVES_BYTES_MAX, LEAVES_MAX, adopted_location, leaves_of
+from rootline.workers.jobs.export_reads import mark_exports
+from rootline.workers.jobs.sweep_reads import References
+
+_log = structlog.get_logger("rootline.workers")
+_LOOKS_AT_ONCE: Final = 16
+
+
+class Neighbours(NamedTuple):
+    """What came of a look at all other tables.
+
+    `are_known`: whether it is known of each what it names. `kept`: whether any of them keeps something. `troubles`: a
+    sentence for each that could not be read and keeps something.
+    """
+
+    are_known: bool
+    kept: bool
+    troubles: tuple[str, ...]
+
+
+class _Names(NamedTuple):
+    """What one table names; `None`: it is not known. `trouble`: what could not be read of it."""
+
+    names: ForeignNames | None
+    trouble: str = ""
+
+
+_NOTHING: Final = _Names(ForeignNames.of(()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What the looks at one sweep share. `undecided_ms`: an adoption that was stored before it is decided by now."""
+
+    inventory: Inventory
+    remover: ObjectRemover
+    store_ms: int
+    undecided_ms: int
+    stores: bool
+
+
+class NeighbourReads:
+    """For any number of sweeps in one process, which remember what they read."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._plain_since_ms: dict[TableName, int] = {}
+        """Of names whose tables had adopted nothing: the store's time then."""
+        self._bounds: dict[str, ForeignNames] = {}
+        """Of tables that adopted something, by the key of the object that says it."""
+
+    async def mark(
+        self,
+        table: TableName,
+        inventory: Inventory,
+        remover: ObjectRemover,
+        limits: SweepLimits,
+        *,
+        store_ms: int,
+        stores: bool,
+    ) -> Neighbours:
+        """Mark in the inventory of `table` what other tables name.
+
+        Args:
+            table: the table that is swept; its own references are marked already.
+            inventory: where to mark.
+            remover: lists with dates.
+            limits: of the table: when every intent in the log is decided, and how long condemned objects wait.
+            store_ms: the store's own time now.
+            stores: whether to store what was read for later looks.
+
+        Raises:
+            Unavailable: the warehouse cannot be listed.
+
+        """
+        look = _Look(inventory, remover, store_ms, store_ms - limits.orphan_age_ms - CLOCKS_APART_MS, stores)
+        plain = self._plain_since_ms
+        most_ms = limits.scan_retention_ms - CLOCKS_APART_MS
+        for name in [name for name, at in plain.items() if not 0 <= store_ms - at < most_ms]:
+            del plain[name]
+        names = await names_of_folders(self._store)  # also those without a root: it may be about to be stored
+        others = [name for name in names if name != table and name not in plain]
+        found = await few_at_once(others, lambda name: self._look(name, look), _LOOKS_AT_ONCE)
+        are_known, has_kept, troubles = True, False, []
+        for name, item in zip(others, found, strict=True):
+            if item.names is None:
+                are_known = False
+                troubles.append(
+                    f"{table}: {name} adopted files and cannot be read ({item.trouble}): no file here that other "
+                    f"engines may name is deleted. Mend {name}, or move its folder out of the warehouse"
+                )
+                continue
+            count = inventory.keep_foreign(item.names)
+            has_kept = has_kept or bool(count)
+            if count:
+                facts = {"table": table, "neighbour": name, "objects": count}
+                _log.info("another table names files here", action="sweep-kept-for-neighbour", **facts)
+            if count and item.trouble:
+                troubles.append(
+                    f"{table}: {count} objects that {name} adopted stay, because it cannot be read ({item.trouble}). "
+                    f"Mend {name}, or move its folder out of the warehouse"
+                )
+        return Neighbours(are_known, has_kept, tuple(troubles))
+
+    async def _look(self, name: TableName, look: _Look) -> _Names:
+        try:
+            adopted = await _listed(look.remover, name, ADOPTED_PREFIX)
+            if not adopted:
+                self._plain_since_ms[name] = look.store_ms
+                return _NOTHING
+            has_root = await find_head(self._store, name) is not None
+        except (RootlineError, TimeoutError) as error:
+            return _Names(None, _reason(error))
+        if not has_root and max(adopted.values()) < look.undecided_ms:
+            return _NOTHING
+        key = key_of(name, names_read_later(list(adopted)))
+        trouble: Exception | None = None
+        if key not in self._bounds:
+            try:
+                self._bounds[key] = await self._bound(name, adopted, key, look)
+            except Exception as error:  # others chose these bytes: what they do to a decoder stops no other table
+                trouble = error
+        bound = self._bounds.get(key)
+        if not has_root:
+            if bound is None and not isinstance(trouble, (Unavailable, TimeoutError)):
+                return _NOTHING  # what is damaged or may not be read, no coordinator adopts
+            return _Names(bound, _reason(trouble))
+        if bound is not None and not len(look.inventory.unneeded_of(bound)):
+            return _NOTHING
+        try:
+            names = await self._named_now(name, look)
+        except Exception as error:  # as above
+            return _Names(bound, "; ".join(filter(None, (_reason(trouble), _reason(error)))))
+        if bound is None:
+            await self._store_bound(key, names, look)
+        return _Names(names)
+
+    async def _bound(self, name: TableName, adopted: Mapping[str, int], key: str, look: _Look) -> ForeignNames:
+        """All that `name` can ever name, by what it adopted. Raises as reading does."""
+        for place in (*map(names_of_adopted, adopted), names_read_later(list(adopted))):
+            stored = await self._store.get(key_of(name, place))
+            if stored is None:
+                continue
+            try:
+                return await asyncio.to_thread(ForeignNames.from_bytes, stored.body, name=stored.key)
+            except Corrupt as error:
+                _log.warning("foreign names are read again", action="foreign-names-damaged", reason=error.message)
+        notes = ForeignNameNotes()
+        for location in adopted:
+            body = await read_stored(self._store, name, location, code="adoption-invalid")
+            root = await asyncio.to_thread(decode_root, body, name=key_of(name, location))
+            if adopted_location(root.digest) != location:
+                raise Corrupt("root-corrupt", f"{key_of(name, location)}: these are not the bytes of its name")
+            rows = leaves_of(root)
+            if len(rows) > LEAVES_MAX or sum(row.file_size_in_bytes or 0 for row in rows) > LEAVES_BYTES_MAX:
+                raise Corrupt("root-corrupt", f"{key_of(name, location)}: it names more than can be adopted")
+            for row in rows:
+                notes.reference([row.location])
+                manifest = await read_file(self._store, name, row, code="leaf-corrupt")
+                notes.reference(await asyncio.to_thread(files_named, manifest, name=row.location))
+        names = notes.names()
+        await self._store_bound(key, names, look)
+        return names
+
+    async def _store_bound(self, key: str, names: ForeignNames, look: _Look) -> None:
+        """Store what was read, so that it is known also when it cannot be read any more; it is not needed."""
+        if look.stores:
+            try:
+                await self._store.put_if_absent(key, names.to_bytes())  # type: ignore[arg-type]
+            except RootlineError as error:
+                _log.warning("foreign names are not stored", action="foreign-names-not-stored", reason=error.message)
+
+    async def _named_now(self, name: TableName, look: _Look) -> ForeignNames:
+        """All that any root of `name` that exists, and any of its exports, names elsewhere. Raises as reading does."""
+        head = await find_head(self._store, name)
+        if head is None:
+            raise Unavailable("store-unavailable", f"{name}: its roots are not listed any more: look again")
+        root = await read_root(self._store, name, head.version)
+        notes = ForeignNameNotes()
+        roots: list[Version] = []
+        async for page in look.remover.inventory(roots_prefix(name)):
+            for item in page:
+                version = version_of_root_key(item.key)
+                if version is not None and item.key == root_key(name, version):
+                    roots.append(version)
+        references = References(self._store, root, notes)
+        await references.read(roots)
+        exported = await _listed(look.remover, name, "export/")
+        strange = [location for location in exported if own_kind(location) is None]
+        exports = {at: ms for at, ms in exported.items() if own_kind(at) is OwnKind.EXPORT_METADATA}
+        roots_read = references.readable
+        if strange or not await mark_exports(self._store, root.header, exports, notes, young_ms=0, roots=roots_read):
+            raise Corrupt("export-corrupt", f"{table_prefix(name)}export/: not all of its exports can be read")
+        return notes.names()
+
+
+def _reason(error: Exception | None) -> str:
+    if error is None:
+        return ""
+    return error.message if isinstance(error, RootlineError) else f"{type(error).__name__}: {error!s:.200}"
+
+
+async def _listed(remover: ObjectRemover, name: TableName, folder: str) -> dict[str, int]:
+    """The locations below a folder of a table, and the store's dates."""
+    prefix = table_prefix(name)
+    return {
+        item.key.removeprefix(prefix): item.last_modified_ms
+        async for page in remover.inventory(f"{prefix}{folder}")
+        for item in page
+    }
