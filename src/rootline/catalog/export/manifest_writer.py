@@ -49,9 +49,7 @@ PUTS_AT_ONCE: Final = 16
 class ManifestWriter:
     """The manifests of one version in one format. `reads` uses `cache` where it may."""
 
-    def __init__(
-        self, reads: ObjectStore, cache: ReadCache, memory: TableMemory, exported: ExportedDefinition
-    ) -> None:
+    def __init__(self, reads: ObjectStore, cache: ReadCache, memory: TableMemory, exported: ExportedDefinition) -> None:
         self._reads = reads
         self._cache = cache
         self._memory = memory

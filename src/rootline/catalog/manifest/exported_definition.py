@@ -264,9 +264,7 @@ class ExportedDefinition:
                 return
             yield field
 
-    def _stated_specs(
-        self, schema_ids: Iterable[int], *, has_history: bool
-    ) -> Mapping[int, tuple[ExportedField, ...]]:
+    def _stated_specs(self, schema_ids: Iterable[int], *, has_history: bool) -> Mapping[int, tuple[ExportedField, ...]]:
         """Id → fields of every spec that a manifest may be of, and of those that the table may write by."""
         own = self.definition.current_schema_id
         found: dict[int, tuple[ExportedField, ...]] = {}
@@ -360,13 +358,13 @@ class ExportedDefinition:
 
 def stated_specs(metadata: Mapping[str, Any]) -> frozenset[tuple[int, Meaning]]:
     """The specs of a metadata.json: the id of each, and what it means."""
-    return frozenset(
-        (
-            int(spec["spec-id"]),
-            tuple((int(field["field-id"]), int(field["source-id"]), str(field["transform"])) for field in spec["fields"]),
+    found: list[tuple[int, Meaning]] = []
+    for spec in metadata["partition-specs"]:
+        fields = (
+            (int(field["field-id"]), int(field["source-id"]), str(field["transform"])) for field in spec["fields"]
         )
-        for spec in metadata["partition-specs"]
-    )
+        found.append((int(spec["spec-id"]), tuple(fields)))
+    return frozenset(found)
 
 
 def _meaning(fields: Iterable[ExportedField]) -> Meaning:
