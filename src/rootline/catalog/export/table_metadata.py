@@ -165,7 +165,7 @@ def metadata_json(
         **lineage,
         "current-snapshot-id": current,
         "refs": {_MAIN: {"snapshot-id": current, "type": "branch"}, **tags},
-        "snapshots": [*before.snapshots, *snapshots],
+        "snapshots": [*_apart(before.snapshots, snapshots), *snapshots],
         "snapshot-log": _log(snapshots, before),
         "metadata-log": [],
         "statistics": [],
@@ -174,6 +174,12 @@ def metadata_json(
     }
     body = json.dumps(metadata, ensure_ascii=False, separators=(",", ":")).encode()
     return _with_digest(body, hashlib.sha256(body).hexdigest())
+
+
+def _apart(before: Sequence[SnapshotJson], snapshots: Sequence[SnapshotJson]) -> list[SnapshotJson]:
+    """Those of before the adoption whose ids are not ours too, as they are where an older release adopted an export."""
+    own = {each["snapshot-id"] for each in snapshots}
+    return [each for each in before if each["snapshot-id"] not in own]
 
 
 def _log(snapshots: Sequence[SnapshotJson], before: AdoptedHistory) -> list[dict[str, int]]:
@@ -187,7 +193,9 @@ def _log(snapshots: Sequence[SnapshotJson], before: AdoptedHistory) -> list[dict
     log = [{"timestamp-ms": each["timestamp-ms"], "snapshot-id": each["snapshot-id"]} for each in snapshots[start:]]
     if version_of_snapshot(snapshots[start]) > 0:
         return log
-    return [*(dict(entry) for entry in before.log if entry["timestamp-ms"] <= log[0]["timestamp-ms"]), *log]
+    own = {each["snapshot-id"] for each in snapshots}
+    older = [dict(entry) for entry in before.log if entry["timestamp-ms"] <= log[0]["timestamp-ms"]]
+    return [*(entry for entry in older if entry["snapshot-id"] not in own), *log]
 
 
 def read_metadata(body: bytes, folder: ExportFolder, version: Version, table_uuid: uuid.UUID | None) -> StoredMetadata:
