@@ -233,14 +233,30 @@ def test_a_default_that_readers_need_is_refused_in_v2_and_kept_in_v3() -> None:
     assert (field.initial_default, field.write_default) == (5, 7)
 
 
-def test_the_default_of_a_struct_that_readers_need_is_refused_in_v2_and_kept_in_v3() -> None:
-    struct = StructType(NestedField(18, "x", IntegerType()))
+@BOTH
+def test_the_default_of_a_struct_that_readers_need_is_refused_because_no_engine_reads_it(
+    version: FormatVersion,
+) -> None:
+    struct = StructType(NestedField(18, "x", IntegerType(), initial_default=3, write_default=4))
     added = NestedField(17, "added", struct, initial_default={"18": 5}, write_default={})
-    table = definition(schemas=(Schema(*COLUMNS, added, schema_id=0),))
-    with pytest.raises(Invalid, match="default value"):
-        ExportedDefinition.of(table, FormatVersion.V2)
-    [schema] = ExportedDefinition.of(table, FormatVersion.V3).metadata()["schemas"]
-    assert (schema["fields"][-1]["initial-default"], schema["fields"][-1]["write-default"]) == ({"18": 5}, {})
+    with_default = Schema(*COLUMNS, added, schema_id=0)
+    with pytest.raises(Invalid, match=r"'added' \(id 17\).*add a column without one") as caught:
+        ExportedDefinition.of(definition(schemas=(with_default,)), version)
+    assert caught.value.code == "export-unsupported"
+
+
+def test_defaults_of_structs_that_only_writers_or_dropped_columns_have_are_left_out() -> None:
+    struct = StructType(NestedField(18, "x", IntegerType(), initial_default=3, write_default=4))
+    dropped = NestedField(17, "dropped", struct, initial_default={"18": 5}, write_default={})
+    kept = NestedField(19, "kept", StructType(NestedField(20, "x", IntegerType())), write_default={"20": 7})
+    schemas = (Schema(*COLUMNS, dropped, schema_id=0), Schema(*COLUMNS, kept, schema_id=1))
+    exported = ExportedDefinition.of(definition(schemas=schemas, current_schema_id=1), FormatVersion.V3)
+    older, current = exported.metadata()["schemas"]
+    assert [exported.can_state(schema_id) for schema_id in (0, 1)] == [False, True]
+    assert "default" not in json.dumps(current)
+    assert older["fields"][-1].keys() & {"initial-default", "write-default"} == set()
+    [member] = older["fields"][-1]["type"]["fields"]
+    assert (member["initial-default"], member["write-default"]) == (3, 4)
 
 
 def test_a_default_that_only_writers_need_is_left_out_of_v2() -> None:

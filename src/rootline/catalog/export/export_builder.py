@@ -88,8 +88,11 @@ class ExportBuilder:
         tagged = {tag: await self._shown_at(version) for tag, version in window.tags.items()}
         wanted = {version: self._id_of(version) for version in sorted({*newest, *tagged.values()})}
         self._before = await memory.history(self._reads, definition)
-        schema_ids = [await self._schema_id(version) for version in wanted]
-        stated = exported.metadata(schema_ids, has_history=bool(self._before.snapshots))
+        schema_ids = {version: await self._schema_id(version) for version in wanted}
+        wanted = {version: wanted[version] for version, named in schema_ids.items() if exported.can_state(named)}
+        tagged = {tag: version for tag, version in tagged.items() if version in wanted}
+        used = [schema_ids[version] for version in wanted]
+        stated = exported.metadata(used, has_history=bool(self._before.snapshots))
         self._index.state(stated_specs(stated))
         names: list[str] = []
         try:

@@ -127,6 +127,9 @@ class ExportedDefinition:
             Invalid: `export-unsupported`, the format does not have a type or a default value of a column.
 
         """
+        fault = _nested_default(definition.schema)
+        if fault is not None:
+            raise Invalid("export-unsupported", fault)
         if format_version is FormatVersion.V2:
             for schema in definition.schemas:
                 for name, field in _fields_of(schema.as_struct()):
@@ -171,6 +174,10 @@ class ExportedDefinition:
     def spec_json(self, spec_id: int) -> list[dict[str, Any]]:
         """The fields of a spec, as manifests and metadata state them."""
         return _spec_json(self.fields(spec_id))
+
+    def can_state(self, schema_id: int) -> bool:
+        """Whether engines can read snapshots of this schema; others are in no export of a later version."""
+        return _nested_default(self.definition.schema_by_id(schema_id)) is None
 
     def sort_order_id(self, order_id: int | None) -> int | None:
         """The id that a data file's sort order has in the export; `None` for an order that is not exported."""
@@ -244,7 +251,8 @@ class ExportedDefinition:
 
     def _schema_json(self, schema: Schema) -> dict[str, Any]:
         body: dict[str, Any] = json.loads(schema.model_dump_json())
-        return _without_defaults(body) if self.format_version is FormatVersion.V2 else body
+        stated: dict[str, Any] = _without_defaults(body, of_nested_only=self.format_version is not FormatVersion.V2)
+        return stated
 
     @cached_property
     def _orders(self) -> Mapping[int, tuple[SortField, ...]]:
@@ -433,11 +441,33 @@ def _check_v2(schema: Schema, name: str, field: NestedField) -> None:
         )
 
 
-def _without_defaults(body: Any) -> Any:
-    """Schema JSON without what V2 does not know; defaults that readers need were refused before."""
-    if isinstance(body, dict):
-        return {key: _without_defaults(value) for key, value in body.items() if key not in _DEFAULTS}
-    return [_without_defaults(item) for item in body] if isinstance(body, list) else body
+def _nested_default(schema: Schema) -> str | None:
+    """A column whose value in older files no engine reads, in words."""
+    for name, field in _fields_of(schema.as_struct()):
+        if field.initial_default is not None and not isinstance(field.field_type, PrimitiveType):
+            return (
+                f"column {name!r} (id {field.field_id}) of schema {schema.schema_id} has the default value "
+                f"{field.initial_default!r:.80} in older files, and no engine reads the default of a struct, list or "
+                "map: add a column without one, overwrite the rows with its values, and drop this column"
+            )
+    return None
+
+
+def _without_defaults(body: Any, *, of_nested_only: bool) -> Any:
+    """Schema JSON without the defaults that engines cannot read.
+
+    V2 knows none; no version knows those of structs, lists and maps. Those that readers need were refused before.
+    """
+    if isinstance(body, list):
+        return [_without_defaults(item, of_nested_only=of_nested_only) for item in body]
+    if not isinstance(body, dict):
+        return body
+    is_left_out = not of_nested_only or isinstance(body.get("type"), dict)
+    return {
+        key: _without_defaults(value, of_nested_only=of_nested_only)
+        for key, value in body.items()
+        if not (is_left_out and key in _DEFAULTS)
+    }
 
 
 __all__ = ["ExportedDefinition", "ExportedField", "Meaning", "stated_specs"]
