@@ -11,7 +11,7 @@ outside partition values. A struct that is absent means "unknown".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
 
@@ -34,6 +34,31 @@ class FieldStatistics:
 
 ContentStats = Mapping[int, FieldStatistics]
 """Column or expression id → statistics. Partition values are statistics too: the lower bound of the spec's ids."""
+
+
+def same_statistics(one: ContentStats, other: ContentStats) -> bool:
+    """Whether both state the same of the same columns; NaN, which may be a partition value, equals NaN here."""
+    return one.keys() == other.keys() and all(same_field(item, other[field_id]) for field_id, item in one.items())
+
+
+def same_field(one: FieldStatistics | None, other: FieldStatistics | None) -> bool:
+    """As `same_statistics`, of one column."""
+    if one == other or one is None or other is None:
+        return one == other
+    return _without_nan(one) == _without_nan(other) and all(
+        same_bound(mine, theirs)
+        for mine, theirs in ((one.lower_bound, other.lower_bound), (one.upper_bound, other.upper_bound))
+    )
+
+
+def same_bound(one: Bound | None, other: Bound | None) -> bool:
+    """Whether two bounds are equal; NaN equals NaN."""
+    return one == other or (one != one and other != other)
+
+
+def _without_nan(item: FieldStatistics) -> FieldStatistics:
+    low, high = item.lower_bound, item.upper_bound
+    return replace(item, lower_bound=low if low == low else None, upper_bound=high if high == high else None)
 
 
 MORE_NULLS: Final = "more nulls and NaNs than values"

@@ -6,9 +6,10 @@ from typing import Final
 
 from rootline.client.lake import Lake
 from rootline.client.session.session import Session
+from rootline.client.write.data_file_writer import write_rewritten_files
 from rootline.schemas.identifiers import TableName
 from rootline.storage.check.chain import check_table
-from rootline.workers.by_hand import maintain
+from rootline.workers.by_hand import Rights, maintain
 from rootline.workers.jobs.job import JobReport
 from rootline.workers.kinds import MaintenanceKind
 
@@ -20,7 +21,8 @@ def maintained(lake: Lake, what: MaintenanceKind) -> JobReport:
     """Carry out one kind of maintenance."""
 
     async def operation(session: Session) -> JobReport:
-        return await maintain(session.store, session.log, session.environment, TableName(NAME), what, dry_run=False)
+        name, rights = TableName(NAME), Rights(write_rows=write_rewritten_files)
+        return await maintain(session.store, session.log, session.environment, name, what, dry_run=False, rights=rights)
 
     return lake.holder.run(operation)
 

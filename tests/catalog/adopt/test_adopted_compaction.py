@@ -12,9 +12,9 @@ from pyiceberg.table import StaticTable
 
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
-from rootline.schemas.content_entry import ContentType, EntryPlace, FileFormat
+from rootline.schemas.content_entry import ContentType, EntryPlace, FileFormat, Status
 from rootline.workers.jobs.job import JobOutcome, JobReport
-from rootline.workers.kinds import COMPACT, FLUSH
+from rootline.workers.kinds import COMPACT, COMPACT_DATA, CONVERT, FLUSH, MaintenanceKind
 from tests.catalog.adopt.conftest import Once
 from tests.catalog.adopt.test_adopted_deletes import version_2, version_3
 from tests.catalog.adopt.test_adoption import _EVOLVED, arrow, evolved, written, written_in
@@ -93,7 +93,26 @@ def of_both_kinds(folder: Path) -> tuple[str, set[int]]:
     return table.finish(5), ({0, *range(3, 10)} | set(range(11, 19))) - {5} | {15}
 
 
-ALL = [of_pyiceberg(1), of_pyiceberg(2), version_2, version_3, of_both_kinds]
+def with_removed(version: int) -> Made:
+    """Every kind of entry that a snapshot may list as DELETED beside a live one of its kind."""
+
+    def made(folder: Path) -> tuple[str, set[int]]:
+        table = HandWritten((folder / "old").as_uri(), version, into_folder)
+        removed = {"status": Status.DELETED, "number": 1}
+        files = [table.data("a", rows(0, "UA")), table.data("b", rows(10, "UA"))]
+        table.manifest("m1", [*files, table.data("g", rows(90, "UA"), **removed)], 1)
+        positions = [table.position_deletes("p", {"data/a.parquet": [1]})]
+        if version == 3:
+            positions = [table.vector("v", "data/a.parquet", [1]), table.vector("u", "data/a.parquet", [7], **removed)]
+        table.manifest("d1", positions, 2)
+        gone = table.equality_deletes("h", rows(8, "UA", 1), status=Status.DELETED, number=3)
+        table.manifest("d2", [table.equality_deletes("e", rows(5, "UA", 1)), gone], 3)
+        return table.finish(3), set(range(20)) - {1, 5}
+
+    return made
+
+
+ALL = [of_pyiceberg(1), of_pyiceberg(2), version_2, version_3, of_both_kinds, with_removed(2), with_removed(3)]
 
 
 @pytest.mark.parametrize("made", ALL)
@@ -162,6 +181,21 @@ def test_deletes_restores_and_changes_go_on_over_the_new_leaves(made: Made, lake
     assert ids(table) == set()
     table.restore(version=1)
     assert ids(table) == model - {3, 8}
+    assert findings(table) == []
+
+
+@pytest.mark.parametrize("kinds", [(CONVERT, COMPACT_DATA), (COMPACT_DATA, CONVERT), (COMPACT, COMPACT_DATA)])
+@pytest.mark.parametrize("version", [2, 3])
+def test_deletes_that_are_listed_as_removed_delete_nothing(
+    version: int, kinds: tuple[MaintenanceKind, ...], lake: Lake, tmp_path: Path
+) -> None:
+    location, model = with_removed(version)(tmp_path)
+    lake.adopt(location, NAME)
+    table = lake.table(NAME)
+    for kind in kinds:
+        assert maintained(lake, kind).outcome is JobOutcome.COMMITTED
+        assert ids(table) == model
+        assert exported_ids(table, 3) == model
     assert findings(table) == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -64,3 +65,40 @@ def test_an_export_of_ours_may_be_adopted(format_version: int, lake: Lake, once:
     assert ids(other.scan().to_arrow()) == sorted(model - {2, 3})
     assert ids(table.scan().to_arrow()) == sorted(model - {2})
     assert list(other.check()) == []
+
+
+@pytest.mark.parametrize("by_others", [False, True])
+def test_a_table_that_came_from_one_of_ours_uses_no_snapshot_id_again(
+    by_others: bool, lake: Lake, tmp_path: Path
+) -> None:
+    """Whether the export is adopted as it is, or others made it their own, and changed its properties."""
+    origin = lake.create_table("demo.origin", {"id": "long"})
+    for key in range(4):
+        origin.append([{"id": key}])
+    location = origin.export(3).metadata_location
+    if by_others:
+        metadata = json.loads(Path(location.removeprefix("file://")).read_bytes())
+        metadata["properties"] = {}
+        (tmp_path / "theirs.metadata.json").write_text(json.dumps(metadata))
+        location = (tmp_path / "theirs.metadata.json").as_uri()
+    assert any("uuid of its own" in warning for warning in lake.adopt(location, NAME, dry_run=True).plan.warnings)
+    for name in (NAME, "new.twin"):
+        lake.adopt(location, name)
+    table = lake.table(NAME)
+    for key in range(100, 104):
+        table.append([{"id": key}])
+    read = exported(table, 3)
+    listed = [snapshot.snapshot_id for snapshot in read.metadata.snapshots]
+    assert len(set(listed)) == len(listed) == 10
+    assert ids(read.scan().to_arrow()) == [0, 1, 2, 3, 100, 101, 102, 103]
+    for version, header in enumerate(reversed(table.history())):
+        snapshot_id = header.snapshot.snapshot_id
+        ours = ids(table.scan(version=version).to_arrow())
+        assert (
+            ids(read.scan(snapshot_id=snapshot_id).to_arrow())
+            == ids(table.scan(snapshot_id=snapshot_id).to_arrow())
+            == ours
+        )
+    uuids = {lake.table(name).definition().table_uuid for name in (NAME, "new.twin", "demo.origin")}
+    assert len(uuids) == 3
+    assert list(table.check()) == []

@@ -6,8 +6,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable, Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
 
 from rootline.adapters.open import open_store
 from rootline.catalog.adopt.adopted_history import NO_HISTORY, history_of
@@ -20,7 +25,8 @@ from tests.catalog.adopt.conftest import Once
 from tests.catalog.adopt.test_adoption import _EVOLVED, arrow, evolved, written, written_in
 from tests.catalog.adopted_lake import NAME, maintained
 from tests.catalog.exported_lake import V2, V3, metadata_of
-from tests.catalog.iceberg_tables import rows_of
+from tests.catalog.iceberg_tables import FolderCatalog, rows_of
+from tests.engines.duckdb_reader import open_duckdb
 
 
 def exporter_of(tmp_path: Path) -> TableExporter:
@@ -119,3 +125,34 @@ def test_the_time_before_the_adoption_is_not_repeated_for_the_next_table_of_the_
     ours = [header.snapshot.snapshot_id for header in lake.table(NAME).history()]
     assert {snapshot["snapshot-id"] for snapshot in found["snapshots"]} <= set(ours)
     assert found["metadata-log"] == []
+
+
+@pytest.mark.parametrize("format_version", [2, 3])
+def test_the_time_before_the_adoption_is_read_after_a_column_of_its_spec_is_dropped(
+    lake: Lake, tmp_path: Path, format_version: int
+) -> None:
+    schema = Schema(
+        NestedField(1, "id", LongType()), NestedField(2, "g", StringType()), NestedField(3, "h", LongType())
+    )
+    spec = PartitionSpec(
+        PartitionField(2, 1000, IdentityTransform(), "g"), PartitionField(3, 1001, IdentityTransform(), "h")
+    )
+    old = FolderCatalog(tmp_path).make("old", schema, format_version=2, spec=spec)
+    for key in range(3):
+        old.append(pa.table({"id": [key], "g": [f"g{key}"], "h": [key % 2]}))
+    lake.adopt(old.metadata_location, NAME)
+    table = lake.table(NAME)
+    with table.alter() as change:
+        change.drop_partition_field("g").drop_column("g")
+    table.append([{"id": 9, "h": 1}])
+    location = table.export(format_version).metadata_location
+    opened = StaticTable.from_metadata(location)
+    wanted = dict(zip(_snapshots(old), [{0}, {0, 1}, {0, 1, 2}], strict=True))
+    wanted[opened.metadata.current_snapshot_id] = {0, 1, 2, 9}
+    with open_duckdb() as duckdb:
+        for snapshot_id, keys in wanted.items():
+            for where, seen in (("id >= 0", keys), ("h = 1", keys & {1, 9})):
+                theirs = opened.scan(where, snapshot_id=snapshot_id).to_arrow()
+                assert set(theirs.column("id").to_pylist()) == seen, (where, snapshot_id)
+                found = duckdb.rows(location, where=where, snapshot_id=snapshot_id)
+                assert set(found.column("id").to_pylist()) == seen, (where, snapshot_id)

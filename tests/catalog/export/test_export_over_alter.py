@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,10 @@ import pytest
 from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.client.change.alter_table import TableChange
 from rootline.connect import connect
+from rootline.schemas.bytes.root.root_codec import decode_root, encode_root
+from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import Location
+from rootline.schemas.table_definition import TableDefinition
 from tests.catalog.exported_lake import V2, V3, ExportedLake, rows, sorted_rows
 from tests.engines.duckdb_reader import open_duckdb
 
@@ -118,3 +126,61 @@ def test_a_wider_type_writes_bounds_of_that_type(tmp_path: Path, format_version:
                 assert ours
                 assert sorted_rows(opened.scan(row_filter=where).to_arrow()) == ours, where
                 assert sorted_rows(duckdb.rows(exported.metadata_location, where=where)) == ours, where
+
+
+def with_struct_default(folder: Path, column: str) -> None:
+    """Give a column of a stored table a default that coordinators took once: in all definitions, all digests right."""
+    for path in sorted((folder / "metadata/roots").glob("*.avro")):
+        root = decode_root(path.read_bytes(), name=path.name)
+        header = root.header
+        body = json.loads((folder / header.definition.location).read_bytes())
+        for schema in body["schemas"]:
+            for field in schema["fields"]:
+                if field["name"] == column:
+                    field |= {"initial-default": {str(field["type"]["fields"][0]["id"]): 7}, "write-default": {}}
+        made = TableDefinition.from_json(json.dumps(body).encode()).to_json()
+        digest = hashlib.sha256(made).digest()
+        location = f"metadata/definitions/{uuid.UUID(bytes=digest[:16])}.json"
+        (folder / location).write_bytes(made)
+        forged = replace(header, definition=replace(header.definition, location=Location(location), digest=digest))
+        _, encoded = encode_root(forged, root.blocks, root.codec, root.sync)
+        path.chmod(0o644)
+        path.write_bytes(encoded)
+
+
+@pytest.mark.parametrize("format_version", [V2, V3])
+def test_a_table_that_had_a_default_of_a_struct_is_exported_without_the_time_when_it_had_it(
+    tmp_path: Path, format_version: FormatVersion
+) -> None:
+    with connect(tmp_path / "lake") as lake:
+        table = lake.create_table("demo.t", {"id": "long"})
+        table.append([{"id": 1}])
+        with table.alter() as change:
+            change.add_column("place", {"x": "int"})
+        table.append([{"id": 2, "place": {"x": 2}}])
+        table.tag("then")
+        had = table.head().version
+    with_struct_default(tmp_path / "lake/demo/t", "place")
+    with connect(tmp_path / "lake") as lake:
+        table = lake.table("demo.t")
+        assert table.scan(where="id = 1").to_arrow().to_pylist() == [{"id": 1, "place": {"x": 7}}]
+        with pytest.raises(Invalid, match=r"'place' \(id 2\).*add a column without one") as caught:
+            table.export(int(format_version))
+        assert caught.value.code == "export-unsupported"
+        with table.alter() as change:
+            change.drop_column("place")
+        table.append([{"id": 3}])
+        if format_version is V2:
+            with pytest.raises(Invalid, match="export format version 3"):
+                table.export(2)
+            return
+        exported = table.export(int(format_version))
+        metadata = json.loads(exported.metadata)
+        assert [int(each["summary"]["rootline.version"]) for each in metadata["snapshots"]] == [0, 1, had + 1, had + 2]
+        assert (list(metadata["refs"]), "default" in json.dumps(metadata["schemas"])) == (["main"], False)
+        with open_duckdb() as duckdb:
+            assert duckdb.rows(exported.metadata_location).sort_by("id").to_pylist() == [
+                {"id": key} for key in (1, 2, 3)
+            ]
+            first = next(each["snapshot-id"] for each in metadata["snapshots"][1:])
+            assert duckdb.rows(exported.metadata_location, snapshot_id=first).to_pylist() == [{"id": 1}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import uuid
 from collections.abc import Iterator
 
@@ -10,8 +11,9 @@ import pytest
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus
 from pyiceberg.table import StaticTable
 
+from rootline.catalog.adopt.adopted_history import AdoptedHistory
 from rootline.catalog.export.export_keys import ExportFolder
-from rootline.catalog.export.table_metadata import Window, read_metadata, window_of
+from rootline.catalog.export.table_metadata import VERSION, Window, metadata_json, read_metadata, window_of
 from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.connect import connect
 from rootline.schemas.errors import Corrupt, Invalid
@@ -202,3 +204,17 @@ def test_a_time_between_a_tagged_snapshot_and_the_window_is_not_answered_by_the_
     assert opened.snapshot_as_of_timestamp(listed[0].timestamp_ms) == listed[0]
     assert opened.snapshot_as_of_timestamp(listed[0].timestamp_ms - 1) is None
     assert opened.snapshot_by_name("before") == tagged
+
+
+def test_a_snapshot_from_before_an_adoption_whose_id_is_one_of_ours_is_left_out(told: ExportedLake) -> None:
+    """Tables that were adopted from exports while they kept the uuid have such ids."""
+    header, own = told.table.head(), metadata_of(told.export(V3))["snapshots"]
+    first = {**own[-1], "summary": {**own[-1]["summary"], VERSION: "0"}}
+    first.pop("parent-snapshot-id", None)
+    twin, older = {**first, "manifest-list": "of-the-origin.avro"}, {**first, "snapshot-id": 5}
+    log = tuple({"snapshot-id": each["snapshot-id"], "timestamp-ms": 1} for each in (older, twin))
+    folder = ExportFolder.of(told.base_url, TABLE, V3)
+    before = AdoptedHistory((older, twin), log)
+    found = json.loads(metadata_json(header, {"properties": {}}, folder, [first], {}, before))
+    assert found["snapshots"] == [older, first]
+    assert [each["snapshot-id"] for each in found["snapshot-log"]] == [5, first["snapshot-id"]]

@@ -100,14 +100,70 @@ def test_what_is_left_out_takes_an_id_too_so_that_other_ids_stay() -> None:
     assert [field.field_id for field in later.fields(2)] == [1001, 1004]
 
 
-def test_partition_fields_of_dropped_columns_are_left_out_because_engines_bind_specs_to_the_current_schema() -> None:
-    without_column = Schema(*(column for column in COLUMNS if column.name not in ("carrier", "at")), schema_id=1)
-    evolved = definition(schemas=(SCHEMA, without_column), current_schema_id=1)
+def without(*names: str, schema_id: int = 1) -> Schema:
+    return Schema(*(column for column in COLUMNS if column.name not in names), schema_id=schema_id)
+
+
+def specs_of(table: TableDefinition, *schema_ids: int, **more: Any) -> dict[int, list[str]]:
+    """Spec id → names of its fields, as the metadata of an export with snapshots of these schemas states them."""
+    found = ExportedDefinition.of(table, FormatVersion.V2).metadata(schema_ids, **more)["partition-specs"]
+    return {spec["spec-id"]: [field["name"] for field in spec["fields"]] for spec in found}
+
+
+def test_a_spec_of_a_dropped_column_becomes_another_spec_because_engines_bind_specs_to_the_current_schema() -> None:
+    whole = ExportedDefinition.of(definition(), FormatVersion.V2)
+    evolved = definition(schemas=(SCHEMA, without("carrier", "at")), current_schema_id=1)
+    exported = ExportedDefinition.of(evolved, FormatVersion.V2)
     found = parsed(evolved, FormatVersion.V2)
-    assert [field.name for field in found.specs()[1].fields] == ["id_bucket"]
+    assert whole.exported_spec_id(1) == 1
+    lost = exported.exported_spec_id(1)
+    assert lost not in {spec.spec_id for spec in evolved.partition_specs}
+    assert [field.name for field in found.specs()[lost].fields] == ["id_bucket"]
+    assert 1 not in found.specs(), "its id has a meaning already"
     assert found.specs_struct() is not None
     assert found.last_partition_id is not None
     assert found.last_partition_id >= 1002
+
+
+def test_a_spec_that_lost_fields_has_the_id_of_the_spec_that_it_equals_now() -> None:
+    specs = (PartitionSpec(0, (2, 101)), PartitionSpec(1, (101,)), PartitionSpec(2))
+    dropped = {"schemas": (SCHEMA, without("carrier")), "current_schema_id": 1}
+    table = definition(partition_specs=specs, default_spec_id=1, **dropped)
+    assert ExportedDefinition.of(table, FormatVersion.V3).exported_spec_id(0) == 1
+    assert specs_of(table) == {1: ["at_day"], 2: []}
+
+
+def test_snapshots_are_of_specs_whose_columns_their_own_schema_and_the_current_one_have() -> None:
+    specs = (PartitionSpec(0, (2, 101)), PartitionSpec(1, (101,)))
+    gone, back = without("carrier"), Schema(*COLUMNS, schema_id=2)
+    schemas = {"schemas": (SCHEMA, gone, back), "partition_specs": specs, "default_spec_id": 1}
+    now = ExportedDefinition.of(definition(**schemas, current_schema_id=2), FormatVersion.V3)
+    between = ExportedDefinition.of(definition(**schemas, current_schema_id=1), FormatVersion.V3, now)
+    assert [now.exported_spec_id(0), between.exported_spec_id(0)] == [0, 1]
+    assert specs_of(now.definition, 1) == {0: ["carrier", "at_day"], 1: ["at_day"]}
+    dropped = ExportedDefinition.of(definition(**schemas, current_schema_id=1), FormatVersion.V3)
+    before = ExportedDefinition.of(definition(**schemas, current_schema_id=0), FormatVersion.V3, dropped)
+    assert before.exported_spec_id(0) == 1
+
+
+def test_snapshots_from_before_an_adoption_keep_their_specs() -> None:
+    adopted = PartitionSpec(0, (2, 101), (1000, 1001), ("carrier", "at_day"))
+    dropped = {"schemas": (SCHEMA, without("carrier")), "current_schema_id": 1}
+    table = definition(partition_specs=(adopted, PartitionSpec(1)), default_spec_id=1, **dropped)
+    lost = ExportedDefinition.of(table, FormatVersion.V2).exported_spec_id(0)
+    assert specs_of(table) == {1: [], lost: ["at_day"]}
+    assert specs_of(table, has_history=True) == {0: ["carrier", "at_day"], 1: [], lost: ["at_day"]}
+
+
+def test_a_sort_order_keeps_the_fields_of_dropped_columns() -> None:
+    orders = (SortOrder(1, (SortField(2), SortField(1))), SortOrder(2, (SortField(1), SortField(2))))
+    before = definition(sort_orders=orders, default_sort_order_id=0)
+    after = definition(
+        sort_orders=orders, default_sort_order_id=0, schemas=(SCHEMA, without("carrier")), current_schema_id=1
+    )
+    of_before, of_after = (ExportedDefinition.of(each, FormatVersion.V2).metadata() for each in (before, after))
+    assert of_after["sort-orders"] == of_before["sort-orders"]
+    assert parsed(after, FormatVersion.V2).sort_orders[1].fields[0].source_id == 2
 
 
 def test_an_adopted_spec_keeps_its_field_ids_and_names_and_no_other_field_takes_them() -> None:
@@ -177,14 +233,30 @@ def test_a_default_that_readers_need_is_refused_in_v2_and_kept_in_v3() -> None:
     assert (field.initial_default, field.write_default) == (5, 7)
 
 
-def test_the_default_of_a_struct_that_readers_need_is_refused_in_v2_and_kept_in_v3() -> None:
-    struct = StructType(NestedField(18, "x", IntegerType()))
+@BOTH
+def test_the_default_of_a_struct_that_readers_need_is_refused_because_no_engine_reads_it(
+    version: FormatVersion,
+) -> None:
+    struct = StructType(NestedField(18, "x", IntegerType(), initial_default=3, write_default=4))
     added = NestedField(17, "added", struct, initial_default={"18": 5}, write_default={})
-    table = definition(schemas=(Schema(*COLUMNS, added, schema_id=0),))
-    with pytest.raises(Invalid, match="default value"):
-        ExportedDefinition.of(table, FormatVersion.V2)
-    [schema] = ExportedDefinition.of(table, FormatVersion.V3).metadata()["schemas"]
-    assert (schema["fields"][-1]["initial-default"], schema["fields"][-1]["write-default"]) == ({"18": 5}, {})
+    with_default = Schema(*COLUMNS, added, schema_id=0)
+    with pytest.raises(Invalid, match=r"'added' \(id 17\).*add a column without one") as caught:
+        ExportedDefinition.of(definition(schemas=(with_default,)), version)
+    assert caught.value.code == "export-unsupported"
+
+
+def test_defaults_of_structs_that_only_writers_or_dropped_columns_have_are_left_out() -> None:
+    struct = StructType(NestedField(18, "x", IntegerType(), initial_default=3, write_default=4))
+    dropped = NestedField(17, "dropped", struct, initial_default={"18": 5}, write_default={})
+    kept = NestedField(19, "kept", StructType(NestedField(20, "x", IntegerType())), write_default={"20": 7})
+    schemas = (Schema(*COLUMNS, dropped, schema_id=0), Schema(*COLUMNS, kept, schema_id=1))
+    exported = ExportedDefinition.of(definition(schemas=schemas, current_schema_id=1), FormatVersion.V3)
+    older, current = exported.metadata()["schemas"]
+    assert [exported.can_state(schema_id) for schema_id in (0, 1)] == [False, True]
+    assert "default" not in json.dumps(current)
+    assert older["fields"][-1].keys() & {"initial-default", "write-default"} == set()
+    [member] = older["fields"][-1]["type"]["fields"]
+    assert (member["initial-default"], member["write-default"]) == (3, 4)
 
 
 def test_a_default_that_only_writers_need_is_left_out_of_v2() -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from pyroaring import BitMap
 
+from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.bytes.root.root_codec import Row, decode_root, encode_root, seal
+from rootline.schemas.bytes.vector.vector_codec import encode_inline
 from rootline.schemas.codes.error_codes import CODES
-from rootline.schemas.content_entry import ContentEntry, ContentType, Status
+from rootline.schemas.content_entry import ContentEntry, ContentType, DeletionVector, Status, VersionInfo
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import ObjectKey, SequenceNumber, SnapshotId, TableName, Version
 from rootline.schemas.object_keys import key_of, root_key
@@ -17,7 +22,8 @@ from rootline.schemas.root_header import CommittedRun, Operation, RootHeader
 from rootline.schemas.statistics import FieldStatistics
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import CheckSummary, DataFiles
-from tests.maintenance.table_builder import TableBuilder, location_of
+from rootline.tree.state.aggregates import aggregates_of
+from tests.maintenance.table_builder import TableBuilder, data_file, location_of
 from tests.storage.check.damaged_table import everything_table, findings_of, memory_of
 
 pytestmark = pytest.mark.slow
@@ -169,16 +175,105 @@ async def test_rows_that_changed_in_silence_are_found(change: Callable[[Entries]
     assert (key, code) in await codes(builder)
 
 
-async def test_two_manifest_vectors_of_one_status_are_found() -> None:
-    builder = await everything_table()
-    key = await forged(
-        builder,
-        entries=lambda entries: [
-            *entries,
-            *(entry for entry in entries if entry.content_type is ContentType.MANIFEST_DV),
-        ],
-    )
+async def with_leaf() -> tuple[TableBuilder, ContentEntry, ContentEntry]:
+    """A table of a leaf of six files, the second one dead, and of a file in the root; rows of leaf and vector."""
+    builder = TableBuilder(MemoryObjectStore())
+    await builder.create()
+    await builder.append_leaf(*range(6))
+    await builder.remove(1)
+    await builder.append(9)
+    [leaf] = [row.entry for row in builder.state.live.leaf_rows.values()]
+    [[vector]] = builder.state.live.manifest_vector_rows.values()
+    return builder, leaf, vector.entry
+
+
+def without_files(*numbers: int, leaf: bool = False) -> Callable[[RootHeader], RootHeader]:
+    """The header of a root in which these files are not live any more, and perhaps the leaf."""
+    files = [data_file(number) for number in numbers]
+
+    def change(header: RootHeader) -> RootHeader:
+        totals = header.totals
+        live = replace(
+            totals,
+            data_files=totals.data_files - len(files),
+            rows=totals.rows - sum(file.record_count for file in files),
+            data_bytes=totals.data_bytes - sum(file.file_size_in_bytes for file in files),
+            data_manifests=totals.data_manifests - leaf,
+        )
+        return replace(header, totals=live)
+
+    return change
+
+
+def shown(entry: ContentEntry, status: Status, builder: TableBuilder) -> ContentEntry:
+    """A row that the head shows as ADDED or DELETED."""
+    snapshot = builder.state.header.snapshot
+    number = snapshot.sequence_number
+    if status is Status.DELETED:
+        return entry.with_version_info(replace(entry.version_info, status=status, snapshot_id=snapshot.snapshot_id))
+    return entry.with_version_info(VersionInfo(status, snapshot.snapshot_id, number, number))
+
+
+def vector_of(entry: ContentEntry, *ordinals: int) -> ContentEntry:
+    """Another manifest vector of the same leaf."""
+    content = DeletionVector(inline_content=encode_inline(BitMap(ordinals)))
+    return replace(entry, deletion_vector=content, record_count=len(ordinals))
+
+
+@pytest.mark.parametrize("ordinals", [None, (0, 2, 3, 4, 5)])
+async def test_a_leaf_that_others_delete_as_a_whole_is_no_finding(ordinals: tuple[int, ...] | None) -> None:
+    """With the vector that it had, or one of the difference: decision 0052."""
+    builder, leaf, vector = await with_leaf()
+    last = vector if ordinals is None else vector_of(vector, *ordinals)
+    status = Status.DELETED if ordinals is None else Status.ADDED
+    rows = [shown(leaf, Status.DELETED, builder), shown(last, status, builder)]
+
+    def entries(known: Entries) -> Entries:
+        return [*(entry for entry in known if entry.content_type is ContentType.DATA), *rows]
+
+    await forged(builder, entries=entries, header=without_files(0, 2, 3, 4, 5, leaf=True))
+    assert await findings_of(memory_of(builder), builder.table) == []
+    await forged(builder, entries=entries, header=without_files(9))
+    assert {code for _, code in await codes(builder)} == {"totals-wrong"}
+
+
+async def test_several_manifest_vectors_of_one_status_are_read_as_their_union() -> None:
+    builder, _, vector = await with_leaf()
+    rows = [shown(vector_of(vector, ordinal), Status.ADDED, builder) for ordinal in (2, 3)]
+    key = await forged(builder, entries=lambda known: [*known, *rows], header=without_files(2, 3))
+    assert await findings_of(memory_of(builder), builder.table) == []
+    rows[1] = shown(vector_of(vector, 2, 7), Status.ADDED, builder)
+    await forged(builder, entries=lambda known: [*known, *rows], header=without_files(2))
     assert (key, "vector-mismatch") in await codes(builder)
+
+
+@pytest.mark.parametrize("is_shown", [True, False])
+async def test_a_leaf_that_carries_entries_over_and_shows_others_as_removed_is_no_finding(is_shown: bool) -> None:
+    builder, leaf, _ = await with_leaf()
+    entries = [entry for at, entry in enumerate(builder.state.leaves[leaf.location].entries()) if at != 1]
+    carried = [entry.with_version_info(replace(entry.version_info, status=Status.EXISTING)) for entry in entries]
+    carried[0] = shown(carried[0], Status.DELETED, builder)
+    written = carried if is_shown else carried[1:]
+    encoded = encode_leaf(written, builder.definition, leaf_uuid=uuid.UUID(int=8), content=LeafContent.DATA)
+    memory_of(builder).place(key_of(builder.table, encoded.location), encoded.body)
+    made = decode_leaf(encoded.body, location=encoded.location)
+    aggregates = aggregates_of(made, builder.definition.spec_by_id(leaf.partition_spec_id).expr_ids)
+    row = replace(
+        shown(leaf, Status.ADDED, builder),
+        location=encoded.location,
+        record_count=len(written),
+        file_size_in_bytes=len(encoded.body),
+        manifest_stats=aggregates.manifest_stats,
+        content_stats=aggregates.content_stats,
+        first_row_id=None,
+    )
+
+    def others(known: Entries) -> Entries:
+        return [*(entry for entry in known if entry.content_type is ContentType.DATA), row]
+
+    await forged(builder, entries=others, header=without_files(0))
+    found = {code for _, code in await codes(builder)}
+    assert found == (set() if is_shown else {"live-set-wrong"})
 
 
 async def test_a_vector_without_its_data_file_and_one_too_many_are_found() -> None:

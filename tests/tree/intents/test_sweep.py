@@ -134,6 +134,20 @@ def test_what_is_live_when_a_sweep_is_applied_is_not_condemned() -> None:
     assert lake.reloaded().pages.condemned == lake.head.pages.condemned
 
 
+def test_what_the_batch_of_a_sweep_brought_before_it_is_not_condemned() -> None:
+    lake = swept_lake(*(append(name) for name in "abcd"))
+    lake.put(lake.flush("f", lake.leaf(lake.root_entries())))
+    lake.put(remove("r", removed("data/a.parquet")))
+    leaf, moved = lake.written_leaf(new_entry(data_file("in-leaf"))), moving(lake, [0])
+    names = [leaf.location, "data/in-leaf.parquet", PUFFIN]
+    added = intent(IntentKind.APPEND, "leaf", add_manifests=[leaf])
+    assert codes(lake.put(added, moved, lake.sweep("s", [*names, "data/x.parquet"]))) == [None] * 3
+    assert [lake.is_condemned(name) for name in (*names, "data/x.parquet")] == [False] * 3 + [True]
+    lake.put(append("e"))
+    lake.put(lake.sweep("t", [PUFFIN, "data/y.parquet"]))
+    assert [lake.is_condemned(name) for name in (PUFFIN, "data/y.parquet")] == [False, True]
+
+
 def test_what_a_sweep_condemns_in_a_batch_is_refused_later_in_the_same_batch() -> None:
     lake = swept_lake()
     assert codes(lake.put(lake.sweep("s", ["data/x.parquet"]), append("1", data_file("x")))) == [None, "file-removed"]

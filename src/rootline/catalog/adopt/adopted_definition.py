@@ -11,6 +11,8 @@ Source: the Iceberg specification, "Table Metadata" and "Partition Evolution"; d
 
 from __future__ import annotations
 
+import hashlib
+import json
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -36,7 +38,9 @@ ADOPTED_FROM: Final = "rootline.adopted-from"
 """Table property: the location of the metadata that the table was adopted from; the history until then is there."""
 DEFINITION_BYTES_MAX: Final = 800_000
 """An intent has room for a little more than this."""
-_OWN_PROPERTIES: Final = frozenset({"rootline.version", "rootline.table", ADOPTED_FROM})
+_VERSION: Final = "rootline.version"
+_EXPORTED: Final = "rootline.export-digest"
+_OWN_PROPERTIES: Final = frozenset({_VERSION, "rootline.table", ADOPTED_FROM, _EXPORTED})
 """Properties in which an export of ours describes itself; a table adopted from one does not keep them."""
 _UUIDS: Final = uuid.UUID("0c7de9a1-6a55-5a52-8f0c-0d5a6f1f9b3e")
 _FIRST_PARTITION_FIELD: Final = 1000
@@ -52,8 +56,10 @@ class AdoptedDefinition:
     warnings: tuple[str, ...]
 
 
-def adopted_definition(metadata: Mapping[str, Any], location: str) -> AdoptedDefinition:
+def adopted_definition(metadata: Mapping[str, Any], location: str, table: str = "") -> AdoptedDefinition:
     """The definition of the table of `metadata`, which is stored at `location`.
+
+    `table`: the name that it will have; only an export of ours asks for it.
 
     Raises:
         Invalid: `adoption-unsupported`, our definition has no place for something in it; `metadata-unreadable`, it is
@@ -66,7 +72,7 @@ def adopted_definition(metadata: Mapping[str, Any], location: str) -> AdoptedDef
     if metadata.get("encryption-keys"):
         raise unsupported(location, "its files are encrypted, and this version does not read encrypted files")
     try:
-        made = _Reading(metadata, location).definition()
+        made = _Reading(metadata, location, table).definition()
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Invalid("metadata-unreadable", f"{location}: this is not table metadata: {error!r:.200}") from error
     try:
@@ -85,6 +91,7 @@ def unsupported(location: str, reason: str) -> Invalid:
 class _Reading:
     metadata: Mapping[str, Any]
     location: str
+    table: str
     warnings: list[str] = field(default_factory=list)
     expressions: dict[tuple[int, str, int], Expression] = field(default_factory=dict)
     next_id: int = 0
@@ -135,9 +142,26 @@ class _Reading:
         return replace(definition, schemas=tuple(kept))
 
     def _uuid(self) -> uuid.UUID:
-        """The table's own UUID, so that engines see the same table; in V1 it is optional."""
+        """The table's own UUID, so that engines see the same table; in V1 it is optional.
+
+        The ids of our snapshots follow from UUID and version, which begin again: a table that came from one of ours has
+        such ids in its history already, and gets another UUID.
+        """
         text = self.metadata.get("table-uuid")
-        return uuid.uuid5(_UUIDS, self.location) if text is None else uuid.UUID(text)
+        if text is None:
+            return uuid.uuid5(_UUIDS, self.location)
+        if not self._came_from_rootline():
+            return uuid.UUID(text)
+        self.warnings.append(
+            "it came from a table of Rootline, so it gets a uuid of its own: no snapshot id is used twice"
+        )
+        said = json.dumps([text, self.table, self.location, self.metadata], sort_keys=True)
+        return uuid.uuid5(_UUIDS, hashlib.sha256(said.encode()).hexdigest())
+
+    def _came_from_rootline(self) -> bool:
+        """Whether it is an export of ours, or other engines have committed to one since."""
+        summaries = [snapshot.get("summary") or {} for snapshot in self.metadata.get("snapshots") or ()]
+        return _EXPORTED in (self.metadata.get("properties") or {}) or any(_VERSION in said for said in summaries)
 
     def _schemas(self) -> Iterator[Schema]:
         bodies = self.metadata.get("schemas") or [{"schema-id": 0, **self.metadata["schema"]}]

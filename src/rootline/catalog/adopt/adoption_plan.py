@@ -80,7 +80,7 @@ async def plan_adoption(store: ObjectStore, table: TableName, location: str) -> 
 
     """
     metadata = await read_metadata(store, table, location)
-    adopted = adopted_definition(metadata, location)
+    adopted = adopted_definition(metadata, location, table)
     try:
         snapshot = _current(metadata)
         warnings = [*adopted.warnings, *_left_behind(metadata)]

@@ -26,7 +26,7 @@ from rootline.catalog.export.table_metadata import (
     version_of_snapshot,
     window_of,
 )
-from rootline.catalog.manifest.exported_definition import ExportedDefinition
+from rootline.catalog.manifest.exported_definition import ExportedDefinition, stated_specs
 from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.catalog.manifest.manifest_list_encoder import encode_manifest_list
 from rootline.catalog.manifest.same_avro import same_avro
@@ -36,6 +36,7 @@ from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import Status
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import SnapshotId, Version, snapshot_id_of
+from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.head_finder import at_head
 from rootline.storage.metadata.page_reader import read_condemned
 from rootline.storage.metadata.read_cache import ReadCache
@@ -60,6 +61,7 @@ class ExportBuilder:
         self._index = Index()
         self._oldest = Version(0)
         self._used: set[str] = set()
+        self._definitions: dict[bytes, TableDefinition] = {}
 
     async def build(self) -> StoredMetadata:
         """Store everything that is missing, and remember it.
@@ -71,7 +73,7 @@ class ExportBuilder:
 
         """
         header, memory = self._root.header, self._memory
-        definition = await self._everything.definition(self._reads, header)
+        definition = await self._definition_of(self._root)
         exported = ExportedDefinition.of(definition, self._folder.format_version)
         window = window_of(header, definition)
         self._oldest = window.oldest
@@ -86,17 +88,23 @@ class ExportBuilder:
         tagged = {tag: await self._shown_at(version) for tag, version in window.tags.items()}
         wanted = {version: self._id_of(version) for version in sorted({*newest, *tagged.values()})}
         self._before = await memory.history(self._reads, definition)
+        schema_ids = {version: await self._schema_id(version) for version in wanted}
+        wanted = {version: wanted[version] for version, named in schema_ids.items() if exported.can_state(named)}
+        tagged = {tag: version for tag, version in tagged.items() if version in wanted}
+        used = [schema_ids[version] for version in wanted]
+        stated = exported.metadata(used, has_history=bool(self._before.snapshots))
+        self._index.state(stated_specs(stated))
         names: list[str] = []
         try:
             for version, snapshot_id in wanted.items():
                 if snapshot_id not in self._index.snapshots:
-                    self._index.snapshots[snapshot_id], names = await self._snapshot(version)
+                    self._index.snapshots[snapshot_id], names = await self._snapshot(version, exported)
         except BaseException:
             memory.keep_manifests(self._index)  # the next attempt goes on from here
             raise
         snapshots = [self._index.snapshots[snapshot_id] for snapshot_id in wanted.values()]
         moved = memory.is_out_of_date and await self._was_swept(snapshots)
-        body = metadata_json(header, exported, self._folder, snapshots, tagged, self._before)
+        body = metadata_json(header, stated, self._folder, snapshots, tagged, self._before)
         stored = await self._store(body)
         if moved or stored.body != body:
             memory.forget()  # another process was first: what it stored stays
@@ -133,12 +141,27 @@ class ExportBuilder:
         held = await write(self._reads, self._folder.key(self._folder.metadata(version)), body, is_whole)
         return read_metadata(held, self._folder, version, table_uuid)
 
-    async def _snapshot(self, version: Version) -> tuple[SnapshotJson, list[str]]:
+    async def _schema_id(self, version: Version) -> int:
+        """The id of the schema of one version's snapshot."""
+        known = self._index.snapshots.get(self._id_of(version))
+        if known is not None:
+            return int(known["schema-id"])
+        return (await self._definition_of(await self._root_of(version))).current_schema_id
+
+    async def _definition_of(self, root: Root) -> TableDefinition:
+        known = self._definitions.get(root.header.definition.digest)
+        if known is None:
+            known = await self._everything.definition(self._reads, root.header)
+            self._definitions[root.header.definition.digest] = known
+        return known
+
+    async def _snapshot(self, version: Version, read_by: ExportedDefinition) -> tuple[SnapshotJson, list[str]]:
         """Store the manifest list of one version; its snapshot, and the names of its units."""
         root = await self._root_of(version)
         header, format_version = root.header, self._folder.format_version
-        definition = await self._everything.definition(self._reads, header)
-        writer = ManifestWriter(self._reads, self._cache, self._memory, definition)
+        definition = await self._definition_of(root)
+        exported = ExportedDefinition.of(definition, format_version, read_by)
+        writer = ManifestWriter(self._reads, self._cache, self._memory, exported)
         names = await writer.write(root, self._index)
         parent = await self._shown_below(version)
         parent_id = header.snapshot.parent_id if parent is None else self._id_of(parent)

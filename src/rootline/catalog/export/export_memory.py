@@ -20,7 +20,7 @@ from rootline.catalog.adopt.adopted_history import AdoptedHistory, read_history
 from rootline.catalog.export.export_keys import ExportFolder, is_list_of, version_of_metadata
 from rootline.catalog.export.known_deletes import KnownDeletes, listed_prefix
 from rootline.catalog.export.sweep_state import Moment, SweepState
-from rootline.catalog.export.table_metadata import SnapshotJson, StoredMetadata, damaged, read_metadata
+from rootline.catalog.export.table_metadata import SnapshotJson, Specs, StoredMetadata, damaged, read_metadata
 from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.catalog.manifest.manifest_list_encoder import ManifestRecord, decode_manifest_list_records
 from rootline.ports.object_store import ObjectStore
@@ -37,14 +37,24 @@ _LIMITS: Final[tuple[int | None, ...]] = (1, 100, None)
 
 @dataclass(slots=True)
 class Index:
-    """The manifests that are stored, by name (`None`: the unit is empty and has no manifest), and snapshots."""
+    """The manifests that are stored, by name (`None`: the unit is empty and has no manifest), and snapshots.
+
+    `specs`: those that the manifests of the snapshots may be of.
+    """
 
     manifests: dict[str, ManifestRecord | None] = field(default_factory=dict)
     snapshots: dict[SnapshotId, SnapshotJson] = field(default_factory=dict)
+    specs: Specs = frozenset()
 
     def copy(self) -> Index:
         """A copy."""
-        return Index(dict(self.manifests), dict(self.snapshots))
+        return Index(dict(self.manifests), dict(self.snapshots), self.specs)
+
+    def state(self, specs: Specs) -> None:
+        """Go on with `specs`, and without the snapshots if one of theirs is not among these."""
+        if not self.specs <= specs:
+            self.snapshots.clear()
+        self.specs = specs
 
 
 @dataclass(slots=True)
@@ -142,7 +152,7 @@ class TableMemory:
         if not is_list_of(location, listed.body):
             raise damaged(name, "its bytes are not what was written", named_by=key)
         records = decode_manifest_list_records(listed.body, name=name)
-        self.index = Index({_name_of(record): record for record in records}, dict(stored.snapshots))
+        self.index = Index({_name_of(record): record for record in records}, dict(stored.snapshots), stored.specs)
         self.newest = newest
         self.keep(newest, stored)
 
@@ -165,6 +175,7 @@ class TableMemory:
         self.index = Index(
             {name: index.manifests[name] for name in names},
             {snapshot_id: index.snapshots[snapshot_id] for snapshot_id in ids},
+            index.specs,
         )
 
 

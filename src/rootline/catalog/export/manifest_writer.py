@@ -35,7 +35,6 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status
-from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.leaf_reader import read_leaf
 from rootline.storage.metadata.read_cache import ReadCache
 from rootline.storage.metadata.table_loader import plan_scan, read_stored_manifest_vectors
@@ -50,13 +49,13 @@ PUTS_AT_ONCE: Final = 16
 class ManifestWriter:
     """The manifests of one version in one format. `reads` uses `cache` where it may."""
 
-    def __init__(self, reads: ObjectStore, cache: ReadCache, memory: TableMemory, definition: TableDefinition) -> None:
+    def __init__(self, reads: ObjectStore, cache: ReadCache, memory: TableMemory, exported: ExportedDefinition) -> None:
         self._reads = reads
         self._cache = cache
         self._memory = memory
         self._folder = memory.folder
-        self._definition = definition
-        self._exported = ExportedDefinition.of(definition, memory.folder.format_version)
+        self._definition = exported.definition
+        self._exported = exported
         self._converted: ConvertedDeletes | None = None
         self._once = asyncio.Lock()
         self._leaves = asyncio.Semaphore(LEAVES_AT_ONCE)

@@ -22,7 +22,7 @@ from typing import Any, Final
 from rootline.catalog.adopt.adopted_history import NO_HISTORY, AdoptedHistory
 from rootline.catalog.export.export_keys import ExportFolder
 from rootline.catalog.export.export_properties import snapshots_of
-from rootline.catalog.manifest.exported_definition import ExportedDefinition
+from rootline.catalog.manifest.exported_definition import Meaning, stated_specs
 from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import SnapshotId, Version, snapshot_id_of
@@ -38,6 +38,8 @@ _ZEROS: Final = "0" * 64
 _STATED: Final = re.compile(rb'("rootline\.export-digest":")([0-9a-f]{64})"')
 
 SnapshotJson = Mapping[str, Any]
+Specs = frozenset[tuple[int, Meaning]]
+"""Partition specs: the id of each, and what it means."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class StoredMetadata:
     timestamp_ms: int
     snapshots: Mapping[SnapshotId, SnapshotJson]
     current: SnapshotJson
+    specs: Specs
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,22 +123,32 @@ def next_row_id_after(snapshot: SnapshotJson) -> int | None:
 
 def metadata_json(
     header: RootHeader,
-    exported: ExportedDefinition,
+    stated: Mapping[str, Any],
     folder: ExportFolder,
     snapshots: Sequence[SnapshotJson],
     tagged: Mapping[str, Version],
     before: AdoptedHistory = NO_HISTORY,
 ) -> bytes:
-    """The metadata.json of `header`'s version; `snapshots` ascend, those of the `tagged` versions are among them."""
+    """The metadata.json of `header`'s version.
+
+    Args:
+        header: of the version's root.
+        stated: `ExportedDefinition.metadata` of its definition.
+        folder: where it goes.
+        snapshots: ascending; those of the `tagged` versions are among them.
+        tagged: tag → version that is shown.
+        before: the history before the table's adoption.
+
+    """
     current = header.snapshot.snapshot_id
-    stated = exported.metadata()
+    own = {name: value for name, value in stated.items() if name != "properties"}
     tags = {
         name: {"snapshot-id": snapshot_id_of(header.table_uuid, Version(version)), "type": "tag"}
         for name, version in sorted(tagged.items())
         if name != _MAIN
     }
     properties = {
-        **dict(sorted(stated.pop("properties").items())),
+        **dict(sorted(stated["properties"].items())),
         "gc.enabled": "false",
         TABLE: header.table,
         VERSION: str(int(header.version)),
@@ -148,11 +161,11 @@ def metadata_json(
         "location": folder.base,
         "last-sequence-number": header.snapshot.sequence_number,
         "last-updated-ms": header.snapshot.timestamp_ms,
-        **stated,
+        **own,
         **lineage,
         "current-snapshot-id": current,
         "refs": {_MAIN: {"snapshot-id": current, "type": "branch"}, **tags},
-        "snapshots": [*before.snapshots, *snapshots],
+        "snapshots": [*_apart(before.snapshots, snapshots), *snapshots],
         "snapshot-log": _log(snapshots, before),
         "metadata-log": [],
         "statistics": [],
@@ -161,6 +174,12 @@ def metadata_json(
     }
     body = json.dumps(metadata, ensure_ascii=False, separators=(",", ":")).encode()
     return _with_digest(body, hashlib.sha256(body).hexdigest())
+
+
+def _apart(before: Sequence[SnapshotJson], snapshots: Sequence[SnapshotJson]) -> list[SnapshotJson]:
+    """Those of before the adoption whose ids are not ours too, as they are where an older release adopted an export."""
+    own = {each["snapshot-id"] for each in snapshots}
+    return [each for each in before if each["snapshot-id"] not in own]
 
 
 def _log(snapshots: Sequence[SnapshotJson], before: AdoptedHistory) -> list[dict[str, int]]:
@@ -174,7 +193,9 @@ def _log(snapshots: Sequence[SnapshotJson], before: AdoptedHistory) -> list[dict
     log = [{"timestamp-ms": each["timestamp-ms"], "snapshot-id": each["snapshot-id"]} for each in snapshots[start:]]
     if version_of_snapshot(snapshots[start]) > 0:
         return log
-    return [*(dict(entry) for entry in before.log if entry["timestamp-ms"] <= log[0]["timestamp-ms"]), *log]
+    own = {each["snapshot-id"] for each in snapshots}
+    older = [dict(entry) for entry in before.log if entry["timestamp-ms"] <= log[0]["timestamp-ms"]]
+    return [*(entry for entry in older if entry["snapshot-id"] not in own), *log]
 
 
 def read_metadata(body: bytes, folder: ExportFolder, version: Version, table_uuid: uuid.UUID | None) -> StoredMetadata:
@@ -204,6 +225,7 @@ def read_metadata(body: bytes, folder: ExportFolder, version: Version, table_uui
             int(found["last-updated-ms"]),
             snapshots,
             snapshots[SnapshotId(found["current-snapshot-id"])],
+            stated_specs(found),
         )
         facts = (found["location"], int(found["format-version"]), found["properties"][VERSION])
     except (ValueError, KeyError, TypeError, AttributeError) as error:

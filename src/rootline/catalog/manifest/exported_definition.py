@@ -4,7 +4,13 @@ Owns: schemas, partition specs, sort orders and properties of an export, and wha
 Does not own: snapshots and the rest of the metadata (`table_metadata`), partition values (`manifest_encoder`).
 Invariants: pure and deterministic; the same source and transform have the same partition field id in every spec, and
 what is left out later changes no id; a member that engines cannot read is left out of its spec, because partitions
-only prune; what would make an engine misread a table is refused.
+only prune; an id of a spec or a sort order means the same in every export of a table; what would make an engine misread
+a table is refused.
+
+Theory. Engines read manifests by the specs of the metadata.json, and bind these to the current schema, or to that of
+the snapshot: a spec of a column that is not there stops some of them. So a snapshot's manifests are written under the
+*form* of their spec that has only fields whose columns both schemas have. A spec without one of its fields is another
+spec, and has another id (decision 0109). Sort orders are bound to nothing, so they keep the fields that they had.
 
 Source: the Iceberg specification, "Schemas and Data Types", "Default values", "Partition Specs", "Sort Orders" and
 Appendix C.
@@ -14,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -70,6 +76,13 @@ _V2_TYPES: Final = (
 )  # fmt: skip
 
 
+_FIRST_FORM: Final = 1 << 30
+"""Ids from here on are of specs that lost fields, and that no spec of the table equals."""
+
+Meaning = tuple[tuple[int, int, str], ...]
+"""What a spec means: field id, source id and transform of each field."""
+
+
 @dataclass(frozen=True)
 class ExportedField:
     """A member of a partition spec as engines see it; `tracked_id`: the id of its values in our statistics."""
@@ -92,25 +105,36 @@ class _Member:
 
 
 class ExportedDefinition:
-    """What an export says of a table besides its files. Two of the same definition and format are the same."""
+    """What an export says of a table besides its files. Two of the same definition and format are the same.
 
-    def __init__(self, definition: TableDefinition, format_version: FormatVersion) -> None:
+    `read_by`: the definition of the export's own version, for that of an older version in the same export.
+    """
+
+    def __init__(
+        self, definition: TableDefinition, format_version: FormatVersion, read_by: ExportedDefinition | None = None
+    ) -> None:
         self.definition = definition
         self.format_version = format_version
+        self._readers = self if read_by is None else read_by
 
     @staticmethod
-    def of(definition: TableDefinition, format_version: FormatVersion) -> ExportedDefinition:
-        """The definition in the form of `format_version`.
+    def of(
+        definition: TableDefinition, format_version: FormatVersion, read_by: ExportedDefinition | None = None
+    ) -> ExportedDefinition:
+        """The definition in the form of `format_version`; `read_by` as of the class.
 
         Raises:
             Invalid: `export-unsupported`, the format does not have a type or a default value of a column.
 
         """
+        fault = _nested_default(definition.schema)
+        if fault is not None:
+            raise Invalid("export-unsupported", fault)
         if format_version is FormatVersion.V2:
             for schema in definition.schemas:
                 for name, field in _fields_of(schema.as_struct()):
                     _check_v2(schema, name, field)
-        return ExportedDefinition(definition, format_version)
+        return ExportedDefinition(definition, format_version, read_by)
 
     @cached_property
     def columns(self) -> tuple[TrackedField, ...]:
@@ -125,7 +149,11 @@ class ExportedDefinition:
 
         """
         self.definition.spec_by_id(spec_id)
-        return self._fields_by_spec[spec_id]
+        return self._form(spec_id, self.definition.schema)
+
+    def exported_spec_id(self, spec_id: int) -> int:
+        """The id of the spec that has exactly these fields in the export. Raises `Invalid` (`spec-unknown`)."""
+        return self._readers._id_of(spec_id, self.fields(spec_id))
 
     def schema_of_manifests(self, spec_id: int) -> Schema:
         """The schema that manifests of a spec state: the first one in which all columns have the types of now.
@@ -145,17 +173,25 @@ class ExportedDefinition:
 
     def spec_json(self, spec_id: int) -> list[dict[str, Any]]:
         """The fields of a spec, as manifests and metadata state them."""
-        return [
-            {"source-id": field.source_id, "field-id": field.field_id, "transform": field.transform, "name": field.name}
-            for field in self.fields(spec_id)
-        ]
+        return _spec_json(self.fields(spec_id))
+
+    def can_state(self, schema_id: int) -> bool:
+        """Whether engines can read snapshots of this schema; others are in no export of a later version."""
+        return _nested_default(self.definition.schema_by_id(schema_id)) is None
 
     def sort_order_id(self, order_id: int | None) -> int | None:
         """The id that a data file's sort order has in the export; `None` for an order that is not exported."""
         return order_id if order_id in self._orders else None
 
-    def metadata(self) -> dict[str, Any]:
-        """The members of the table metadata that follow from the definition alone."""
+    def metadata(self, schema_ids: Iterable[int] = (), *, has_history: bool = False) -> dict[str, Any]:
+        """The members of the table metadata that follow from the definition.
+
+        Args:
+            schema_ids: of the snapshots that the metadata names.
+            has_history: whether it names snapshots from before the table's adoption, whose manifests are of its specs
+                as they were.
+
+        """
         definition = self.definition
         default_order = definition.default_sort_order_id
         return {
@@ -163,9 +199,10 @@ class ExportedDefinition:
             "schemas": [self._schema_json(schema) for schema in definition.schemas],
             "current-schema-id": definition.current_schema_id,
             "partition-specs": [
-                {"spec-id": spec.spec_id, "fields": self.spec_json(spec.spec_id)} for spec in definition.partition_specs
+                {"spec-id": spec_id, "fields": _spec_json(fields)}
+                for spec_id, fields in self._stated_specs(schema_ids, has_history=has_history).items()
             ],
-            "default-spec-id": definition.default_spec_id,
+            "default-spec-id": self.exported_spec_id(definition.default_spec_id),
             "last-partition-id": max(self._field_ids.values(), default=FIRST_PARTITION_FIELD - 1),
             "sort-orders": [
                 {"order-id": order_id, "fields": [_sort_json(field) for field in fields]}
@@ -182,7 +219,7 @@ class ExportedDefinition:
         said = [
             int(self.format_version),
             self.schema_json(spec_id),
-            spec_id,
+            self.exported_spec_id(spec_id),
             self.spec_json(spec_id),
             [(field.tracked_id, str(field.type)) for field in self.columns if field.tracked_id in there],
             [(field.tracked_id, str(field.result_type)) for field in self.fields(spec_id)],
@@ -214,7 +251,8 @@ class ExportedDefinition:
 
     def _schema_json(self, schema: Schema) -> dict[str, Any]:
         body: dict[str, Any] = json.loads(schema.model_dump_json())
-        return _without_defaults(body) if self.format_version is FormatVersion.V2 else body
+        stated: dict[str, Any] = _without_defaults(body, of_nested_only=self.format_version is not FormatVersion.V2)
+        return stated
 
     @cached_property
     def _orders(self) -> Mapping[int, tuple[SortField, ...]]:
@@ -234,8 +272,48 @@ class ExportedDefinition:
                 return
             yield field
 
+    def _stated_specs(self, schema_ids: Iterable[int], *, has_history: bool) -> Mapping[int, tuple[ExportedField, ...]]:
+        """Id → fields of every spec that a manifest may be of, and of those that the table may write by."""
+        own = self.definition.current_schema_id
+        found: dict[int, tuple[ExportedField, ...]] = {}
+        for schema_id in dict.fromkeys((own, *schema_ids)):
+            schema = self.definition.schema_by_id(schema_id)
+            for spec_id, whole in self._fields_by_spec.items():
+                form = self._form(spec_id, schema)
+                found[self._id_of(spec_id, form)] = form
+                if has_history:
+                    found[spec_id] = whole
+        return dict(sorted(found.items()))
+
+    def _form(self, spec_id: int, schema: Schema) -> tuple[ExportedField, ...]:
+        """The fields of a spec whose columns are in `schema`, and in the schema of those who read the export."""
+        there = schema.field_ids & self._readers.definition.schema.field_ids
+        return tuple(field for field in self._fields_by_spec[spec_id] if field.source_id in there)
+
+    def _id_of(self, spec_id: int, form: tuple[ExportedField, ...]) -> int:
+        """The id of a form: of the spec that it is the whole of, else one that no spec of the table has."""
+        key = _meaning(form)
+        if key == _meaning(self._fields_by_spec[spec_id]):
+            return spec_id
+        if key in self._whole_specs:
+            return self._whole_specs[key]
+        digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
+        found = _FIRST_FORM + int(digest[:7], 16)
+        while found in self._fields_by_spec:
+            found += 1
+        return found
+
+    @cached_property
+    def _whole_specs(self) -> Mapping[Meaning, int]:
+        """What a spec means, in whole → the first spec that means it."""
+        found: dict[Meaning, int] = {}
+        for spec_id, whole in self._fields_by_spec.items():
+            found.setdefault(_meaning(whole), spec_id)
+        return found
+
     @cached_property
     def _fields_by_spec(self) -> Mapping[int, tuple[ExportedField, ...]]:
+        """Spec id → all its members that engines can read, of columns that are there or were."""
         return {spec.spec_id: tuple(self._exported(spec)) for spec in self.definition.partition_specs}
 
     def _exported(self, spec: PartitionSpec) -> Iterator[ExportedField]:
@@ -254,23 +332,21 @@ class ExportedDefinition:
             yield ExportedField(field_id, name, member.source_ids[0], member.transform, member.tracked_id, tracked.type)
 
     def _is_readable(self, member: _Member) -> bool:
-        """Whether it is a known transform of one column of the current schema: others break readers of the metadata."""
+        """Whether it is a known transform of one column: others break readers of the metadata."""
         if len(member.source_ids) != 1 or self._source_type(member.source_ids[0]) is None:
             return False
         expression = self.definition.expressions_by_id.get(member.tracked_id)
         return expression is None or self.definition.function_of(expression) is Function.TRANSFORM
 
     def _source_type(self, field_id: int) -> PrimitiveType | None:
-        """The type of a column to partition or sort by: primitive, and inside structs only."""
-        if field_id not in self.definition.tracked_by_id or self.definition.schema.find_column_name(field_id) is None:
-            return None
-        found = self.definition.schema.find_type(field_id)
-        return found if isinstance(found, PrimitiveType) else None
+        """The type of a column to partition or sort by, dropped or not: primitive, and inside structs only."""
+        found = self.definition.tracked_by_id.get(field_id)
+        return None if found is None or found.is_expression else found.type
 
     def _name(self, member: _Member, kept: str | None, taken: set[str]) -> str:
         """A name that no earlier member and no other column has: engines refuse a spec where two share a name."""
         expression = self.definition.expressions_by_id.get(member.tracked_id)
-        column = self.definition.schema.find_column_name(member.source_ids[0]) or ""
+        column = self.definition.tracked_by_id[member.source_ids[0]].name
         name = kept or (column if expression is None else expression.name) or column
         allowed = (None, member.source_ids[0]) if member.transform in _NAMED_AS_COLUMN else (None,)
         while name in taken or self._column_ids.get(name) not in allowed:
@@ -286,6 +362,28 @@ class ExportedDefinition:
     def _field_ids(self) -> Mapping[tuple[int, int], int]:
         """(spec id, position of the member in it) → partition field id."""
         return partition_field_ids(self.definition)
+
+
+def stated_specs(metadata: Mapping[str, Any]) -> frozenset[tuple[int, Meaning]]:
+    """The specs of a metadata.json: the id of each, and what it means."""
+    found: list[tuple[int, Meaning]] = []
+    for spec in metadata["partition-specs"]:
+        fields = (
+            (int(field["field-id"]), int(field["source-id"]), str(field["transform"])) for field in spec["fields"]
+        )
+        found.append((int(spec["spec-id"]), tuple(fields)))
+    return frozenset(found)
+
+
+def _meaning(fields: Iterable[ExportedField]) -> Meaning:
+    return tuple((field.field_id, field.source_id, field.transform) for field in fields)
+
+
+def _spec_json(fields: Iterable[ExportedField]) -> list[dict[str, Any]]:
+    return [
+        {"source-id": field.source_id, "field-id": field.field_id, "transform": field.transform, "name": field.name}
+        for field in fields
+    ]
 
 
 def _members_of(spec: PartitionSpec, definition: TableDefinition) -> Iterator[_Member]:
@@ -343,11 +441,33 @@ def _check_v2(schema: Schema, name: str, field: NestedField) -> None:
         )
 
 
-def _without_defaults(body: Any) -> Any:
-    """Schema JSON without what V2 does not know; defaults that readers need were refused before."""
-    if isinstance(body, dict):
-        return {key: _without_defaults(value) for key, value in body.items() if key not in _DEFAULTS}
-    return [_without_defaults(item) for item in body] if isinstance(body, list) else body
+def _nested_default(schema: Schema) -> str | None:
+    """A column whose value in older files no engine reads, in words."""
+    for name, field in _fields_of(schema.as_struct()):
+        if field.initial_default is not None and not isinstance(field.field_type, PrimitiveType):
+            return (
+                f"column {name!r} (id {field.field_id}) of schema {schema.schema_id} has the default value "
+                f"{field.initial_default!r:.80} in older files, and no engine reads the default of a struct, list or "
+                "map: add a column without one, overwrite the rows with its values, and drop this column"
+            )
+    return None
 
 
-__all__ = ["ExportedDefinition", "ExportedField"]
+def _without_defaults(body: Any, *, of_nested_only: bool) -> Any:
+    """Schema JSON without the defaults that engines cannot read.
+
+    V2 knows none; no version knows those of structs, lists and maps. Those that readers need were refused before.
+    """
+    if isinstance(body, list):
+        return [_without_defaults(item, of_nested_only=of_nested_only) for item in body]
+    if not isinstance(body, dict):
+        return body
+    is_left_out = not of_nested_only or isinstance(body.get("type"), dict)
+    return {
+        key: _without_defaults(value, of_nested_only=of_nested_only)
+        for key, value in body.items()
+        if not (is_left_out and key in _DEFAULTS)
+    }
+
+
+__all__ = ["ExportedDefinition", "ExportedField", "Meaning", "stated_specs"]

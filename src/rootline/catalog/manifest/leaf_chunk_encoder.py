@@ -95,7 +95,8 @@ def encode_leaf_chunk(
     ]
     rows = joined(pieces) if ordinals else []
     body = encode_container(manifest_metadata(exported, spec_id, content), rows, sync)
-    record = manifest_record(chunk.facts(), summaries, length=len(body), spec_id=spec_id, content=content)
+    of_spec = exported.exported_spec_id(spec_id)
+    record = manifest_record(chunk.facts(), summaries, length=len(body), spec_id=of_spec, content=content)
     return EncodedManifest(body, record)
 
 

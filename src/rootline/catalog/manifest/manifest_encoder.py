@@ -95,8 +95,8 @@ def encode_manifest(
     summaries = tuple(
         partition_summary(field.result_type, [values[place] for values in tuples]) for place, field in enumerate(fields)
     )
-    facts = (_facts(entry) for entry in entries)
-    return EncodedManifest(body, manifest_record(facts, summaries, length=len(body), spec_id=spec_id, content=content))
+    facts, of_spec = (_facts(entry) for entry in entries), exported.exported_spec_id(spec_id)
+    return EncodedManifest(body, manifest_record(facts, summaries, length=len(body), spec_id=of_spec, content=content))
 
 
 def columns_of(exported: ExportedDefinition) -> tuple[Column, ...]:

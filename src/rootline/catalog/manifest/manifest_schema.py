@@ -33,7 +33,7 @@ def manifest_metadata(exported: ExportedDefinition, spec_id: int, content: LeafC
         "schema": _text(schema),
         "schema-id": str(schema["schema-id"]),
         "partition-spec": _text(exported.spec_json(spec_id)),
-        "partition-spec-id": str(spec_id),
+        "partition-spec-id": str(exported.exported_spec_id(spec_id)),
         "format-version": str(int(exported.format_version)),
         "content": CONTENT_NAMES[content],
     }

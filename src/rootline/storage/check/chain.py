@@ -22,6 +22,7 @@ from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.object_keys import root_key, roots_prefix, table_prefix, version_of_root_key
 from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.check.column_facts import STATISTICS_WRONG
 from rootline.storage.check.data_files import FILES_TOGETHER, DataFileCheck
 from rootline.storage.check.entries import EntryCheck
 from rootline.storage.check.findings import CheckSummary, DataFiles, Finding, FindingBook, Progress
@@ -228,7 +229,7 @@ class _TableCheck:
         elsewhere = {key for key in files if is_absolute(key)}  # in no listing of ours
         wanted = files.keys() - elsewhere
         self.summary.data_files = len(wanted if closely is DataFiles.LISTED else files)
-        self.book.way_out = lambda key: self._way_out(places.get(ObjectKey(key)))
+        self.book.way_out = lambda key, code: self._way_out(places.get(ObjectKey(key)), code)
         for key in sorted(wanted - present):
             self.book.add(key, "object-missing", "an entry names this file, but it does not exist")
         named = wanted | self._named_objects() | {stored_key(self._table, location) for location in self._lost}
@@ -247,9 +248,9 @@ class _TableCheck:
     def _lost(self) -> set[str]:
         return self._entries.given_up
 
-    def _way_out(self, place: EntryPlace | None) -> str:
-        """The intent that takes a file of rows out; empty when it is not live."""
-        if place is None or not self._live.places_of(place):
+    def _way_out(self, place: EntryPlace | None, code: str) -> str:
+        """The intent that takes a file of rows out; empty when it is not live, or its rows can be read."""
+        if place is None or code == STATISTICS_WRONG or not self._live.places_of(place):
             return ""
         vectors = self._live.vectors_of(place.location)
         known = None if self._definition is None else self._definition.table_uuid

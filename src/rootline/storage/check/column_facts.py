@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +23,7 @@ from rootline.storage.check.findings import Fault
 from rootline.storage.rows.arrow_types import arrow_type_of, storage_of
 from rootline.storage.rows.field_matching import finder_for
 
-_CODE = "statistics-wrong"
+STATISTICS_WRONG: Final = "statistics-wrong"
 
 
 @dataclass(slots=True)
@@ -77,13 +77,17 @@ class ColumnFacts:
             stated = column.stated
             if stated.null_value_count is not None and stated.null_value_count != column.nulls:
                 reason = f"has {column.nulls} nulls, its entry says {stated.null_value_count}"
-                yield Fault(_CODE, f"column {column.name!r} {reason}")
+                yield Fault(STATISTICS_WRONG, f"column {column.name!r} {reason}")
             lower: Any = stated.lower_bound
             upper: Any = stated.upper_bound
             if lower is not None and column.least is not None and column.least < lower:
-                yield Fault(_CODE, f"column {column.name!r} holds {column.least!r}, its lower bound is {lower!r}")
+                yield Fault(
+                    STATISTICS_WRONG, f"column {column.name!r} holds {column.least!r}, its lower bound is {lower!r}"
+                )
             if upper is not None and column.greatest is not None and column.greatest > upper:
-                yield Fault(_CODE, f"column {column.name!r} holds {column.greatest!r}, its upper bound is {upper!r}")
+                yield Fault(
+                    STATISTICS_WRONG, f"column {column.name!r} holds {column.greatest!r}, its upper bound is {upper!r}"
+                )
 
 
 def _extremes(values: pa.Array) -> tuple[Any, Any]:

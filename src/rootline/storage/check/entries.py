@@ -12,23 +12,26 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
-from rootline.schemas.bytes.leaf.leaf_codec import LeafContent
+from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.entry_rules import ManifestKind, entry_violations
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.root_header import Operation
+from rootline.schemas.statistics import same_field, same_statistics
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.check.data_files import NamedFile
 from rootline.storage.check.findings import DataFiles, FindingBook
 from rootline.storage.check.live_set import LiveSet, Step
-from rootline.storage.check.objects import LiveKey, ObjectCheck, aggregates_under
+from rootline.storage.check.objects import LiveKey, ObjectCheck, aggregates_under, key_of
 from rootline.storage.check.ways_out import given_up
 from rootline.tree.check.rewrite_rules import Rewrites, faults_of_rewrites, says_rewrites
+from rootline.tree.check.root_diff import RootDiff, diff
 from rootline.tree.draft.summary import RESTORED_VERSIONS
 from rootline.tree.proof.adopted_rows import faults_of_adopted, has_older_deletes, is_adopted
 
 _FILES_MAX = ContentType.EQUALITY_DELETE
+_LEAVES = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 
 
 class EntryCheck:
@@ -66,7 +69,9 @@ class EntryCheck:
         self._check_numbers(old, step)
         if old is not None and step.is_whole:
             self._check_moved(step)
-            self._check_shown(old, step, added)
+            shown = await self._shown(step)
+            if shown is not None:
+                self._check_shown(old, step, added, *shown)
         self.given_up |= given_up(
             step.root.header.snapshot.summary, (entry.location for entry in step.removed.values())
         )
@@ -115,7 +120,7 @@ class EntryCheck:
             return
         for tracked_id in sorted(recomputed.content_stats.keys() | known.keys()):
             stated, found = known.get(tracked_id), recomputed.content_stats.get(tracked_id)
-            if stated != found:
+            if not same_field(stated, found):
                 reason = f"{row.location}: its row says {stated} of column {tracked_id}, its entries give {found}"
                 self._add(step, "aggregate-wrong", reason)
 
@@ -227,11 +232,17 @@ class EntryCheck:
     def _check_moved(self, step: Step) -> None:
         for key, before in step.went.items():
             now = step.came.get(key)
-            if now is not None and _settled(before) != _settled(now):
+            if now is not None and not _is_same(before, now):
                 self._add(step, "entry-changed", f"{now.content_type.name} {now.location} is not what it was before")
 
-    def _check_shown(self, old: Root, step: Step, added: dict[LiveKey, ContentEntry]) -> None:
-        shown_added, removed_keys = set(self._shown_added(step)), set(self._shown_removed(step))
+    def _check_shown(
+        self,
+        old: Root,
+        step: Step,
+        added: dict[LiveKey, ContentEntry],
+        shown_added: set[LiveKey],
+        removed_keys: set[LiveKey],
+    ) -> None:
         really_added, gone = set(added), set(step.removed)
         if says_rewrites(step.root.header.snapshot.summary):
             really_added, gone, removed_keys = self._check_rewrites(old, step, added, shown_added, removed_keys)
@@ -257,7 +268,7 @@ class EntryCheck:
         """What came, what went and what is shown as removed, without all that rewrites of this root did."""
         first = old.header.snapshot.sequence_number
         briefly = {
-            LiveKey(entry.place, entry.version_info.file_sequence_number): entry
+            key_of(entry): entry
             for entry in step.changing
             if entry.version_info.status is Status.DELETED and (entry.version_info.file_sequence_number or 0) > first
         }
@@ -270,12 +281,30 @@ class EntryCheck:
             self._add(step, "live-set-wrong", fault)
         return set(added) - came.keys(), step.removed.keys() - went.keys(), shown_removed - briefly.keys()
 
+    async def _shown(self, step: Step) -> tuple[set[LiveKey], set[LiveKey]] | None:
+        """What the root shows as added and as removed; `None`: a leaf that it shows cannot be read.
+
+        Forms that other writers use (decision 0052) are read as `changes` reads them, entry by entry.
+        """
+        if not any(_is_of_others(self._live, entry) for entry in step.changing):
+            return set(self._shown_added(step)), set(self._shown_removed(step))
+        stored = self._live.stored_vectors
+        form = RootDiff(step.root, stored)
+        leaves: dict[str, Leaf] = {}
+        for manifest in (*form.changed, *form.carriers):
+            facts = self._live.facts.get(manifest.location) or await self._objects.leaf(manifest)
+            if facts is None:
+                return None
+            leaves[manifest.location] = facts.leaf.of_row(manifest)
+        changes = diff(step.root, leaves, stored)
+        return set(map(key_of, changes.added)), set(map(key_of, changes.removed))
+
     def _shown_added(self, step: Step) -> Iterator[LiveKey]:
         for entry in step.changing:
             if entry.version_info.status is not Status.ADDED:
                 continue
             if entry.content_type <= _FILES_MAX:
-                yield LiveKey(entry.place, entry.version_info.file_sequence_number)
+                yield key_of(entry)
             elif entry.content_type is not ContentType.MANIFEST_DV and entry.location in self._live.facts:
                 facts = self._live.facts[entry.location]
                 yield from (facts.keys[ordinal] for ordinal in self._live.live_ordinals(entry.location))
@@ -283,12 +312,22 @@ class EntryCheck:
     def _shown_removed(self, step: Step) -> Iterator[LiveKey]:
         for entry in step.changing:
             if entry.version_info.status is Status.DELETED and entry.content_type <= _FILES_MAX:
-                yield LiveKey(entry.place, entry.version_info.file_sequence_number)
+                yield key_of(entry)
             elif entry.content_type is ContentType.MANIFEST_DV and entry.version_info.status is Status.ADDED:
                 facts = self._live.facts.get(entry.referenced_file or entry.location)
                 for ordinal in self._live.bits_of(step, entry) if facts is not None else ():
                     if facts is not None and ordinal < len(facts.leaf):
                         yield facts.keys[ordinal]
+
+
+def _is_of_others(live: LiveSet, entry: ContentEntry) -> bool:
+    """Whether a row shows its change in a form that no commit of ours has."""
+    if entry.content_type not in _LEAVES:
+        return False
+    if entry.version_info.status is Status.DELETED:
+        return True
+    facts = live.facts.get(entry.location)
+    return facts is not None and (not facts.is_all_added or live.shows_removals_of(entry.location))
 
 
 def _rows_of(entry: ContentEntry) -> int:
@@ -297,5 +336,10 @@ def _rows_of(entry: ContentEntry) -> int:
     return entry.record_count if stats is None else stats.added_rows_count + stats.existing_rows_count
 
 
+def _is_same(before: ContentEntry, now: ContentEntry) -> bool:
+    """Whether an entry is what it was, but for its status."""
+    return _settled(before) == _settled(now) and same_statistics(before.content_stats, now.content_stats)
+
+
 def _settled(entry: ContentEntry) -> ContentEntry:
-    return replace(entry, version_info=replace(entry.version_info, status=Status.EXISTING))
+    return replace(entry, version_info=replace(entry.version_info, status=Status.EXISTING), content_stats={})

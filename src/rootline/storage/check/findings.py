@@ -90,15 +90,15 @@ class FindingBook:
         self._seen: set[tuple[str, str, str]] = set()
         self._repeats: dict[tuple[str, str], int] = {}
         self._new: list[Finding] = []
-        self.way_out: Callable[[str], str] = lambda _: ""
-        """Object → `Finding.way_out`."""
+        self.way_out: Callable[[str, str], str] = lambda _object, _code: ""
+        """Object and code → `Finding.way_out`."""
 
     def add(self, object_key: str, code: str, reason: str) -> None:
         """Note a finding."""
         repeats = self._repeats.get((object_key, code), 0)
         if (object_key, code, reason) in self._seen or repeats >= self.REPEATS_MAX:
             return
-        finding = Finding(object_key, code, reason, self.way_out(object_key))
+        finding = Finding(object_key, code, reason, self.way_out(object_key, code))
         self._repeats[object_key, code] = repeats + 1
         self._seen.add((object_key, code, reason))
         self._new.append(finding)

@@ -22,7 +22,7 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.root_header import Totals
 from rootline.storage.check.findings import FindingBook
-from rootline.storage.check.objects import LeafFacts, LiveKey, ObjectCheck
+from rootline.storage.check.objects import LeafFacts, LiveKey, ObjectCheck, key_of
 from rootline.tree.proof.adopted_rows import is_adopted
 from rootline.tree.state.totals import Tally, totals_after
 
@@ -87,6 +87,16 @@ class LiveSet:
         facts = self.facts[location]
         return BitMap(range(len(facts.leaf))) - self.dead.get(location, _NONE) - facts.shown_deleted
 
+    @property
+    def stored_vectors(self) -> dict[tuple[str, int], BitMap]:
+        """The manifest vectors in Puffin files, of those that could be read."""
+        return {at: ordinals for at, ordinals in self._stored.items() if ordinals is not None}
+
+    def shows_removals_of(self, location: str) -> bool:
+        """Whether the root has a vector of what it removes from a leaf."""
+        vectors = self.manifest_vectors.get(location, ())
+        return any(vector.version_info.status is Status.ADDED for vector in vectors)
+
     def is_live_in(self, location: str, place: EntryPlace) -> bool:
         """Whether a readable leaf holds `place`, alive."""
         ordinal = self.facts[location].leaf.ordinal_of(place)
@@ -140,7 +150,7 @@ class LiveSet:
             if entry.content_type in _FILES:
                 self.rows.pop(entry.place, None)
                 self._tally.count(entry, -1)
-                step.went[_key_of(entry)] = entry
+                step.went[key_of(entry)] = entry
                 if entry.content_type is ContentType.POSITION_DELETE:
                     self.vectors.get(entry.referenced_file or "", set()).discard(entry.place)
             else:
@@ -157,7 +167,7 @@ class LiveSet:
                     self._book.add(step.key, "entry-doubled", f"{_named(entry)} has two live rows")
                 self.rows[entry.place] = entry
                 self._tally.count(entry)
-                step.came[_key_of(entry)] = entry
+                step.came[key_of(entry)] = entry
                 if entry.content_type is ContentType.POSITION_DELETE:
                     self.vectors.setdefault(entry.referenced_file or "", set()).add(entry.place)
             else:
@@ -184,7 +194,8 @@ class LiveSet:
         dead = self._union_of_vectors(step, location)
         if row is None:
             facts = self.facts.pop(location, None)
-            if self.manifest_vectors.get(location):
+            is_shown = any(entry.location == location for entry in step.changing if entry.content_type in _LEAVES)
+            if self.manifest_vectors.get(location) and not is_shown:
                 self._book.add(
                     step.key, "vector-mismatch", f"a manifest vector is of {location}, which is no leaf of it"
                 )
@@ -252,10 +263,6 @@ class LiveSet:
 
     def _check_vectors(self, step: Step, location: str, facts: LeafFacts) -> None:
         manifest_vectors = self.manifest_vectors.get(location, [])
-        statuses = [manifest_vector.version_info.status for manifest_vector in manifest_vectors]
-        if len(set(statuses)) != len(statuses):
-            reason = f"{location} has {len(manifest_vectors)} manifest vectors, two of one status"
-            self._book.add(step.key, "vector-mismatch", reason)
         for manifest_vector in manifest_vectors:
             bits = self.bits_of(step, manifest_vector)
             if len(bits) and bits.max() >= len(facts.leaf):
@@ -308,10 +315,6 @@ def _leaf_of(entry: ContentEntry) -> str:
     """The leaf that a row names, or that a manifest vector is of."""
     is_vector = entry.content_type is ContentType.MANIFEST_DV
     return (entry.referenced_file if is_vector else None) or entry.location
-
-
-def _key_of(entry: ContentEntry) -> LiveKey:
-    return LiveKey(entry.place, entry.version_info.file_sequence_number)
 
 
 def _named(entry: ContentEntry) -> str:

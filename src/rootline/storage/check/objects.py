@@ -50,9 +50,14 @@ class LiveKey(NamedTuple):
     file_sequence_number: int | None
 
 
+def key_of(entry: ContentEntry) -> LiveKey:
+    """Of an entry."""
+    return LiveKey(entry.place, entry.version_info.file_sequence_number)
+
+
 @dataclass(slots=True)
 class LeafFacts:
-    """What one leaf says, whichever root names it."""
+    """What one leaf says, whichever root names it. `is_all_added`: every entry is ADDED."""
 
     leaf: Leaf
     specs: set[int]
@@ -60,6 +65,7 @@ class LeafFacts:
     targets: dict[str, list[int]]  # data file → ordinals of its vectors
     keys: list[LiveKey]
     problems: list[tuple[str, str]] = field(default_factory=list)
+    is_all_added: bool = True
     aggregates: dict[tuple[int, ...], LeafAggregates] = field(default_factory=dict)  # by the spec's ids
 
 
@@ -370,8 +376,9 @@ def _facts_of(leaf: Leaf, row: ContentEntry) -> LeafFacts:
     seen: set[EntryPlace] = set()
     for ordinal, entry in enumerate(leaf.entries()):
         place = entry.place
-        facts.keys.append(LiveKey(place, entry.version_info.file_sequence_number))
+        facts.keys.append(key_of(entry))
         facts.specs.add(entry.partition_spec_id)
+        facts.is_all_added &= entry.version_info.status is Status.ADDED
         facts.problems.extend(("entry-invalid", f"entry {ordinal}: {rule}") for rule in entry_violations(entry, kind))
         if entry.content_type not in allowed:
             facts.problems.append(

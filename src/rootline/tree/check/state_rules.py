@@ -16,6 +16,7 @@ from rootline.schemas.entry_rule_table import IN_LEAVES
 from rootline.schemas.entry_rules import ManifestKind, entry_violations
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import snapshot_id_of
+from rootline.schemas.statistics import same_statistics
 from rootline.tree.check.root_diff import diff
 from rootline.tree.ledger.ledger import LedgerDraft
 from rootline.tree.proof.adopted_rows import faults_of_adopted, is_adopted
@@ -156,7 +157,7 @@ def _leaves(state: TableState) -> Iterator[str]:
             yield from (f"{location}: {fault}" for fault in faults_of_adopted(entry, found))
         elif found.manifest_stats != entry.manifest_stats:
             yield f"the counts of {location} are {entry.manifest_stats}, its entries make them {found.manifest_stats}"
-        if not is_adopted(entry) and dict(found.content_stats) != dict(entry.content_stats):
+        if not is_adopted(entry) and not same_statistics(found.content_stats, entry.content_stats):
             yield f"the statistics of {location} do not follow from its entries"
         owner = entry.referenced_file
         if owner is not None and owner not in state.live.leaf_rows:

@@ -11,13 +11,12 @@ Source: the Single File Commits proposal, "A Complex Row Delta with Modified Del
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from rootline.schemas.bytes.leaf.leaf import LeafContent
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedVector, Intent
-from rootline.schemas.statistics import Bound, ContentStats, FieldStatistics
+from rootline.schemas.statistics import ContentStats, same_bound
 from rootline.tree.draft.change import IncomingLeaf
 from rootline.tree.draft.draft import Draft
 from rootline.tree.rules.file_rules import check_equality_ids
@@ -125,7 +124,7 @@ class DeletesOfLeaves:
                 f"{name} is of spec {entry.partition_spec_id}, its data file of {data.partition_spec_id}",
             )
         for expr_id in self._draft.definition.spec_by_id(data.partition_spec_id).expr_ids:
-            if _value(entry.content_stats, expr_id) != _value(data.content_stats, expr_id):
+            if not _says_the_same(entry.content_stats, data.content_stats, expr_id):
                 raise Invalid("leaf-invalid", f"{name}: id {expr_id} is not the partition value of its data file")
         if len(entry.content_stats) > len(self._draft.definition.spec_by_id(data.partition_spec_id).expr_ids):
             raise Invalid("leaf-invalid", f"{name}: a vector carries partition values and no other statistics")
@@ -149,13 +148,9 @@ class DeletesOfLeaves:
             raise Invalid("file-already-live", f"{name} is part of the table already")
 
 
-_NAN: Final = "NaN"
-
-
-def _value(statistics: ContentStats, expr_id: int) -> tuple[bool, Bound | None]:
-    """(whether there is one, the partition value); NaN equals NaN here."""
-    item: FieldStatistics | None = statistics.get(expr_id)
-    if item is None:
-        return False, None
-    bound = item.lower_bound
-    return True, _NAN if bound != bound else bound
+def _says_the_same(one: ContentStats, other: ContentStats, expr_id: int) -> bool:
+    """Whether both have the same partition value, or neither has one."""
+    mine, theirs = one.get(expr_id), other.get(expr_id)
+    if mine is None or theirs is None:
+        return mine is theirs
+    return same_bound(mine.lower_bound, theirs.lower_bound)

@@ -18,13 +18,10 @@ import pyarrow.compute as pc
 from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent, place_key
 from rootline.schemas.content_entry import ContentType, EntryPlace, FileFormat
 from rootline.tree.state.hashed_keys import NO_KEYS, HashedKeys, Hashes
-from rootline.tree.state.live_mask import live_mask
+from rootline.tree.state.live_mask import live_mask, undeleted_rows
 
 _DATA_COLUMNS: Final = ["location", "version_info.status"]
-_DELETE_COLUMNS: Final = [
-    *("content_type", "location", "file_format", "version_info.status"),
-    *("deletion_vector.offset", "referenced_file"),
-]
+_DELETE_COLUMNS: Final = ["content_type", "location", "file_format", "deletion_vector.offset", "referenced_file"]
 
 
 def vector_key(data_location: str) -> Hashable:
@@ -76,9 +73,7 @@ def _data_places(leaf: Leaf) -> HashedKeys:
 
 
 def _deletes(leaf: Leaf) -> tuple[HashedKeys, HashedKeys]:
-    columns = leaf.columns(_DELETE_COLUMNS)
-    ordinals = pc.indices_nonzero(live_mask(columns))
-    rows = columns.take(ordinals)
+    at, rows = undeleted_rows(leaf, _DELETE_COLUMNS)
     types, locations, formats, targets = (
         rows.column(name).to_pylist() for name in ("content_type", "location", "file_format", "referenced_file")
     )
@@ -87,7 +82,6 @@ def _deletes(leaf: Leaf) -> tuple[HashedKeys, HashedKeys]:
         place_key(EntryPlace(ContentType(kind), location, offset))
         for kind, location, offset in zip(types, locations, offsets, strict=True)
     ]
-    at = ordinals.to_pylist()
     vectors = [
         (vector_key(target), ordinal)
         for ordinal, kind, file_format, target in zip(at, types, formats, targets, strict=True)

@@ -2,7 +2,8 @@
 
 Owns: lookups that are built when first asked for and kept with the leaf. Does not own: which entries are dead
 (`live_index`), the leaf's bytes (`leaf_codec`).
-Invariants: a leaf never changes, so what was built stays right for every later version of the table.
+Invariants: a leaf never changes, so what was built stays right for every later version of the table; entries that the
+leaf lists as DELETED, which those of other writers do, are found by none of the lookups.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import cached_property
 from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, FileFormat
 from rootline.tree.state.leaf_keys import LeafKeys
+from rootline.tree.state.live_mask import undeleted_rows
 
 
 class LeafLookup:
@@ -47,11 +49,12 @@ class LeafLookup:
         """Data file's location → ordinal of its vector. Empty for leaves of data files."""
         if self.leaf.content is LeafContent.DATA:
             return {}
-        columns = self.leaf.columns(["content_type", "file_format", "referenced_file"])
-        rows = zip(*(columns.column(name).to_pylist() for name in columns.column_names), strict=True)
+        names = ("content_type", "file_format", "referenced_file")
+        ordinals, rows = undeleted_rows(self.leaf, names)
+        columns = (rows.column(name).to_pylist() for name in names)
         return {
             target: ordinal  # a position delete file of Iceberg V2 may name its data file too, and is no vector
-            for ordinal, (content_type, file_format, target) in enumerate(rows)
+            for ordinal, content_type, file_format, target in zip(ordinals, *columns, strict=True)
             if content_type == ContentType.POSITION_DELETE and file_format == FileFormat.PUFFIN and target is not None
         }
 
@@ -60,9 +63,9 @@ class LeafLookup:
         """(ordinal, entry) of each equality delete."""
         if self.leaf.content is LeafContent.DATA:
             return ()
-        types = self.leaf.columns(["content_type"]).column(0).to_pylist()
+        ordinals, rows = undeleted_rows(self.leaf, ("content_type",))
         return tuple(
             (ordinal, self.leaf.entry(ordinal))
-            for ordinal, content_type in enumerate(types)
+            for ordinal, content_type in zip(ordinals, rows.column("content_type").to_pylist(), strict=True)
             if content_type == ContentType.EQUALITY_DELETE
         )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
+from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.content_entry import Status
 
 
@@ -19,3 +22,13 @@ def live_mask(columns: pa.Table, dead: BitMap | None = None) -> pa.ChunkedArray:
         return live
     ordinals = pa.array(range(len(columns)), pa.int64())
     return pc.and_not(live, pc.is_in(ordinals, value_set=pa.array(dead, pa.int64())))
+
+
+def undeleted_rows(leaf: Leaf, names: Sequence[str]) -> tuple[list[int], pa.Table]:
+    """(ordinals, their columns) of the entries of `leaf` that it does not list as DELETED.
+
+    Manifests of other writers list what a snapshot removed: every lookup over a whole leaf begins here.
+    """
+    columns = leaf.columns([*names, "version_info.status"])
+    ordinals = pc.indices_nonzero(live_mask(columns))
+    return ordinals.to_pylist(), columns.take(ordinals)
