@@ -2,7 +2,8 @@
 
 Owns: the plan of an overwrite. Does not own: which rows match (`file_rows`), committing the plan (`planned_change`),
 whether the change is possible (`rootline.tree`).
-Invariants: one atomic intent; with `serializable` isolation no row that may match can slip in between.
+Invariants: one atomic intent; with `serializable` isolation no row that may match can slip in between; a row that does
+not match keeps its `_row_id` and `_last_updated_sequence_number`.
 
 Source: protocol page, section 2, `overwrite`.
 """
@@ -19,7 +20,7 @@ from rootline.client.read.file_rows import Match, match_rows, surviving_rows
 from rootline.client.session.commit import Commit
 from rootline.client.session.session import Session
 from rootline.client.session.writer_stamp import WriterStamp
-from rootline.client.write.append_files import write_and_store
+from rootline.client.write.append_files import write_and_store_kept
 from rootline.client.write.given_rows import GivenRows
 from rootline.client.write.new_files import for_intent
 from rootline.schemas.identifiers import TableName
@@ -98,6 +99,6 @@ async def removal_of(session: Session, plan: FilePlan, definition: TableDefiniti
             continue
         if matched.extent is Match.PART:
             kept = await surviving_rows(session, plan, task, matched)
-            rewritten += await write_and_store(session, plan.table, definition, kept, target_bytes)
+            rewritten += await write_and_store_kept(session, plan.table, definition, kept, target_bytes)
         removed.append(task)
     return Removal(tuple(removed), tuple(rewritten))

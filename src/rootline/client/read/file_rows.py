@@ -19,9 +19,8 @@ from rootline.client.session.session import Session
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.intent import VectorReference
 from rootline.storage.metadata.stored_file import read_file
-from rootline.storage.rows.arrow_types import arrow_schema_of
-from rootline.storage.rows.data_file_reader import RowsWanted, read_rows
-from rootline.storage.rows.metadata_columns import POS
+from rootline.storage.rows.data_file_reader import RowsWanted, output_schema, read_rows
+from rootline.storage.rows.metadata_columns import POS, may_state_lineage
 from rootline.storage.rows.row_deletes import DeletesOfScan, RowDeletes
 from rootline.tree.scan.file_task import FileTask
 
@@ -77,18 +76,18 @@ async def match_rows(session: Session, plan: FilePlan, task: FileTask) -> Matche
 
 
 async def surviving_rows(session: Session, plan: FilePlan, task: FileTask, matched: Matched) -> pa.Table:
-    """The live rows of the file that do not match, in the file's order, every column.
+    """The live rows of the file that do not match, in the file's order: every column, and their lineage where files may state it.
 
     `plan` must be one for every row (`DeletesFor`): the file that these rows go to is newer than its delete files.
     """
     deletes = await _deletes(session.store, plan, task)
     gone = matched.deleted | (matched.positions if matched.positions is not None else BitMap64())
     body = await read_file(session.store, plan.table, task.data, code="data-file-corrupt")
-    wanted = RowsWanted.of(plan.definition)
+    states_lineage = may_state_lineage(plan.definition)
+    wanted = RowsWanted.to_rewrite(plan.definition) if states_lineage else RowsWanted.of(plan.definition)
     return await asyncio.to_thread(
         lambda: pa.Table.from_batches(
-            read_rows(body, task.data, wanted, replace(deletes, positions=gone), None),
-            arrow_schema_of(plan.definition.schema),
+            read_rows(body, task.data, wanted, replace(deletes, positions=gone), None), output_schema(wanted)
         )
     )
 

@@ -18,13 +18,14 @@ from rootline.client.session.commit import Commit, commit_of
 from rootline.client.session.session import Session
 from rootline.client.session.upload import upload_all
 from rootline.client.session.writer_stamp import WriterStamp
-from rootline.client.write.data_file_writer import WrittenFile, write_files
+from rootline.client.write.data_file_writer import WrittenFile, write_files, write_rewritten_files
 from rootline.client.write.given_rows import GivenRows
 from rootline.client.write.intent_publisher import await_verdict, publish_intent
 from rootline.client.write.new_files import FileList, for_intent
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, Intent, IntentKind
 from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.rows.metadata_columns import LINEAGE, may_state_lineage
 
 
 def _fresh_uuids(session: Session) -> Iterator[uuid.UUID]:
@@ -43,6 +44,22 @@ async def write_and_store(
         return write_files(rows, definition, ids, target_file_size_bytes=target_bytes)
 
     return await store_written(session, table, write)
+
+
+async def write_and_store_kept(
+    session: Session, table: TableName, definition: TableDefinition, rows: pa.Table, target_bytes: int
+) -> list[DataFile]:
+    """Data files of `rows` that the table has already, in the store; lineage among their columns is kept.
+
+    A table with columns of its own of these names cannot state the lineage of its rows, so they get a new one.
+    """
+    if LINEAGE[0] not in rows.column_names or not may_state_lineage(definition):
+        return await write_and_store(session, table, definition, rows, target_bytes)
+    return await store_written(
+        session,
+        table,
+        lambda ids: write_rewritten_files(rows, definition, ids, target_file_size_bytes=target_bytes),
+    )
 
 
 async def store_written(
