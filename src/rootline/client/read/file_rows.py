@@ -76,7 +76,7 @@ async def match_rows(session: Session, plan: FilePlan, task: FileTask) -> Matche
 
 
 async def surviving_rows(session: Session, plan: FilePlan, task: FileTask, matched: Matched) -> pa.Table:
-    """The live rows of the file that do not match, in the file's order: every column, and their lineage where files may state it.
+    """The live rows of the file that do not match, in its order: every column, and lineage where files may state it.
 
     `plan` must be one for every row (`DeletesFor`): the file that these rows go to is newer than its delete files.
     """

@@ -11,11 +11,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.types import NestedField
 
 from rootline.client.write.column_statistics import ColumnPath, ColumnTally, column_paths, partition_statistics
 from rootline.client.write.derived_columns import derived_columns
@@ -29,7 +28,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.rows.arrow_types import arrow_field_of, arrow_schema_of
 from rootline.storage.rows.field_matching import find_by_name
 from rootline.storage.rows.metadata_columns import LINEAGE, metadata_field
-from rootline.storage.rows.row_projection import RowProjection
+from rootline.storage.rows.row_projection import RowProjection, write_default
 from rootline.storage.rows.type_promotion import may_cast
 
 TARGET_FILE_SIZE_BYTES: Final = 256 * 1024 * 1024
@@ -142,7 +141,7 @@ def checked_rows(table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch], de
         if batch.schema is not checked and batch.schema != checked:
             _check_names(batch.schema.names, definition)
         checked = batch.schema
-    projection = RowProjection(find_by_name, _write_default, "rows-invalid", "rows", accepts=may_cast)
+    projection = RowProjection(find_by_name, write_default, "rows-invalid", "rows", accepts=may_cast)
     checked_batches, first_row = [], 0
     for batch in given:
         checked_batches.append(replace(projection, first_row=first_row).columns(batch, schema.fields))
@@ -164,10 +163,6 @@ def _batches_of(table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]) -> 
         found: list[pa.RecordBatch] = table.to_batches()
         return found or [pa.RecordBatch.from_pylist([], schema=table.schema)]
     return [table] if isinstance(table, pa.RecordBatch) else list(table)
-
-
-def _write_default(field: NestedField) -> Any:
-    return field.write_default
 
 
 def _in_order(
