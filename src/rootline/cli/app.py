@@ -12,7 +12,6 @@ import functools
 import gc
 import os
 import sys
-from importlib import metadata
 from typing import Annotated, Any, Final
 
 import typer
@@ -47,6 +46,7 @@ from rootline.cli.commands import (
 )
 from rootline.cli.commands.running import pause, status
 from rootline.cli.failure import describe, exit_code_of
+from rootline.schemas.distribution import VERSION
 
 _SEARCHES: Final = 50_000, 20, 1_000
 """How often to look for cycles: what a start loads has none, and searching it took an eighth of a service's start."""
@@ -99,7 +99,7 @@ app.add_typer(config.app, name="config")
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(metadata.version("rootline"))
+        typer.echo(VERSION)
         raise typer.Exit
 
 
