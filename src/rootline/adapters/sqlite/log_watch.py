@@ -3,7 +3,7 @@
 Owns: the waiters, and the poller that runs while there are any. Does not own: reading rows (`log_file`), how another
 process says that it has written (`log_bells`).
 Invariants: a write of this process wakes its waiters at once; a write of another process is noticed when that one
-rings. One that does not ring (an older version, another user) is noticed through `PRAGMA data_version`: within 5 ms where
+rings. One that does not ring (an older version, another user) is noticed through `PRAGMA data_version`: within 5 ms if
 this process has no bell, else within 5 ms while others write and within 0.2 s after a second without a write. A waiter
 begins to watch before it reads, so that it misses nothing. An error of the poller reaches every waiter.
 """

@@ -8,6 +8,7 @@ the filter is null (unknown) does not match and is kept.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -42,6 +43,20 @@ class Matched:
     extent: Match
     deleted: BitMap64
     positions: BitMap64 | None = None
+
+    def rows_of(self, task: FileTask) -> int | None:
+        """How many live rows of the planned file match; `None` if only reading its equality deletes would tell."""
+        if self.positions is not None:
+            return len(self.positions)
+        if self.extent is Match.NONE:
+            return 0
+        return None if task.deletes else task.record_count - sum(vector.record_count for vector in task.vectors)
+
+
+def matched_rows(found: Iterable[tuple[FileTask, Matched]]) -> int | None:
+    """How many live rows of planned files match; `None` if it is not known of one of them."""
+    counts = [match.rows_of(task) for task, match in found]
+    return None if None in counts else sum(count for count in counts if count is not None)
 
 
 def seen_vector(task: FileTask) -> VectorReference | None:

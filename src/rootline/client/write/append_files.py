@@ -11,9 +11,12 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from rootline.client.read.time_travel import read_head
 from rootline.client.session.commit import Commit, commit_of
 from rootline.client.session.session import Session
 from rootline.client.session.upload import upload_all
@@ -108,4 +111,18 @@ async def append_files(
         add_manifests=new.leaves,
         summary=dict(summary or {}),
     )
-    return await commit_intent(session, stamp, intent, timeout_s=timeout_s)
+    commit = await commit_intent(session, stamp, intent, timeout_s=timeout_s)
+    return replace(commit, added_rows=_rows_of(files), deleted_rows=0)
+
+
+def _rows_of(files: FileList) -> int:
+    if isinstance(files, pa.Table):
+        return int(pc.sum(files.column("record_count")).as_py() or 0)
+    return sum(file.record_count for file in files)
+
+
+async def nothing_appended(session: Session, table: TableName) -> Commit:
+    """The result of an append of no rows: the newest version, which it did not make."""
+    header = (await read_head(session.store, table)).header
+    snapshot = header.snapshot
+    return Commit(header.version, snapshot.snapshot_id, snapshot.sequence_number, 0, 0, is_new=False)

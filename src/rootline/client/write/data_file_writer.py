@@ -139,7 +139,7 @@ def checked_rows(table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch], de
     checked: pa.Schema | None = None
     for batch in given:
         if batch.schema is not checked and batch.schema != checked:
-            _check_names(batch.schema.names, definition)
+            check_names(batch.schema.names, definition)
         checked = batch.schema
     projection = RowProjection(find_by_name, write_default, "rows-invalid", "rows", accepts=may_cast)
     checked_batches, first_row = [], 0
@@ -149,7 +149,8 @@ def checked_rows(table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch], de
     return pa.Table.from_batches(checked_batches, arrow_schema_of(schema))
 
 
-def _check_names(names: Sequence[str], definition: TableDefinition) -> None:
+def check_names(names: Sequence[str], definition: TableDefinition) -> None:
+    """Raises `Invalid` (`rows-invalid`): the table lacks a column, or one is there twice."""
     known = [field.name for field in definition.schema.fields]
     for name in names:
         if name not in known:

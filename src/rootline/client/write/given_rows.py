@@ -57,6 +57,11 @@ class GivenRows:
         return GivenRows(max(lengths.values(), default=0), found)
 
     @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return self._given.column_names if isinstance(self._given, pa.Table) else list(self._given)
+
+    @property
     def columns_of_values(self) -> frozenset[str]:
         """Columns of Python's own values: how wide their types are follows from nothing that the user said."""
         if isinstance(self._given, pa.Table):
