@@ -101,6 +101,7 @@ def test_an_append_of_no_rows_is_a_success_without_a_commit(
     before = flights.append(ROWS)
     after = flights.append(data, merge_schema=merge_schema)
     assert (after, after.is_new, after.added_rows, after.deleted_rows) == (before, False, 0, 0)
+    assert flights.add_files([]) == before
     assert flights.head().version == before.version
 
 
@@ -197,6 +198,15 @@ def test_history_reads_no_more_than_it_is_asked_for(flights: TableHandle) -> Non
     assert [item.version for item in flights.history(limit=2)] == [3, 2]
     with pytest.raises(Invalid):
         flights.history(limit=0)
+
+
+def test_a_table_and_a_scan_show_what_they_are(flights: TableHandle) -> None:
+    flights.append(ROWS)
+    assert flights.schema() == flights.scan().schema()
+    assert flights.schema().names == ["id", "carrier", "delay"]
+    assert repr(flights.scan()) == "<Scan of demo.flights; newest version>"
+    scan = flights.scan("id > 1", ["id", "carrier"], limit=2, version=1)
+    assert repr(scan) == "<Scan of demo.flights; version 1; where 'id > 1'; columns id, carrier; at most 2 rows>"
 
 
 def test_the_summary_of_an_append_is_kept_in_its_snapshot(flights: TableHandle) -> None:

@@ -27,6 +27,7 @@ from rootline.schemas.intent import AddedManifest, Isolation
 from rootline.schemas.table_definition import TableDefinition
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyiceberg.expressions import BooleanExpression
 
     from rootline.catalog.export.exporter import ExportedTable
@@ -142,17 +143,22 @@ class TableHandle(TableHistory):
             timeout_s: how many seconds to wait for the verdict.
             summary: text to text, kept in the snapshot.
 
+        Returns:
+            The commit that added the files, and their rows; of no files the newest version, and nothing is published.
+
         Raises:
             Invalid: the intent was rejected: `file-already-live`, `location-invalid`, `statistics-missing`, …
             OutcomeUnknown: `verdict-timeout`; adding the same files again is safe: they are committed once.
 
         """
-        from rootline.client.write.append_files import append_files
+        from rootline.client.write.append_files import append_files, nothing_appended
 
         wait_s, _, kept = checks.write_options(timeout_s, DEFAULT_TARGET_BYTES, summary)
         given = checks.data_files(files)
 
         async def operation(session: Session) -> Commit:
+            if not len(given):
+                return await nothing_appended(session, self.name)
             definition = await self._definition(session)
             return await append_files(
                 session, self._lake.stamp, self.name, definition, given, timeout_s=wait_s, summary=kept
@@ -332,6 +338,10 @@ class TableHandle(TableHistory):
             PointInTime(version, snapshot_id, timestamp, tag),
             checks.whole_or_none(limit, "limit", least=0),
         )
+
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the newest version's rows, as `scan().schema()`; `definition().schema` is Iceberg's."""
+        return self.scan().schema()
 
     def definition(self) -> TableDefinition:
         """The newest version's definition: schemas, expressions, partition specs, properties. It is read again."""

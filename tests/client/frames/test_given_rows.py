@@ -210,6 +210,14 @@ def test_what_would_lose_something_is_refused_by_column_and_row(kind: Any, value
     assert caught.value.code == "rows-invalid"
 
 
+def test_bytes_that_are_not_utf8_are_refused_by_column_and_row(flights: TableHandle) -> None:
+    offsets, text = pa.py_buffer(np.array([0, 1, 3], np.int32)), pa.py_buffer(b"a\xff\xfe")
+    bad = pa.StringArray.from_buffers(2, offsets, text)
+    data = pa.table({"id": [1, 2, 3], "carrier": pa.chunked_array([pa.array(["UA"]), bad])})
+    with pytest.raises(Invalid, match=r"column carrier: row 2 \(the first is 0\) has bytes that are not UTF-8"):
+        flights.append(data)
+
+
 def test_a_row_is_counted_over_all_batches() -> None:
     batches = [pa.record_batch({"x": [1, 2]}), pa.record_batch({"x": [3, 2**40]})]
     with pytest.raises(Invalid, match=r"row 3 .* is 1099511627776"):

@@ -21,7 +21,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.intent import VectorReference
 from rootline.storage.metadata.stored_file import read_file
 from rootline.storage.rows.data_file_reader import RowsWanted, output_schema, read_rows
-from rootline.storage.rows.metadata_columns import POS, may_state_lineage
+from rootline.storage.rows.metadata_columns import POS
 from rootline.storage.rows.row_deletes import DeletesOfScan, RowDeletes
 from rootline.tree.scan.file_task import FileTask
 
@@ -98,8 +98,7 @@ async def surviving_rows(session: Session, plan: FilePlan, task: FileTask, match
     deletes = await _deletes(session.store, plan, task)
     gone = matched.deleted | (matched.positions if matched.positions is not None else BitMap64())
     body = await read_file(session.store, plan.table, task.data, code="data-file-corrupt")
-    states_lineage = may_state_lineage(plan.definition)
-    wanted = RowsWanted.to_rewrite(plan.definition) if states_lineage else RowsWanted.of(plan.definition)
+    wanted = RowsWanted.to_keep(plan.definition)
     return await asyncio.to_thread(
         lambda: pa.Table.from_batches(
             read_rows(body, task.data, wanted, replace(deletes, positions=gone), None), output_schema(wanted)

@@ -8,6 +8,7 @@ same rows and ids give the same files.
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -68,7 +69,11 @@ def write_files(
         Invalid: `rows-invalid`, naming the column that does not fit; `definition-invalid`.
 
     """
-    return _files_of(checked_rows(table, definition), definition, fresh_ids, target_file_size_bytes)
+    rows = checked_rows(table, definition)
+    try:
+        return _files_of(rows, definition, fresh_ids, target_file_size_bytes)
+    except UnicodeDecodeError as error:
+        raise _not_utf8(rows, error) from error
 
 
 def write_rewritten_files(
@@ -125,6 +130,24 @@ def _files_of(
             )
             written.append(WrittenFile(data_file, file.body))
     return written
+
+
+def _not_utf8(rows: pa.Table, error: UnicodeDecodeError) -> Invalid:
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        first_row = 0
+        for chunk in column.chunks:
+            try:
+                chunk.validate(full=True)
+            except pa.ArrowInvalid as fault:
+                found = re.search(r"string index (\d+)", str(fault))
+                is_text = pa.types.is_string(chunk.type)
+                where = f"row {first_row + int(found[1])} (the first is 0)" if found and is_text else "a row"
+                return Invalid(
+                    "rows-invalid",
+                    f"rows: column {name}: {where} has bytes that are not UTF-8; correct them, or give a binary column",
+                )
+            first_row += len(chunk)
+    return Invalid("rows-invalid", f"rows: a text is not UTF-8: {error}; correct it")
 
 
 def checked_rows(table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch], definition: TableDefinition) -> pa.Table:
