@@ -114,7 +114,9 @@ def test_nothing_tells_anyone_to_install_the_project_of_others_that_is_named_roo
     paths = [path for room in rooms for path in (house / room).rglob("*") if "__pycache__" not in path.parts]
     paths += [house / name for name in ("README.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml", "mkdocs.yml")]
     wrong = re.compile(
-        r"""pip3? install[^\n]*?[\s"'](?:-U )?rootline(?![-\w./])|[^-\w]rootline\[[a-z{]|(?<!un)install rootline(?![-\w])"""
+        r"""pip3? install[^\n]*?[\s"']rootline(?![-\w./])"""  # also behind other words
+        r"|(?<!un)install[ ]rootline(?![-\w])"
+        r"|(?<![-\w])rootline\[[a-z{]"
     )
     texts = {path: path.read_bytes().decode(errors="replace") for path in paths if path.is_file()}
     found = {f"{path.relative_to(house)}: {match[0]}" for path, text in texts.items() for match in wrong.finditer(text)}

@@ -72,24 +72,29 @@ class CountingReader(LogReader):
 
 
 def test_who_has_a_bell_looks_by_itself_seldom_once_all_is_quiet_and_often_while_others_write(tmp_path: Path) -> None:
-    LogWriter.open(tmp_path).close()
+    writer = LogWriter.open(tmp_path)
     reader = CountingReader(tmp_path / "log.sqlite")
 
-    async def watched() -> tuple[int, int]:
+    async def watched() -> tuple[int, int, int]:
         watch = LogWatch(reader, LogBells(tmp_path / "bells"))
-        waiting = asyncio.ensure_future(watch.records(0, limit=1, wait_s=3600))
+        waiting = asyncio.ensure_future(watch.records(9, limit=1, wait_s=3600))
         await asyncio.sleep(2)
         first = reader.looks
         await asyncio.sleep(60)
         rest = reader.looks - first
+        writer.in_one_transaction([lambda to: to.append([(b"demo.a", b"one", None)], None, None)])  # and rings nothing
+        await asyncio.sleep(10)
+        unheard = reader.looks - first - rest
         await watch.close("the end")
         await asyncio.gather(waiting, return_exceptions=True)
-        return first, rest
+        return first, rest, unheard
 
-    first, rest = run_virtually(watched())
+    first, rest, unheard = run_virtually(watched())
     assert first > 150
     assert rest <= 400
+    assert unheard > 1_000
     reader.close()
+    writer.close()
 
 
 @pytest.mark.parametrize("way", ["a file", "open to all", "a link"])
