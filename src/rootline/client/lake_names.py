@@ -88,7 +88,8 @@ class LakeNames:
             OutcomeUnknown: `verdict-timeout`; `view` tells whether it is there.
 
         """
-        return self.view(name).drop(timeout_s=timeout_s)
+        wait_s = checks.seconds(timeout_s)
+        return self.view(name).drop(timeout_s=wait_s)
 
     def views(self, namespace: str | None = None) -> list[str]:
         """The names of all views, or of those in one namespace, sorted. Raises `Unavailable` (`store-unavailable`)."""
