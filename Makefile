@@ -79,7 +79,7 @@ site: setup ## the documents as a site in build/site; a dead link, or anything f
 py-files: setup ## the library as a zip for spark-submit --py-files: build/rootline.zip
 	rm -rf build/wheel
 	$(STAGE) py-files $(BIN)/python -m hatchling build --target wheel --directory build/wheel
-	cp build/wheel/rootline-*.whl build/rootline.zip
+	cp build/wheel/*.whl build/rootline.zip
 
 numbers: setup ## measure what the proposal asks for; writes docs/numbers.md
 	$(STAGE) numbers $(BIN)/python -m benchmarks.numbers $(ARGS)

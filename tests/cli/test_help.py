@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from rootline.cli.app import command_tree
+from rootline.cli.app import GROUPS, command_tree
+from tests.cli.conftest import Run
 
 
 def _commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -38,6 +39,13 @@ def test_an_option_that_may_be_left_out_says_what_counts_then(name: str) -> None
     options = [item for item in COMMANDS[name].params if item.opts[0].startswith("--") and not item.required]
     open_ones = [item for item in options if item.default is None and item.opts[0] not in ONE_OF_SEVERAL]
     assert [item.opts[0] for item in open_ones if "Default: " not in item.help] == []
+
+
+def test_the_list_of_commands_has_each_of_them_once_under_a_heading_and_cuts_no_sentence(run: Run) -> None:
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(command_tree().commands)
+    shown = run("--help").out
+    assert [heading for heading in GROUPS if f"\n{heading}:\n" not in shown] == []
+    assert shown.count("...") == 1, "in the line of usage"
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name.count(" ") == 1])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rootline import connect
 from tests.cli.conftest import Run
 
 
@@ -28,6 +29,22 @@ def test_the_tree_is_printed_or_drawn(run: Run, lake: Path, tmp_path: Path) -> N
     picture = tmp_path / "tree.svg"
     assert run("tree", "demo.flights", "--warehouse", lake, "--svg", picture).code == 0
     assert picture.read_text().startswith("<svg")
+
+
+def test_the_tree_as_json_is_one_object_with_groups_and_leaves(run: Run, lake: Path) -> None:
+    words = ("tree", "demo.flights", "--warehouse", lake, "--json")
+    [tree] = run(*words).records
+    assert (tree["table"], tree["version"], tree["data_files"], tree["rows"]) == ("demo.flights", 3, 3, 4)
+    assert [(group["content_type"], group["files"]) for group in tree["groups"]] == [
+        ("data", 3),
+        ("position_delete", 1),
+    ]
+    with connect(lake) as opened:
+        with opened.table("demo.flights").alter() as change:
+            change.set_properties({"rootline.append.leaf-files": "1"})
+        opened.table("demo.flights").append({"id": [9]})
+    [leaf] = run(*words).records[0]["leaves"]
+    assert (leaf["content_type"], leaf["status"], leaf["entries"], leaf["deletes"]) == ("data_manifest", "added", 1, [])
 
 
 def test_scan_prints_csv_that_can_be_read_back(run: Run, lake: Path) -> None:

@@ -84,11 +84,47 @@ def test_rows_that_do_not_fit_the_table_are_refused_before_anything_is_stored(
     assert not list(folder.glob("demo/flights/data/**/*.parquet"))
 
 
-@pytest.mark.parametrize("data", [[], pa.table({"id": pa.array([], pa.int64())}), 7, "rows"])
-def test_what_holds_no_rows_cannot_be_appended(flights: TableHandle, data: Any) -> None:
+@pytest.mark.parametrize("data", [7, "rows", b"rows"])
+def test_what_cannot_hold_rows_cannot_be_appended(flights: TableHandle, data: Any) -> None:
     with pytest.raises(Invalid) as caught:
         flights.append(data)
     assert caught.value.code == "rows-invalid"
+
+
+@pytest.mark.parametrize(
+    "data", [[], {}, iter(()), pa.table({"id": pa.array([], pa.int64())}), pd.DataFrame({"id": [], "carrier": []})]
+)
+@pytest.mark.parametrize("merge_schema", [True, False])
+def test_an_append_of_no_rows_is_a_success_without_a_commit(
+    flights: TableHandle, data: Any, merge_schema: bool
+) -> None:
+    before = flights.append(ROWS)
+    after = flights.append(data, merge_schema=merge_schema)
+    assert (after, after.is_new, after.added_rows, after.deleted_rows) == (before, False, 0, 0)
+    assert flights.add_files([]) == before
+    assert flights.head().version == before.version
+
+
+def test_no_rows_of_a_column_that_the_table_lacks_are_refused_as_rows_of_it_are(flights: TableHandle) -> None:
+    with pytest.raises(Invalid, match="no column 'gate'"):
+        flights.append(pa.table({"gate": pa.array([], pa.string())}))
+
+
+def test_a_change_says_how_many_rows_it_added_and_deleted(flights: TableHandle) -> None:
+    def counts(commit: rootline.Commit | None) -> tuple[int | None, int | None, bool]:
+        assert commit is not None
+        return commit.added_rows, commit.deleted_rows, commit.is_new
+
+    many = {"id": list(range(10)), "carrier": ["UA", "AA"] * 5}
+    assert counts(flights.append(many)) == (10, 0, True)
+    assert counts(flights.delete_where("id < 3")) == (0, 3, True)
+    [rewritten] = flights.rewrite(where="carrier = 'UA'")
+    assert counts(rewritten) == (0, 0, True)
+    assert counts(flights.overwrite({"id": [20, 21]}, where="id < 5")) == (2, 2, True)
+    assert counts(flights.append({"id": [30], "extra": [1]}, merge_schema=True)) == (1, 0, True)
+    assert counts(flights.delete_where("carrier = 'AA'")) == (0, 3, True)
+    assert counts(flights.overwrite([])) == (0, 5, True)
+    assert flights.scan().count() == 0
 
 
 def test_a_scan_yields_the_wanted_columns_of_matching_rows(flights: TableHandle) -> None:
@@ -162,6 +198,15 @@ def test_history_reads_no_more_than_it_is_asked_for(flights: TableHandle) -> Non
     assert [item.version for item in flights.history(limit=2)] == [3, 2]
     with pytest.raises(Invalid):
         flights.history(limit=0)
+
+
+def test_a_table_and_a_scan_show_what_they_are(flights: TableHandle) -> None:
+    flights.append(ROWS)
+    assert flights.schema() == flights.scan().schema()
+    assert flights.schema().names == ["id", "carrier", "delay"]
+    assert repr(flights.scan()) == "<Scan of demo.flights; newest version>"
+    scan = flights.scan("id > 1", ["id", "carrier"], limit=2, version=1)
+    assert repr(scan) == "<Scan of demo.flights; version 1; where 'id > 1'; columns id, carrier; at most 2 rows>"
 
 
 def test_the_summary_of_an_append_is_kept_in_its_snapshot(flights: TableHandle) -> None:

@@ -112,6 +112,15 @@ def test_a_view_reader_is_told_that_the_name_is_a_table_or_nothing(lake: Lake, f
     assert flights.scan().count() == 1
 
 
+def test_a_lake_drops_a_view_by_its_name_and_no_table(lake: Lake, by_carrier: ViewHandle, flights: TableHandle) -> None:
+    lake.drop_view(by_carrier.name)
+    assert lake.views() == []
+    for name, code in ((by_carrier.name, "view-unknown"), (flights.name, "name-is-table")):
+        with pytest.raises(Invalid) as caught:
+            lake.drop_view(name)
+        assert caught.value.code == code
+
+
 def test_tables_and_views_are_listed_each_for_themselves(
     lake: Lake, flights: TableHandle, by_carrier: ViewHandle
 ) -> None:

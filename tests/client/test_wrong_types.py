@@ -41,7 +41,7 @@ SECONDS: list[Any] = ["3", None, True, float("nan"), -1, [3], ODD]
 TRUTH: list[Any] = ["yes", 1, None, [True], ODD]
 TEXTS: list[Any] = ["id", 5, b"id", [5], [None], {"id": 1}, ["id", ODD], ODD, [HALF]]
 TEXT_MAP: list[Any] = ["a", 5, ["a"], {"a": 1}, {1: "a"}, {"a": None}, ODD, {"a": HALF}]
-ROWS: list[Any] = [5, None, "rows", True, [5], {"id": 5}, {5: [5]}, {"id": [ODD]}, [{"id": ODD}], [], ODD]
+ROWS: list[Any] = [5, None, "rows", True, [5], {"id": 5}, {5: [5]}, {"id": [ODD]}, [{"id": ODD}], ODD]
 FILES: list[Any] = [5, None, "x", [5], ["x"], [None], {"a": 1}, pa.table({"x": [1]}), ODD]
 MOMENT: list[Any] = [True, 5.5, "yesterday", b"2013-01-31", [5], ODD, 2**70]
 SCHEMA: list[Any] = [5, None, "id long", True, [("id", "long")], {"id": 5}, {5: "long"}, {}, pa.schema([]), ODD]
@@ -65,7 +65,7 @@ WRONG: dict[Callable[..., Any], dict[str, list[Any]]] = {
     },
     Lake.replace_table: {
         "name": [*TEXT, None, "x", ""], "schema": SCHEMA,
-        "data": [wrong for wrong in ROWS if wrong is not None and wrong != []], "partition_by": TEXTS,
+        "data": [wrong for wrong in ROWS if wrong is not None], "partition_by": TEXTS,
         "sort_by": TEXTS, "properties": TEXT_MAP, "create": TRUTH, "timeout_s": SECONDS, **SIZE,
     },
     Lake.adopt: {
@@ -79,6 +79,7 @@ WRONG: dict[Callable[..., Any], dict[str, list[Any]]] = {
         "name": [*TEXT, None, "x", ""], "sql": SQL, **VERSION, "properties": TEXT_MAP, "timeout_s": SECONDS,
     },
     Lake.view: {"name": [*TEXT, None, "x", "a..c"]},
+    Lake.drop_view: {"name": [*TEXT, None, "x", "a..c"], "timeout_s": SECONDS},
     Lake.views: {"namespace": [*TEXT, ""]},
     ViewHandle.metadata: {},
     ViewHandle.sql: {"dialect": [*TEXT, "absent"]},
@@ -104,12 +105,12 @@ WRONG: dict[Callable[..., Any], dict[str, list[Any]]] = {
     TableHandle.add_files: {"files": FILES, **SECONDS_AND_SUMMARY},
     TableHandle.write_leaves: {"files": FILES, "spec_id": WHOLE},
     TableHandle.overwrite: {
-        "data": [wrong for wrong in ROWS if wrong != []], "where": [*TEXT, "id >"],
+        "data": ROWS, "where": [*TEXT, "id >"],
         "isolation": [5, None, "x", [], ODD], "merge_schema": TRUTH,
         **SIZE, **SECONDS_AND_SUMMARY,
     },
     TableHandle.replace: {
-        "data": [wrong for wrong in ROWS if wrong is not None and wrong != []],
+        "data": [wrong for wrong in ROWS if wrong is not None],
         "schema": [wrong for wrong in SCHEMA if wrong is not None],
         "partition_by": TEXTS, "sort_by": TEXTS, "properties": TEXT_MAP, **SIZE, **SECONDS_AND_SUMMARY,
     },
@@ -120,6 +121,7 @@ WRONG: dict[Callable[..., Any], dict[str, list[Any]]] = {
     TableHandle.scan: {"where": TEXT, "columns": TEXTS, "limit": [*WHOLE, -1], **POINT},
     TableHandle.alter: {"timeout_s": SECONDS},
     TableHandle.definition: {},
+    TableHandle.schema: {},
     TableHandle.tree: {"version": WHOLE},
     TableHandle.check: {"data_files": [5, "most", ODD], "summary": [5, {}, ODD], "progress": [5, "x"]},
     TableHandle.export: {"format_version": [5, "x", ODD, [], 2.5], "version": WHOLE},
@@ -165,6 +167,7 @@ RIGHT: dict[Callable[..., Any], dict[str, Any]] = {
     Lake.restore_table: {"name": "demo.planes"},
     Lake.create_view: {"name": "demo.new", "sql": "SELECT 1"},
     Lake.view: {"name": "demo.v"},
+    Lake.drop_view: {"name": "demo.absent"},
     ViewHandle.replace: {"sql": "SELECT 1"},
     ViewHandle.rollback: {"version": 1},
     ViewHandle.set_properties: {"properties": {}},

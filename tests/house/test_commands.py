@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+import tomllib
 from importlib import metadata
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from rootline.cli.app import command_tree
+from rootline.schemas.distribution import DISTRIBUTION, VERSION
 
 LINK = re.compile(r"\[[^\]]*\]\((?!https?://|#|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
 MAKE = re.compile(r"\bmake ([a-z][a-z-]*)")
@@ -106,6 +108,25 @@ def test_every_page_that_an_error_message_names_exists(house: Path) -> None:
     assert {page for page in named if not (house / page).exists()} == set()
 
 
+def test_nothing_tells_anyone_to_install_the_project_of_others_that_is_named_rootline(house: Path) -> None:
+    """Lines of CHANGELOG.md are history."""
+    rooms = ("schemas", "coordinator", "workers", "src", "tests", "benchmarks", "docs", "deploy", ".ci")
+    paths = [path for room in rooms for path in (house / room).rglob("*") if "__pycache__" not in path.parts]
+    paths += [house / name for name in ("README.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml", "mkdocs.yml")]
+    wrong = re.compile(
+        r"""pip3? install[^\n]*?[\s"']rootline(?![-\w./])"""  # also behind other words
+        r"|(?<!un)install[ ]rootline(?![-\w])"
+        r"|(?<![-\w])rootline\[[a-z{]"
+    )
+    texts = {path: path.read_bytes().decode(errors="replace") for path in paths if path.is_file()}
+    found = {f"{path.relative_to(house)}: {match[0]}" for path, text in texts.items() for match in wrong.finditer(text)}
+    assert found == set()
+    project = tomllib.loads((house / "pyproject.toml").read_text())
+    assert project["project"]["name"] == DISTRIBUTION
+    assert project["tool"]["hatch"]["version"]["path"] == "src/rootline/schemas/distribution.py"
+    assert re.fullmatch(r"\d+\.\d+\.\d+", VERSION)
+
+
 def test_the_scripts_behind_the_makefile_can_be_run(house: Path) -> None:
     scripts = sorted((house / ".ci").iterdir())
     assert [path.name for path in scripts if not path.stat().st_mode & 0o111] == []
@@ -117,14 +138,16 @@ def test_the_scripts_behind_the_makefile_can_be_run(house: Path) -> None:
 def test_everything_that_is_needed_is_installed_in_its_pinned_version(house: Path) -> None:
     lines = (house / "constraints.txt").read_text().splitlines()
     pinned = {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in lines if "==" in line}
-    extras = metadata.metadata("rootline").get_all("Provides-Extra") or []
-    waiting = [Requirement(f"rootline[{','.join(extras)}]")]
+    project = tomllib.loads((house / "pyproject.toml").read_text())["project"]
+    listed = [project["dependencies"], *project["optional-dependencies"].values()]
+    named = [Requirement(text) for texts in listed for text in texts]
+    waiting = [needed for needed in named if needed.marker is None or needed.marker.evaluate()]
     seen: set[tuple[str, str]] = set()
     wrong: set[str] = set()
     while waiting:
         needed = waiting.pop()
         name = canonicalize_name(needed.name)
-        if name != "rootline" and pinned.get(name) != _version_of(name):
+        if pinned.get(name) != _version_of(name):
             wrong.add(f"{name}: installed {_version_of(name)}, pinned {pinned.get(name)}")
         for extra in needed.extras or {""}:
             if (name, extra) in seen or _version_of(name) is None:

@@ -8,7 +8,6 @@ Invariants: the network is not needed: the schemas come with a package.
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import yaml
 
 from rootline.adapters.open import check_warehouse, kafka_settings, store_settings
 from rootline.cli.app import command_tree
+from rootline.schemas.distribution import VERSION
 
 OLDEST, NEWEST = "1.30", "1.37"
 WORKLOADS = ("StatefulSet", "Deployment", "Job")
@@ -79,8 +79,7 @@ def test_every_container_runs_a_command_that_exists_from_an_image_that_is_rename
         run.append(container["args"][0])
     assert sorted(run) == ["catalog", "coordinator", "topics", "worker"]
     kustomization = yaml.safe_load((house / "deploy" / "kubernetes" / "kustomization.yaml").read_text())
-    version = tomllib.loads((house / "pyproject.toml").read_text())["project"]["version"]
-    assert [(image["name"], image["newTag"]) for image in kustomization["images"]] == [("rootline", version)]
+    assert [(image["name"], image["newTag"]) for image in kustomization["images"]] == [("rootline", VERSION)]
 
 
 def test_no_container_has_more_rights_than_it_needs(house: Path) -> None:

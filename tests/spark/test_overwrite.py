@@ -74,8 +74,11 @@ def test_rows_of_files_of_another_spec_are_told_apart_one_by_one(lake: Lake, spa
     table.delete_where("id in (3, 5)")
     with table.alter() as change:
         change.add_partition_field("carrier")
+    lineage = ["id", "_row_id", "_last_updated_sequence_number"]
+    before = table.scan("id = 2", lineage).to_arrow()
     sparks.overwrite((10, "UA"), partitionOverwriteMode="dynamic")
     assert found(table) == [(2, "AA"), (4, "DL"), (10, "UA")]
+    assert table.scan("id = 2", lineage).to_arrow() == before
     assert list(table.check()) == []
 
 

@@ -85,6 +85,7 @@ WHERE = [
     "moment between '1970-01-01T01:00:00+00:00' and '1970-01-01T02:45:00+00:00'",
     "money >= 4.5 and more != 1",
     "in.side <= 9 and x is not nan",
+    "called like '_%' and called not like '%b%'",
     "id = x",
     "id > 100",
 ]

@@ -55,6 +55,9 @@ class BlockingCalls:
         answer.add_done_callback(self._done)
         if self._under_way > len(self._threads) and len(self._threads) < self._threads_max:
             self._start_thread()
+        if not self._threads:
+            hand_over(loop, answer, _outcome_of(work))
+            return await answer
         self._calls.put(_Call(work, loop, answer))  # type: ignore[arg-type]
         return await answer
 
@@ -74,15 +77,20 @@ class BlockingCalls:
     def _start_thread(self) -> None:
         # daemon: a store that was not closed must not keep the process from ending
         thread = threading.Thread(target=self._carry_out, name=f"{self._name}-{len(self._threads)}", daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        with contextlib.suppress(RuntimeError):  # the interpreter ends: the threads that run take the calls
+            thread.start()
+            self._threads.append(thread)
 
     def _carry_out(self) -> None:
         while (call := self._calls.get()) is not None:
-            try:
-                hand_over(call.loop, call.answer, call.work())
-            except Exception as error:
-                hand_over(call.loop, call.answer, error)
+            hand_over(call.loop, call.answer, _outcome_of(call.work))
+
+
+def _outcome_of(work: Callable[[], _Answer]) -> _Answer | Exception:
+    try:
+        return work()
+    except Exception as error:
+        return error
 
 
 def hand_over(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[_Answer], outcome: _Answer | Exception) -> None:

@@ -41,6 +41,7 @@ from rootline.ports.log_archive import LogArchive
 from rootline.ports.log_keeps import AskLogKeeps, LogKeeps
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.distribution import install_command
 from rootline.schemas.errors import Invalid, Unavailable
 
 if TYPE_CHECKING:
@@ -354,5 +355,5 @@ def _extra(name: str, what: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise Invalid(
-            "setting-invalid", f"{what} needs {error.name}: install rootline with its extra {name}"
+            "setting-invalid", f"{what} needs {error.name}, which is not installed: {install_command(name)}"
         ) from error

@@ -21,6 +21,7 @@ from rootline.adapters.system_environment import SystemEnvironment
 from rootline.ports.dead_tasks import DeadTasks
 from rootline.ports.head_hints import HeadHints
 from rootline.ports.task_queue import TaskQueue
+from rootline.schemas.distribution import install_command
 from rootline.schemas.errors import Invalid
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ def open_redis(warehouse: str, log: str | None, settings: RedisSettings | None =
         from rootline.adapters.redis.lake_keys import LakeKeys
     except ModuleNotFoundError as error:
         raise Invalid(
-            "setting-invalid", f"ROOTLINE_REDIS__URL needs {error.name}: install rootline with its extra redis"
+            "setting-invalid",
+            f"ROOTLINE_REDIS__URL needs {error.name}, which is not installed: {install_command('redis')}",
         ) from error
     calls = RedisCalls(settings, SystemEnvironment(), RedisMetrics())
     keys = LakeKeys.of(settings.prefix, check_warehouse(warehouse))

@@ -12,10 +12,10 @@ import functools
 import gc
 import os
 import sys
-from importlib import metadata
 from typing import Annotated, Any, Final
 
 import typer
+import typer.core
 import typer.main
 
 from rootline.cli import completing, task_commands
@@ -47,10 +47,41 @@ from rootline.cli.commands import (
 )
 from rootline.cli.commands.running import pause, status
 from rootline.cli.failure import describe, exit_code_of
+from rootline.schemas.distribution import VERSION
 
 _SEARCHES: Final = 50_000, 20, 1_000
 """How often to look for cycles: what a start loads has none, and searching it took an eighth of a service's start."""
+GROUPS: Final = {
+    "Data": ("scan", "files", "changes", "publish", "trace"),
+    "Tables and views": (
+        "table", "namespace", "view", "history", "tree", "tag", "restore", "check", "adopt", "export"
+    ),
+    "Services": ("up", "coordinator", "worker", "catalog", "maintenance"),
+    "Operators": ("status", "pause", "resume", "quarantine", "dlq", "tasks", "topics", "store", "config", "upgrade"),
+    "Help": ("demo", "explain", "completion"),
+}  # fmt: skip
+"""The commands as `rootline --help` lists them."""
+_SENTENCE_CHARS_MAX: Final = 300
+
+
+class _GroupedCommands(typer.core.TyperGroup):
+    """The commands under headings, each with its whole first sentence."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for heading, names in GROUPS.items():
+            found = {name: self.get_command(ctx, name) for name in names}
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [
+                        (name, command.get_short_help_str(_SENTENCE_CHARS_MAX))
+                        for name, command in found.items()
+                        if command is not None
+                    ]
+                )
+
+
 app = typer.Typer(
+    cls=_GroupedCommands,
     name="rootline",
     help="Many writers, one table, one object per commit.",
     no_args_is_help=True,
@@ -99,7 +130,7 @@ app.add_typer(config.app, name="config")
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(metadata.version("rootline"))
+        typer.echo(VERSION)
         raise typer.Exit
 
 

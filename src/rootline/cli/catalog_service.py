@@ -19,6 +19,7 @@ from rootline.cli.listening import port_refused
 from rootline.cli.open_lake import check_folder
 from rootline.client.session.loop_thread import LoopThread
 from rootline.connect import engine_storage, open_warehouse, store_settings, warehouse_url
+from rootline.schemas.distribution import install_command
 from rootline.schemas.errors import Invalid
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def server_extra(what: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise Invalid(
-            "setting-invalid", f"{what} needs {error.name}, which is not installed: pip install 'rootline[server]'"
+            "setting-invalid", f"{what} needs {error.name}, which is not installed: {install_command('server')}"
         ) from error
 
 

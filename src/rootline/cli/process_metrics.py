@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import platform
-from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Gauge, ProcessCollector
+
+from rootline.schemas.distribution import VERSION
 
 PROCESS_METRICS: Final = (
     "process_cpu_seconds_total",
@@ -23,11 +24,4 @@ def describe_process(registry: CollectorRegistry) -> None:
     """Add them to the registry of a process, once."""
     ProcessCollector(registry=registry)
     build = Gauge("rootline_build_info", "1; the labels say what runs.", ("version", "python"), registry=registry)
-    build.labels(_version(), platform.python_version()).set(1)
-
-
-def _version() -> str:
-    try:
-        return version("rootline")
-    except PackageNotFoundError:  # sources on the path, without an installation
-        return "unknown"
+    build.labels(VERSION, platform.python_version()).set(1)

@@ -29,6 +29,7 @@ from rootline.coordinator.runtime.process_memory import settle_memory
 from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
 from rootline.hosting.lake_parts import LakeParts, check_principals, embedded_settings, open_parts
 from rootline.ports.head_hints import NO_HINTS
+from rootline.schemas.distribution import install_command
 from rootline.spark.maintenance.handed_over import CompactionOnSpark
 from rootline.workers.app import WorkerService
 from rootline.workers.settings import worker_settings
@@ -172,7 +173,7 @@ async def _serve_worker(around: contextlib.AsyncExitStack, service: WorkerServic
 
 def _warn_of_absent_http(error: ModuleNotFoundError) -> None:
     structlog.get_logger().warning(
-        "no HTTP, because a library of the extra `server` is not installed: pip install 'rootline[server]'",
+        f"no HTTP, because a library of the extra `server` is not installed: {install_command('server')}",
         action="http-absent",
         missing=error.name,
     )

@@ -9,6 +9,8 @@ from typing import Final
 
 import structlog
 
+from rootline.schemas.distribution import install_command
+
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
@@ -26,7 +28,7 @@ def telemetry(service: str) -> Iterator[None]:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ModuleNotFoundError as error:
         structlog.get_logger().warning(
-            "no traces, because a library of the extra `otel` is not installed: pip install 'rootline[otel]'",
+            f"no traces, because a library of the extra `otel` is not installed: {install_command('otel')}",
             action="traces-absent",
             missing=error.name,
         )

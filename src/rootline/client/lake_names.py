@@ -15,6 +15,7 @@ from rootline.client.session.writer_stamp import WriterStamp
 from rootline.client.write.producer import DEFAULT_TIMEOUT_S
 
 if TYPE_CHECKING:
+    from rootline.client.session.commit import Commit
     from rootline.client.view_handle import ViewHandle
 
 
@@ -78,6 +79,17 @@ class LakeNames:
         checked = checks.table(name)
         self.holder.run(lambda session: view_root(session.store, checked))
         return ViewHandle(self, checked)
+
+    def drop_view(self, name: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Commit:
+        """Drop a view: its name is free, and it does not come back.
+
+        Raises:
+            Invalid: `view-unknown`; `name-is-table`, a table has the name; `table-name-invalid`.
+            OutcomeUnknown: `verdict-timeout`; `view` tells whether it is there.
+
+        """
+        wait_s = checks.seconds(timeout_s)
+        return self.view(name).drop(timeout_s=wait_s)
 
     def views(self, namespace: str | None = None) -> list[str]:
         """The names of all views, or of those in one namespace, sorted. Raises `Unavailable` (`store-unavailable`)."""

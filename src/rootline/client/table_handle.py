@@ -27,6 +27,7 @@ from rootline.schemas.intent import AddedManifest, Isolation
 from rootline.schemas.table_definition import TableDefinition
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyiceberg.expressions import BooleanExpression
 
     from rootline.catalog.export.exporter import ExportedTable
@@ -65,7 +66,7 @@ class TableHandle(TableHistory):
             summary: text to text, kept in the snapshot.
 
         Returns:
-            The commit that added the rows.
+            The commit that added the rows, and how many; of no rows the newest version, and nothing is published.
 
         Raises:
             Invalid: `rows-invalid`, `definition-invalid` of a new column, or the intent was rejected.
@@ -74,17 +75,20 @@ class TableHandle(TableHistory):
 
         """
         from rootline.client.change.merged_rows import append_merged, is_lacking
-        from rootline.client.write.append_files import append_files, write_and_store
+        from rootline.client.write.append_files import append_files, nothing_appended, write_and_store
+        from rootline.client.write.data_file_writer import check_names
         from rootline.client.write.given_rows import GivenRows
 
         merges = checks.truth(merge_schema, "merge_schema")
         wait_s, target_bytes, kept = checks.write_options(timeout_s, target_file_size_bytes, summary)
         given = GivenRows.of(data)
-        if not given.num_rows:
-            raise Invalid("rows-invalid", f"{self.name}: the data has no rows; give at least one")
 
         async def operation(session: Session) -> Commit:
             definition = await self._definition(session)
+            if not given.num_rows:  # and then the types of its columns say nothing
+                if not merges:
+                    check_names(given.names, definition)
+                return await nothing_appended(session, self.name)
             if merges and await asyncio.to_thread(is_lacking, given, definition):
                 self._known = None
                 return await append_merged(
@@ -139,17 +143,22 @@ class TableHandle(TableHistory):
             timeout_s: how many seconds to wait for the verdict.
             summary: text to text, kept in the snapshot.
 
+        Returns:
+            The commit that added the files, and their rows; of no files the newest version, and nothing is published.
+
         Raises:
             Invalid: the intent was rejected: `file-already-live`, `location-invalid`, `statistics-missing`, …
             OutcomeUnknown: `verdict-timeout`; adding the same files again is safe: they are committed once.
 
         """
-        from rootline.client.write.append_files import append_files
+        from rootline.client.write.append_files import append_files, nothing_appended
 
         wait_s, _, kept = checks.write_options(timeout_s, DEFAULT_TARGET_BYTES, summary)
         given = checks.data_files(files)
 
         async def operation(session: Session) -> Commit:
+            if not len(given):
+                return await nothing_appended(session, self.name)
             definition = await self._definition(session)
             return await append_files(
                 session, self._lake.stamp, self.name, definition, given, timeout_s=wait_s, summary=kept
@@ -208,7 +217,8 @@ class TableHandle(TableHistory):
             summary: text to text, kept in the snapshot.
 
         Returns:
-            The commit; `None` when `data` is empty and no file held a row that matches.
+            The commit, with the numbers of rows added and deleted; `None` when `data` is empty and no file held a row
+            that matches. Empty `data` deletes: a commit without rows added.
 
         Raises:
             Invalid: `filter-invalid`, `rows-invalid`, or a rejection such as `isolation-conflict` that planning again
@@ -239,7 +249,8 @@ class TableHandle(TableHistory):
         Arguments are as in `overwrite`.
 
         Returns:
-            The commit; `None` when no row matches: nothing is published then, and there is no new version.
+            The commit, with the number of rows; `None` when no row matches: nothing is published then, and there is no
+            new version.
 
         Raises:
             Invalid: `filter-invalid`, or a rejection such as `isolation-conflict` that planning again did not mend.
@@ -327,6 +338,10 @@ class TableHandle(TableHistory):
             PointInTime(version, snapshot_id, timestamp, tag),
             checks.whole_or_none(limit, "limit", least=0),
         )
+
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the newest version's rows, as `scan().schema()`; `definition().schema` is Iceberg's."""
+        return self.scan().schema()
 
     def definition(self) -> TableDefinition:
         """The newest version's definition: schemas, expressions, partition specs, properties. It is read again."""

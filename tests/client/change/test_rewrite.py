@@ -114,3 +114,28 @@ def test_rows_that_are_appended_or_rewritten_meanwhile_are_there_once(worn: Tabl
     worn.append(_rows(40))
     assert published(lake, intent) == "stale-source"
     assert [row for row in rows_of(worn) if row[0] != 40] == before
+
+
+def test_an_overwrite_keeps_ids_and_last_change_of_rows_that_it_does_not_match(worn: TableHandle) -> None:
+    worn.rewrite(where="carrier = 'UA'")
+    before = rows_of(worn)
+    worn.overwrite(_rows(100), where="id in (2, 10)")
+    after = rows_of(worn)
+    assert [row for row in after if row[0] != 100] == [row for row in before if row[0] not in (2, 10)]
+    [new] = [row for row in after if row[0] == 100]
+    assert new[3] not in {row[3] for row in before}
+    assert new[4] > max(row[4] for row in before)
+    assert list(worn.check(data_files="all")) == []
+
+
+def test_an_overwrite_that_adds_a_column_keeps_the_ids_of_the_other_rows(worn: TableHandle) -> None:
+    before = rows_of(worn)
+    worn.overwrite([{"id": 100, "carrier": "UA", "gate": "A1"}], where="id = 2", merge_schema=True)
+    assert [row for row in rows_of(worn) if row[0] != 100] == [row for row in before if row[0] != 2]
+
+
+def test_a_table_with_a_column_of_its_own_named_row_id_is_overwritten_all_the_same(lake: Lake) -> None:
+    table = lake.create_table("demo.own", {"id": "long", "_row_id": "long"})
+    table.append([{"id": 1, "_row_id": 7}, {"id": 2, "_row_id": 8}])
+    table.overwrite([{"id": 3, "_row_id": 9}], where="id = 1")
+    assert sorted(row["_row_id"] for row in table.scan().to_arrow().to_pylist()) == [8, 9]

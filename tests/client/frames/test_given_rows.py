@@ -39,6 +39,10 @@ def kept(kind: Any, data: Any, column: str = "x") -> list[Any]:
     return list(checked_rows(GivenRows.of(data).for_schema(definition.schema), definition).column(column).to_pylist())
 
 
+ENDLESS: dict[str, Any] = {"a": 1}
+ENDLESS["b"] = [ENDLESS, ENDLESS]
+
+
 class Stream:
     """Nothing but the protocol."""
 
@@ -129,6 +133,14 @@ def test_rows_are_taken_in_every_form(data: Any) -> None:
         ("uuid", [uuid.UUID(int=5), None], [uuid.UUID(int=5), None]),
         ("long", [None, None], [None, None]),
         ("list<long>", [None, []], [None, []]),
+        ("float", [0.5, 0.1, None, float("inf")], [0.5, float(np.float32(0.1)), None, float("inf")]),
+        ("list<float>", [[0.1], None, []], [[float(np.float32(0.1))], None, []]),
+        ({"x": {"a": "float", "b": "date"}}, [{"a": 0.5, "b": "2013-01-31"}, None], [{"a": 0.5, "b": DAY}, None]),
+        ("map<date, float>", [{"2013-01-31": 0.5}], [[(DAY, 0.5)]]),
+        ("date", ["2013-01-31", None], [DAY, None]),
+        ("time", ["12:00", "12:00:00.5"], [dt.time(12), dt.time(12, 0, 0, 500_000)]),
+        ("timestamp", ["2013-01-31T12:00", "2013-01-31"], [NOON, MIDNIGHT]),
+        ("timestamptz", ["2013-01-31T13:00:00+01:00", "2013-01-31 12:00:00Z"], [NOON.replace(tzinfo=dt.UTC)] * 2),
         ("map<string, long>", [None, None], [None, None]),
         ({"x": {"a": "long"}}, [None, {}], [None, {"a": None}]),
     ],
@@ -152,7 +164,15 @@ def test_what_loses_nothing_is_cast(kind: Any, values: Any, found: list[Any]) ->
         ("int", [1] * 9 + [2**31], "column x is a int, and row 9 .* is 2147483648"),
         ("long", pa.array([2**64 - 1], pa.uint64()), "row 0 .* is 18446744073709551615"),
         ("long", [1, 2**70], "column x: row 1 .* is 1180591620717411303424, which is of another type"),
-        ("float", [0.5, 0.1], "column x is a float, and row 1 .* is 0.1"),
+        ("float", [0.5, 1e39], "column x is a float, and row 1 .* is 1e\\+39"),
+        ("float", np.array([0.5, 0.1]), "column x is a float, and row 1 .* is 0.1"),
+        ("date", ["2024-01-31", "31.1.2024"], "column x is a date, and row 1 .* is '31.1.2024', .* as in 2024-01-31"),
+        ("date", ["2024-01-31T12:00"], "column x is a date, and row 0 "),
+        ("time", ["25:00"], "column x is a time, and row 0 .* is '25:00'"),
+        ("timestamp", ["2024-01-31T12:00:00Z"], "column x is a timestamp, and row 0 .* without an offset"),
+        ("timestamptz", ["2024-01-31T12:00:00"], "column x is a timestamptz, and row 0 .* with its offset or Z"),
+        ("list<date>", [["2024-01-31", "no"]], "column x.element is a date, and a value is 'no'"),
+        ("date", pa.array(["2024-01-31"]), "is a date, not string; cast it first"),
         ("double", [2**53 + 1], "row 0 .* is 9007199254740993"),
         ("decimal(4, 2)", [Decimal("1.25"), Decimal("100.00")], "row 1 .* is Decimal"),
         ("decimal(9, 1)", [Decimal("1.25")], "row 0 .* is Decimal"),
@@ -177,14 +197,25 @@ def test_what_loses_nothing_is_cast(kind: Any, values: Any, found: list[Any]) ->
         ("map<string, int>", [{"a": 1, 2: 2}], "column x.key: row 1 "),
         ({"x": {"m": "map<string, int>"}}, [5], "column x: row 0 .* is 5, and not a dict"),
         ("list<map<string, int>>", ["ab"], "column x: row 0 .* and not a list"),
-        ("string", ["a", "\ud800"], "column x: row 1 "),
+        ("string", ["a", "\ud800"], "column x: row 1 .* has half a character; correct the text"),
+        ({"x": {"a": "string"}}, [{"a": "\ud800"}], "column x: row 0 .* has half a character"),
         ("long", [object()], "column x: row 0 "),
+        ({"x": {"a": "long"}}, [ENDLESS], "column x: a value contains itself, or nests more than 100 deep"),
+        ("map<string, long>", [ENDLESS], "column x: a value contains itself"),
     ],
 )  # fmt: skip
 def test_what_would_lose_something_is_refused_by_column_and_row(kind: Any, values: Any, reason: str) -> None:
     with pytest.raises(Invalid, match=reason) as caught:
         kept(kind, {"x": values})
     assert caught.value.code == "rows-invalid"
+
+
+def test_bytes_that_are_not_utf8_are_refused_by_column_and_row(flights: TableHandle) -> None:
+    offsets, text = pa.py_buffer(np.array([0, 1, 3], np.int32)), pa.py_buffer(b"a\xff\xfe")
+    bad = pa.StringArray.from_buffers(2, offsets, text)
+    data = pa.table({"id": [1, 2, 3], "carrier": pa.chunked_array([pa.array(["UA"]), bad])})
+    with pytest.raises(Invalid, match=r"column carrier: row 2 \(the first is 0\) has bytes that are not UTF-8"):
+        flights.append(data)
 
 
 def test_a_row_is_counted_over_all_batches() -> None:

@@ -75,7 +75,7 @@ def test_without_the_library_the_message_says_what_to_install(
     monkeypatch.setattr(importlib, "import_module", absent)
     scan = filled.scan()
     for method, library in ((scan.to_pandas, "pandas"), (scan.to_polars, "polars")):
-        with pytest.raises(Invalid, match=rf"needs {library}, .* pip install 'rootline\[{library}\]'"):
+        with pytest.raises(Invalid, match=rf"needs {library}, .* pip install 'rootline-lake\[{library}\]'"):
             method()
 
 

@@ -55,6 +55,20 @@ def test_rows_are_deleted_and_replaced_by_such_filters(table: TableHandle) -> No
     assert list(table.check()) == []
 
 
+def test_like_takes_one_character_for_an_underscore_in_scans_deletes_and_overwrites(lake: Lake) -> None:
+    table = lake.create_table("demo.codes", {"code": "string"})
+    codes = ["a_1", "ab1", "ab", "a_", "xab1", None]
+    table.append([{"code": code} for code in codes])
+    found = table.scan("code like 'a__'").to_arrow().column("code").to_pylist()
+    assert sorted(found) == ["a_1", "ab1"]
+    assert table.scan("code like '%b_'").count() == 2
+    table.overwrite([{"code": "new"}], where=r"code like 'a\__'")
+    table.delete_where("code like 'a_'")
+    left = table.scan().to_arrow().column("code").to_pylist()
+    assert sorted(map(str, left)) == ["None", "ab1", "new", "xab1"]
+    assert list(table.check()) == []
+
+
 def test_what_cannot_be_read_is_refused_before_anything_is_written(table: TableHandle) -> None:
     for where in ('"dep delay" + 1 > 3', "dep delay > 3", "carrier = 'UA'", 'id = "Carrier"'):
         for change in (table.delete_where, lambda where: table.overwrite([{"id": 1}], where=where)):

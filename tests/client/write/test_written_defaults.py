@@ -7,6 +7,8 @@ import uuid
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     DateType,
@@ -24,6 +26,7 @@ from pyiceberg.types import (
 
 from rootline.client.write.data_file_writer import checked_rows
 from rootline.client.write.definition_builder import build_definition
+from rootline.client.write.given_rows import GivenRows
 from rootline.schemas.errors import Invalid
 from rootline.storage.rows.field_matching import find_by_name
 from rootline.storage.rows.row_projection import RowProjection, initial_default
@@ -47,6 +50,50 @@ def test_a_column_that_is_not_given_is_written_with_its_write_default_and_never_
 def test_a_member_of_a_struct_that_is_not_given_has_the_members_own_default() -> None:
     rows = checked_rows(pa.table({"id": [1], "pair": pa.array([{"x": 3}])}), DEFINITION)
     assert rows.column("pair").to_pylist() == [{"x": 3, "y": 7}]
+
+
+def test_each_row_that_lacks_a_field_has_its_write_default_and_none_is_null() -> None:
+    pairs = [{"x": 1}, {"x": 2, "y": None}, {"x": 3, "y": 4}, None]
+    rows = [{"id": 1}, {"id": 2, "kind": "k", "note": "n"}, {"id": 3, "kind": "k"}, {"id": 4}]
+    together = [row | ({} if pair is None else {"pair": pair}) for row, pair in zip(rows, pairs, strict=True)]
+    found = checked_rows(GivenRows.of(together).for_schema(SCHEMA), DEFINITION)
+    assert found.column("kind").to_pylist() == ["new", "k", "k", "new"]
+    assert found.column("note").to_pylist() == [None, "n", None, None]
+    assert found.column("pair").to_pylist() == [{"x": 1, "y": 7}, {"x": 2, "y": None}, {"x": 3, "y": 4}, None]
+    with pytest.raises(Invalid, match="column kind is required, but 1 of 2 rows have none"):
+        checked_rows(GivenRows.of([{"id": 1, "kind": None}, {"id": 2}]).for_schema(SCHEMA), DEFINITION)
+    with pytest.raises(Invalid, match=r"column kind is a string, not int64"):
+        checked_rows(GivenRows.of([{"id": 1, "kind": 5}, {"id": 2}]).for_schema(SCHEMA), DEFINITION)
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"id": st.integers(0, 9)},
+            optional={
+                "days": st.none() | st.just([dt.date(2020, 1, 2)]),
+                "sizes": st.none() | st.dictionaries(st.sampled_from("ab"), st.integers(0, 9), max_size=2),
+                "place": st.fixed_dictionaries(
+                    {},
+                    optional={
+                        "city": st.just("there"),
+                        "day": st.none() | st.just(dt.date(2020, 1, 2)),
+                        "of": st.none() | st.just(uuid.UUID(int=9)),
+                    },
+                ),
+            },
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_rows_given_together_are_written_as_if_each_were_given_alone(rows: list[dict[str, object]]) -> None:
+    definition = build_definition(NESTED, table_uuid=uuid.UUID(int=3))
+
+    def written(some: list[dict[str, object]]) -> list[dict[str, object]]:
+        return checked_rows(GivenRows.of(some).for_schema(NESTED), definition).to_pylist()
+
+    assert written(rows) == [found for row in rows for found in written([row])]
 
 
 NESTED = Schema(

@@ -124,7 +124,7 @@ def test_a_worker_without_pyspark_does_not_start_with_a_master(monkeypatch: pyte
     assert CompactionOnSpark.of_settings(WorkerSettings(), "/data", None) is None
     assert CompactionOnSpark.of_settings(settings, "/data", None) is not None
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    with pytest.raises(Invalid, match=r"pip install 'rootline\[spark\]'") as error:
+    with pytest.raises(Invalid, match=r"pip install 'rootline-lake\[spark\]'") as error:
         CompactionOnSpark.of_settings(settings, "/data", None)
     assert error.value.code == "setting-invalid"
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable
 from typing import Any
 
 import hypothesis.strategies as st
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from pyiceberg.schema import Schema
@@ -16,6 +18,7 @@ from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, decode_leaf, enc
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status, VersionInfo
 from rootline.schemas.statistics import ContentStats, FieldStatistics
 from rootline.schemas.table_definition import Expression, PartitionSpec, TableDefinition
+from rootline.tree.filter.column_predicates import rows_matching
 from rootline.tree.filter.prune import PruningFilter, entry_may_match, may_match, must_match
 from rootline.tree.scan.leaf_pruning import prune_leaf
 from tests.support.examples import examples
@@ -168,12 +171,13 @@ LONG = [
 ]
 """Lists of so many values that each entry is searched in them."""
 
+PATTERNS = ["%", "_", "_b", "%b%"]
 FILTERS = st.recursive(
     st.one_of(
         st.builds("number {} {}".format, st.sampled_from(["=", "!=", "<", "<=", ">", ">="]), NUMBERS),
         st.builds("ratio {} {}".format, st.sampled_from(["=", "!=", "<", ">="]), st.sampled_from([-1.5, 0.0, 2.5])),
         st.builds("text {} '{}'".format, st.sampled_from(["=", "!=", "<", ">="]), TEXTS),
-        st.builds("text {} '{}%'".format, st.sampled_from(["like", "not like"]), TEXTS.filter(bool)),
+        st.builds("text {} '{}{}'".format, st.sampled_from(["like", "not like"]), TEXTS, st.sampled_from(PATTERNS)),
         st.builds("day {} '1970-0{}-15'".format, st.sampled_from(["=", "!=", "<", ">="]), st.integers(1, 3)),
         st.builds("{} in ({}, 9)".format, st.sampled_from(["number", "not number"]), NUMBERS),
         st.sampled_from([f"{column} {sign} ({listed})" for column, listed in LONG for sign in ("in", "not in")]),
@@ -200,6 +204,44 @@ def test_a_mask_over_a_leaf_says_what_each_entry_says(
     masks = prune_leaf(pruning, decode_leaf(encoded.body, location=encoded.location), spec_id)
     assert masks.may.tolist() == [entry_may_match(pruning, one) for one in entries]
     assert masks.must.tolist() == [must_match(pruning, stats, rows, spec_id) for stats in statistics]
+
+
+ALPHABET = st.text("ab%_\\\n\u00e9\U0001f600", max_size=5)
+
+
+def _regex(pattern: str) -> str:
+    """What a pattern of LIKE stands for, read one character after the other."""
+    found, rest = "", iter(pattern)
+    for character in rest:
+        if character == "\\":
+            escaped = next(rest, "")
+            found += re.escape(escaped if escaped in ("%", "_", "\\") else character + escaped) if escaped else r"\\\\"
+        else:
+            found += {"%": ".*", "_": "."}.get(character, re.escape(character))
+    return found
+
+
+@settings(deadline=None)
+@given(ALPHABET, st.lists(st.none() | ALPHABET, min_size=1, max_size=5))
+def test_like_matches_as_in_sql_and_prunes_no_row_that_matches(pattern: str, texts: list[str | None]) -> None:
+    expected = [text is not None and re.fullmatch(_regex(pattern), text, re.DOTALL) is not None for text in texts]
+    others = [text is not None and not found for text, found in zip(texts, expected, strict=True)]
+    held = sorted((text for text in texts if text is not None), key=str.encode)
+    stats = FieldStatistics(held[0] if held else None, held[-1] if held else None, None, len(texts), texts.count(None))
+    for where, wanted in ((f"text like '{pattern}'", expected), (f"text not like '{pattern}'", others)):
+        pruning = PruningFilter.of(where, DEFINITION)
+        found = rows_matching(pruning.bound.condition, lambda _: pa.array(texts, pa.string()), len(texts))
+        assert found.to_pylist() == wanted
+        assert may_match(pruning, {TEXT: stats}, len(texts), 0) or not any(wanted)
+        assert all(wanted) or not must_match(pruning, {TEXT: stats}, len(texts), 0)
+
+
+def test_like_prunes_by_the_text_before_its_first_wildcard() -> None:
+    between = {TEXT: FieldStatistics("b", "c", None, 10, 0)}
+    assert not may("text like 'a_%'", between)
+    assert may("text like 'b_%'", between)
+    assert may("text not like 'b_%'", between)
+    assert must("text not like 'a_%'", between)
 
 
 @pytest.mark.parametrize("where", ["number in ({})", "number not in ({})"])

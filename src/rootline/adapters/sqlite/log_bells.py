@@ -3,7 +3,7 @@
 Owns: a pipe with a name for each process that waits, in a folder of this user among the temporary files, and ringing
 them all. Does not own: what a waiter looks at when it rings (`log_watch`).
 Invariants: bells only save time. A bell that cannot be made, was removed, or is not rung (an older version does not
-ring, and neither do other users or other machines) costs a waiter the few milliseconds until it looks by itself;
+ring, and neither do other users or other machines) costs a waiter the time until it looks by itself;
 ringing never waits and never fails. A bell has its name only once its owner listens; one that no process listens to is
 removed by the next process that rings. Nothing but pipes in a folder that only this user can write to is ever opened.
 """
@@ -59,6 +59,11 @@ class LogBells:
             unnamed.rename(self._folder / self._own)
         except (OSError, NotImplementedError):  # no pipes here, or no right to make one: waiters look by themselves
             self.close()
+
+    @property
+    def are_heard(self) -> bool:
+        """Whether this process has a bell that others can ring."""
+        return self._pipe is not None
 
     def ring(self) -> None:
         """Ring every bell but the own one."""

@@ -73,6 +73,7 @@ def tree(
 ) -> None:
     """Show the metadata tree: the root's rows, the leaves below them, the vectors beside them."""
     from rootline.cli import output
+    from rootline.tree.view.outline import outline_json
 
     with lake_to_read(warehouse, log) as lake:
         picture = lake.table(table).tree(version=version)
@@ -80,7 +81,7 @@ def tree(
         svg.write_text(picture.svg(), encoding="utf-8")
         output.line(as_json, {"table": table, "svg": str(svg)}, f"wrote {svg}")
         return
-    output.line(as_json, {"table": table, "tree": picture.text().splitlines()}, picture.text())
+    output.line(as_json, outline_json(picture.outline()) if as_json else {}, picture.text())
 
 
 def files(

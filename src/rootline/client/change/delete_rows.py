@@ -11,12 +11,13 @@ Source: protocol page, section 2, `row_delta` and `remove`.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from pyroaring import BitMap64
 
 from rootline.client.change.planned_change import ChangeOptions, commit_planned, planned_intent
 from rootline.client.read.file_plan import FilePlan, plan_files
-from rootline.client.read.file_rows import Match, Matched, match_rows, seen_vector
+from rootline.client.read.file_rows import Match, Matched, match_rows, matched_rows, seen_vector
 from rootline.client.session.commit import Commit
 from rootline.client.session.session import Session
 from rootline.client.session.upload import upload_all
@@ -34,21 +35,25 @@ async def delete_rows(
     """Delete the rows that match `where`.
 
     Returns:
-        The commit; `None` when no row matched, and then nothing was published.
+        The commit, with the number of rows; `None` when no row matched, and then nothing was published.
 
     Raises:
         Invalid: `filter-invalid`; or a rejection that a new plan does not mend, or did not in time.
         OutcomeUnknown: `verdict-timeout`.
 
     """
+    deleted_rows: int | None = None
 
     async def plan_intent() -> Intent | None:
+        nonlocal deleted_rows
         plan = await plan_files(session, table, where)
         found = [(task, await match_rows(session, plan, task)) for task in plan.scan.tasks()]
         matched = [(task, match) for task, match in found if match.extent is not Match.NONE]
+        deleted_rows = matched_rows(matched)
         return await _intent(session, plan, where, matched, options) if matched else None
 
-    return await commit_planned(session, stamp, plan_intent, timeout_s=options.timeout_s)
+    commit = await commit_planned(session, stamp, plan_intent, timeout_s=options.timeout_s)
+    return commit and replace(commit, added_rows=0, deleted_rows=deleted_rows)
 
 
 async def _intent(

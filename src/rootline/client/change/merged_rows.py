@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pyarrow as pa
@@ -147,7 +147,7 @@ async def append_merged(
     commit = await commit_planned(session, stamp, plan_intent, timeout_s=timeout_s)
     if commit is None:
         raise Internal("invariant-broken", f"{table}: an append of rows was not published")
-    return commit
+    return replace(commit, added_rows=rows.num_rows, deleted_rows=0)
 
 
 def _wanted(rows: GivenRows, definition: TableDefinition) -> Schema | None:

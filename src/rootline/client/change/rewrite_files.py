@@ -11,7 +11,7 @@ Source: format page, "Rewrites"; decision 0034.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -58,7 +58,8 @@ async def rewrite_files(
     """
     commits: list[Commit] = []
     async for intent in rewrite_intents(session, table, where, options):
-        commits.append(await commit_intent(session, stamp, intent, timeout_s=options.timeout_s))
+        commit = await commit_intent(session, stamp, intent, timeout_s=options.timeout_s)
+        commits.append(replace(commit, added_rows=0, deleted_rows=0))
     return tuple(commits)
 
 

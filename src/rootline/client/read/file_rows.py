@@ -8,6 +8,7 @@ the filter is null (unknown) does not match and is kept.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -19,8 +20,7 @@ from rootline.client.session.session import Session
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.intent import VectorReference
 from rootline.storage.metadata.stored_file import read_file
-from rootline.storage.rows.arrow_types import arrow_schema_of
-from rootline.storage.rows.data_file_reader import RowsWanted, read_rows
+from rootline.storage.rows.data_file_reader import RowsWanted, output_schema, read_rows
 from rootline.storage.rows.metadata_columns import POS
 from rootline.storage.rows.row_deletes import DeletesOfScan, RowDeletes
 from rootline.tree.scan.file_task import FileTask
@@ -43,6 +43,20 @@ class Matched:
     extent: Match
     deleted: BitMap64
     positions: BitMap64 | None = None
+
+    def rows_of(self, task: FileTask) -> int | None:
+        """How many live rows of the planned file match; `None` if only reading its equality deletes would tell."""
+        if self.positions is not None:
+            return len(self.positions)
+        if self.extent is Match.NONE:
+            return 0
+        return None if task.deletes else task.record_count - sum(vector.record_count for vector in task.vectors)
+
+
+def matched_rows(found: Iterable[tuple[FileTask, Matched]]) -> int | None:
+    """How many live rows of planned files match; `None` if it is not known of one of them."""
+    counts = [match.rows_of(task) for task, match in found]
+    return None if None in counts else sum(count for count in counts if count is not None)
 
 
 def seen_vector(task: FileTask) -> VectorReference | None:
@@ -77,18 +91,17 @@ async def match_rows(session: Session, plan: FilePlan, task: FileTask) -> Matche
 
 
 async def surviving_rows(session: Session, plan: FilePlan, task: FileTask, matched: Matched) -> pa.Table:
-    """The live rows of the file that do not match, in the file's order, every column.
+    """The live rows of the file that do not match, in its order: every column, and lineage where files may state it.
 
     `plan` must be one for every row (`DeletesFor`): the file that these rows go to is newer than its delete files.
     """
     deletes = await _deletes(session.store, plan, task)
     gone = matched.deleted | (matched.positions if matched.positions is not None else BitMap64())
     body = await read_file(session.store, plan.table, task.data, code="data-file-corrupt")
-    wanted = RowsWanted.of(plan.definition)
+    wanted = RowsWanted.to_keep(plan.definition)
     return await asyncio.to_thread(
         lambda: pa.Table.from_batches(
-            read_rows(body, task.data, wanted, replace(deletes, positions=gone), None),
-            arrow_schema_of(plan.definition.schema),
+            read_rows(body, task.data, wanted, replace(deletes, positions=gone), None), output_schema(wanted)
         )
     )
 

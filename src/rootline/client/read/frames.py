@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from rootline.schemas.distribution import install_command
 from rootline.schemas.errors import Invalid
 
 if TYPE_CHECKING:
@@ -36,5 +37,5 @@ def _installed(library: str) -> ModuleType:
     except ImportError as error:
         raise Invalid(
             "setting-invalid",
-            f"to_{library} needs {library}, which is not installed: pip install 'rootline[{library}]'",
+            f"to_{library} needs {library}, which is not installed: {install_command(library)}",
         ) from error

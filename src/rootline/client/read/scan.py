@@ -117,6 +117,13 @@ class Scan:
         batches = self._holder.iterate(lambda session: self._batches_of(session, plan, wanted))
         return pa.RecordBatchReader.from_batches(output_schema(wanted), batches).__arrow_c_stream__(requested_schema)
 
+    def __repr__(self) -> str:
+        parts = [f"Scan of {self.table}", str(self.point)]
+        parts += [] if self.where is None else [f"where {str(self.where)!r:.200}"]
+        parts += [] if self.columns is None else [f"columns {', '.join(self.columns)}"]
+        parts += [] if self.limit is None else [f"at most {self.limit} rows"]
+        return f"<{'; '.join(parts)}>"
+
     async def _batches(self, session: Session) -> AsyncIterator[pa.RecordBatch]:
         plan, wanted = await self._planned(session)
         async for batch in self._batches_of(session, plan, wanted):

@@ -51,6 +51,10 @@ class PointInTime:
         if self.timestamp is not None:
             object.__setattr__(self, "timestamp", milliseconds(self.timestamp))
 
+    def __str__(self) -> str:
+        given = {"version": self.version, "snapshot": self.snapshot_id, "moment": self.timestamp, "tag": self.tag}
+        return next((f"{name} {value}" for name, value in given.items() if value is not None), "newest version")
+
 
 HEAD = PointInTime()
 

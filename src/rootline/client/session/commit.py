@@ -6,7 +6,7 @@ Invariants: a rejection is always an exception; a duplicate is a success, named 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rootline.schemas.errors import Invalid
 from rootline.schemas.verdict import Verdict, VerdictKind
@@ -19,11 +19,17 @@ class Commit:
     `version`: the table's version that the change made. `snapshot_id`: the same version as Iceberg names it.
     `sequence_number`: the change's own, as in the Iceberg specification; `None` only for a duplicate of a change whose
     number is not kept any more.
+    `added_rows`, `deleted_rows`: rows that the call gave, and rows of the version that it was planned from; `None` if
+    it does not know, because it read no file to find out, or counts no rows.
+    `is_new`: whether the call made this version; an append of no rows publishes nothing, and names the newest version.
     """
 
     version: int
     snapshot_id: int
     sequence_number: int | None
+    added_rows: int | None = field(default=None, compare=False)
+    deleted_rows: int | None = field(default=None, compare=False)
+    is_new: bool = field(default=True, compare=False)
 
 
 def commit_of(verdict: Verdict) -> Commit:

@@ -4,7 +4,8 @@ Owns: starting threads when there is more to do than they can take, their end. D
 Invariants: calls begin in the order in which they came; a shutdown finishes all of them, unless it says otherwise.
 
 Python's own executor refuses calls as soon as the main thread has ended. A program may go on in other threads, which
-still use the lake, and a lake that is open still has work of its own to finish.
+still use the lake, and a lake that is open still has work of its own to finish. Where no thread can be started any
+more, those that run take the calls, and without one the caller carries them out.
 """
 
 from __future__ import annotations
@@ -41,11 +42,21 @@ class LoopExecutor(ThreadPoolExecutor):
             if self._ended:
                 raise RuntimeError(f"{self._name}: the event loop has ended")
             self._calls.put((future, functools.partial(fn, *args, **kwargs)))
-            if not self._waiting.acquire(blocking=False) and len(self._started) < _THREADS_MAX:
-                thread = threading.Thread(target=self._work, name=f"{self._name}-{len(self._started)}", daemon=True)
-                thread.start()
-                self._started.append(thread)
+            is_taken = self._waiting.acquire(blocking=False) or len(self._started) >= _THREADS_MAX
+            call = None if is_taken or self._start_thread() else self._calls.get_nowait()
+        if call is not None:
+            _carry_out(*call)
         return future
+
+    def _start_thread(self) -> bool:
+        """Whether some thread takes calls; Python starts none at the end of a program, some versions of it early."""
+        thread = threading.Thread(target=self._work, name=f"{self._name}-{len(self._started)}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            return bool(self._started)
+        self._started.append(thread)
+        return True
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls, and wait until the threads have ended."""
@@ -70,13 +81,8 @@ class LoopExecutor(ThreadPoolExecutor):
 
     def _work(self) -> None:
         while (call := self._next()) is not None:
-            future, function = call
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(function())
-                except BaseException as error:  # whatever it is: the caller's
-                    future.set_exception(error)
-            del call, future, function  # what it returned may be large, and the next call far away
+            _carry_out(*call)
+            del call  # what it returned may be large, and the next call far away
 
     def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:
         try:
@@ -84,3 +90,11 @@ class LoopExecutor(ThreadPoolExecutor):
         except Empty:
             self._waiting.release()
             return self._calls.get()
+
+
+def _carry_out(future: Future[Any], function: Callable[[], Any]) -> None:
+    if future.set_running_or_notify_cancel():
+        try:
+            future.set_result(function())
+        except BaseException as error:  # whatever it is: the caller's
+            future.set_exception(error)

@@ -35,6 +35,7 @@ class LoopThread:
         self._stop: asyncio.Event | None = None
         self._executor = LoopExecutor(name)
         self._closed = False
+        self._stop_seen = False
         self._process = os.getpid()
 
     def refuse_itself(self) -> None:
@@ -97,14 +98,22 @@ class LoopThread:
                 raise RuntimeError(f"{self._name}: the event loop is closed")
             if self._loop is None:
                 ready = threading.Event()
-                self._thread = threading.Thread(
-                    target=lambda: asyncio.run(self._main(ready)), name=self._name, daemon=True
-                )
+                self._thread = threading.Thread(target=self._run, args=(ready,), name=self._name, daemon=True)
                 self._thread.start()
                 ready.wait()
                 _alive.add(self)
             assert self._loop is not None
             return self._loop
+
+    def _run(self, ready: threading.Event) -> None:
+        try:
+            asyncio.run(self._main(ready))
+        except RuntimeError:
+            # Python 3.12.0 and 3.12.1 start no thread once a program ends, not even the one in which asyncio waits for
+            # the executor. All else has been done by then.
+            if not self._stop_seen:
+                raise
+            self._executor.shutdown(cancel_futures=True)
 
     async def _main(self, ready: threading.Event) -> None:
         self._stop = asyncio.Event()
@@ -112,6 +121,7 @@ class LoopThread:
         self._loop.set_default_executor(self._executor)
         ready.set()
         await self._stop.wait()
+        self._stop_seen = True
 
 
 @atexit.register

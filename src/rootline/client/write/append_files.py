@@ -11,20 +11,24 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from rootline.client.read.time_travel import read_head
 from rootline.client.session.commit import Commit, commit_of
 from rootline.client.session.session import Session
 from rootline.client.session.upload import upload_all
 from rootline.client.session.writer_stamp import WriterStamp
-from rootline.client.write.data_file_writer import WrittenFile, write_files
+from rootline.client.write.data_file_writer import WrittenFile, write_files, write_rewritten_files
 from rootline.client.write.given_rows import GivenRows
 from rootline.client.write.intent_publisher import await_verdict, publish_intent
 from rootline.client.write.new_files import FileList, for_intent
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, Intent, IntentKind
 from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.rows.metadata_columns import LINEAGE, may_state_lineage
 
 
 def _fresh_uuids(session: Session) -> Iterator[uuid.UUID]:
@@ -43,6 +47,22 @@ async def write_and_store(
         return write_files(rows, definition, ids, target_file_size_bytes=target_bytes)
 
     return await store_written(session, table, write)
+
+
+async def write_and_store_kept(
+    session: Session, table: TableName, definition: TableDefinition, rows: pa.Table, target_bytes: int
+) -> list[DataFile]:
+    """Data files of `rows` that the table has already, in the store; lineage among their columns is kept.
+
+    A table with columns of its own of these names cannot state the lineage of its rows, so they get a new one.
+    """
+    if LINEAGE[0] not in rows.column_names or not may_state_lineage(definition):
+        return await write_and_store(session, table, definition, rows, target_bytes)
+    return await store_written(
+        session,
+        table,
+        lambda ids: write_rewritten_files(rows, definition, ids, target_file_size_bytes=target_bytes),
+    )
 
 
 async def store_written(
@@ -91,4 +111,18 @@ async def append_files(
         add_manifests=new.leaves,
         summary=dict(summary or {}),
     )
-    return await commit_intent(session, stamp, intent, timeout_s=timeout_s)
+    commit = await commit_intent(session, stamp, intent, timeout_s=timeout_s)
+    return replace(commit, added_rows=_rows_of(files), deleted_rows=0)
+
+
+def _rows_of(files: FileList) -> int:
+    if isinstance(files, pa.Table):
+        return int(pc.sum(files.column("record_count")).as_py() or 0)
+    return sum(file.record_count for file in files)
+
+
+async def nothing_appended(session: Session, table: TableName) -> Commit:
+    """The result of an append of no rows: the newest version, which it did not make."""
+    header = (await read_head(session.store, table)).header
+    snapshot = header.snapshot
+    return Commit(header.version, snapshot.snapshot_id, snapshot.sequence_number, 0, 0, is_new=False)

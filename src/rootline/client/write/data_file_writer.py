@@ -8,14 +8,14 @@ same rows and ids give the same files.
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.types import NestedField
 
 from rootline.client.write.column_statistics import ColumnPath, ColumnTally, column_paths, partition_statistics
 from rootline.client.write.derived_columns import derived_columns
@@ -29,7 +29,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.rows.arrow_types import arrow_field_of, arrow_schema_of
 from rootline.storage.rows.field_matching import find_by_name
 from rootline.storage.rows.metadata_columns import LINEAGE, metadata_field
-from rootline.storage.rows.row_projection import RowProjection
+from rootline.storage.rows.row_projection import RowProjection, write_default
 from rootline.storage.rows.type_promotion import may_cast
 
 TARGET_FILE_SIZE_BYTES: Final = 256 * 1024 * 1024
@@ -69,7 +69,11 @@ def write_files(
         Invalid: `rows-invalid`, naming the column that does not fit; `definition-invalid`.
 
     """
-    return _files_of(checked_rows(table, definition), definition, fresh_ids, target_file_size_bytes)
+    rows = checked_rows(table, definition)
+    try:
+        return _files_of(rows, definition, fresh_ids, target_file_size_bytes)
+    except UnicodeDecodeError as error:
+        raise _not_utf8(rows, error) from error
 
 
 def write_rewritten_files(
@@ -128,6 +132,24 @@ def _files_of(
     return written
 
 
+def _not_utf8(rows: pa.Table, error: UnicodeDecodeError) -> Invalid:
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        first_row = 0
+        for chunk in column.chunks:
+            try:
+                chunk.validate(full=True)
+            except pa.ArrowInvalid as fault:
+                found = re.search(r"string index (\d+)", str(fault))
+                is_text = pa.types.is_string(chunk.type)
+                where = f"row {first_row + int(found[1])} (the first is 0)" if found and is_text else "a row"
+                return Invalid(
+                    "rows-invalid",
+                    f"rows: column {name}: {where} has bytes that are not UTF-8; correct them, or give a binary column",
+                )
+            first_row += len(chunk)
+    return Invalid("rows-invalid", f"rows: a text is not UTF-8: {error}; correct it")
+
+
 def checked_rows(table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch], definition: TableDefinition) -> pa.Table:
     """`table` as rows of the current schema: its columns, types and order.
 
@@ -140,9 +162,9 @@ def checked_rows(table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch], de
     checked: pa.Schema | None = None
     for batch in given:
         if batch.schema is not checked and batch.schema != checked:
-            _check_names(batch.schema.names, definition)
+            check_names(batch.schema.names, definition)
         checked = batch.schema
-    projection = RowProjection(find_by_name, _write_default, "rows-invalid", "rows", accepts=may_cast)
+    projection = RowProjection(find_by_name, write_default, "rows-invalid", "rows", accepts=may_cast)
     checked_batches, first_row = [], 0
     for batch in given:
         checked_batches.append(replace(projection, first_row=first_row).columns(batch, schema.fields))
@@ -150,7 +172,8 @@ def checked_rows(table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch], de
     return pa.Table.from_batches(checked_batches, arrow_schema_of(schema))
 
 
-def _check_names(names: Sequence[str], definition: TableDefinition) -> None:
+def check_names(names: Sequence[str], definition: TableDefinition) -> None:
+    """Raises `Invalid` (`rows-invalid`): the table lacks a column, or one is there twice."""
     known = [field.name for field in definition.schema.fields]
     for name in names:
         if name not in known:
@@ -164,10 +187,6 @@ def _batches_of(table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]) -> 
         found: list[pa.RecordBatch] = table.to_batches()
         return found or [pa.RecordBatch.from_pylist([], schema=table.schema)]
     return [table] if isinstance(table, pa.RecordBatch) else list(table)
-
-
-def _write_default(field: NestedField) -> Any:
-    return field.write_default
 
 
 def _in_order(

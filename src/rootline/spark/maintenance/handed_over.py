@@ -19,6 +19,7 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from dataclasses import dataclass
 from typing import Final
 
+from rootline.schemas.distribution import install_command
 from rootline.schemas.errors import Corrupt, Invalid, OutcomeUnknown, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.spark.options import LOG_VARIABLE, WAREHOUSE_VARIABLE
@@ -56,7 +57,7 @@ class CompactionOnSpark:
             raise Invalid(
                 "setting-invalid",
                 f"ROOTLINE_WORKER__SPARK_MASTER is {settings.spark_master!r:.200}, and PySpark is not installed here: "
-                "pip install 'rootline[spark]', or unset it",
+                f"{install_command('spark')}, or unset it",
             )
         return CompactionOnSpark(settings.spark_master, warehouse, log, settings.spark_timeout_s)
 

@@ -4,8 +4,8 @@ Owns: which do. Does not own: either language. Invariants: a text is read only w
 same answer; elsewhere nothing is pruned, and every change by others is a conflict.
 
 Theory. Spark says NaN is greater than every number, reads moments in the session's time zone, texts in double quotes,
-backslashes and doubled quotes in texts. A number with an exponent is floating to it, `_` in LIKE any character, and a
-text beside a number becomes a number, or the number a text. All this stays Spark's alone.
+backslashes and doubled quotes in texts. A number with an exponent is floating to it, and a text beside a number
+becomes a number, or the number a text. All this stays Spark's alone.
 """
 
 from __future__ import annotations
@@ -34,9 +34,7 @@ from rootline.tree.rules.isolation_rules import FILTER_CHARS_MAX
 _NUMBERS: Final = (DecimalType, IntegerType, LongType)
 _WRITTEN_AS_TEXT: Final = (DateType, StringType)
 _SAME: Final = (BooleanType, *_NUMBERS, *_WRITTEN_AS_TEXT)
-_OTHER_MEANING: Final = re.compile(
-    r"""["\\`]|--|/\*|''|[0-9.][eE]|\blike\b.*_|_.*\blike\b""", re.IGNORECASE | re.DOTALL
-)
+_OTHER_MEANING: Final = re.compile(r"""["\\`]|--|/\*|''|[0-9.][eE]""")
 
 
 def read_condition(condition: object, schema: Schema) -> BoundFilter | None:

@@ -35,6 +35,7 @@ from rootline.storage.rows.metadata_columns import (
     METADATA_COLUMNS,
     METADATA_IDS,
     FileColumns,
+    may_state_lineage,
     metadata_field,
 )
 from rootline.storage.rows.parquet_file import BATCH_ROWS, KEPT, STREAMED, ParquetRows
@@ -78,6 +79,11 @@ class RowsWanted:
     def to_rewrite(definition: TableDefinition) -> RowsWanted:
         """Every column of the table, and the lineage of each row."""
         return RowsWanted.of(definition, [*(field.name for field in definition.schema.fields), *LINEAGE])
+
+    @staticmethod
+    def to_keep(definition: TableDefinition) -> RowsWanted:
+        """Every column of the table, and the lineage of each row where files may state it."""
+        return RowsWanted.to_rewrite(definition) if may_state_lineage(definition) else RowsWanted.of(definition)
 
     @property
     def schema(self) -> Schema:

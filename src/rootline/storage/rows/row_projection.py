@@ -46,6 +46,11 @@ def initial_default(field: NestedField) -> Any:
     return field.initial_default
 
 
+def write_default(field: NestedField) -> Any:
+    """The value of rows that are written without the column."""
+    return field.write_default
+
+
 @dataclass(frozen=True, slots=True)
 class RowProjection:
     """How rows become rows of the schema. `code` is the error code of rows that do not fit; `subject` begins messages.
@@ -80,6 +85,14 @@ class RowProjection:
         if not found:
             return rows_without_columns(rows.num_rows)
         return pa.RecordBatch.from_arrays(found, schema=schema)
+
+    def as_values(self, array: pa.Array, wanted: IcebergType, name: str, row: int | None) -> pa.Array:
+        """`array` as values of the type `wanted`; `row`: the number of the first value's row. Raises as `columns`."""
+        return self._array(array, wanted, name, row)
+
+    def default_value(self, wanted: NestedField, name: str) -> pa.Array:
+        """The value of rows that lack the column `wanted`, as an array of one. Raises as `columns`."""
+        return self._absent(wanted, name, 1)
 
     def _member(
         self,

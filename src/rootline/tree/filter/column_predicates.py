@@ -65,6 +65,10 @@ def satisfied(predicate: Predicate, column: pa.Array) -> pa.Array:
         return pc.starts_with(array, pattern=str(predicate.values[0]))
     if operator is Operator.NOT_STARTS_WITH:
         return pc.invert(pc.starts_with(array, pattern=str(predicate.values[0])))
+    if operator is Operator.LIKE:
+        return pc.match_like(array, pattern=str(predicate.values[0]))
+    if operator is Operator.NOT_LIKE:
+        return pc.invert(pc.match_like(array, pattern=str(predicate.values[0])))
     if operator is Operator.IN or operator is Operator.NOT_IN:
         values = values_of(predicate.values, array.type)
         if pa.types.is_floating(array.type) and 0.0 in predicate.values:  # is_in tells the two zeros apart

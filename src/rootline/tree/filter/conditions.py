@@ -28,6 +28,8 @@ class Operator(Enum):
     NOT_IN = "not in"
     STARTS_WITH = "starts with"
     NOT_STARTS_WITH = "not starts with"
+    LIKE = "like"
+    NOT_LIKE = "not like"
     IS_NULL = "is null"
     NOT_NULL = "is not null"
     IS_NAN = "is nan"
@@ -40,6 +42,7 @@ NEGATED: Final = {
     Operator.LE: Operator.GT,
     Operator.IN: Operator.NOT_IN,
     Operator.STARTS_WITH: Operator.NOT_STARTS_WITH,
+    Operator.LIKE: Operator.NOT_LIKE,
     Operator.IS_NULL: Operator.NOT_NULL,
     Operator.IS_NAN: Operator.NOT_NAN,
 }
@@ -49,7 +52,10 @@ NEGATED.update({after: before for before, after in NEGATED.items()})
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """One column against its values: none for null and NaN tests, one for comparisons, some for IN (ascending)."""
+    r"""One column against its values: none for null and NaN tests, one for comparisons, some for IN (ascending).
+
+    A pattern of LIKE has `\` before each `%`, `_` and `\` that stands for itself.
+    """
 
     __test__ = False  # not a test case, whatever pytest thinks of the name
 

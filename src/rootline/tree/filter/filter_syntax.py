@@ -1,4 +1,4 @@
-"""The text of a filter as a tree of tests; names and literals are as they were written.
+r"""The text of a filter as a tree of tests; names and literals are as they were written.
 
 Owns: the grammar, and where in the text something is wrong. Does not own: what a name or a literal means
 (`filters`, `filter_values`).
@@ -11,8 +11,10 @@ Grammar (words in any case; a name in double quotes may be any text, with `""` f
     one     := "not" one | "(" filter ")" | "true" | "false" | test
     test    := term ("=" | "==" | "!=" | "<>" | "<" | "<=" | ">" | ">=") term
              | column ["not"] "in" "(" literal ("," literal)* ")" | column ["not"] "between" term "and" term
-             | column ["not"] "like" text | column "is" ["not"] ("null" | "nan")
+             | column ["not"] "like" pattern | column "is" ["not"] ("null" | "nan")
     term    := column | literal            column := name ("." name)*
+
+In a pattern `%` is any number of characters and `_` is one; `\%`, `\_` and `\\` are the characters themselves.
 
 Source: docs/decisions/0058.
 """
@@ -127,7 +129,8 @@ _SWAPPED: Final = {
     Operator.GT: Operator.LT,
     Operator.GE: Operator.LE,
 }
-_LIKE_WILDCARD: Final = re.compile(r"(?<!\\)%")
+_LIKE_PART: Final = re.compile(r"\\([%_\\])|([%_])|(.)", re.DOTALL)
+"""A character that is escaped, a wildcard, or any other character."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +278,7 @@ class _Reader:
             high = self._operand()
             return Joined(True, (self._compared(column, Operator.GE, low), self._compared(column, Operator.LE, high)))
         if self._took_word("like"):
-            return self._prefix(column)
+            return self._like(column)
         if self._tokens[self._next - 1].word != "not" and self._took_word("is"):
             negated = self._took_word("not")
             operator = {"null": Operator.IS_NULL, "nan": Operator.IS_NAN}.get(self._peek.word)
@@ -308,17 +311,23 @@ class _Reader:
             if not self._took(","):
                 raise self._unreadable("a comma or a closing parenthesis is expected in a list")
 
-    def _prefix(self, column: Name) -> Tree:
+    def _like(self, column: Name) -> Tree:
+        """A test of the text before the first wildcard, and, unless that says it all, one of the whole pattern."""
         token = self._peek
         if token.kind is not _Kind.TEXT:
             raise self._unreadable("a text in single quotes is expected after LIKE")
         self._take()
-        pattern = _unquoted(token.text)
-        wildcard = _LIKE_WILDCARD.search(pattern)
-        if wildcard is not None and wildcard.end() < len(pattern):
-            raise self._refusal(token, "LIKE has one wildcard only, a % at the end of the text")
-        prefix = StringLiteral((pattern if wildcard is None else pattern[:-1]).replace("\\%", "%"))
-        return Test(column, Operator.EQ if wildcard is None else Operator.STARTS_WITH, (Value(prefix, token.at),))
+        parts = [(escaped or plain, wild) for escaped, wild, plain in _LIKE_PART.findall(_unquoted(token.text))]
+        first = next((at for at, (_, wild) in enumerate(parts) if wild), len(parts))
+        prefix = Value(StringLiteral("".join(text for text, _ in parts[:first])), token.at)
+        if first == len(parts):
+            return Test(column, Operator.EQ, (prefix,))
+        starts = Test(column, Operator.STARTS_WITH, (prefix,))
+        if all(wild == "%" for _, wild in parts[first:]):
+            return starts
+        pattern = StringLiteral("".join(wild or re.sub(r"([%_\\])", r"\\\1", text) for text, wild in parts))
+        like = Test(column, Operator.LIKE, (Value(pattern, token.at),))
+        return Joined(True, (starts, like)) if first else like
 
     def _operand(self) -> _Operand:
         token = self._peek

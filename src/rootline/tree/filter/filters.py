@@ -190,6 +190,9 @@ _OPERATORS: Final[dict[type[BooleanExpression], Operator]] = {
 }
 
 
+_OF_TEXT: Final = (Operator.STARTS_WITH, Operator.NOT_STARTS_WITH, Operator.LIKE, Operator.NOT_LIKE)
+
+
 def _bound_predicate(predicate: BooleanExpression, schema: Schema) -> Condition:
     term, operator = getattr(predicate, "term", None), _OPERATORS.get(type(predicate))
     if not isinstance(term, Reference) or operator is None:
@@ -231,7 +234,7 @@ def _test(operator: Operator, field: NestedField, name: str, literals: Iterable[
         return Predicate(field.field_id, operator)
     if not isinstance(kind, PrimitiveType):
         raise Invalid("filter-invalid", f"column {name} is a {kind}; only IS NULL can be asked of it")
-    if operator in (Operator.STARTS_WITH, Operator.NOT_STARTS_WITH) and kind != StringType():
+    if operator in _OF_TEXT and kind != StringType():
         raise Invalid("filter-invalid", f"column {name} is a {kind}; LIKE works on strings")
     found = [exact_value(literal, kind, column=name) for literal in literals]
     if operator not in (Operator.IN, Operator.NOT_IN):

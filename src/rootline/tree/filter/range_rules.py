@@ -24,18 +24,24 @@ class Flags:
     not_held: tuple[str, ...] = ()
 
 
+_NEVER: Final = Flags("is_without_values", ("is_without_values",))
+
 MAY_FLAGS: Final[Mapping[Operator, Flags]] = {
     Operator.IS_NULL: Flags("may_hold_null"),
     Operator.NOT_NULL: Flags(not_held=("is_all_null",)),
     Operator.IS_NAN: Flags("may_hold_nan", ("is_all_null",)),
     Operator.NOT_NAN: Flags(not_held=("is_without_values",)),
+    Operator.LIKE: Flags(not_held=("is_without_values",)),
+    Operator.NOT_LIKE: Flags(not_held=("is_without_values",)),
 }
-"""Whether a row may satisfy a test that looks at no value."""
+"""Whether a row may satisfy a test that bounds say nothing about: a filter tests a pattern's prefix beside it."""
 MUST_FLAGS: Final[Mapping[Operator, Flags]] = {
     Operator.IS_NULL: Flags("is_all_null"),
     Operator.NOT_NULL: Flags(not_held=("may_hold_null",)),
     Operator.IS_NAN: Flags("is_all_nan", ("may_hold_null",)),
     Operator.NOT_NAN: Flags(not_held=("may_hold_null", "may_hold_nan")),
+    Operator.LIKE: _NEVER,
+    Operator.NOT_LIKE: _NEVER,
 }
 """Whether every row satisfies it."""
 

@@ -8,8 +8,9 @@ Invariants: pure; counts are those of the root's rows and of its leaves' rows, n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sized
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any, Final
 
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status
@@ -92,6 +93,15 @@ def outline_of_root(root: Root, dead: Mapping[str, Sized]) -> TreeOutline:
         rows=header.totals.rows,
         deleted_rows=header.totals.deleted_rows,
     )
+
+
+def outline_json(outline: TreeOutline) -> dict[str, Any]:
+    """The outline as JSON has it: fields by their names, types and states as lower-case words."""
+    return asdict(outline, dict_factory=_fields)
+
+
+def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: value.name.lower() if isinstance(value, Enum) else value for name, value in pairs}
 
 
 def _group(kind: ContentType, rows: list[ContentEntry]) -> RootGroup | None:

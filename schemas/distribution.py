@@ -1,0 +1,18 @@
+"""The distribution that carries the library: its name on a package index, its version, and the command to install it.
+
+`rootline` belongs to another project on the public index, so only the import package and the command have that name.
+
+Source: docs/decisions/0112.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+DISTRIBUTION: Final = "rootline-lake"
+VERSION = "0.1.0"  # the build reads it here
+
+
+def install_command(extra: str) -> str:
+    """The command that installs the libraries of an extra."""
+    return f"pip install '{DISTRIBUTION}[{extra}]'"
