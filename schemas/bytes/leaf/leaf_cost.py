@@ -23,7 +23,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from rootline.schemas.bytes.values.parquet_footer import ColumnChunk, CompactReader, Kind, Physical, column_chunks
+from rootline.schemas.bytes.leaf.parquet_footer import ColumnChunk, CompactReader, Kind, Physical, column_chunks
 from rootline.schemas.intent_limits import DEFAULT_LIMITS
 
 TEXT_BYTES_MAX: Final = 512 << 20

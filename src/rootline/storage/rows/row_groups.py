@@ -32,7 +32,7 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from rootline.schemas.bytes.values.parquet_footer import ColumnChunk
+from rootline.schemas.bytes.leaf.parquet_footer import ColumnChunk
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.statistics import Bound, FieldStatistics
 from rootline.storage.rows.parquet_file import ParquetRows
