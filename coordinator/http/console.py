@@ -13,15 +13,14 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field
 from importlib import resources
-from ipaddress import ip_address
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import structlog
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from rootline.catalog.rest.loopback import is_loopback, named_host
 from rootline.catalog.rest.routes import Handler
 from rootline.catalog.rest.serving import AUTHORIZED, read_route
 from rootline.coordinator.app import CoordinatorService
@@ -260,7 +259,7 @@ def _text(request: Request, name: str, length_max: int) -> str:
 
 def _refusal(request: Request) -> JSONResponse | None:
     """Why this request is not answered; `None`: it is. A token, if there is one, was looked at before."""
-    if request.scope.get(AUTHORIZED) or (_is_local(_client(request)) and _is_local(_named(request))):
+    if request.scope.get(AUTHORIZED) or (is_loopback(_client(request)) and is_loopback(named_host(request.scope))):
         return None
     said = (
         "without a token the console is for this machine alone: set ROOTLINE_HTTP__TOKEN, or open the page by its "
@@ -271,23 +270,6 @@ def _refusal(request: Request) -> JSONResponse | None:
 
 def _client(request: Request) -> str:
     return request.client.host if request.client is not None else ""
-
-
-def _named(request: Request) -> str:
-    """The host that the browser was told; another one than this means that a foreign page resolves to us."""
-    try:
-        return urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
-    except ValueError:
-        return ""
-
-
-def _is_local(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _said(body: dict[str, Any], status: int = 200) -> JSONResponse:

@@ -16,6 +16,7 @@ from prometheus_client import ProcessCollector
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
+from rootline.adapters.kafka.control_records import SKIPPED
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.open import StoreSettings
 from rootline.adapters.redis.metrics import RedisMetrics
@@ -159,6 +160,7 @@ def metrics() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
     registry = CatalogMetrics(CoordinatorMetrics().registry).registry
     WorkerMetrics(registry, ())
     RedisMetrics().show_in(registry)
+    registry.register(SKIPPED)
     describe_process(registry)
     for collector in registry._collector_to_names:
         described: Any = collector

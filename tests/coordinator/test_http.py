@@ -58,6 +58,7 @@ OUR_OWN: dict[str, tuple[str, ...]] = {
     "rootline_paused_partitions": (),
     "rootline_queue_bytes": (),
     "rootline_verdicts_told_again_total": ("verdict", "code"),
+    "rootline_control_records_skipped_total": ("topic",),
 }
 REDIS: dict[str, tuple[str, ...]] = {
     "rootline_redis_calls_total": ("use", "outcome"),

@@ -19,11 +19,11 @@ from rootline.coordinator.runtime.table.object_fetcher import fetch_objects
 from rootline.maintenance.file_leaves import leaf_columns
 from rootline.ports.object_store import ObjectStore, StoredObject
 from rootline.schemas.bytes.leaf import leaf_codec
-from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, LeafContent, encode_columns
+from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, LeafContent, encode_columns, is_quickly_decoded
 from rootline.schemas.bytes.leaf.leaf_schema import ROW_FIELDS
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.identifiers import ObjectKey
+from rootline.schemas.identifiers import Location, ObjectKey
 from rootline.schemas.intent import AddedManifest, Intent, IntentKind
 from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.object_keys import key_of
@@ -36,6 +36,8 @@ from rootline.tree.draft.batch import Needs, Record
 from tests.coordinator.hooked_ports import HookedStore, taking
 from tests.coordinator.running_service import TABLE, append_intent, create_intent, running
 from tests.coordinator.test_table_loop import owned
+from tests.schemas.bytes.leaf.test_foreign_leaf import written
+from tests.schemas.bytes.leaf.test_leaf_cost import repeated
 
 DEFINITION: TableDefinition = build_definition(
     pa.schema([pa.field("id", pa.int64()), pa.field("k", pa.int32())]),
@@ -168,6 +170,24 @@ async def test_a_broken_leaf_is_a_rejection_that_says_what_is_wrong() -> None:
     assert told(verdict) == ("rejected", "leaf-invalid")
     assert leaf.location in (verdict.message or "")
     assert "digest" in (verdict.message or "")
+
+
+async def test_a_leaf_of_some_kilobytes_that_would_take_gigabytes_is_a_rejection_that_says_so() -> None:
+    store = MemoryObjectStore()
+    location, body = written(repeated("location", "data/" + "x" * 100_000), compression="zstd")
+    leaf = EncodedLeaf(Location(location), body, b"")
+    await store.put_if_absent(key_of(TABLE, leaf.location), leaf.body)
+    async with running(store) as service:
+        await service.create()
+        verdicts = await service.commit(adding("bomb", manifest_of(leaf, 65_536)), append_intent("one"))
+    assert [told(verdict) for verdict in verdicts] == [("rejected", "leaf-invalid"), ("committed", None)]
+    assert "column location has a value of 100005 bytes, 4096 are allowed" in (verdicts[0].message or "")
+
+
+def test_few_bytes_are_decoded_at_once_only_if_they_are_of_few_entries() -> None:
+    assert is_quickly_decoded(encoded(1_000).body)
+    assert is_quickly_decoded(b"no leaf")
+    assert not is_quickly_decoded(written(repeated("location", "data/x", 1_025), compression="zstd")[1])
 
 
 def _flawed(**columns: pa.Array) -> EncodedLeaf:

@@ -15,7 +15,7 @@ import uuid
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
-from typing import Final, Protocol
+from typing import Protocol
 from uuid import UUID
 
 import structlog
@@ -24,7 +24,7 @@ from pyroaring import BitMap64
 from rootline.coordinator.runtime.table.adoption_reader import read_adopted
 from rootline.coordinator.runtime.table.file_shelf import FileShelf
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf
+from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf, is_quickly_decoded
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage, decode_condemned_page
 from rootline.schemas.bytes.root.kept_page import KeptPage, decode_kept_page
 from rootline.schemas.bytes.root.root_codec import Root
@@ -49,8 +49,6 @@ from rootline.tree.proof.leaf_proof import LeafProof, prove_leaf
 _LENGTH_BYTES = 4
 _READS_AT_ONCE = 16
 _CRC_BYTES = 4
-_SMALL_BYTES: Final = 64 * 1024
-"""Of a leaf that is decoded where it is read: a thread would cost more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +139,7 @@ async def read_leaf(
         body = await _body(store, table, location)
         if body is None:
             return ReadLeaf(None)
-        if len(body) <= _SMALL_BYTES:
+        if is_quickly_decoded(body):  # a thread would cost more
             found = _decoded(body, table, location, definition)
         else:
             found = await asyncio.to_thread(_decoded, body, table, location, definition)
@@ -243,7 +241,7 @@ async def _body(store: ObjectStore, table: TableName, location: str) -> bytes | 
 
 def _decoded(body: bytes, table: TableName, location: str, definition: TableDefinition | None) -> ReadLeaf:
     try:
-        leaf = decode_leaf(body, location=location).kept_by(mapped)
+        leaf = decode_leaf(body, location=location, is_new=True).kept_by(mapped)
         return ReadLeaf(leaf, None, None if definition is None else prove_leaf(leaf, definition))
     except RootlineError as error:
         return ReadLeaf(None, error.message.removeprefix(f"{location}: "))

@@ -57,6 +57,8 @@ def read_avro(body: bytes, *, name: str) -> AvroFile:
         blocks: Any = reader  # its types know nothing of a block's decompressed bytes
         for block in blocks:
             data = block.bytes_
+            if block.num_records > data.getbuffer().nbytes:  # one byte each, or a number alone makes any number of them
+                raise ValueError(f"a block states {block.num_records} records in {data.getbuffer().nbytes} bytes")
             found += [convert(fastavro.schemaless_reader(data, plain)) for _ in range(block.num_records)]
             if data.read(1):
                 raise ValueError("bytes follow the records of a block")

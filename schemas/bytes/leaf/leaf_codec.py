@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 from rootline.schemas import field_ids
 from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent
+from rootline.schemas.bytes.leaf.leaf_cost import check_leaf_cost
 from rootline.schemas.bytes.leaf.leaf_rules import RULED_COLUMNS, column_violation
 from rootline.schemas.bytes.leaf.leaf_schema import (
     CONTENT_STATS,
@@ -45,6 +46,8 @@ from rootline.schemas.table_definition import TableDefinition, TrackedField
 MAX_ENTRIES: Final = 65_536
 """Of a leaf in this format, so that its manifest vector stays small enough to be inline."""
 ROW_GROUP_ENTRIES: Final = 16_384
+SMALL_BYTES: Final = 64 << 10
+_SMALL_ENTRIES: Final = 1_024
 PAGES_DIGEST_KEY: Final = b"rootline.pages-digest"
 
 _MAGIC: Final = b"PAR1"
@@ -246,8 +249,10 @@ def _statistics_column(entries: Sequence[ContentEntry], tracked: TrackedField, f
     return pa.StructArray.from_arrays(children, fields=list(field.type), mask=absent)
 
 
-def decode_leaf(body: bytes, *, location: str) -> Leaf:
+def decode_leaf(body: bytes, *, location: str, is_new: bool = False) -> Leaf:
     """The leaf in `body`, every byte of it proven by `location`'s name; the name is what errors call it.
+
+    `is_new`: no root names it yet, so what it takes in memory is limited (`leaf_cost`).
 
     Raises:
         Corrupt: `leaf-corrupt`, the bytes are not what was written, or not a leaf; `profile-unknown`.
@@ -271,6 +276,8 @@ def decode_leaf(body: bytes, *, location: str) -> Leaf:
         if not 0 < file.metadata.num_rows <= MAX_ENTRIES:
             raise _corrupt(location, f"it has {file.metadata.num_rows} entries, 1 to {MAX_ENTRIES} are allowed")
         _prove_schema(file.schema_arrow, location)
+        if is_new:
+            check_leaf_cost(body, body[footer_start:-_TAIL_BYTES], file.schema_arrow, file.metadata.num_rows)
         leaf = Leaf(location, content, body, file.metadata, len(body))
         names = list(RULED_COLUMNS)
         ruled = leaf.columns(names) if leaf.is_small else file.read(columns=names, use_threads=False)
@@ -278,6 +285,17 @@ def decode_leaf(body: bytes, *, location: str) -> Leaf:
     except (pa.ArrowException, OSError, ValueError, LookupError, TypeError) as error:
         raise _corrupt(location, f"not a readable leaf: {error!s:.200}") from error
     return leaf
+
+
+def is_quickly_decoded(body: bytes) -> bool:
+    """Whether a new leaf is decoded and proven in little time, if it is one: few bytes alone may state many entries."""
+    if len(body) > SMALL_BYTES:
+        return False
+    try:
+        entries: int = pq.read_metadata(pa.BufferReader(body)).num_rows
+    except (pa.ArrowException, OSError):
+        return True  # it is none
+    return entries <= _SMALL_ENTRIES
 
 
 def _name_of(location: str) -> tuple[LeafContent, str]:

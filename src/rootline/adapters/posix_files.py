@@ -6,10 +6,13 @@ Invariants: every wait has a deadline; what is said to be durable was synced, an
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
+import stat
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -39,22 +42,48 @@ def wait_for_lock(file: int, operation: int, *, patience_s: float) -> None:
             time.sleep(_PAUSE_S)
 
 
+@contextlib.contextmanager
+def open_regular(path: Path) -> Iterator[int | None]:
+    """A descriptor of a regular file to read; `None`: there is something else, a pipe or a device say, or nothing.
+
+    Never waits for another process, as opening a pipe does, and opens no device unless one took the file's place just
+    now. Raises `OSError`.
+    """
+    descriptor = None
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        if stat.S_ISREG(path.stat().st_mode):
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        yield descriptor if descriptor is not None and stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def read_regular(path: Path) -> bytes | None:
+    """The bytes of a regular file; `None` as `open_regular`. Raises `OSError`."""
+    with open_regular(path) as descriptor:
+        if descriptor is None:
+            return None
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read()
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in `folder` durable. Blocks; raises `OSError`."""
-    _sync(folder, os.O_DIRECTORY)
-
-
-def sync_file(path: Path) -> None:
-    """Make the bytes of a file durable. Blocks; raises `OSError`."""
-    _sync(path, 0)
-
-
-def _sync(path: Path, kind: int) -> None:
-    descriptor = os.open(path, os.O_RDONLY | kind)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_file(path: Path) -> bool:
+    """Make the bytes of a regular file durable; whether there is one. Blocks; raises `OSError`."""
+    with open_regular(path) as descriptor:
+        if descriptor is not None:
+            os.fsync(descriptor)
+        return descriptor is not None
 
 
 def make_durable_folder(folder: Path, *, top: Path) -> None:

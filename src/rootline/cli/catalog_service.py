@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from rootline.ports.object_store import ObjectStore
 
 T = TypeVar("T")
-_LOOPBACK: Final = {"127.0.0.1", "::1", "localhost"}
 
 
 async def run_catalog(
@@ -121,7 +120,9 @@ def server_extra(what: str) -> Iterator[None]:
 
 def warn_if_open(host: str, served: ServedCatalog) -> None:
     """Warn when everyone who reaches this machine may read the metadata of all tables."""
-    if not served.all_tokens and host not in _LOOPBACK:
+    from rootline.catalog.rest.loopback import is_loopback
+
+    if not served.all_tokens and not is_loopback(host):
         structlog.get_logger().warning(
             "the catalog answers everyone who reaches it, without a token: set ROOTLINE_CATALOG__TOKEN",
             action="catalog-open",

@@ -101,8 +101,8 @@ async def _run(
                 hand_over=CompactionOnSpark.of_settings(limits, warehouse, log),
             )
         for service in (coordinator, worker):
-            if parts.shared is not None and service is not None:
-                parts.shared.metrics.show_in(service.metrics.registry)
+            if service is not None:
+                parts.show_metrics(service.metrics.registry)
                 break  # they share one registry
         if coordinator is not None:
             listens = await _serve_coordinator(around, warehouse, log, coordinator, worker, settings, http_port)

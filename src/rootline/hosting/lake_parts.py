@@ -11,6 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from prometheus_client import CollectorRegistry
+
+from rootline.adapters.kafka.control_records import SKIPPED
 from rootline.adapters.local.lake_lock import LakeLock
 from rootline.adapters.open import (
     WriterLog,
@@ -50,6 +53,13 @@ class LakeParts:
     keeps: AskLogKeeps | None = None
     shared: SharedRedis | None = None
     """What the processes of a lake on Kafka tell each other, if a Redis is named."""
+
+    def show_metrics(self, registry: CollectorRegistry) -> None:
+        """Show the metrics of a log on Kafka and of its Redis, if the lake has them, in `registry`, once."""
+        if self.lock is None:
+            registry.register(SKIPPED)
+        if self.shared is not None:
+            self.shared.metrics.show_in(registry)
 
     async def close(self) -> None:
         """Close the store and the log, and give the lock back."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import random
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -103,6 +104,59 @@ def test_an_ordinary_batch_is_passed_on_as_it_is(name: str) -> None:
     whole = batch_of_zeros(CODECS[name], 1_000, 2_000), batch_of_zeros(0, 10, first=2)
     for reads_all in (False, True):
         assert judge(*whole, reads_all=reads_all) == Judged(b"".join(whole), 0)
+
+
+def header(**changed: int) -> bytes:
+    """A batch of three records' offsets without its records, with some fields of its header changed."""
+    fields = {
+        "first": 7,
+        "length": 49,
+        "epoch": 0,
+        "magic": 2,
+        "crc": 0,
+        "flags": 0,
+        "delta": 2,
+        "begun": 0,
+        "latest": 0,
+        "producer": -1,
+        "of": -1,
+        "base": -1,
+        "count": 3,
+    }
+    return struct.pack(">qiibIhiqqqhii", *(fields | changed).values())
+
+
+NO_HEADERS = (
+    [{"length": length} for length in (-(2**31), -12, -1, 0, 1, 4, 5, 8, 13, 14, 26, 48)]
+    + [{"length": length, "magic": magic} for magic, length in ((0, 13), (1, 14), (1, 21), (3, 48), (-1, 48))]
+    + [{"first": -1}, {"first": 2**63 - 1}, {"delta": -1}, {"delta": -(2**31)}, {"count": -1}, {"count": 4}]
+)
+
+
+@pytest.mark.parametrize("reads_all", [False, True])
+@pytest.mark.parametrize("changed", NO_HEADERS, ids=str)
+def test_a_header_that_no_batch_has_is_reported_as_damage_and_never_read(
+    changed: dict[str, int], reads_all: bool
+) -> None:
+    good = batch_of_zeros(0, 1, first=6)
+    for rest in (b"", bytes(200)):
+        found = judge(good, header(**changed) + rest, next_offset=6, reads_all=reads_all)
+        held = MemoryRecords(found.message_set)
+        first, second = held.next_batch(), held.next_batch()
+        assert first is not None
+        assert second is not None
+        assert [record.offset for record in first] == [6]
+        assert (second.validate_crc(), held.has_next()) == (False, False)
+
+
+@pytest.mark.parametrize("begun", [b"\x00", header()[:16], header(length=50), header(length=2**31 - 1)], ids=len)
+def test_an_answer_that_begins_with_part_of_a_batch_is_damage_and_one_that_ends_so_is_not(begun: bytes) -> None:
+    """The library would pass over a record for the first."""
+    alone = MemoryRecords(judge(begun).message_set).next_batch()
+    assert alone is not None
+    assert not alone.validate_crc()
+    good = batch_of_zeros(0, 1)
+    assert judge(good, begun) == Judged(good + begun, 0)
 
 
 @every_codec

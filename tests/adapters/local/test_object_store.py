@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ import pytest
 
 from rootline.adapters.local.object_store import LocalObjectStore
 from rootline.ports.object_store import Predecessor, PutAnswer
-from rootline.schemas.errors import Unavailable
+from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey
 
 ROOTS = "demo/flights/metadata/roots"
@@ -38,6 +39,47 @@ def leftover(folder: Path, *, age_s: float) -> Path:
     path.write_bytes(b"half a ro")
     os.utime(path, (time.time() - age_s, time.time() - age_s))
     return path
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "device", "folder", "link to a pipe"])
+async def test_what_is_no_regular_file_is_no_object_and_blocks_no_thread(
+    store: LocalObjectStore, tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "ns/t/data/x"
+    path.parent.mkdir(parents=True)
+    pipe = put_in_place(path, kind)
+    key, absolute = ObjectKey("ns/t/data/x"), ObjectKey(str(path))
+    try:
+        async with asyncio.timeout(20):  # for a store that waits; this one does not
+            for name in (key, absolute):
+                assert await store.get(name) is None
+                assert await store.length_of(name) is None
+                assert await store.part_of(name, 0, 10) is None
+                assert await store.path_of(name) is None
+            assert await store.stored_ms(key) is None
+            with pytest.raises(Invalid) as refused:
+                await store.make_durable(key)
+    finally:
+        os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))  # frees a thread that waits at it
+    assert refused.value.code == "file-missing"
+    assert "is not a regular file" in refused.value.message
+
+
+def put_in_place(path: Path, kind: str) -> Path:
+    """Something that is no regular file; returns a pipe, which is `path` itself or perhaps behind it."""
+    pipe = path if kind == "pipe" else path.with_name("pipe")
+    os.mkfifo(pipe)
+    match kind:
+        case "socket":
+            with socket.socket(socket.AF_UNIX) as bound:
+                bound.bind(os.path.relpath(path))
+        case "device":
+            path.symlink_to("/dev/zero")
+        case "folder":
+            path.mkdir()
+        case "link to a pipe":
+            path.symlink_to(pipe)
+    return pipe
 
 
 async def test_a_put_leaves_nothing_but_the_object(store: LocalObjectStore, tmp_path: Path) -> None:

@@ -62,6 +62,43 @@ async def test_health_and_metrics_are_open_and_everything_else_needs_one_of_the_
         assert (await client.get("/page")).status_code == 401
 
 
+FOREIGN = (
+    "lake.example",
+    "127.0.0.1.example",
+    "10.0.0.1",
+    "2130706433",
+    "127.0.0.1@lake.example",
+    "[bad",
+    "localhost.",
+)
+OWN = ("localhost", "localhost:1", "127.0.0.1:9", "127.9.9.9", "[::1]", "[::ffff:127.0.0.1]:1")
+
+
+async def test_without_a_token_a_request_at_loopback_must_name_this_machine() -> None:
+    """DNS rebinding: a page has its browser ask us under the page's own name."""
+    async with serve_app(an_app(), "127.0.0.1", 0, HttpSettings()) as url, httpx.AsyncClient(base_url=url) as client:
+        for path in ("/page", "/metrics", "/readyz", "/healthz"):
+            said = [(await client.get(path, headers={"Host": host})).status_code for host in (*FOREIGN, *OWN)]
+            assert said == [403] * len(FOREIGN) + [200] * len(OWN), path
+        assert "ROOTLINE_HTTP__TOKEN" in (await client.get("/page", headers={"Host": "lake.example"})).text
+    settings = HttpSettings(token=SecretStr("secret"))
+    async with serve_app(an_app(), "127.0.0.1", 0, settings) as url, httpx.AsyncClient(base_url=url) as client:
+        named = bearer("secret") | {"Host": "lake.example"}
+        assert (await client.get("/page", headers=named)).status_code == 200, "with a token, by whatever name"
+
+
+def test_the_catalog_without_a_token_answers_no_foreign_name(tmp_path: Path) -> None:
+    with asked(tmp_path) as client:
+        for path in ("/v1/config", "/v1/namespaces"):
+            for host in FOREIGN:
+                refused = client.get(path, headers={"Host": host})
+                assert (refused.status_code, refused.json()["error"]["type"]) == (403, "ForbiddenException")
+            assert client.get(path).status_code == 200
+    with asked(tmp_path, token=SecretStr("of-catalog")) as client:
+        headers = bearer("of-catalog") | {"Host": "lake.example"}
+        assert client.get("/v1/config", headers=headers).status_code == 200
+
+
 def test_the_catalog_takes_its_own_tokens_and_those_of_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROOTLINE_HTTP__TOKEN", "of-http")
     with asked(tmp_path, token=SecretStr("of-catalog")) as client:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from rootline.adapters.kafka.frontier.answers import (
     RECORD_BYTES_MAX,
     AnswerRecord,
     answer_key,
-    answer_record_of,
     answers_to_bytes,
     next_record,
 )
+from rootline.adapters.kafka.frontier.records import FrontierReading
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.ports.intent_feed import Answer
 from rootline.schemas.errors import Unavailable
@@ -35,11 +37,16 @@ def record(name: str, epoch: int, *offsets: int, message: str = "there is no tab
 def test_a_record_is_read_as_it_was_written_and_by_no_other_group_or_log() -> None:
     written = record("one", 7, 1, 2, 3, 9)
     key, value = answer_key(SETTINGS, written), answers_to_bytes(written)
-    assert answer_record_of(SETTINGS, LOG, key, value) == written
-    assert answer_record_of(SETTINGS, LogId("cluster/other"), key, value) is None
-    assert answer_record_of(SETTINGS.model_copy(update={"group_id": "other"}), LOG, key, value) is None
-    assert answer_record_of(SETTINGS, LOG, key, None) is None
-    assert answer_record_of(SETTINGS, LOG, b"garbage", value) is None
+    assert read_back(SETTINGS.group_id, LOG, key, value) == (written,)
+    assert read_back(SETTINGS.group_id, LogId("cluster/other"), key, value) == ()
+    assert read_back("other", LOG, key, value) == ()
+    assert read_back(SETTINGS.group_id, LOG, key, None) == ()
+
+
+def read_back(group_id: str, log: LogId, key: bytes, value: bytes | None) -> tuple[AnswerRecord, ...]:
+    reading = FrontierReading(group_id, log)
+    reading.take(SimpleNamespace(topic="frontiers", partition=0, offset=0, key=key, value=value))
+    return reading.recorded().answers
 
 
 def test_a_hundred_thousand_answers_in_a_row_fit_because_they_share_a_run() -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
+from rootline.adapters.kafka.frontier.records import read_frontiers
 from rootline.adapters.kafka.parking.records import ParkingRecord, counting, lift_outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.topic_reader import KafkaTopicReader
 from rootline.ports.intent_feed import Answer
 from rootline.ports.parking import Lift, ParkedRun, ParkedTable
 from rootline.schemas.errors import OutcomeUnknown
@@ -151,3 +157,39 @@ async def test_when_the_names_of_parked_records_are_lost_no_one_passes_over_them
         await third.until(lambda: third.assignment is not None)
         assert third.assignment is not None
         assert third.assignment.parked == ()
+
+
+@pytest.mark.services
+async def test_records_of_the_frontiers_topic_that_cannot_be_read_stop_no_one_and_lose_nothing(
+    kafka_service: KafkaService,
+) -> None:
+    settings = kafka_service.with_topics(partitions=1)
+    append(settings, 0, numbered(0, 40))
+    async with member_of(settings) as first:
+        held = await parked_once(first)
+    own = [record.key async for portion in frontiers(settings) for record in portion]
+    damage(settings, {*own, json.dumps([settings.group_id, held.log, 0, "answers", "n"]).encode(), b"[" * 100_000})
+    async with member_of(settings) as second:
+        await second.until(lambda: second.assignment is not None)
+        assert second.assignment is not None
+        [again] = second.assignment.parked
+        assert (again.table, again.records, again.first_offset, again.runs) == (TABLE, 3, 2, held.runs)
+        assert [found.position.offset for found in await read(second, again)] == [2, 5, 7]
+        await second.feed.parking.unpark(again)
+    assert not (await read_frontiers(settings, held.log)).unread
+    async with member_of(settings) as third:
+        await third.until(lambda: third.assignment is not None)
+        assert third.assignment is not None
+        assert third.assignment.parked == ()
+
+
+def frontiers(settings: KafkaSettings) -> AsyncGenerator[Sequence[Any], None]:
+    return KafkaTopicReader(settings, settings.frontiers_topic).backwards(key=None, since_ms=0)
+
+
+def damage(settings: KafkaSettings, keys: set[bytes]) -> None:
+    """Write something else under each of `keys`, where it takes the place of what was there."""
+    producer = Producer({"bootstrap.servers": settings.servers(), "log_level": 0})
+    for key in keys:
+        producer.produce(settings.frontiers_topic, b'{"epoch":1e999,"runs":[]}', key)
+    assert producer.flush(30) == 0

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 
+from rootline.adapters.kafka.frontier.records import FrontierReading, Recorded
 from rootline.adapters.kafka.parking.records import (
     ParkingRecord,
     counting,
-    lift_of,
     lift_outgoing,
     next_parking_record,
     parking_outgoing,
-    parking_record_of,
 )
 from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
@@ -43,15 +43,18 @@ def record(name: str, epoch: int, *tables: ParkedTable) -> ParkingRecord:
     return ParkingRecord(LOG, 3, name, epoch, {item.table: item for item in tables})
 
 
+def read_back(sent: Outgoing, group_id: str = SETTINGS.group_id, log: LogId = LOG) -> Recorded:
+    reading = FrontierReading(group_id, log)
+    reading.take(SimpleNamespace(topic="frontiers", partition=0, offset=0, key=sent.key, value=sent.value))
+    return reading.recorded()
+
+
 def test_a_record_of_what_is_parked_is_read_as_it_was_written_and_by_no_other_group_or_log() -> None:
     written = record("one", 7, full(), parked(table=OTHER))
     sent = parking_outgoing(SETTINGS, written)
-    assert parking_record_of(SETTINGS, LOG, sent.key, sent.value) == written
-    assert parking_record_of(SETTINGS, LogId("cluster/other"), sent.key, sent.value) is None
-    other = SETTINGS.model_copy(update={"group_id": "other"})
-    assert parking_record_of(other, LOG, sent.key, sent.value) is None
-    for value in (None, b"", b"[]", b"{}", b'{"epoch": 1, "tables": [{}]}', b'{"epoch": 1, "tables": 3}'):
-        assert parking_record_of(SETTINGS, LOG, sent.key, value) is None
+    assert read_back(sent).parked == (written,)
+    assert read_back(sent, log=LogId("cluster/other")).parked == ()
+    assert read_back(sent, "other").parked == ()
 
 
 def test_what_a_stalled_owner_names_after_the_next_one_began_counts_for_no_one() -> None:
@@ -67,11 +70,10 @@ def test_what_a_stalled_owner_names_after_the_next_one_began_counts_for_no_one()
 def test_a_lift_is_read_as_it_was_written_until_it_was_carried_out() -> None:
     lift = Lift(TABLE, LOG, 3, without_missing=True)
     sent = lift_outgoing(SETTINGS, lift)
-    assert lift_of(SETTINGS, LOG, sent.key, sent.value) == lift
+    assert read_back(sent).lifts == (lift,)
     done = lift_outgoing(SETTINGS, lift, done=True)
-    assert (done.key, lift_of(SETTINGS, LOG, done.key, done.value)) == (sent.key, None)
-    assert lift_of(SETTINGS, LogId("x"), sent.key, sent.value) is None
-    assert lift_of(SETTINGS, LOG, sent.key, b"[]") is None
+    assert (done.key, read_back(done).lifts) == (sent.key, ())
+    assert read_back(sent, log=LogId("x")).lifts == ()
 
 
 def raw(log: LogId, offset: int, partition: int = 0) -> LogRecord:

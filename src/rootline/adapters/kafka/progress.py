@@ -16,7 +16,13 @@ from typing import Final
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from rootline.adapters.kafka.frontier.answers import RECORD_BYTES_MAX, AnswerRecord, answers_to_bytes, outgoing
+from rootline.adapters.kafka.frontier.answers import (
+    ANSWERS_MAX,
+    RECORD_BYTES_MAX,
+    AnswerRecord,
+    answers_to_bytes,
+    outgoing,
+)
 from rootline.adapters.kafka.group_offsets import Stage, commit_offsets, write_bookmark
 from rootline.adapters.kafka.membership import KafkaMembership, Place
 from rootline.adapters.kafka.settings import KafkaSettings
@@ -146,8 +152,9 @@ class AnswerHolder:
                 if missing and not (await self._written(self._waiting | missing) or await self._written(missing)):
                     full = sorted({place.partition for place in missing})
                     raise self._membership.unavailable(
-                        f"over {RECORD_BYTES_MAX} bytes of rejections wait for the offset of their partition to pass "
-                        f"them, among partitions {full}: it is not read until a table on it goes on (see /readyz)"
+                        f"over {RECORD_BYTES_MAX} bytes or {ANSWERS_MAX} of rejections wait for the offset of their "
+                        f"partition to pass them, among partitions {full}: it is not read until a table on it goes on "
+                        "(see /readyz)"
                     )
         finally:
             for place in wanted:
@@ -203,6 +210,8 @@ def _has_room(place: Place, record: AnswerRecord) -> bool:
     What lies below an answer that is held already always may, within what the topic takes: the offset cannot pass the
     one without the other.
     """
+    if len(record.answers) > ANSWERS_MAX:
+        return False
     size = len(answers_to_bytes(record))
     if size <= RECORD_BYTES_MAX:
         return True

@@ -3,9 +3,9 @@
 Owns: the calls, their order and the locks. Does not own: where the folder may be (`file_system`), keys
 (`object_key_rules`).
 Invariants: a name appears only with its whole body, synced; CREATED and EXISTS are answered after the folder is synced
-too; a root is read only after its folder is synced, and so is an object of a folder whose sync failed here; of absolute
-keys (`absolute_keys`) only regular files are read, and none is written; creation holds a shared `flock` on the folder
-(deletion holds an exclusive one); temporary files can never be keys and are hidden from LIST.
+too; a root is read only after its folder is synced, and so is an object of a folder whose sync failed here; only
+regular files are read, and absolute keys (`absolute_keys`) are not written; creation holds a shared `flock` on the
+folder (deletion holds an exclusive one); temporary files can never be keys and are hidden from LIST.
 """
 
 from __future__ import annotations
@@ -29,7 +29,14 @@ from rootline.adapters.absolute_keys import FILE_SCHEMES, AbsoluteKeys
 from rootline.adapters.blocking_calls import BlockingCalls
 from rootline.adapters.local.file_system import tells_case_apart
 from rootline.adapters.object_key_rules import RESERVED_PREFIX, check_key, check_prefix
-from rootline.adapters.posix_files import make_durable_folder, sync_file, sync_folder, wait_for_lock
+from rootline.adapters.posix_files import (
+    make_durable_folder,
+    open_regular,
+    read_regular,
+    sync_file,
+    sync_folder,
+    wait_for_lock,
+)
 from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
 from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.errors import Invalid, Unavailable
@@ -138,10 +145,12 @@ class LocalObjectStore:
     def _get(self, key: ObjectKey) -> StoredObject | None:
         path = self._root / key
         try:
-            body = path.read_bytes()
+            body = read_regular(path)
+            if body is None:
+                return None
             if _ROOTS_FOLDER in f"/{key}" or path.parent in self._unsynced_folders:
                 sync_folder(path.parent)
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        except FileNotFoundError:
             return None
         except OSError as error:
             raise _unavailable(path, error) from error
@@ -158,13 +167,16 @@ class LocalObjectStore:
     def _synced(self, key: ObjectKey) -> None:
         path = self._root / key
         try:
-            sync_file(path)
+            if not sync_file(path):
+                raise FileNotFoundError
             sync_folder(path.parent)
             if path.parent not in self._durable_folders:
                 make_durable_folder(path.parent, top=self._root)
                 self._durable_folders.add(path.parent)
         except FileNotFoundError as error:
-            raise Invalid("file-missing", f"{key!r} does not exist, or cannot be read: upload it first") from error
+            raise Invalid(
+                "file-missing", f"{key!r} does not exist, or is not a regular file: upload it first"
+            ) from error
         except OSError as error:
             raise _unavailable(path, error) from error
 
@@ -261,7 +273,8 @@ class LocalObjectStore:
 
 def _get_elsewhere(key: ObjectKey, path: Path) -> StoredObject | None:
     with _read_anywhere(key, path):
-        return StoredObject(key, path.read_bytes(), None, None) if stat.S_ISREG(path.stat().st_mode) else None
+        body = read_regular(path)
+        return None if body is None else StoredObject(key, body, None, None)
     return None
 
 
@@ -273,12 +286,8 @@ def _length_at(key: ObjectKey, path: Path) -> int | None:
 
 
 def _part_at(key: ObjectKey, path: Path, start: int, length: int) -> bytes | None:
-    with _read_anywhere(key, path):
-        if not stat.S_ISREG(path.stat().st_mode):
-            return None  # reading a device or a pipe may never end
-        with path.open("rb") as file:
-            file.seek(start)
-            return file.read(length)
+    with _read_anywhere(key, path), open_regular(path) as descriptor:
+        return None if descriptor is None else os.pread(descriptor, length, start)
     return None
 
 

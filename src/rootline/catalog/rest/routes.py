@@ -32,6 +32,7 @@ from rootline.catalog.rest.answers import (
 from rootline.catalog.rest.bearer_tokens import BearerTokens
 from rootline.catalog.rest.catalog import RestCatalog
 from rootline.catalog.rest.errors import Refusal, bad_request, refusal_of
+from rootline.catalog.rest.loopback import FOREIGN, is_foreign
 
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
@@ -193,6 +194,8 @@ def _guarded(served: ServedCatalog, route: str, handler: Handler) -> Handler:
         try:
             if needed:
                 _authorize(request, needed)
+            elif is_foreign(request.scope):
+                raise Refusal(403, "ForbiddenException", FOREIGN)
             response = await handler(request)
         except Exception as error:
             refusal = refusal_of(error)

@@ -1,10 +1,10 @@
 """Serving an application inside a running event loop, until a block ends.
 
-Owns: the listener and the server's life; the application of a catalog that is served alone. Does not own: routes under
-`/v1` (`routes`), signals: the process handles them.
-Invariants: health and metrics are open, everything else needs a token where there is one; port 0 lets the system pick;
-a client that does not read its answer delays the end of the process by
-seconds only.
+Owns: the listener and the server's life, who is answered; the application of a catalog that is served alone. Does not
+own: routes under `/v1` (`routes`), connections (`connections`), signals: the process handles them.
+Invariants: health and metrics are open, everything else needs a token where there is one; without one, a request at a
+loopback address is answered only if it names this machine; port 0 lets the system pick; a client that does not read its
+answer delays the end of the process by seconds only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import contextlib
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator
-from typing import Final
+from typing import Any, Final
 
 import structlog
 import uvicorn
@@ -27,12 +27,13 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rootline.catalog.rest.bearer_tokens import BearerTokens
+from rootline.catalog.rest.connections import Acceptor, Connection, ConnectionLimits, connection_limits
 from rootline.catalog.rest.http_settings import HttpSettings, http_settings
+from rootline.catalog.rest.loopback import FOREIGN, is_foreign, is_loopback
 from rootline.catalog.rest.routes import READS, Handler, ServedCatalog, catalog_app
 from rootline.schemas.errors import RootlineError
 
 _GRACE_S: Final = 5
-LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 AUTHORIZED: Final = "rootline.authorized"
 """In a request's scope: it came with a token that this server asks for."""
@@ -85,15 +86,34 @@ def _guarded(app: ASGIApp, tokens: BearerTokens, also_open: frozenset[str]) -> A
             refused = JSONResponse({"error": said}, 401, {"WWW-Authenticate": "Bearer"})
             await refused(scope, receive, send)
             return
+        if not tokens.are_needed and not path.startswith("/v1/") and is_foreign(scope):
+            await JSONResponse({"error": FOREIGN}, 403)(scope, receive, send)
+            return
         await app({**scope, AUTHORIZED: True} if needs_token else scope, receive, send)
 
     return answer
 
 
 class _Server(uvicorn.Server):
+    """The library's server, which neither accepts connections nor handles signals."""
+
+    def __init__(self, config: uvicorn.Config, listener: socket.socket, limits: ConnectionLimits) -> None:
+        super().__init__(config)
+        self._listener = listener
+        self._limits = limits
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await self.lifespan.startup()
+
+        def make() -> Connection:
+            return Connection(self.config, self.server_state, self.lifespan.state)
+
+        self.servers: list[Any] = [Acceptor(self._listener, self._limits, make, self.config.ssl)]
+        self.started = True
 
 
 @contextlib.asynccontextmanager
@@ -103,10 +123,12 @@ async def serve_app(
     port: int,
     settings: HttpSettings | None = None,
     also_open: frozenset[str] = frozenset(),
+    limits: ConnectionLimits | None = None,
 ) -> AsyncIterator[str]:
     """Serve until the block ends; yields the URL that it listens on. `settings`: as in force without them.
 
-    `also_open`: paths that need no token, beside those of health and metrics.
+    `also_open`: paths that need no token, beside those of health and metrics. `limits`: of connections, as this
+    process's descriptors allow without them.
 
     Raises:
         OSError: the port is taken. Invalid: `setting-invalid`, of a token's or a certificate's file.
@@ -114,7 +136,7 @@ async def serve_app(
     """
     chosen = settings or http_settings()
     tokens, context = chosen.tokens(), chosen.tls()
-    if context is None and host not in LOOPBACK:
+    if context is None and not is_loopback(host):
         structlog.get_logger().warning(
             "HTTP beyond this machine without TLS: what is sent, tokens too, can be read on the way; set "
             "ROOTLINE_HTTP__TLS_CERTIFICATE_FILE",
@@ -128,11 +150,13 @@ async def serve_app(
         log_level="warning",
         lifespan="off",
         access_log=False,
+        http=Connection,
+        ws="none",
         timeout_graceful_shutdown=_GRACE_S,
     )
     config.load()
     config.ssl = context  # uvicorn would read the files again, and ask for a password
-    server = _Server(config)
+    server = _Server(config, listener, limits or connection_limits())
     serving = asyncio.ensure_future(server.serve(sockets=[listener]))
     try:
         yield url

@@ -16,9 +16,9 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rootline.schemas.bytes.leaf.parquet_footer import ColumnChunk, column_chunks
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
 from rootline.storage.rows.held_parts import ByteRange, HeldParts
-from rootline.storage.rows.parquet_footer import ColumnChunk, column_chunks
 
 BATCH_ROWS: Final = 65_536
 _LARGE_BATCH_BYTES: Final = 16 * 1024 * 1024

@@ -130,7 +130,9 @@ def _stated(manifest: AddedManifest, fetched: FetchedObjects) -> Leaf:
     if leaf is None:
         trouble = fetched.troubles.get(manifest.location)
         if trouble is None:
-            raise Invalid("leaf-missing", f"{name} does not exist: store it, then publish the intent")
+            raise Invalid(
+                "leaf-missing", f"{name} does not exist, or is not a regular file: store it, then publish the intent"
+            )
         raise Invalid("leaf-invalid", f"{name}: {trouble}")
     check_stated(manifest, leaf, name)
     return leaf

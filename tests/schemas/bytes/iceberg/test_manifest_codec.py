@@ -24,8 +24,10 @@ from pyiceberg.types import (
     TimeType,
 )
 
+from rootline.schemas.bytes.iceberg.iceberg_avro import read_avro
 from rootline.schemas.bytes.iceberg.manifest_codec import decode_manifest
 from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent
+from rootline.schemas.bytes.values.avro_container import encode_block, encode_container
 from rootline.schemas.bytes.values.single_values import bound_of_bytes
 from rootline.schemas.content_entry import ContentEntry, ContentType, DeletionVector, FileFormat, Status
 from rootline.schemas.errors import Corrupt, Invalid
@@ -279,3 +281,12 @@ def test_flipped_bits_are_read_or_refused_and_nothing_else() -> None:
         except (Corrupt, Invalid):
             continue
         assert all(isinstance(entry, ContentEntry) for entry in leaf.entries())
+
+
+def test_records_without_bytes_are_refused_however_many_a_block_states() -> None:
+    schema = b'{"type":"record","name":"r","fields":[]}'
+    sync = bytes(16)
+    metadata = {"avro.schema": schema, "avro.codec": b"null"}
+    body = encode_container(metadata, [], sync, pack=bytes, block_bytes=1) + encode_block(10**12, b"", sync)
+    with pytest.raises(Corrupt, match="a block states 1000000000000 records in 0 bytes"):
+        read_avro(body, name="bomb")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -100,11 +101,12 @@ def row(name: str) -> dict[str, object]:
     }
 
 
-def written() -> tuple[str, bytes]:
-    """(location, body) of a leaf of two files."""
+def written(table: pa.Table | None = None, **options: Any) -> tuple[str, bytes]:
+    """(location, body) of a leaf, of two files without a `table`; `options` of the writer."""
+    table = pa.Table.from_pylist([row("a"), row("b")], schema=SCHEMA) if table is None else table
     sink = io.BytesIO()
-    writer = pq.ParquetWriter(sink, SCHEMA, compression="snappy", store_schema=False)
-    writer.write_table(pa.Table.from_pylist([row("a"), row("b")], schema=SCHEMA))
+    writer = pq.ParquetWriter(sink, table.schema, **{"compression": "snappy", "store_schema": False} | options)
+    writer.write_table(table)
     pages = hashlib.sha256(sink.getvalue()).hexdigest()
     profile = {"format-version": "4", "content": "data", "rootline.profile": "single-file-commits/1"}
     writer.add_key_value_metadata({**profile, "rootline.pages-digest": pages})

@@ -3,7 +3,8 @@
 Owns: the layout of a batch's header, which batches are let through, and stand-ins. Does not own: sizes after
 decompression (`decoded_size`), the answers (`fetch_gate`), what becomes of a record that was not read (`records`).
 Invariants: a batch is passed on byte for byte, or it is replaced, offset by offset, by records that say why; a
-damaged batch, one whose checksum is wrong, is passed on, because the client library asks for it again.
+damaged batch, one whose checksum is wrong, is passed on, because the client library asks for it again; the library sees
+no header whose length, offsets or count no batch can have: it would end the process, or pass over records.
 
 Theory. The header of a batch, which is never compressed, names its first and last offset. So each record of a batch
 that may not be decompressed has its coordinates, and these are enough for a verdict and a dead letter. A stand-in batch
@@ -29,9 +30,14 @@ LIGHT_BYTES: Final = 1 << 20
 """Batches up to this decompressed size are not counted: records are taken from the library by their number."""
 _STAND_INS_MAX: Final = 1_000
 _OVERHEAD_BYTES: Final = 12
-_BEGIN: Final = struct.Struct(">qiibIh")
+_BEGIN: Final = struct.Struct(">qiib")
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _LEGACY_HEADER: Final = struct.Struct(">qiibb")
+_LENGTHS_MIN: Final = {0: 14, 1: 22, 2: _HEADER.size - _OVERHEAD_BYTES}
+"""Magic → the least length that a batch's header can state; the library reads a shorter one past its end."""
+_OFFSET_MAX: Final = 2**63 - 2
+_DAMAGED: Final = _HEADER.pack(0, _LENGTHS_MIN[2], 0, 2, 0, 0, 0, 0, 0, -1, -1, -1, 0)
+"""A batch whose checksum is wrong: the library reports it, and asks for what follows the last good record again."""
 _CODEC: Final = 0x07
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
@@ -44,6 +50,13 @@ class Judged:
     message_set: bytes
     heavy_bytes: int
     is_cut: bool = False
+
+
+class _NoBatch(Exception):
+    """At `start` there is no header of a batch."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,67 +79,79 @@ def judged(
 ) -> Judged:
     """What the client library may have of a partition's `message_set`, which was asked for from `next_offset` on.
 
-    A batch of more than `batch_bytes_max` is replaced. Large ones are passed on while there is room for them.
+    A batch of more than `batch_bytes_max` is replaced. Large ones are passed on while there is room for them. What
+    follows a header that no batch has is left out, and a damaged batch is put in its place.
     `reads_all`: also replace batches in which the library finds a record that it cannot read. Raises `TrialNeeded` as
     `decoded_size`, with `tries` as there.
     """
     parts: list[bytes] = []
     kept_from = heavy_bytes = 0
-    for batch in _batches(message_set, next_offset, reads_all):
-        size: int | None = batch.end - batch.data_at
-        if batch.codec and not batch.is_control:
-            size = decoded_size(batch.codec, message_set[batch.data_at : batch.end], batch_bytes_max, tries=tries)
-        if size is not None and (not reads_all or _is_readable(message_set, batch)):
-            if not batch.codec or size <= LIGHT_BYTES:
+    try:
+        for batch in _batches(message_set, next_offset):
+            if not batch.codec and not reads_all:  # almost all of them
                 continue
-            if size > room_bytes:
-                return Judged(b"".join([*parts, message_set[kept_from : batch.start]]), heavy_bytes, is_cut=True)
-            heavy_bytes += size
-            room_bytes -= size
-            continue
-        if _is_damaged(message_set, batch):
-            continue
-        first = max(batch.first, next_offset)
-        last = min(batch.last, first + _STAND_INS_MAX - 1)
-        parts.append(message_set[kept_from : batch.start])
-        if first <= last:
-            parts.append(_stand_in(message_set, batch, first, last, _why(message_set, batch, size, batch_bytes_max)))
-        kept_from = batch.end
-        if last < batch.last:  # the next answer begins inside this batch
-            return Judged(b"".join(parts), heavy_bytes, is_cut=True)
+            size: int | None = batch.end - batch.data_at
+            if batch.codec and not batch.is_control:
+                size = decoded_size(batch.codec, message_set[batch.data_at : batch.end], batch_bytes_max, tries=tries)
+            if size is not None and (not reads_all or _is_readable(message_set, batch)):
+                if not batch.codec or size <= LIGHT_BYTES:
+                    continue
+                if size > room_bytes:
+                    return Judged(b"".join([*parts, message_set[kept_from : batch.start]]), heavy_bytes, is_cut=True)
+                heavy_bytes += size
+                room_bytes -= size
+                continue
+            if _is_damaged(message_set, batch):
+                continue
+            first = max(batch.first, next_offset)
+            last = min(batch.last, first + _STAND_INS_MAX - 1)
+            parts.append(message_set[kept_from : batch.start])
+            if first <= last:
+                parts.append(
+                    _stand_in(message_set, batch, first, last, _why(message_set, batch, size, batch_bytes_max))
+                )
+            kept_from = batch.end
+            if last < batch.last:  # the next answer begins inside this batch
+                return Judged(b"".join(parts), heavy_bytes, is_cut=True)
+    except _NoBatch as found:
+        return Judged(b"".join([*parts, message_set[kept_from : found.start], _DAMAGED]), heavy_bytes, is_cut=True)
     return Judged(b"".join([*parts, message_set[kept_from:]]) if parts else message_set, heavy_bytes)
 
 
-def _batches(message_set: bytes, next_offset: int, reads_all: bool) -> Iterator[_Batch]:
-    """The whole ones, in order; those that are not compressed only with `reads_all`."""
+def _batches(message_set: bytes, next_offset: int) -> Iterator[_Batch]:
+    """The whole ones, in order. Raises `_NoBatch`."""
     at, size = 0, len(message_set)
-    while at + _HEADER.size <= size:
-        _, length, _, magic, _, flags = _BEGIN.unpack_from(message_set, at)
+    while at < size:
+        _, length, _, magic = _BEGIN.unpack_from(message_set, at) if size - at >= _BEGIN.size else (0, size, 0, 2)
         end = at + _OVERHEAD_BYTES + length
-        if end > size or length <= 0:
-            return
-        if magic >= 2:
-            if not flags & _CODEC and not reads_all:  # almost all of them
-                at = end
-                continue
-            first, _, _, _, _, flags, delta, _, latest_ms, *producer, _ = _HEADER.unpack_from(message_set, at)
-            batch = _Batch(
-                at,
-                end,
-                first,
-                first + delta,
-                flags & _CODEC,
-                at + _HEADER.size,
-                bool(flags & _CONTROL),
-                bool(flags & _TRANSACTIONAL),
-                latest_ms,
-                (producer[0], producer[1], producer[2]),
-            )
-        else:
-            batch = _legacy(message_set, at, end, next_offset)
+        if end > size and at > 0:
+            return  # brokers cut the last batch off where their answer ends, never the first
+        if end > size or length < _LENGTHS_MIN.get(magic, _LENGTHS_MIN[2]):
+            raise _NoBatch(at)
+        batch = _modern(message_set, at, end) if magic >= 2 else _legacy(message_set, at, end, next_offset)
+        if not 0 <= batch.first <= batch.last <= _OFFSET_MAX:
+            raise _NoBatch(at)
         next_offset = max(next_offset, batch.last + 1)
         yield batch
         at = end
+
+
+def _modern(message_set: bytes, at: int, end: int) -> _Batch:
+    first, _, _, _, _, flags, delta, _, latest_ms, *producer, count = _HEADER.unpack_from(message_set, at)
+    if not 0 <= count <= delta + 1:  # compaction removes records, and nothing adds one
+        raise _NoBatch(at)
+    return _Batch(
+        at,
+        end,
+        first,
+        first + delta,
+        flags & _CODEC,
+        at + _HEADER.size,
+        bool(flags & _CONTROL),
+        bool(flags & _TRANSACTIONAL),
+        latest_ms,
+        (producer[0], producer[1], producer[2]),
+    )
 
 
 def _legacy(message_set: bytes, at: int, end: int, next_offset: int) -> _Batch:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import structlog
 
+from rootline.adapters.kafka.control_records import PARKED
 from rootline.adapters.kafka.frontier.records import Recorded
 from rootline.adapters.kafka.parking.parked_topic import Said, said_of
 from rootline.adapters.kafka.parking.records import ParkingRecord
@@ -25,19 +26,19 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId
 
 _ALL: Final = 2**62
-_WHY: Final = "the frontiers' topic was deleted or emptied, and did not say any more what is parked"
+_WHY: Final = "the frontiers' topic was deleted, emptied or damaged, and did not say any more what is parked"
 
 
 async def with_names_found_again(
     settings: KafkaSettings, log: LogId, recorded: Recorded, facts: Sequence[PartitionFacts]
 ) -> Recorded:
-    """`recorded`, with what is parked of partitions that the group has read and that have no record of names.
+    """`recorded`, with what is parked of partitions that the group has read and that have no names, or unreadable ones.
 
     Raises:
         Unavailable: `log-unavailable`.
 
     """
-    named = {record.partition for record in recorded.parked}
+    named = {record.partition for record in recorded.parked if not recorded.is_unread(record.partition, PARKED)}
     read = {held.partition for held in facts if held.committed is not None and held.committed.log == log}
     if not read - named:
         return recorded
@@ -50,7 +51,13 @@ async def with_names_found_again(
             tables={table: parked.records for table, parked in record.tables.items()},
             reason=_WHY,
         )
-    return replace(recorded, parked=(*recorded.parked, *found))
+    return replace(recorded, parked=(*recorded.parked, *(_beside(record, recorded.parked) for record in found)))
+
+
+def _beside(found: ParkingRecord, known: Iterable[ParkingRecord]) -> ParkingRecord:
+    """`found`, so that it counts together with the newest of the names that can still be read."""
+    epoch = max((record.epoch for record in known if record.partition == found.partition), default=0)
+    return replace(found, epoch=epoch, began=True)
 
 
 async def _found(settings: KafkaSettings, log: LogId, partitions: Collection[int]) -> list[ParkingRecord]:

@@ -2,46 +2,33 @@
 
 Owns: the form of the record. Does not own: when it is written (`pausing/administration`), who follows it
 (`pausing/follower`).
-Invariants: it names the group, and no log: a pause outlives a topic that is made again; what is not a record of this
-form is skipped, and versions that do not know it ignore it.
+Invariants: it names the group, and no log: a pause outlives a topic that is made again; a value that cannot
+be read pauses, because `rootline resume` ends it; versions that do not know the key ignore it.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Final
 
+from rootline.adapters.kafka.control_records import PAUSED, ControlKey, Unreadable, control_body, text, whole
 from rootline.adapters.kafka.publisher import Outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.ports.pausing import Pause
 from rootline.schemas.identifiers import TableName
 
-_KIND: Final = "paused"
-
 
 def pause_outgoing(settings: KafkaSettings, pause: Pause, *, over: bool = False) -> Outgoing:
     """To be published; `over`: it ends."""
-    key = json.dumps([settings.group_id, _KIND, pause.table]).encode()
+    key = json.dumps([settings.group_id, PAUSED, pause.table]).encode()
     body = {"since": pause.since_ms, "why": pause.why}
     return Outgoing(settings.frontiers_topic, key, None if over else json.dumps(body).encode())
 
 
-def paused_table(settings: KafkaSettings, key: bytes | None) -> TableName | None:
-    """The table that a record with this key is about; `None`: it is no pause of this group."""
+def pause_of(key: ControlKey, value: bytes) -> tuple[Pause, Unreadable | None]:
+    """The pause in a record of this kind; one that cannot be read is a pause all the same, and the second value why."""
+    table = TableName(key.names[0])
     try:
-        group, kind, table = json.loads(key or b"")
-    except (ValueError, TypeError):
-        return None
-    return TableName(table) if (group, kind) == (settings.group_id, _KIND) and isinstance(table, str) else None
-
-
-def pause_in(settings: KafkaSettings, key: bytes | None, value: bytes | None) -> Pause | None:
-    """The pause, if the record is one of this group; a tombstone is none."""
-    table = paused_table(settings, key)
-    if table is None or value is None:
-        return None
-    try:
-        body = json.loads(value)
-        return Pause(table, int(body["since"]), str(body["why"]))
-    except (ValueError, TypeError, KeyError):
-        return Pause(table, 0, "its record cannot be read")  # of a newer version: paused it is
+        body = control_body(value)
+        return Pause(table, whole(body.get("since")), text(body.get("why"))), None
+    except Unreadable as why:
+        return Pause(table, 0, "its record cannot be read"), why  # of a newer version: paused it is

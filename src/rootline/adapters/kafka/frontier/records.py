@@ -3,7 +3,8 @@
 Owns: the form of a record, reading all of them, writing. Does not own: when one is written (`frontier/keeper`), where a
 partition starts (`start_rules`), how the topic must be configured (`topics`).
 Invariants: a record is a lower bound: it is written only after the group has remembered the same offset or a later one;
-a record of another group or of another topic id is never used; what is not a record of this form is skipped.
+a record of another group or of another topic id is never used; one that cannot be read is skipped, and the newest
+that can be read under its key counts (decision 0108).
 
 A lost record, a late one, or one that a stalled coordinator writes over a newer one costs reading again, never records:
 the start of a partition is the greatest of what is known, and a log that begins above it is refused, not skipped.
@@ -13,11 +14,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+from rootline.adapters.kafka.control_records import (
+    ANSWERS,
+    FRONTIER,
+    LIFT,
+    PARKED,
+    PAUSED,
+    UPGRADED,
+    ControlKey,
+    Skipped,
+    Unreadable,
+    control_body,
+    control_key,
+    count,
+)
 from rootline.adapters.kafka.frontier.answers import AnswerRecord, answer_record_of
-from rootline.adapters.kafka.frontier.pause_record import pause_in
+from rootline.adapters.kafka.frontier.pause_record import pause_of
 from rootline.adapters.kafka.frontier.upgrade_record import upgrade_of
 from rootline.adapters.kafka.parking.records import ParkingRecord, lift_of, parking_record_of
 from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing
@@ -38,16 +53,9 @@ def frontier_record(settings: KafkaSettings, log: LogId, partition: int, next_of
     return Outgoing(settings.frontiers_topic, key, json.dumps({_NEXT_OFFSET: next_offset}).encode())
 
 
-def frontier_of(settings: KafkaSettings, log: LogId, key: bytes | None, value: bytes | None) -> tuple[int, int] | None:
-    """The partition and its offset, if this is such a record of this group and this log."""
-    try:
-        group, named, partition = json.loads(key or b"")
-        offset = json.loads(value or b"")[_NEXT_OFFSET]
-    except (ValueError, TypeError, KeyError):
-        return None
-    if (group, named) != (settings.group_id, log) or not _is_count(partition) or not _is_count(offset):
-        return None
-    return partition, offset
+def frontier_of(value: bytes) -> int:
+    """The offset in a record of this kind. Raises `Unreadable`."""
+    return count(control_body(value).get(_NEXT_OFFSET))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,45 +69,89 @@ class Recorded:
     upgraded_from: Mapping[int, int] | None = None
     """As in `upgrade_record`; `None`: there is no such record, so older versions may be in the group."""
     pauses: tuple[Pause, ...] = ()
+    unread: Mapping[bytes, tuple[str, int]] = field(default_factory=dict)
+    """The key of each newest record that cannot be read, of answers and of parked records → its kind, its partition."""
+
+    def is_unread(self, partition: int, kind: str | None = None) -> bool:
+        """Whether a record of the partition, of this kind or of any, cannot be read."""
+        return any(of == partition and kind in (None, held) for held, of in self.unread.values())
 
 
-async def read_frontiers(settings: KafkaSettings, log: LogId) -> Recorded:
-    """Read the topic to its present end.
+async def read_frontiers(settings: KafkaSettings, log: LogId, *, warns: bool = True) -> Recorded:
+    """Read the topic to its present end. `warns`: log what cannot be read.
 
     Raises:
         Unavailable: `log-unavailable`, no answer, or there is no such topic.
 
     """
-    known: dict[int, int] = {}
-    answers: dict[bytes, AnswerRecord | None] = {}
-    parked: dict[bytes, ParkingRecord | None] = {}
-    lifts: dict[bytes, Lift | None] = {}
-    upgrades: list[Mapping[int, int]] = []
-    pauses: dict[bytes, Pause | None] = {}
-
-    def take(record: Any) -> None:
-        found = frontier_of(settings, log, record.key, record.value)
-        if found is not None:
-            partition, offset = found
-            known[partition] = max(offset, known.get(partition, 0))
-        elif (upgraded := upgrade_of(settings, log, record.key, record.value)) is not None:
-            upgrades.append(upgraded)
-        else:
-            answers[record.key or b""] = answer_record_of(settings, log, record.key, record.value)
-            parked[record.key or b""] = parking_record_of(settings, log, record.key, record.value)
-            lifts[record.key or b""] = lift_of(settings, log, record.key, record.value)
-            pauses[record.key or b""] = pause_in(settings, record.key, record.value)
-
+    reading = FrontierReading(settings.group_id, log)
     reader = KafkaTopicReader(settings, settings.frontiers_topic)
-    await reader.first_since(0, None, take, records_max=_ALL)
-    return Recorded(
-        known,
-        tuple(record for record in answers.values() if record is not None),
-        tuple(record for record in parked.values() if record is not None),
-        tuple(lift for lift in lifts.values() if lift is not None),
-        upgrades[-1] if upgrades else None,
-        tuple(pause for pause in pauses.values() if pause is not None),
-    )
+    await reader.first_since(0, None, reading.take, records_max=_ALL)
+    if warns:
+        reading.skipped.tell()
+    return reading.recorded()
+
+
+class FrontierReading:
+    """The newest readable record under each key. A tombstone removes it, a damaged record does not."""
+
+    def __init__(self, group_id: str, log: LogId) -> None:
+        self.skipped = Skipped()
+        self._group_id = group_id
+        self._log = log
+        self._frontiers: dict[int, int] = {}
+        self._answers: dict[bytes, AnswerRecord] = {}
+        self._parked: dict[bytes, ParkingRecord] = {}
+        self._lifts: dict[bytes, Lift] = {}
+        self._pauses: dict[bytes, Pause] = {}
+        self._upgraded_from: Mapping[int, int] | None = None
+        self._unread: dict[bytes, tuple[str, int]] = {}
+
+    def take(self, record: Any) -> None:
+        """Read the next record of the topic, of whatever form."""
+        key = None
+        try:
+            key = control_key(self._group_id, record.key)
+            if key is not None and key.log in (self._log, None):
+                self._unread.pop(record.key, None)
+                self._take(key, record)
+        except Unreadable as why:
+            self.skipped.note(record, why)
+            if key is not None and key.kind in (ANSWERS, PARKED):
+                self._unread[record.key] = (key.kind, key.partition)
+
+    def recorded(self) -> Recorded:
+        """The outcome for this group and this log."""
+        return Recorded(
+            self._frontiers,
+            tuple(self._answers.values()),
+            tuple(self._parked.values()),
+            tuple(self._lifts.values()),
+            self._upgraded_from,
+            tuple(self._pauses.values()),
+            self._unread,
+        )
+
+    def _take(self, key: ControlKey, record: Any) -> None:
+        raw, value = record.key, record.value
+        if value is None:
+            for held in (self._answers, self._parked, self._lifts, self._pauses):
+                held.pop(raw, None)
+            return
+        if key.kind == FRONTIER:
+            self._frontiers[key.partition] = max(frontier_of(value), self._frontiers.get(key.partition, 0))
+        elif key.kind == UPGRADED:
+            self._upgraded_from = upgrade_of(value)
+        elif key.kind == ANSWERS:
+            self._answers[raw] = answer_record_of(key, value)
+        elif key.kind == PARKED:
+            self._parked[raw] = parking_record_of(key, value)
+        elif key.kind == LIFT:
+            self._lifts[raw] = lift_of(key, value)
+        elif key.kind == PAUSED:
+            self._pauses[raw], why = pause_of(key, value)
+            if why is not None:
+                self.skipped.note(record, why)
 
 
 def frontier_publisher(settings: KafkaSettings) -> KafkaPublisher:
@@ -117,7 +169,3 @@ async def write_frontiers(
 
     """
     await publisher.publish([frontier_record(settings, log, number, offset) for number, offset in offsets.items()])
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

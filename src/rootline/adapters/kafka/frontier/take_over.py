@@ -12,6 +12,7 @@ import asyncio
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
@@ -26,12 +27,16 @@ from rootline.adapters.kafka.parking.records import (
     parking_outgoing,
     parking_tombstone,
 )
+from rootline.adapters.kafka.publisher import Outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.ports.intent_feed import Assigned, before_upgrade
 from rootline.ports.pausing import Pause
 from rootline.schemas.errors import OutcomeUnknown
 from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import PartitionOffset
+
+UNREAD_STEP: Final = 1_000_000
+"""The next epoch is so much higher where a record was not read: it had an epoch, and its owner may write once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +71,18 @@ async def take_over(
         await commit_offsets(consumer, starts, log, generation=generation)
     name, taken, gone = uuid.uuid4().hex, dict[TopicPartition, TakenOver](), []
     for at, start in starts.items():
-        parked, parked_before = next_parking_record(recorded.parked, log, at.partition, name[:12])
-        answers, before = next_record(recorded.answers, log, at.partition, name, start, tuple(parked.tables.values()))
+        step = UNREAD_STEP if recorded.is_unread(at.partition) else 1
+        parked, parked_before = next_parking_record(recorded.parked, log, at.partition, name[:12], step=step)
+        tables = tuple(parked.tables.values())
+        answers, before = next_record(recorded.answers, log, at.partition, name, start, tables, step=step)
         taken[at] = TakenOver(answers, parked)
         gone += [tombstone(settings, record) for record in before]
         gone += [parking_tombstone(settings, record) for record in parked_before]
+        gone += [
+            Outgoing(settings.frontiers_topic, key, None)
+            for key, (_, of) in recorded.unread.items()
+            if of == at.partition
+        ]
     first = [
         record
         for own in taken.values()

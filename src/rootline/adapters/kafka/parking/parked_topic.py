@@ -20,6 +20,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as AdminPartition
 
 from rootline.adapters.kafka.clients import make_admin, make_consumer, start_consumer, stop_consumer
+from rootline.adapters.kafka.control_records import Unreadable, control_row, count, text, whole
 from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing, RecordTooLarge, SomeTooLarge
 from rootline.adapters.kafka.settings import KafkaSettings
@@ -208,10 +209,20 @@ def said_of(headers: Sequence[tuple[str, bytes | None]]) -> Said | None:
     if not headers or headers[-1][0] != _HEADER:
         return None
     try:
-        group, writer, number, table, log, partition, offset, appended_ms, has_key = json.loads(headers[-1][1] or b"")
-    except (ValueError, TypeError):
+        group, writer, number, table, log, partition, offset, appended_ms, has_key = control_row(headers[-1][1], 9)
+        return Said(
+            text(group),
+            text(writer),
+            count(number),
+            text(table),
+            LogId(text(log)),
+            count(partition),
+            count(offset),
+            whole(appended_ms),
+            has_key is True,
+        )
+    except Unreadable:
         return None
-    return Said(group, writer, number, table, LogId(log), partition, offset, appended_ms, has_key)
 
 
 def _record(held: Any, said: Said) -> LogRecord:

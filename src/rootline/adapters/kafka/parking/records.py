@@ -3,7 +3,8 @@
 Owns: the form of these records, and which of them count. Does not own: when they are written (`parking_lot`, and
 `take_over` at an assignment), the parked records themselves (`parked_topic`).
 Invariants: as those of `frontier/answers`: only records of the highest epoch count; an assignment's own epoch is higher
-than any that it has read; what is not a record of this form is skipped. Versions that do not know them ignore them.
+than any that it has read; where a record cannot be read, names are found again. Versions that do not know them ignore
+them.
 """
 
 from __future__ import annotations
@@ -11,8 +12,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from rootline.adapters.kafka.control_records import (
+    LIFT,
+    PARKED,
+    ControlKey,
+    Unreadable,
+    control_body,
+    count,
+    of_log,
+    of_names,
+    rows,
+    text,
+    whole,
+)
 from rootline.adapters.kafka.publisher import Outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.ports.parking import Lift, ParkedRun, ParkedTable
@@ -20,8 +34,6 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId
 
 RECORD_BYTES_MAX: Final = 800_000
-_KIND: Final = "parked"
-_LIFT: Final = "lift"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,29 +77,24 @@ def parking_tombstone(settings: KafkaSettings, record: ParkingRecord) -> Outgoin
     return Outgoing(settings.frontiers_topic, _key(settings, record), None)
 
 
-def parking_record_of(
-    settings: KafkaSettings, log: LogId, key: bytes | None, value: bytes | None
-) -> ParkingRecord | None:
-    """The record, if it is one of this group and this log."""
-    try:
-        group, named, partition, kind, name = json.loads(key or b"")
-        if (group, named, kind) != (settings.group_id, log, _KIND):
-            return None
-        body = json.loads(value or b"")
-        tables = [_table(log, int(partition), said) for said in body["tables"]]
-        by_table = {parked.table: parked for parked in tables}
-        return ParkingRecord(log, int(partition), str(name), int(body["epoch"]), by_table, body.get("began") is True)
-    except (ValueError, TypeError, KeyError):
-        return None
+def parking_record_of(key: ControlKey, value: bytes) -> ParkingRecord:
+    """The record, from one of this kind. Raises `Unreadable`."""
+    log, (name,) = of_log(key), of_names(key, 1)
+    body = control_body(value)
+    said = body.get("tables")
+    if not isinstance(said, list):
+        raise Unreadable("`tables` is not a list")
+    by_table = {parked.table: parked for parked in (_table(log, key.partition, table) for table in said)}
+    return ParkingRecord(log, key.partition, name, count(body.get("epoch")), by_table, body.get("began") is True)
 
 
 def next_parking_record(
-    known: Iterable[ParkingRecord], log: LogId, partition: int, name: str
+    known: Iterable[ParkingRecord], log: LogId, partition: int, name: str, *, step: int = 1
 ) -> tuple[ParkingRecord, list[ParkingRecord]]:
     """The first record of an assignment, with what counts; and those of `known` that it makes superfluous."""
     own = [record for record in known if record.partition == partition]
     epoch = max((record.epoch for record in own), default=0)
-    return ParkingRecord(log, partition, name, epoch + 1, counting(own)), own
+    return ParkingRecord(log, partition, name, epoch + step, counting(own)), own
 
 
 def counting(records: Iterable[ParkingRecord]) -> dict[TableName, ParkedTable]:
@@ -108,41 +115,47 @@ def counting(records: Iterable[ParkingRecord]) -> dict[TableName, ParkedTable]:
 
 def lift_outgoing(settings: KafkaSettings, lift: Lift, *, done: bool = False) -> Outgoing:
     """An operator's word; `done`: that it was carried out."""
-    named = [settings.group_id, lift.log, lift.partition, _LIFT, lift.table]
+    named = [settings.group_id, lift.log, lift.partition, LIFT, lift.table]
     key = json.dumps([*named, lift.name] if lift.name else named).encode()
     body = {"without-missing": lift.without_missing, "first": lift.first_offset}
     return Outgoing(settings.frontiers_topic, key, None if done else json.dumps(body).encode())
 
 
-def lift_of(settings: KafkaSettings, log: LogId, key: bytes | None, value: bytes | None) -> Lift | None:
-    """The lift, if it is one for this group and this log."""
-    try:
-        group, named, partition, kind, table, *rest = json.loads(key or b"")
-        if (group, named, kind) != (settings.group_id, log, _LIFT) or len(rest) > 1:
-            return None
-        body = json.loads(value or b"")
-        first, name = body.get("first"), str(rest[0]) if rest else ""
-        first_offset = first if isinstance(first, int) else None
-        return Lift(TableName(str(table)), log, int(partition), body.get("without-missing") is True, first_offset, name)
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return None
+def lift_of(key: ControlKey, value: bytes) -> Lift:
+    """The lift, from a record of this kind. Raises `Unreadable`."""
+    log, (table, *rest) = of_log(key), of_names(key, 1, 2)
+    body = control_body(value)
+    first = body.get("first")
+    return Lift(
+        TableName(table),
+        log,
+        key.partition,
+        body.get("without-missing") is True,
+        None if first is None else count(first),
+        rest[0] if rest else "",
+    )
 
 
 def _key(settings: KafkaSettings, record: ParkingRecord) -> bytes:
-    return json.dumps([settings.group_id, record.log, record.partition, _KIND, record.name]).encode()
+    return json.dumps([settings.group_id, record.log, record.partition, PARKED, record.name]).encode()
 
 
-def _table(log: LogId, partition: int, said: Mapping[str, Any]) -> ParkedTable:
+def _table(log: LogId, partition: int, said: object) -> ParkedTable:
+    if not isinstance(said, dict):
+        raise Unreadable("a table is not an object")
+    oldest = said.get("oldest")
     return ParkedTable(
-        table=TableName(str(said["table"])),
+        table=TableName(text(said.get("table"))),
         log=log,
         partition=partition,
-        next_offset=int(said["next"]),
-        since_ms=int(said["since"]),
-        why=str(said["why"]),
-        first_offset=int(said["first"]),
-        records=int(said["records"]),
-        size_in_bytes=int(said["bytes"]),
-        oldest_ms=None if said["oldest"] is None else int(said["oldest"]),
-        runs=tuple(ParkedRun(str(writer), int(first), int(last)) for writer, first, last in said["runs"]),
+        next_offset=count(said.get("next")),
+        since_ms=whole(said.get("since")),
+        why=text(said.get("why")),
+        first_offset=count(said.get("first")),
+        records=count(said.get("records")),
+        size_in_bytes=count(said.get("bytes")),
+        oldest_ms=None if oldest is None else whole(oldest),
+        runs=tuple(
+            ParkedRun(text(writer), count(first), count(last)) for writer, first, last in rows(said.get("runs"), 3)
+        ),
     )

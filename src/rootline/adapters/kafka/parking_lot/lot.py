@@ -93,7 +93,7 @@ class KafkaParkingLot:
         log = self._membership.log
         if log is None:
             return ()
-        recorded = await read_frontiers(self._settings, log)
+        recorded = await read_frontiers(self._settings, log, warns=False)  # asked again and again
         own = {at.partition for at in self._membership.places}
         return [lift for lift in recorded.lifts if lift.partition in own]
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from rootline.adapters.kafka.clients import make_consumer, start_consumer, stop_consumer
-from rootline.adapters.kafka.frontier.pause_record import pause_in, paused_table
+from rootline.adapters.kafka.control_records import PAUSED, Unreadable, control_key
+from rootline.adapters.kafka.frontier.pause_record import pause_of
 from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import topic_identity
@@ -72,18 +73,21 @@ class PauseFollower:
             consumer.resume(at)
             while await consumer.position(at) < ends[at]:
                 for record in (await consumer.getmany(at, timeout_ms=_POLL_MS)).get(at, ()):
-                    self._take(record.key, record.value)
+                    self._take(record)
             consumer.pause(at)
 
-    def _take(self, key: bytes | None, value: bytes | None) -> None:
-        table = paused_table(self._settings, key)
-        if table is None:
+    def _take(self, record: Any) -> None:
+        try:
+            key = control_key(self._settings.group_id, record.key)
+        except Unreadable:
+            return  # an assignment logs it
+        if key is None or key.kind != PAUSED:
             return
-        found = pause_in(self._settings, key, value)
-        if found is None:
-            self._known.pop(table, None)
+        if record.value is None:
+            self._known.pop(TableName(key.names[0]), None)
         else:
-            self._known[table] = found
+            pause, _ = pause_of(key, record.value)
+            self._known[pause.table] = pause
 
     async def _disconnect(self) -> None:
         consumer, self._consumer, self._known = self._consumer, None, {}

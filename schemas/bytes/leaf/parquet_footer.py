@@ -10,7 +10,7 @@ Source: `parquet.thrift` of the Parquet format; the Thrift compact protocol.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, TypeVar
@@ -33,7 +33,9 @@ class Physical(IntEnum):
     FIXED = 7
 
 
-class _Kind(IntEnum):
+class Kind(IntEnum):
+    """Types of values in the compact protocol; the numbers are Thrift's."""
+
     TRUE = 1
     FALSE = 2
     BYTE = 3
@@ -48,11 +50,20 @@ class _Kind(IntEnum):
     STRUCT = 12
 
 
+_INTEGERS: Final = frozenset((Kind.I16, Kind.I32, Kind.I64))
+_FLAGS: Final = frozenset((Kind.TRUE, Kind.FALSE))
+
+
 @dataclass(slots=True)
 class ColumnChunk:
-    """One primitive column of one row group. Offsets and sizes in bytes; bounds as they are stored, `None`: unknown."""
+    """One primitive column of one row group. Offsets and sizes in bytes; bounds as they are stored, `None`: unknown.
+
+    `values`: with nulls, and with an empty list as one.
+    """
 
     physical: int = -1
+    codec: int = -1
+    values: int = -1
     data_offset: int = -1
     dictionary_offset: int = 0
     size: int = -1
@@ -75,9 +86,9 @@ def column_chunks(footer: bytes) -> list[list[ColumnChunk]]:
     """
     found: list[list[ColumnChunk]] = []
     try:
-        reader = _Compact(footer)
+        reader = CompactReader(footer)
         for number, kind in reader.fields():
-            if number == 4 and kind == _Kind.LIST:
+            if number == 4 and kind == Kind.LIST:
                 found = reader.items(lambda: _row_group(reader))
             else:
                 reader.skip(kind)
@@ -86,69 +97,84 @@ def column_chunks(footer: bytes) -> list[list[ColumnChunk]]:
     return found
 
 
-def _row_group(reader: _Compact) -> list[ColumnChunk]:
+def _row_group(reader: CompactReader) -> list[ColumnChunk]:
     found: list[ColumnChunk] = []
     for number, kind in reader.fields():
-        if number == 1 and kind == _Kind.LIST:
+        if number == 1 and kind == Kind.LIST:
             found = reader.items(lambda: _column_chunk(reader))
         else:
             reader.skip(kind)
     return found
 
 
-def _column_chunk(reader: _Compact) -> ColumnChunk:
+def _column_chunk(reader: CompactReader) -> ColumnChunk:
     found = ColumnChunk()
     for number, kind in reader.fields():
-        if number == 3 and kind == _Kind.STRUCT:
+        if number == 3 and kind == Kind.STRUCT:
             _column_metadata(reader, found)
         else:
             reader.skip(kind)
     return found
 
 
-def _column_metadata(reader: _Compact, found: ColumnChunk) -> None:
+def _column_metadata(reader: CompactReader, found: ColumnChunk) -> None:
     for number, kind in reader.fields():
-        if number == 1 and kind == _Kind.I32:
+        if number == 1 and kind == Kind.I32:
             found.physical = reader.integer()
-        elif number == 7 and kind == _Kind.I64:
+        elif number == 4 and kind == Kind.I32:
+            found.codec = reader.integer()
+        elif number == 5 and kind == Kind.I64:
+            found.values = reader.integer()
+        elif number == 7 and kind == Kind.I64:
             found.size = reader.integer()
-        elif number == 9 and kind == _Kind.I64:
+        elif number == 9 and kind == Kind.I64:
             found.data_offset = reader.integer()
-        elif number == 11 and kind == _Kind.I64:
+        elif number == 11 and kind == Kind.I64:
             found.dictionary_offset = reader.integer()
-        elif number == 12 and kind == _Kind.STRUCT:
+        elif number == 12 and kind == Kind.STRUCT:
             _statistics(reader, found)
         else:
             reader.skip(kind)
 
 
-def _statistics(reader: _Compact, found: ColumnChunk) -> None:
+def _statistics(reader: CompactReader, found: ColumnChunk) -> None:
     """Without the bounds of old writers (fields 1 and 2), whose order was not defined."""
     for number, kind in reader.fields():
-        if number == 3 and kind == _Kind.I64:
+        if number == 3 and kind == Kind.I64:
             found.null_count = reader.integer()
-        elif number == 5 and kind == _Kind.BINARY:
+        elif number == 5 and kind == Kind.BINARY:
             found.upper = reader.binary()
-        elif number == 6 and kind == _Kind.BINARY:
+        elif number == 6 and kind == Kind.BINARY:
             found.lower = reader.binary()
         else:
             reader.skip(kind)
 
 
-class _Compact:
+class CompactReader:
     """Reads values of the compact protocol, one after the other. Raises `IndexError` at the end of the bytes."""
 
-    def __init__(self, body: bytes) -> None:
-        self._body, self._at, self._depth = body, 0, 0
+    def __init__(self, body: bytes, at: int = 0) -> None:
+        self._body, self._at, self._depth = body, at, 0
 
-    def fields(self) -> _Fields:
-        """The fields of a struct that begins here; the caller reads or skips each of them."""
-        return _Fields(self)
+    @property
+    def at(self) -> int:
+        """Where the next value begins."""
+        return self._at
+
+    def fields(self) -> Iterator[tuple[int, int]]:
+        """Number and kind of each field of a struct that begins here; the caller reads or skips each of them."""
+        number = 0
+        while header := self._body[self._at]:
+            self._at += 1
+            step = header >> 4
+            number = number + step if step else self.integer()
+            yield number, header & 15
+        self._at += 1
 
     def items(self, read: Callable[[], T]) -> list[T]:
         """A list of structs."""
         count, kind = self._list_header()
-        if kind != _Kind.STRUCT:
+        if kind != Kind.STRUCT:
             raise ValueError("a list holds something else than it should")
         return [read() for _ in range(count)]
 
@@ -175,34 +201,40 @@ class _Compact:
 
     def skip(self, kind: int) -> None:
         """Pass over a field's value."""
-        if kind in (_Kind.TRUE, _Kind.FALSE):
-            return  # a flag is in its header
-        self._skip_value(kind)
+        if kind in _INTEGERS:
+            self._unsigned()
+        elif kind not in _FLAGS:  # a flag is in its header
+            self._skip_value(kind)
 
     def _skip_value(self, kind: int) -> None:
         self._depth += 1
         if self._depth > _DEPTH_MAX:
             raise ValueError("it goes too deep")
-        if kind in (_Kind.I16, _Kind.I32, _Kind.I64):
+        if kind in _INTEGERS:
             self._unsigned()
-        elif kind == _Kind.BINARY:
-            self.binary()
-        elif kind == _Kind.STRUCT:
+        elif kind == Kind.BINARY:
+            self._pass_over(self._unsigned())
+        elif kind == Kind.STRUCT:
             for _, inner in self.fields():
                 self.skip(inner)
-        elif kind in (_Kind.LIST, _Kind.SET):
+        elif kind in (Kind.LIST, Kind.SET):
             count, inner = self._list_header()
             for _ in range(count):
                 self._skip_value(inner)
-        elif kind in (_Kind.BYTE, _Kind.TRUE, _Kind.FALSE):
+        elif kind == Kind.BYTE or kind in _FLAGS:
             self.byte()
-        elif kind == _Kind.DOUBLE:
-            self._at += 8
-        elif kind == _Kind.MAP:
+        elif kind == Kind.DOUBLE:
+            self._pass_over(8)
+        elif kind == Kind.MAP:
             self._skip_map()
         else:
             raise ValueError(f"there is no type {kind}")
         self._depth -= 1
+
+    def _pass_over(self, length: int) -> None:
+        self._at += length
+        if self._at > len(self._body):  # or a list of them could be as long as it says
+            raise IndexError
 
     def _skip_map(self) -> None:
         count = self._unsigned()
@@ -217,7 +249,11 @@ class _Compact:
         return (self._unsigned() if count == 15 else count), header & 15
 
     def _unsigned(self) -> int:
-        found = shift = 0
+        found = self._body[self._at]
+        self._at += 1
+        if found < 128:  # almost all of them
+            return found
+        found, shift = found & 127, 7
         while True:
             byte = self.byte()
             found |= (byte & 127) << shift
@@ -226,21 +262,3 @@ class _Compact:
             shift += 7
             if shift >= _VARINT_BITS_MAX:
                 raise ValueError("a number is too long")
-
-
-class _Fields:
-    """(number, kind) of each field of a struct."""
-
-    def __init__(self, reader: _Compact) -> None:
-        self._reader, self._number = reader, 0
-
-    def __iter__(self) -> _Fields:
-        return self
-
-    def __next__(self) -> tuple[int, int]:
-        header = self._reader.byte()
-        if not header:
-            raise StopIteration
-        step = header >> 4
-        self._number = self._number + step if step else self._reader.integer()
-        return self._number, header & 15

@@ -1,0 +1,211 @@
+"""How much memory a leaf takes when its columns are read, found from the headers of its pages before any is decoded.
+
+Owns: the walk over page headers, and the limits for leaves that a writer stored. Does not own: leaves that a root names
+already, which are read whatever they take (`leaf_codec`), the footer's Thrift (`parquet_footer`).
+Invariants: what passes takes no more than the limits, whatever the footer and the page headers state: each chunk's
+pages hold as many values as the chunk states, and a flat column no more than the leaf has entries; nothing is
+decompressed but dictionaries, each within its limit; any bytes are passed, or are a `ValueError`.
+
+Theory. Parquet multiplies in three ways: compression, values that refer to a dictionary, and values that repeat the
+beginning of the one before. A page's header states its size before compression, which is the most that Arrow's reader
+takes for it. What its values take is that size if they are stored plainly. Else it is their number times the longest
+of the dictionary, which is looked at only where the dictionary's own size leaves it open. Numbers take their width
+times the number of entries, however few bytes store them (decision 0108).
+
+Source: `parquet.thrift` of the Parquet format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from rootline.schemas.bytes.leaf.parquet_footer import ColumnChunk, CompactReader, Kind, Physical, column_chunks
+from rootline.schemas.intent_limits import DEFAULT_LIMITS
+
+TEXT_BYTES_MAX: Final = 512 << 20
+"""Of all text and bytes in the entries together; of few entries less."""
+_TEXT_BYTES_LEAST: Final = 1 << 20
+_TEXT_BYTES_OF_ENTRY: Final = 64 << 10
+_TEXT_BYTES_EACH: Final = 64
+_ELEMENTS_MAX: Final = 1 << 20
+_ELEMENTS_OF_ENTRY: Final = 1024
+"""Of lists: a file has a split offset for each of its row groups."""
+NUMBERS_BYTES_MAX: Final = 256 << 20
+_NUMBERS_BYTES_EACH: Final = 1024
+"""And so many more for each byte of the file: a wide table has many columns, and each has its place in the footer."""
+_SLACK_BYTES: Final = 64 << 20
+LOCATION_BYTES_MAX: Final = 4 * DEFAULT_LIMITS.max_location_chars
+_LOCATIONS: Final = ("location", "referenced_file")
+_DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
+_PLAIN, _PLAIN_DICTIONARY, _DELTA_LENGTH, _RLE_DICTIONARY = 0, 2, 6, 8
+_CODECS: Final = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
+_LENGTH_BYTES: Final = 4
+
+
+@dataclass(slots=True)
+class _Page:
+    """A page, by its header: `start` and `end` of its bytes; `values` with nulls; sizes in bytes."""
+
+    kind: int = -1
+    plain_size: int = -1
+    stored_size: int = -1
+    values: int = 0
+    encoding: int = -1
+    start: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.start + self.stored_size
+
+
+def check_leaf_cost(body: bytes, footer: bytes, schema: pa.Schema, entries: int) -> None:
+    """Pass if the leaf may be decoded. `schema` and `entries`: as Arrow reads them from the footer.
+
+    Raises:
+        ValueError: it would take more than the limits, or its pages are not what the footer states.
+
+    """
+    columns = list(_primitive(schema))
+    groups = column_chunks(footer)
+    text = numbers = pages = elements = 0
+    seen = [0] * len(columns)
+    for group in groups:
+        if len(group) != len(columns):
+            raise ValueError(f"a row group has {len(group)} columns, its schema has {len(columns)}")
+        for index, (chunk, (name, kind, is_list)) in enumerate(zip(group, columns, strict=True)):
+            held = list(_pages(body, chunk))
+            pages += sum(page.plain_size for page in held)
+            seen[index] += chunk.values
+            if is_list:
+                elements += chunk.values
+            elif seen[index] > entries:
+                raise ValueError(f"column {name} has more values than the leaf has entries")
+            if chunk.physical == Physical.BYTE_ARRAY:
+                text += _text_bytes(body, chunk, held, name)
+            else:
+                numbers += chunk.values * _width(kind)
+    text_max = _TEXT_BYTES_LEAST + _TEXT_BYTES_OF_ENTRY * entries + _TEXT_BYTES_EACH * len(body)
+    if elements > _ELEMENTS_MAX + _ELEMENTS_OF_ENTRY * entries:
+        raise ValueError(f"its lists have {elements} elements, which is more than {entries} files can need")
+    for what, size, limit in (
+        ("text", text, min(TEXT_BYTES_MAX, text_max)),
+        ("numbers", numbers, NUMBERS_BYTES_MAX + _NUMBERS_BYTES_EACH * len(body)),
+        ("pages", pages, text + 2 * numbers + _SLACK_BYTES),
+    ):
+        if size > limit:
+            raise ValueError(f"its {what} would take {size} bytes in memory, {limit} are allowed for {len(body)} bytes")
+
+
+def _primitive(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType, bool]]:
+    """Name, type and whether it is the element of a list, of each primitive column."""
+    for field in schema:
+        yield from _below(field.name, field.type, is_list=False)
+
+
+def _below(name: str, kind: pa.DataType, *, is_list: bool) -> Iterator[tuple[str, pa.DataType, bool]]:
+    if pa.types.is_struct(kind):
+        for child in kind:
+            yield from _below(f"{name}.{child.name}", child.type, is_list=is_list)
+    elif pa.types.is_list(kind):
+        yield from _below(name, kind.value_type, is_list=True)
+    else:
+        yield name, kind, is_list
+
+
+def _width(kind: pa.DataType) -> int:
+    return 1 if pa.types.is_boolean(kind) else max(1, kind.bit_width // 8)
+
+
+def _pages(body: bytes, chunk: ColumnChunk) -> Iterator[_Page]:
+    """The pages of a chunk. Raises `ValueError` where they hold other than as many values as it states."""
+    at, end, left = chunk.start, chunk.start + chunk.size, chunk.values
+    if not 0 <= at <= end <= len(body) or left < 0:
+        raise ValueError("a column chunk is not inside the file")
+    while left > 0:
+        page = _page_at(body, at)
+        if page.plain_size < 0 or page.stored_size < 0 or page.values < 0 or page.end > end:
+            raise ValueError("a page is not inside its column chunk")
+        if page.kind in (_DATA, _DATA_V2):
+            left -= page.values
+        yield page
+        at = page.end
+    if left:
+        raise ValueError("a column chunk has other values than it states")
+
+
+def _page_at(body: bytes, at: int) -> _Page:
+    page = _Page()
+    reader = CompactReader(body, at)
+    try:
+        for number, kind in reader.fields():
+            if kind == Kind.I32 and number == 1:
+                page.kind = reader.integer()
+            elif kind == Kind.I32 and number == 2:
+                page.plain_size = reader.integer()
+            elif kind == Kind.I32 and number == 3:
+                page.stored_size = reader.integer()
+            elif kind == Kind.STRUCT and number in (5, 7, 8):
+                _values(reader, page, encoding_at=4 if number == 8 else 2)
+            else:
+                reader.skip(kind)
+    except (IndexError, RecursionError) as error:
+        raise ValueError(f"a page's header ends early or goes too deep ({type(error).__name__})") from error
+    page.start = reader.at
+    return page
+
+
+def _values(reader: CompactReader, page: _Page, *, encoding_at: int) -> None:
+    for number, kind in reader.fields():
+        if kind == Kind.I32 and number == 1:
+            page.values = reader.integer()
+        elif kind == Kind.I32 and number == encoding_at:
+            page.encoding = reader.integer()
+        else:
+            reader.skip(kind)
+
+
+def _text_bytes(body: bytes, chunk: ColumnChunk, pages: list[_Page], name: str) -> int:
+    """The most that the values of a chunk take."""
+    size = 0
+    longest: int | None = None
+    dictionary = next((page for page in pages if page.kind == _DICTIONARY), None)
+    for page in pages:
+        if page.kind == _DICTIONARY:
+            continue
+        if page.encoding in (_PLAIN, _DELTA_LENGTH):
+            size += page.plain_size
+        elif page.encoding in (_PLAIN_DICTIONARY, _RLE_DICTIONARY) and dictionary is not None:
+            most = dictionary.plain_size if longest is None else longest
+            if longest is None and most * page.values > page.plain_size + _length_limit(name):
+                longest = most = _longest(body, chunk, dictionary, name)
+            size += most * page.values
+        else:
+            size += page.plain_size * page.values
+    return size
+
+
+def _length_limit(name: str) -> int:
+    """Text of a chunk up to this is not looked at more closely."""
+    return LOCATION_BYTES_MAX if name in _LOCATIONS else 1 << 20
+
+
+def _longest(body: bytes, chunk: ColumnChunk, dictionary: _Page, name: str) -> int:
+    """The length of the longest value of a dictionary, bytes."""
+    if dictionary.plain_size > _SLACK_BYTES:
+        raise ValueError(f"column {name} has a dictionary of {dictionary.plain_size} bytes, {_SLACK_BYTES} are allowed")
+    stored = body[dictionary.start : dictionary.end]
+    if chunk.codec in _CODECS:
+        stored = pa.Codec(_CODECS[chunk.codec]).decompress(stored, dictionary.plain_size, asbytes=True)
+    elif chunk.codec != 0:
+        return dictionary.plain_size
+    longest = at = 0
+    while at < len(stored):
+        length = int.from_bytes(stored[at : at + _LENGTH_BYTES], "little")
+        longest, at = max(longest, length), at + _LENGTH_BYTES + length
+    if name in _LOCATIONS and longest > LOCATION_BYTES_MAX:
+        raise ValueError(f"column {name} has a value of {longest} bytes, {LOCATION_BYTES_MAX} are allowed")
+    return longest
