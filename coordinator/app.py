@@ -31,6 +31,7 @@ from rootline.coordinator.runtime.records.record_decoding import UNREAD
 from rootline.coordinator.runtime.table.commit_traces import CommitTraces, TraceBudget
 from rootline.coordinator.runtime.table.effect_runner import EffectRunner
 from rootline.coordinator.runtime.table.leaf_encoder import LeafEncoder, ThreadLeafEncoder
+from rootline.coordinator.runtime.table.log_check import LogCheck
 from rootline.coordinator.runtime.table.table_loop import TableContext, TableLoop, TableOwner
 from rootline.coordinator.runtime.table.verdict_outbox import Publication
 from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
@@ -38,10 +39,9 @@ from rootline.ports.environment import Environment
 from rootline.ports.head_hints import NO_HINTS, HeadHints
 from rootline.ports.intent_feed import CoordinatorLog
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.errors import Fenced, Unavailable
+from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent_limits import IntentLimits
-from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import Verdict
 from rootline.storage.store_probe import probe_store
 from rootline.tree.ledger.outcomes import Acknowledged
@@ -75,6 +75,7 @@ class CoordinatorService:
         self._store = store
         self._hints = hints
         self._log = log
+        self._log_check = LogCheck(log)
         self._settings = settings or coordinator_settings()
         self._environment = environment or SystemEnvironment()
         self._logger = structlog.get_logger()
@@ -251,7 +252,7 @@ class CoordinatorService:
             self._store,
             table,
             self._settings.request_timeout_s,
-            self._check_head,
+            self._log_check.check,
             self._encoder,
             self._confirmed,
             owner.confirm,
@@ -270,17 +271,6 @@ class CoordinatorService:
             traces=None if self._tracer is None else CommitTraces(table, self._tracer, self._traced),
         )
         return TableLoop(context, acknowledged)
-
-    async def _check_head(self, header: RootHeader) -> None:
-        """A log that ends before what a root has applied is not the log it was: it would swallow new intents."""
-        for log, partition, applied in header.offsets:
-            end = await self._log.end_offset(log, partition)
-            if end is not None and applied > end:
-                raise Fenced(
-                    "log-behind-root",
-                    f"{header.table}: root {header.version} has applied partition {partition} of the log {log} up to "
-                    f"offset {applied}, but the log ends at {end}",
-                )
 
     async def _confirmed(self, table: TableName) -> int | None:
         """What the log's verdicts say, or what this process confirmed before it let the table go."""
