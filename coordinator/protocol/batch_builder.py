@@ -16,10 +16,10 @@ from rootline.coordinator.protocol.events import Tick
 from rootline.coordinator.protocol.machine_state import TableMachine
 from rootline.schemas.identifiers import CommitId
 from rootline.schemas.intent_kinds import BEGINNING_KINDS
-from rootline.schemas.log_position import LogId, LogPosition, mark_of
+from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import PartitionOffset, RootHeader
 from rootline.tree.check.invariants import violations
-from rootline.tree.commit.answers import answer, next_offset
+from rootline.tree.commit.answers import answer, is_last_decided, log_went_back, next_offset
 from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft.batch import Applied, Needs, NoTable, Record, Stamp
 
@@ -47,27 +47,11 @@ def settle(machine: TableMachine) -> Settled | str:
         position = record.position
         end = next_offset(header, position.log, position.partition)
         if position.offset == end - 1 and not is_last_decided(header, position, record.value, record.appended_ms):
-            return log_went_back(header, position)
+            return f"log-behind-root: {log_went_back(header, position)}"
         (below if position.offset < end else undecided).append(record)
     answers = [(record, answer(machine.head, record)) for record in below]
     decided = tuple(Decided(record, verdict) for record, verdict in answers if verdict is not None)
     return Settled(decided, tuple(undecided), up_to=offsets_after(below))
-
-
-def is_last_decided(header: RootHeader, position: LogPosition, value: bytes, appended_ms: int) -> bool:
-    """Whether this is the last record of its partition that the root decided, as far as the root can tell."""
-    mark = header.mark_at(position.log, position.partition)
-    return mark is None or mark == mark_of(value, appended_ms)
-
-
-def log_went_back(header: RootHeader, position: LogPosition) -> str:
-    """Why nothing is decided on this head."""
-    log, partition, offset = position
-    return (
-        f"{header.table}: the record at offset {offset} of partition {partition} of the log {log} is not the one that "
-        f"root {header.version} has decided (log-behind-root): the log was restored from an older copy, or truncated, "
-        "and has grown since; nothing is decided, `rootline explain log-behind-root` says how to go on"
-    )
 
 
 def lowest_of(records: Iterable[Record]) -> tuple[PartitionOffset, ...]:

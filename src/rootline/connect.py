@@ -22,9 +22,18 @@ from rootline.adapters.engine_access import engine_storage as engine_storage
 from rootline.adapters.engine_access import warehouse_url as warehouse_url
 from rootline.adapters.log_state import LogState as LogState
 from rootline.adapters.log_state import look_at_log as look_at_log
-from rootline.adapters.open import check_log, check_warehouse, local_folder, open_store, open_writer_log
+from rootline.adapters.open import (
+    check_log,
+    check_warehouse,
+    local_folder,
+    log_name,
+    open_lock,
+    open_store,
+    open_writer_log,
+)
 from rootline.adapters.open import confirmed_version as confirmed_version
 from rootline.adapters.open import is_kafka as is_kafka
+from rootline.adapters.open import log_behind_root as log_behind_root
 from rootline.adapters.open import open_archive as open_archive
 from rootline.adapters.open import open_stored_log as open_stored_log
 from rootline.adapters.open import open_topics as open_topics
@@ -49,6 +58,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.storage.metadata.read_cache import CACHE_BYTES_MAX, ReadCache
 
 if TYPE_CHECKING:
+    from rootline.adapters.sqlite.intent_log import SqliteIntentLog
     from rootline.coordinator.settings import CoordinatorSettings
     from rootline.hosting.embedded_host import EmbeddedHost
 
@@ -115,6 +125,22 @@ def upgrade_lake(warehouse: str | None, log: str | None, *, apply: bool) -> Lake
         raise Invalid("setting-invalid", "no warehouse is named: pass --warehouse, or set ROOTLINE_WAREHOUSE")
     place = "" if warehouse is None else check_warehouse(warehouse)
     return upgrade(place, check_log(log, place), apply=apply)
+
+
+async def accept_log(log: str | None, warehouse: str, stored: SqliteIntentLog) -> None:
+    """Let the `stored` log of this URL go on as another one. Raises `Unavailable`: somebody hosts it."""
+    lock = open_lock(warehouse, log)
+    if lock is not None and not lock.try_acquire():
+        raise Unavailable(
+            "log-unavailable",
+            f"{log_name(log, warehouse)}: process {lock.holder_pid()} hosts the coordinator: close all programs that "
+            "have the lake open, then accept the log",
+        )
+    try:
+        await stored.accept_as_another()
+    finally:
+        if lock is not None:
+            lock.release()
 
 
 def open_warehouse(url: str) -> ObjectStore:

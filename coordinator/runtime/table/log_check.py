@@ -11,11 +11,11 @@ import asyncio
 from collections.abc import Collection
 from typing import Final
 
-from rootline.coordinator.protocol.batch_builder import is_last_decided, log_went_back
 from rootline.ports.intent_feed import IntentFeed, Partition
 from rootline.schemas.errors import Fenced
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.root_header import PartitionOffset, RootHeader
+from rootline.tree.commit.answers import is_last_decided, log_went_back
 
 _READER: Final = "\0marks"
 """No table has this name."""
@@ -39,14 +39,11 @@ class LogCheck:
             end = await self._log.end_offset(log, partition)
             if end is None:
                 continue
+            last = LogPosition(log, partition, applied - 1)
             if applied > end:
-                raise Fenced(
-                    "log-behind-root",
-                    f"{header.table}: root {header.version} has applied partition {partition} of the log {log} up to "
-                    f"offset {applied}, but the log ends at {end}",
-                )
+                raise Fenced("log-behind-root", log_went_back(header, last, end))
             if (log, partition) in decided:
-                await self._compare(header, LogPosition(log, partition, applied - 1))
+                await self._compare(header, last)
 
     async def _compare(self, header: RootHeader, position: LogPosition) -> None:
         if header.mark_at(position.log, position.partition) is None:

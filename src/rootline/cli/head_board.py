@@ -11,10 +11,12 @@ from collections.abc import Collection
 from typing import Final
 
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.object_keys import table_in
 from rootline.storage.few_at_once import few_at_once
 from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.table_head import newest_root
 
 AGAIN_MAX: Final = 50
 NAMES_EVERY: Final = 10
@@ -41,6 +43,10 @@ class HeadBoard:
             self._read.pop(name, None)
             self._read[name] = head
         return {name: head for name, head in self._read.items() if head is not None}
+
+    async def newest_root(self, name: TableName) -> Root | None:
+        """The newest root of one of the names. Raises as `newest_root`."""
+        return await newest_root(self._store, name)
 
     async def _names(self) -> list[TableName]:
         """Folders that may be tables'; they are listed at every tenth look, one LIST for each namespace."""

@@ -127,6 +127,10 @@ class SqliteIntentLog:
         """An operator has decided that `table` goes on from this version; `None`: without any. Raises as `publish`."""
         await self._write(lambda writer: writer.accept_head(table, version))
 
+    async def accept_as_another(self) -> LogId:
+        """An operator has decided that the log goes on as another one. Close it then. Raises as `publish`."""
+        return await self._write(lambda writer: writer.accept_as_another())
+
     async def pauses(self) -> Sequence[Pause]:
         """What operators have paused."""
         self._check_open()

@@ -163,6 +163,11 @@ class LogWriter:
         if version is not None:
             self._connection.execute("INSERT OR IGNORE INTO heads VALUES (?, ?)", (table, version))
 
+    def accept_as_another(self) -> LogId:
+        """Give the log another identity: what it holds has offsets of its own from now on. Returns the new one."""
+        self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('identity', ?)", (str(uuid.uuid4()),))
+        return _identity_of(self._connection, self.path)
+
     def first_undecided(self) -> int:
         """The lowest offset without a verdict; stores where the search ended, so that the next one starts there."""
         known = self._connection.execute("SELECT value FROM meta WHERE name = 'decided-below'").fetchone()
@@ -200,7 +205,7 @@ class LogReader:
         self._path = path
         try:
             self._connection = _connect(path)
-            self._identity = _identity_of(self._connection, path)
+            self.identity = _identity_of(self._connection, path)
             self._carried = ", ".join(carried_columns(self._connection))
         except sqlite3.Error as error:
             raise _failed(path, error) from error
@@ -255,7 +260,7 @@ class LogReader:
         rows = self._rows(f"SELECT {columns} FROM intents WHERE {where}", values)
         return [
             LogRecord(
-                LogPosition(self._identity, 0, offset),
+                LogPosition(self.identity, 0, offset),
                 key,
                 value,
                 appended_ms,
