@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
@@ -38,11 +38,13 @@ from rootline.coordinator.settings import CoordinatorSettings, coordinator_setti
 from rootline.ports.environment import Environment
 from rootline.ports.head_hints import NO_HINTS, HeadHints
 from rootline.ports.intent_feed import CoordinatorLog
+from rootline.ports.intent_log import KnowsItsLake
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.verdict import Verdict
+from rootline.storage.lake_identity import FindLake
 from rootline.storage.store_probe import probe_store
 from rootline.tree.ledger.outcomes import Acknowledged
 
@@ -71,11 +73,13 @@ class CoordinatorService:
         environment: Environment | None = None,
         limits: IntentLimits | None = None,
         hints: HeadHints = NO_HINTS,
+        find_lake: FindLake | None = None,
     ) -> None:
         self._store = store
         self._hints = hints
         self._log = log
         self._log_check = LogCheck(log)
+        self._find_lake = find_lake
         self._settings = settings or coordinator_settings()
         self._environment = environment or SystemEnvironment()
         self._logger = structlog.get_logger()
@@ -114,6 +118,7 @@ class CoordinatorService:
 
         Raises:
             Fenced: `store-lies`; the service must not run on this store.
+            Invalid: `lake-mismatch`; the log is another lake's.
             Unavailable: the store or the log cannot be reached at the start.
         """
         running = asyncio.ensure_future(self._start_and_consume())
@@ -137,6 +142,10 @@ class CoordinatorService:
     async def _start_and_consume(self) -> None:
         if self._settings.probe_rounds:
             await probe_store([self._store], self._environment.fresh_id, rounds=self._settings.probe_rounds)
+        lake = None if self._find_lake is None else await self._find_lake()
+        if lake is not None and isinstance(self._log, KnowsItsLake):
+            await self._log.introduce(lake)
+            self._consumer.settings = replace(self._consumer.settings, lake=lake)
         self._started = True
         await self._consumer.run()
 

@@ -49,6 +49,7 @@ from rootline.adapters.upgraded import LakeUpgrade
 from rootline.client import checks
 from rootline.client.lake import Lake
 from rootline.client.session.session import Session
+from rootline.hosting.lake_parts import lake_finder
 from rootline.hosting.lake_parts import open_parts as open_parts
 from rootline.hosting.log_on_demand import LogOnDemand
 from rootline.ports.head_hints import NO_HINTS
@@ -166,14 +167,15 @@ class EmbeddableLake:
     async def open(self) -> Session:
         """Open it in this process, and host its services if that is needed here."""
         store = open_store(self.warehouse)
+        find_lake = lake_finder(store, self.warehouse, self.log)
         if self.coordinator == "elsewhere" or is_kafka(self.log):
             host = None
-            log = LogOnDemand(partial(open_writer_log, self.log, self.warehouse))
+            log = LogOnDemand(partial(open_writer_log, self.log, self.warehouse), find_lake)
         else:
             from rootline.hosting.embedded_host import EmbeddedHost  # the coordinator and the worker: only for a host
 
             host = EmbeddedHost(store, self.warehouse, self.log, self.settings)
-            log = LogOnDemand(host.open_log)
+            log = LogOnDemand(host.open_log, find_lake)
             if self.log is None:
                 with contextlib.suppress(RootlineError):  # who only reads needs no log; the first record tries again
                     log.opened()

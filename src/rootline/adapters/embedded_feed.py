@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from rootline.ports.intent_feed import Answer, Assigned, Delivered, FeedEvent, Partition, Reread, before_upgrade
-from rootline.ports.intent_log import IntentLog
+from rootline.ports.intent_log import IntentLog, KnowsItsLake
 from rootline.ports.pausing import Pause
+from rootline.schemas.bytes.log.lake_claim import Lake
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Fenced, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
@@ -59,6 +60,11 @@ class EmbeddedFeed:
         self._position = 0
         self._end = 0
         self._told_end = False
+
+    async def introduce(self, lake: Lake) -> None:
+        """As the log's own, if it has one."""
+        if isinstance(self._log, KnowsItsLake):
+            await self._log.introduce(lake)
 
     @property
     def parking(self) -> None:

@@ -33,6 +33,7 @@ from rootline.adapters.kafka.clients import (
 )
 from rootline.adapters.kafka.frontier.answers import AnswerRecord
 from rootline.adapters.kafka.frontier.keeper import FrontierKeeper
+from rootline.adapters.kafka.frontier.lake_record import check_lake, lake_outgoing
 from rootline.adapters.kafka.frontier.names_found_again import with_names_found_again
 from rootline.adapters.kafka.frontier.records import Recorded, read_frontiers
 from rootline.adapters.kafka.frontier.take_over import assigned_with, take_over
@@ -53,6 +54,7 @@ from rootline.adapters.kafka.start_rules import (
 )
 from rootline.adapters.kafka.topics import Weight, check_topics, complete_topics, topic_identity
 from rootline.ports.intent_feed import Assigned, FeedEvent, Revoked
+from rootline.schemas.bytes.log.lake_claim import Lake
 from rootline.schemas.errors import Fenced, Invalid, RootlineError, Unavailable
 from rootline.schemas.log_position import LogId
 
@@ -75,6 +77,8 @@ class KafkaMembership:
     def __init__(self, settings: KafkaSettings, changed: Callable[[], None], lost: Callable[[], None]) -> None:
         self._settings = settings
         self._topic = settings.intents_topic
+        self.lake: Lake | None = None
+        """To which this coordinator commits, if it is known."""
         self._changed = changed
         self._lost = lost
         self.consumer: AIOKafkaConsumer | None = None
@@ -276,6 +280,9 @@ class KafkaMembership:
     async def _look_at_standing(self, consumer: AIOKafkaConsumer) -> None:
         log = await self._ask_identity()
         recorded = await self._recorded(log)
+        check_lake(self._settings, recorded.lake, self.lake)
+        if self.lake is not None and recorded.lake is None:
+            await self.frontiers.publish([lake_outgoing(self._settings, self.lake)])
         async with asyncio.timeout(self._settings.request_timeout_s):
             self._standing = await standing_of(
                 self._settings, self.frontiers, consumer, log, recorded, self._partitions
@@ -308,6 +315,7 @@ class KafkaMembership:
         assert partitions is not None
         log = await self._ask_identity()
         recorded = await self._recorded(log)
+        check_lake(self._settings, recorded.lake, self.lake)
         if self._standing is Standing.SHARED and recorded.upgraded_from is not None:
             self.start_anew("the lake was upgraded")
             return

@@ -31,8 +31,9 @@ from rootline.adapters.sqlite.pruning_state import LogRetention, is_due
 from rootline.adapters.tracing import publishing
 from rootline.ports.intent_log import NewRecord
 from rootline.ports.pausing import Pause
+from rootline.schemas.bytes.log.lake_claim import LAKE_MISMATCH, Lake, mismatch
 from rootline.schemas.dead_letter import DeadLetter
-from rootline.schemas.errors import RootlineError, Unavailable
+from rootline.schemas.errors import Invalid, RootlineError, Unavailable
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
 from rootline.schemas.verdict import Verdict
 
@@ -126,6 +127,12 @@ class SqliteIntentLog:
     async def accept_head(self, table: str, version: int | None) -> None:
         """An operator has decided that `table` goes on from this version; `None`: without any. Raises as `publish`."""
         await self._write(lambda writer: writer.accept_head(table, version))
+
+    async def introduce(self, lake: Lake) -> None:
+        """As the port says. Raises as `publish` as well."""
+        known = await self._write(lambda writer: writer.lake(lake))
+        if known.lake_id != lake.lake_id:
+            raise Invalid(LAKE_MISMATCH, f"{self._writer.path}: {mismatch(lake, known)}")
 
     async def accept_as_another(self) -> LogId:
         """An operator has decided that the log goes on as another one. Close it then. Raises as `publish`."""

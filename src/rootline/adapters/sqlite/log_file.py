@@ -36,6 +36,7 @@ from rootline.adapters.sqlite.pause_rows import pauses_in, write_pause
 from rootline.adapters.sqlite.pruning_state import LogRetention, PruningState
 from rootline.ports.intent_log import NewRecord
 from rootline.ports.pausing import Pause
+from rootline.schemas.bytes.log.lake_claim import Lake, decode_lake, encode_lake
 from rootline.schemas.bytes.log.stated_content import content_headers
 from rootline.schemas.bytes.log.trace_context import trace_headers
 from rootline.schemas.dead_letter import DeadLetter
@@ -162,6 +163,12 @@ class LogWriter:
         self._connection.execute("DELETE FROM heads WHERE table_name = ? AND version > ?", (table, version or -1))
         if version is not None:
             self._connection.execute("INSERT OR IGNORE INTO heads VALUES (?, ?)", (table, version))
+
+    def lake(self, lake: Lake) -> Lake:
+        """The lake that the log is for: the first one that was named."""
+        self._connection.execute("INSERT OR IGNORE INTO meta VALUES ('lake', ?)", (encode_lake(lake).decode(),))
+        found = self._connection.execute("SELECT value FROM meta WHERE name = 'lake'").fetchone()
+        return decode_lake(found[0].encode()) or lake
 
     def accept_as_another(self) -> LogId:
         """Give the log another identity: what it holds has offsets of its own from now on. Returns the new one."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rootline.adapters.kafka.frontier.answers import AnswerRecord, answer_record_of
+from rootline.adapters.kafka.frontier.lake_record import lake_in
 from rootline.adapters.kafka.frontier.pause_record import pause_in
 from rootline.adapters.kafka.frontier.upgrade_record import upgrade_of
 from rootline.adapters.kafka.parking.records import ParkingRecord, lift_of, parking_record_of
@@ -25,6 +26,7 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topic_reader import KafkaTopicReader
 from rootline.ports.parking import Lift
 from rootline.ports.pausing import Pause
+from rootline.schemas.bytes.log.lake_claim import Lake
 from rootline.schemas.log_position import LogId
 
 _RECORD_BYTES_MAX: Final = 1_000_000
@@ -61,6 +63,8 @@ class Recorded:
     upgraded_from: Mapping[int, int] | None = None
     """As in `upgrade_record`; `None`: there is no such record, so older versions may be in the group."""
     pauses: tuple[Pause, ...] = ()
+    lake: Lake | None = None
+    """To which the group's coordinators commit; `None`: none of them has said it."""
 
 
 async def read_frontiers(settings: KafkaSettings, log: LogId) -> Recorded:
@@ -76,6 +80,7 @@ async def read_frontiers(settings: KafkaSettings, log: LogId) -> Recorded:
     lifts: dict[bytes, Lift | None] = {}
     upgrades: list[Mapping[int, int]] = []
     pauses: dict[bytes, Pause | None] = {}
+    lakes: list[Lake] = []
 
     def take(record: Any) -> None:
         found = frontier_of(settings, log, record.key, record.value)
@@ -84,6 +89,8 @@ async def read_frontiers(settings: KafkaSettings, log: LogId) -> Recorded:
             known[partition] = max(offset, known.get(partition, 0))
         elif (upgraded := upgrade_of(settings, log, record.key, record.value)) is not None:
             upgrades.append(upgraded)
+        elif (lake := lake_in(settings, record.key, record.value)) is not None:
+            lakes.append(lake)
         else:
             answers[record.key or b""] = answer_record_of(settings, log, record.key, record.value)
             parked[record.key or b""] = parking_record_of(settings, log, record.key, record.value)
@@ -99,6 +106,7 @@ async def read_frontiers(settings: KafkaSettings, log: LogId) -> Recorded:
         tuple(lift for lift in lifts.values() if lift is not None),
         upgrades[-1] if upgrades else None,
         tuple(pause for pause in pauses.values() if pause is not None),
+        lakes[0] if lakes else None,
     )
 
 
