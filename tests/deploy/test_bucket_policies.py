@@ -53,11 +53,12 @@ PLACES = {
     "namespace": "sales/.namespace/x.json",
     "export": "sales/orders/export/v2/x/metadata/x.metadata.json",
     "probe": "0-rootline-probe/x",
+    "lake": "0-rootline-lake/x.json",
     "among the roots": "sales/orders/metadata/roots/x/data/0.parquet",
     "beside these": "sales/orders/x",
 }
 PUTS = {
-    "coordinator": {"root", "leaf", "vector", "page", "definition", "probe", "among the roots"},
+    "coordinator": {"root", "leaf", "vector", "page", "definition", "probe", "lake", "among the roots"},
     "worker": {"leaf", "vector", "page", "data", "among the roots"},
     "expiry": {"page"},
     "writer": {"leaf", "adopted", "data", "namespace"},
