@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
-from rootline.adapters.sqlite.log_file import FILE_NAME, LogReader
+from rootline.adapters.sqlite.log_file import FILE_NAME, LogReader, LogWriter
 from rootline.schemas.errors import Corrupt, Unavailable
 from rootline.schemas.verdict import Verdict, VerdictKind
 
@@ -311,3 +311,15 @@ async def test_a_process_that_stood_still_does_not_blame_another_one(tmp_path: P
     asyncio.get_running_loop().call_soon(time.sleep, 2.1)  # as while a million entries are decoded
     await log.check_writable(2.0)
     await log.close()
+
+
+def test_who_tells_a_second_verdict_is_given_the_stored_one_for_those_who_wait(tmp_path: Path) -> None:
+    writer = LogWriter.open(tmp_path)
+    try:
+        writer.in_one_transaction([lambda log: log.append([(b"a.b", b"intent", None)])])
+        first, second = committed(writer.identity, 1), committed(writer.identity, 1).model_copy(update={"version": 9})
+        for told in (first, second):
+            [stored] = writer.in_one_transaction([lambda log, told=told: log.decide([told], [])])  # type: ignore[misc]
+            assert stored == [first]
+    finally:
+        writer.close()
