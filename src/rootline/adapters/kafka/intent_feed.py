@@ -174,7 +174,7 @@ class KafkaIntentFeed:
         records: list[LogRecord] = []
         for at, found in batches.items():
             records += log_records(log, found)
-            places[at].next_offset = found[-1].offset + 1
+            places[at].next_offset, places[at].last = found[-1].offset + 1, records[-1]
         self._heard_at_s = asyncio.get_running_loop().time()
         self._told_end = await self._at_end()
         return Delivered(tuple(records), at_end=self._told_end)

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rootline.adapters.kafka.frontier.answers import AnswerRecord, answer_record_of
 from rootline.adapters.kafka.frontier.lake_record import lake_in
+from rootline.adapters.kafka.frontier.marks import Mark
 from rootline.adapters.kafka.frontier.pause_record import pause_in
 from rootline.adapters.kafka.frontier.upgrade_record import upgrade_of
 from rootline.adapters.kafka.parking.records import ParkingRecord, lift_of, parking_record_of
@@ -32,12 +33,28 @@ from rootline.schemas.log_position import LogId
 _RECORD_BYTES_MAX: Final = 1_000_000
 _ALL: Final = 2**62
 _NEXT_OFFSET: Final = "next-offset"
+NO_MARKS: Final[Mapping[int, Mark]] = {}
+_LAST_READ: Final = "last-read"
 
 
-def frontier_record(settings: KafkaSettings, log: LogId, partition: int, next_offset: int) -> Outgoing:
-    """The record that says: everything of this partition before `next_offset` is decided."""
+def frontier_record(
+    settings: KafkaSettings, log: LogId, partition: int, next_offset: int, mark: Mark | None = None
+) -> Outgoing:
+    """The record that says: everything of this partition before `next_offset` is decided, and `mark` was read."""
     key = json.dumps([settings.group_id, log, partition]).encode()
-    return Outgoing(settings.frontiers_topic, key, json.dumps({_NEXT_OFFSET: next_offset}).encode())
+    body: dict[str, Any] = {_NEXT_OFFSET: next_offset}
+    if mark is not None:
+        body[_LAST_READ] = [mark.offset, mark.mark.hex()]
+    return Outgoing(settings.frontiers_topic, key, json.dumps(body).encode())
+
+
+def mark_in(value: bytes | None) -> Mark | None:
+    """The mark that a frontier's record carries, if it carries one."""
+    try:
+        offset, mark = json.loads(value or b"")[_LAST_READ]
+        return Mark(offset, bytes.fromhex(mark)) if _is_count(offset) else None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
 
 
 def frontier_of(settings: KafkaSettings, log: LogId, key: bytes | None, value: bytes | None) -> tuple[int, int] | None:
@@ -65,6 +82,8 @@ class Recorded:
     pauses: tuple[Pause, ...] = ()
     lake: Lake | None = None
     """To which the group's coordinators commit; `None`: none of them has said it."""
+    marks: Mapping[int, Mark] = field(default_factory=dict)
+    """Partition → the record that was read of it last, as its newest record says."""
 
 
 async def read_frontiers(settings: KafkaSettings, log: LogId) -> Recorded:
@@ -81,12 +100,14 @@ async def read_frontiers(settings: KafkaSettings, log: LogId) -> Recorded:
     upgrades: list[Mapping[int, int]] = []
     pauses: dict[bytes, Pause | None] = {}
     lakes: list[Lake] = []
+    marks: dict[int, Mark | None] = {}
 
     def take(record: Any) -> None:
         found = frontier_of(settings, log, record.key, record.value)
         if found is not None:
             partition, offset = found
             known[partition] = max(offset, known.get(partition, 0))
+            marks[partition] = mark_in(record.value)
         elif (upgraded := upgrade_of(settings, log, record.key, record.value)) is not None:
             upgrades.append(upgraded)
         elif (lake := lake_in(settings, record.key, record.value)) is not None:
@@ -107,6 +128,7 @@ async def read_frontiers(settings: KafkaSettings, log: LogId) -> Recorded:
         upgrades[-1] if upgrades else None,
         tuple(pause for pause in pauses.values() if pause is not None),
         lakes[0] if lakes else None,
+        {partition: mark for partition, mark in marks.items() if mark is not None},
     )
 
 
@@ -116,15 +138,20 @@ def frontier_publisher(settings: KafkaSettings) -> KafkaPublisher:
 
 
 async def write_frontiers(
-    settings: KafkaSettings, publisher: KafkaPublisher, log: LogId, offsets: Mapping[int, int]
+    settings: KafkaSettings,
+    publisher: KafkaPublisher,
+    log: LogId,
+    offsets: Mapping[int, int],
+    marks: Mapping[int, Mark] = NO_MARKS,
 ) -> None:
-    """Keep these; durable when it returns.
+    """Keep these; durable when it returns. `marks`: the record that was read last, of partitions where it is known.
 
     Raises:
         Unavailable: `log-unavailable`. OutcomeUnknown: `publish-unknown`; writing again is safe.
 
     """
-    await publisher.publish([frontier_record(settings, log, number, offset) for number, offset in offsets.items()])
+    records = [frontier_record(settings, log, number, offset, marks.get(number)) for number, offset in offsets.items()]
+    await publisher.publish(records)
 
 
 def _is_count(value: object) -> bool:
