@@ -193,7 +193,7 @@ async def test_a_role_puts_deletes_and_sees_what_is_its_own_and_nothing_else(s3:
             deleted.add(place)
         assert (await everything.get(kept) is None) == (place in deleted)
     assert put == PUTS[role]
-    assert deleted == (set(PLACES) - {"namespace", "probe", "beside these"} if role == "expiry" else set())
+    assert deleted == (set(PLACES) - {"namespace", "probe", "lake", "beside these"} if role == "expiry" else set())
     assert await denied("right s3:GetObject", store.get(ObjectKey(OTHER)))
     assert await denied("right s3:GetObject", store.length_of(ObjectKey(OTHER)))
     assert await denied("right s3:ListBucket", store.list("other/"))
