@@ -36,6 +36,7 @@ class EmbeddedFeed:
     `check_writable`: raises `Unavailable` while verdicts cannot be written; it is asked now and then, and `next` tells.
     `upgraded_from`: the first offset that only newer versions have read; `None`: older ones may read all.
     `pauses`: what operators have paused; without it, a log in memory, no operator can.
+    `appended_ms`: when the record at an offset was appended; by it a file is noticed that was overwritten in place.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class EmbeddedFeed:
         check_every_s: float = CHECK_EVERY_S,
         upgraded_from: Callable[[], int | None] = lambda: 0,
         pauses: Callable[[], Awaitable[Sequence[Pause]]] | None = None,
+        appended_ms: Callable[[int], int | None] | None = None,
     ) -> None:
         self._log = log
         self._mark = mark
@@ -56,6 +58,8 @@ class EmbeddedFeed:
         self._unwritable: Unavailable | None = None
         self._upgraded_from = upgraded_from
         self._pauses = pauses
+        self._appended_ms = appended_ms
+        self._last: LogRecord | None = None
         self._identity: LogId | None = None
         self._position = 0
         self._end = 0
@@ -94,7 +98,9 @@ class EmbeddedFeed:
         records = await self._log.read(self._position, limit=_READ_MAX, wait_s=wait_s)
         if records:
             await self._check_gap(self._position, records[0])
-            self._position = records[-1].position.offset + 1
+            await self._check_last()
+            self._last = records[-1]
+            self._position = self._last.position.offset + 1
         self._told_end = not records or self._position >= self._end
         self._end = max(self._end, self._position)
         return Delivered(tuple(records), at_end=self._told_end)
@@ -186,6 +192,20 @@ class EmbeddedFeed:
                 f"{first.position.log}: offset {expected} was asked for, but the log begins at {beginning}, because "
                 "what is below was decided and is deleted: open the lake again, to start at the first undecided record",
             )
+
+    async def _check_last(self) -> None:
+        """The record that was read last is still there, unless it was deleted as one that was decided long ago."""
+        if self._last is None or self._appended_ms is None:
+            return
+        log, _, offset = self._last.position
+        found = self._appended_ms(offset)
+        if found == self._last.appended_ms or (found is None and offset < await self._log.beginning()):
+            return
+        raise Fenced(
+            "log-behind-root",
+            f"{log}: the record at offset {offset} was read, and another one is there now, or none: the file was "
+            "overwritten by an older copy while it was open; tables that have decided more than it has are stopped",
+        )
 
     def _left_mark(self) -> bool:
         """Make the mark; whether there was one already."""

@@ -116,7 +116,9 @@ def open_embedded_feed(log: IntentLog, url: str | None, warehouse: str) -> Coord
         return log.prune(retention, now_ms=time.time_ns() // 1_000_000)
 
     pruning, since = partial(pruning_loop, step), log.upgraded_from
-    return EmbeddedFeed(log, mark, pruning, log.check_writable, upgraded_from=since, pauses=log.pauses)
+    return EmbeddedFeed(
+        log, mark, pruning, log.check_writable, upgraded_from=since, pauses=log.pauses, appended_ms=log.appended_ms
+    )
 
 
 def open_writer_log(url: str | None, warehouse: str) -> WriterLog:

@@ -134,6 +134,10 @@ class SqliteIntentLog:
         if known.lake_id != lake.lake_id:
             raise Invalid(LAKE_MISMATCH, f"{self._writer.path}: {mismatch(lake, known)}")
 
+    def appended_ms(self, offset: int) -> int | None:
+        """When the record at `offset` was appended; `None`: there is none."""
+        return self._reader.appended_ms(offset)
+
     async def accept_as_another(self) -> LogId:
         """An operator has decided that the log goes on as another one. Close it then. Raises as `publish`."""
         return await self._write(lambda writer: writer.accept_as_another())

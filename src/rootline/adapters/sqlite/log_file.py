@@ -232,6 +232,14 @@ class LogReader:
         with self._failures():
             return upgraded_from(self._connection)
 
+    def appended_ms(self, offset: int) -> int | None:
+        """When the record at `offset` was appended; `None`: there is none."""
+        with self._failures():
+            found = self._connection.execute(
+                "SELECT appended_ms FROM intents WHERE log_offset = ?", (offset,)
+            ).fetchone()
+            return None if found is None else int(found[0])
+
     def pauses(self) -> list[Pause]:
         """What operators have paused."""
         with self._failures():
