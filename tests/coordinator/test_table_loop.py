@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Collection, Coroutine
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from rootline.coordinator.runtime.table import table_loop
 from rootline.coordinator.runtime.table.effect_runner import EffectRunner
 from rootline.coordinator.runtime.table.table_loop import TableContext, TableLoop
 from rootline.coordinator.runtime.table.verdict_outbox import Publication
+from rootline.ports.intent_feed import Partition
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
@@ -82,7 +83,7 @@ class Table:
         assert await self.log.wait_verdict(position, timeout_s=600.0) is not None
 
 
-async def no_check(header: RootHeader) -> None:
+async def no_check(header: RootHeader, decided: Collection[Partition]) -> None:
     """A log that reaches as far as every root."""
 
 
