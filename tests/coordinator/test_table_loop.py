@@ -74,9 +74,12 @@ class Table:
         records = []
         for intent in intents:
             position = await self.log.publish(TABLE.encode(), b"")
-            at_ms = SeededEnvironment(1).now_ms()
-            records.append(Record(position, intent, 1, TABLE.encode(), b"bytes", at_ms, held_bytes=size))
+            records.append(self.record(position, intent, size))
         self.loop.deliver(tuple(records))
+
+    def record(self, position: LogPosition, intent: Intent, size: int = 100) -> Record:
+        """The record at `position`, the same whoever reads it."""
+        return Record(position, intent, 1, TABLE.encode(), b"bytes", SeededEnvironment(1).now_ms(), held_bytes=size)
 
     async def until_decided(self, offset: int) -> None:
         position = LogPosition(await self.log.identity(), 0, offset)
@@ -283,7 +286,7 @@ def test_a_put_that_is_cut_off_by_cancellation_is_left_to_the_next_owner() -> No
         heir = Table(store, log)
         heir_task = asyncio.ensure_future(heir.loop.run())
         [raw] = await log.read(0, limit=1, wait_s=0)
-        heir.loop.deliver((Record(raw.position, create_intent(TABLE), 100),))
+        heir.loop.deliver((heir.record(raw.position, create_intent(TABLE)),))
         await heir.until_decided(0)
         assert [(verdict.kind, verdict.version) for verdict in log.published] == [(VerdictKind.COMMITTED, 0)]
         heir.loop.request_stop()
