@@ -41,6 +41,7 @@ class Table:
     def __init__(self, store: ObjectStore, log: HookedLog, queue_intents_max: int = 4, queue_bytes_max: int = 10**6):
         self.log = log
         self.seen: list[Report | Publication] = []
+        self.delivered: list[Record] = []
         self.progress: dict[tuple[LogId, int], int] = {}
         self.held_bytes = 0
         self.turn = asyncio.Lock()
@@ -74,12 +75,10 @@ class Table:
         records = []
         for intent in intents:
             position = await self.log.publish(TABLE.encode(), b"")
-            records.append(self.record(position, intent, size))
+            at_ms = SeededEnvironment(1).now_ms()
+            records.append(Record(position, intent, 1, TABLE.encode(), b"bytes", at_ms, held_bytes=size))
+        self.delivered += records
         self.loop.deliver(tuple(records))
-
-    def record(self, position: LogPosition, intent: Intent, size: int = 100) -> Record:
-        """The record at `position`, the same whoever reads it."""
-        return Record(position, intent, 1, TABLE.encode(), b"bytes", SeededEnvironment(1).now_ms(), held_bytes=size)
 
     async def until_decided(self, offset: int) -> None:
         position = LogPosition(await self.log.identity(), 0, offset)
@@ -285,8 +284,7 @@ def test_a_put_that_is_cut_off_by_cancellation_is_left_to_the_next_owner() -> No
         assert log.published == []
         heir = Table(store, log)
         heir_task = asyncio.ensure_future(heir.loop.run())
-        [raw] = await log.read(0, limit=1, wait_s=0)
-        heir.loop.deliver((heir.record(raw.position, create_intent(TABLE)),))
+        heir.loop.deliver(tuple(table.delivered))
         await heir.until_decided(0)
         assert [(verdict.kind, verdict.version) for verdict in log.published] == [(VerdictKind.COMMITTED, 0)]
         heir.loop.request_stop()
