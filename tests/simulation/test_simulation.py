@@ -184,7 +184,7 @@ def test_a_sweep_that_does_not_wait_for_scans_is_found(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(SweepLimits, "of_properties", wrong)
     with pytest.raises(AssertionError, match="after a reader could plan to read it"):
-        simulate(28, 150, expires=True)
+        simulate(31, 150, expires=True)
 
 
 def test_a_worker_that_removes_roots_at_once_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
