@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
@@ -33,6 +33,7 @@ from rootline.coordinator.runtime.records.record_decoding import UNREAD
 from rootline.coordinator.runtime.table.commit_traces import CommitTraces, TraceBudget
 from rootline.coordinator.runtime.table.effect_runner import EffectRunner
 from rootline.coordinator.runtime.table.leaf_encoder import LeafEncoder, ThreadLeafEncoder
+from rootline.coordinator.runtime.table.log_check import LogCheck
 from rootline.coordinator.runtime.table.table_loop import TableContext, TableLoop, TableOwner
 from rootline.coordinator.runtime.table.table_states import LASTING
 from rootline.coordinator.runtime.table.verdict_outbox import Publication
@@ -40,12 +41,13 @@ from rootline.coordinator.settings import CoordinatorSettings, coordinator_setti
 from rootline.ports.environment import Environment
 from rootline.ports.head_hints import NO_HINTS, HeadHints
 from rootline.ports.intent_feed import CoordinatorLog
+from rootline.ports.intent_log import KnowsItsLake
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.errors import Fenced, Unavailable
+from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent_limits import IntentLimits
-from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import Verdict
+from rootline.storage.lake_identity import FindLake
 from rootline.storage.store_probe import probe_store
 from rootline.tree.ledger.outcomes import Acknowledged
 
@@ -74,10 +76,13 @@ class CoordinatorService:
         environment: Environment | None = None,
         limits: IntentLimits | None = None,
         hints: HeadHints = NO_HINTS,
+        find_lake: FindLake | None = None,
     ) -> None:
         self._store = store
         self._hints = hints
         self._log = log
+        self._log_check = LogCheck(log)
+        self._find_lake = find_lake
         self._settings = settings or coordinator_settings()
         self._environment = environment or SystemEnvironment()
         self._logger = structlog.get_logger()
@@ -117,6 +122,7 @@ class CoordinatorService:
 
         Raises:
             Fenced: `store-lies`; the service must not run on this store.
+            Invalid: `lake-mismatch`; the log is another lake's.
             Unavailable: the store or the log cannot be reached at the start.
         """
         running = asyncio.ensure_future(self._start_and_consume())
@@ -140,6 +146,10 @@ class CoordinatorService:
     async def _start_and_consume(self) -> None:
         if self._settings.probe_rounds:
             await probe_store([self._store], self._environment.fresh_id, rounds=self._settings.probe_rounds)
+        lake = None if self._find_lake is None else await self._find_lake()
+        if lake is not None and isinstance(self._log, KnowsItsLake):
+            await self._log.introduce(lake)
+            self._consumer.settings = replace(self._consumer.settings, lake=lake)
         self._started = True
         checking = asyncio.ensure_future(self._heads.run())
         try:
@@ -257,7 +267,7 @@ class CoordinatorService:
             self._store,
             table,
             self._settings.request_timeout_s,
-            self._check_head,
+            self._log_check.check,
             self._encoder,
             self._confirmed,
             owner.confirm,
@@ -276,17 +286,6 @@ class CoordinatorService:
             traces=None if self._tracer is None else CommitTraces(table, self._tracer, self._traced),
         )
         return TableLoop(context, acknowledged)
-
-    async def _check_head(self, header: RootHeader) -> None:
-        """A log that ends before what a root has applied is not the log it was: it would swallow new intents."""
-        for log, partition, applied in header.offsets:
-            end = await self._log.end_offset(log, partition)
-            if end is not None and applied > end:
-                raise Fenced(
-                    "log-behind-root",
-                    f"{header.table}: root {header.version} has applied partition {partition} of the log {log} up to "
-                    f"offset {applied}, but the log ends at {end}",
-                )
 
     async def _confirmed(self, table: TableName) -> int | None:
         """What the log's verdicts say, or what this process confirmed before it let the table go."""

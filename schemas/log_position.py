@@ -6,6 +6,7 @@ Invariants: a `LogId` changes when the log is created again (a topic's id, an em
 
 from __future__ import annotations
 
+import hashlib
 from typing import Final, NamedTuple, NewType
 
 LogId = NewType("LogId", str)  # "<cluster id>/<topic id>", or "embedded/<uuid>"
@@ -15,6 +16,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 OLDEST_FILE_HEADER: Final = "rootline-oldest-file-ms"
 """The header in which a writer says when the oldest file of its intent was uploaded: the store's date, milliseconds."""
+MARK_BYTES: Final = 8
 CLAIM_UNREADABLE: Final = 2**63 - 1
 """A claim that is no number: later than every append time, so that it is rejected where it counts."""
 
@@ -54,6 +56,14 @@ class LogRecord(NamedTuple):
     appended_ms: int
     headers: Headers = ()
     not_read: str = ""
+
+
+def mark_of(value: bytes, appended_ms: int) -> bytes:
+    """Eight bytes that tell a record from any other at its offset, if the log was restored and has grown since.
+
+    The append time is part of them, because a writer may publish the same intent again.
+    """
+    return hashlib.sha256(b"%d," % appended_ms + value).digest()[:MARK_BYTES]
 
 
 def by_name(headers: Headers) -> dict[str, bytes]:

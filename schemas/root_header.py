@@ -341,6 +341,15 @@ class RootHeader:
     """A view's metadata as JSON; `None`: the name is no view."""
     replaced_at: SequenceNumber = SequenceNumber(0)
     """The sequence number of the last replace, 0 without one: all that was live before it left then."""
+    marks: tuple[bytes | None, ...] = ()
+    """For each of `offsets`, the mark (`log_position.mark_of`) of the record before it; `None` or absent: not known."""
+
+    def mark_at(self, log: LogId, partition: int) -> bytes | None:
+        """The mark of the last record of this partition that the table has decided, if it is known."""
+        for offset, mark in zip(self.offsets, self.marks, strict=False):
+            if offset.log == log and offset.partition == partition:
+                return mark
+        return None
 
     @property
     def is_tombstone(self) -> bool:

@@ -17,9 +17,9 @@ from rootline.coordinator.protocol.machine_state import TableMachine
 from rootline.schemas.identifiers import CommitId
 from rootline.schemas.intent_kinds import BEGINNING_KINDS
 from rootline.schemas.log_position import LogId
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.root_header import PartitionOffset, RootHeader
 from rootline.tree.check.invariants import violations
-from rootline.tree.commit.answers import answer, next_offset
+from rootline.tree.commit.answers import answer, is_last_decided, log_went_back, next_offset
 from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft.batch import Applied, Needs, NoTable, Record, Stamp
 
@@ -36,8 +36,8 @@ class Settled:
     up_to: tuple[PartitionOffset, ...] = ()
 
 
-def settle(machine: TableMachine) -> Settled:
-    """Split the batch by the head's offsets."""
+def settle(machine: TableMachine) -> Settled | str:
+    """Split the batch by the head's offsets; or why the records are not those that the head decided."""
     if machine.head is None:
         return Settled((), machine.batch)
     header = machine.head.header
@@ -45,10 +45,30 @@ def settle(machine: TableMachine) -> Settled:
     undecided: list[Record] = []
     for record in machine.batch:
         position = record.position
-        (below if position.offset < next_offset(header, position.log, position.partition) else undecided).append(record)
+        end = next_offset(header, position.log, position.partition)
+        if position.offset == end - 1 and not is_last_decided(header, position, record.value, record.appended_ms):
+            return f"log-behind-root: {log_went_back(header, position)}"
+        (below if position.offset < end else undecided).append(record)
     answers = [(record, answer(machine.head, record)) for record in below]
     decided = tuple(Decided(record, verdict) for record, verdict in answers if verdict is not None)
     return Settled(decided, tuple(undecided), up_to=offsets_after(below))
+
+
+def lowest_of(records: Iterable[Record]) -> tuple[PartitionOffset, ...]:
+    """For each partition the offset of the first of its `records`."""
+    first: dict[tuple[LogId, int], int] = {}
+    for record in records:
+        log, partition, offset = record.position
+        if offset < first.get((log, partition), offset + 1):
+            first[log, partition] = offset
+    return tuple(PartitionOffset(log, partition, offset) for (log, partition), offset in sorted(first.items()))
+
+
+def decided_of(header: RootHeader, lowest: Iterable[PartitionOffset]) -> frozenset[tuple[LogId, int]]:
+    """The partitions of which the root has decided something at or above these offsets."""
+    return frozenset(
+        [(log, partition) for log, partition, offset in lowest if offset < next_offset(header, log, partition)]
+    )
 
 
 def begun_by(records: Sequence[Record]) -> int:

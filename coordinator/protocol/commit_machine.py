@@ -131,8 +131,9 @@ CHOICES: Final[Mapping[Decision, Choice]] = {
             Phase.PUTTING: "a root",
             Phase.STAGING: "a root that names new objects",
             Phase.FETCHING: "leaves or vectors are needed",
+            Phase.LOADING: "decided before, and the log not compared yet",
             Decision.NEXT: "all decided, no root",
-            Phase.QUARANTINED: "a rule broke",
+            Phase.QUARANTINED: "a rule broke, or the log went back",
         },
     ),
     Decision.LANDED: Choice(

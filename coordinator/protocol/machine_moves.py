@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from rootline.coordinator.protocol.batch_builder import begun_by, build, offsets_after, settle
+from rootline.coordinator.protocol.batch_builder import Settled, begun_by, build, lowest_of, offsets_after, settle
 from rootline.coordinator.protocol.effects import (
     ArmTimer,
     Decided,
@@ -84,8 +84,10 @@ def is_held(machine: TableMachine) -> bool:
 
 
 def load(machine: TableMachine) -> Move:
-    """LIST for the head, and read it."""
-    return Move(Phase.LOADING, machine, [LoadHead(machine.head)])
+    """LIST for the head, and read it; compare the log with it where it has decided what waits."""
+    lowest = lowest_of((*machine.batch, *machine.queue))
+    compared = machine.compared.union([(log, partition) for log, partition, _ in lowest])
+    return Move(Phase.LOADING, machine._replace(compared=compared), [LoadHead(machine.head, lowest)])
 
 
 def build_next(machine: TableMachine, tick: Tick) -> Move:
@@ -94,7 +96,12 @@ def build_next(machine: TableMachine, tick: Tick) -> Move:
         if not machine.queue or machine.stopping or is_held(machine):
             return Move(Decision.NEXT, machine)
         machine = _with_a_batch(machine)
-    machine, published = _settled(machine)
+    settled = settle(machine)
+    if isinstance(settled, str):
+        return quarantine(machine, settled)
+    if not machine.compared.issuperset([(log, partition) for log, partition, _ in settled.up_to]):
+        return load(machine)
+    machine, published = _settled(machine, settled)
     if not machine.batch or machine.stopping:
         return Move(Decision.NEXT, machine, published)
     move = _built(machine, tick)
@@ -109,9 +116,8 @@ def _with_a_batch(machine: TableMachine) -> TableMachine:
     return machine._replace(batch=machine.queue[:count], queue=machine.queue[count:], fetched=NOTHING_FETCHED)
 
 
-def _settled(machine: TableMachine) -> tuple[TableMachine, list[Effect]]:
+def _settled(machine: TableMachine, settled: Settled) -> tuple[TableMachine, list[Effect]]:
     """Without what the head decided of the batch: those verdicts go out again."""
-    settled = settle(machine)
     if not settled.up_to:
         return machine, []
     machine = machine._replace(batch=settled.undecided)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.schemas.identifiers import CommitId, ObjectKey, TableName, Version
+from rootline.schemas.log_position import LogId
 from rootline.tree.draft.batch import NOTHING_FETCHED, Applied, FetchedObjects, Record
 from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
@@ -94,7 +95,8 @@ class SelfFlush(NamedTuple):
 class TableMachine(NamedTuple):
     """One table. `base_ms` is the store's date at which the head was confirmed (`None`: the store has no dates).
 
-    `served`: intents of the root that was just confirmed. `resume`: the phase that a pause interrupts.
+    `served`: intents of the root that was just confirmed. `resume`: the phase that a pause interrupts. `compared`: the
+    partitions whose records were compared with a head that was loaded.
     """
 
     table: TableName
@@ -108,6 +110,7 @@ class TableMachine(NamedTuple):
     fetched: FetchedObjects = NOTHING_FETCHED
     flush: SelfFlush = SelfFlush()
     acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED
+    compared: frozenset[tuple[LogId, int]] = frozenset()
     publishing: int = 0
     served: int = 0
     expected: int = 1

@@ -192,9 +192,13 @@ _CODES_OF_THE_REST: Final = (
     ErrorCode(
         "log-behind-root",
         "Fenced",
-        "The log ends before an offset that a root has already applied: it was restored from a backup or truncated.",
-        "Restore the log. If a topic cannot be restored, make it again under the same name and go on as for "
-        "`log-replaced`.",
+        "The log ends before an offset that a root has already applied, or has another record there than the one that "
+        "the root decided: it was restored from a backup or truncated, and may have grown since. Nothing of the table "
+        "is decided meanwhile.",
+        "Restore the log. If an embedded log cannot be restored: close all programs that have the lake open and run "
+        "`rootline table accept TABLE --yes`. What was published since is decided then; tables keep what they have. If "
+        "a topic cannot be restored, make it again under the same name, go on as for `log-replaced`, and let writers "
+        "publish again what has no verdict.",
         "Do not reset offsets: new intents would be taken for old ones and dropped.",
     ),
     ErrorCode(

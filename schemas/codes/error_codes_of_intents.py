@@ -266,4 +266,13 @@ CODES_OF_INTENTS: Final = (
         "Leave one source row for each row of the table: group or deduplicate the source by the columns of the "
         "condition.",
     ),
+    ErrorCode(
+        "lake-mismatch",
+        "Invalid",
+        "A client or a coordinator uses the log of one lake with the warehouse of another. Each lake has an id, the "
+        "object `0-rootline-lake/lake.json` in its warehouse. The message names both, and nothing was changed.",
+        "Name the warehouse that belongs to the log, or the log that belongs to the warehouse. If the warehouse was "
+        "moved without that object, copy it from the old place.",
+        "Do not delete the object: the next coordinator would take the warehouse for another lake.",
+    ),
 )

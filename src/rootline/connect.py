@@ -22,9 +22,18 @@ from rootline.adapters.engine_access import engine_storage as engine_storage
 from rootline.adapters.engine_access import warehouse_url as warehouse_url
 from rootline.adapters.log_state import LogState as LogState
 from rootline.adapters.log_state import look_at_log as look_at_log
-from rootline.adapters.open import check_log, check_warehouse, local_folder, open_store, open_writer_log
+from rootline.adapters.open import (
+    check_log,
+    check_warehouse,
+    local_folder,
+    log_name,
+    open_lock,
+    open_store,
+    open_writer_log,
+)
 from rootline.adapters.open import confirmed_version as confirmed_version
 from rootline.adapters.open import is_kafka as is_kafka
+from rootline.adapters.open import log_behind_root as log_behind_root
 from rootline.adapters.open import open_archive as open_archive
 from rootline.adapters.open import open_stored_log as open_stored_log
 from rootline.adapters.open import open_topics as open_topics
@@ -43,6 +52,7 @@ from rootline.adapters.upgraded import LakeUpgrade
 from rootline.client import checks
 from rootline.client.lake import Lake
 from rootline.client.session.session import Session
+from rootline.hosting.lake_parts import lake_finder
 from rootline.hosting.lake_parts import open_parts as open_parts
 from rootline.hosting.log_on_demand import LogOnDemand
 from rootline.ports.head_hints import NO_HINTS
@@ -52,6 +62,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.storage.metadata.read_cache import CACHE_BYTES_MAX, ReadCache
 
 if TYPE_CHECKING:
+    from rootline.adapters.sqlite.intent_log import SqliteIntentLog
     from rootline.coordinator.settings import CoordinatorSettings
     from rootline.hosting.embedded_host import EmbeddedHost
 
@@ -120,6 +131,22 @@ def upgrade_lake(warehouse: str | None, log: str | None, *, apply: bool) -> Lake
     return upgrade(place, check_log(log, place), apply=apply)
 
 
+async def accept_log(log: str | None, warehouse: str, stored: SqliteIntentLog) -> None:
+    """Let the `stored` log of this URL go on as another one. Raises `Unavailable`: somebody hosts it."""
+    lock = open_lock(warehouse, log)
+    if lock is not None and not lock.try_acquire():
+        raise Unavailable(
+            "log-unavailable",
+            f"{log_name(log, warehouse)}: process {lock.holder_pid()} hosts the coordinator: close all programs that "
+            "have the lake open, then accept the log",
+        )
+    try:
+        await stored.accept_as_another()
+    finally:
+        if lock is not None:
+            lock.release()
+
+
 def open_warehouse(url: str) -> ObjectStore:
     """The object store alone; call it on the loop that will use it."""
     return open_store(url)
@@ -143,14 +170,15 @@ class EmbeddableLake:
     async def open(self) -> Session:
         """Open it in this process, and host its services if that is needed here."""
         store = open_store(self.warehouse)
+        find_lake = lake_finder(store, self.warehouse, self.log)
         if self.coordinator == "elsewhere" or is_kafka(self.log):
             host = None
-            log = LogOnDemand(partial(open_writer_log, self.log, self.warehouse))
+            log = LogOnDemand(partial(open_writer_log, self.log, self.warehouse), find_lake)
         else:
             from rootline.hosting.embedded_host import EmbeddedHost  # the coordinator and the worker: only for a host
 
             host = EmbeddedHost(store, self.warehouse, self.log, self.settings)
-            log = LogOnDemand(host.open_log)
+            log = LogOnDemand(host.open_log, find_lake)
             if self.log is None:
                 with contextlib.suppress(RootlineError):  # who only reads needs no log; the first record tries again
                     log.opened()

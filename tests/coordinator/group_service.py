@@ -19,6 +19,7 @@ from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent
+from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.metadata.table_loader import load_table
@@ -41,7 +42,9 @@ class Group:
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _started: int = 0
 
-    def start(self, name: str, *, skew_ms: int = 0, **settings: Any) -> CoordinatorService:
+    def start(
+        self, name: str, *, skew_ms: int = 0, limits: IntentLimits | None = None, **settings: Any
+    ) -> CoordinatorService:
         """One more coordinator, or one again; `skew_ms`: how far its wall clock is ahead."""
         self._started += 1
         usual = {"probe_rounds": 0, "offsets_commit_interval_s": 0.02, "coordinator_id": name}
@@ -51,6 +54,7 @@ class Group:
             log=self.log.member(name),
             settings=CoordinatorSettings(**chosen),
             environment=SeededEnvironment(f"{name}/{self._started}", skew_ms=skew_ms),
+            limits=limits,
         )
         self._tasks[name] = asyncio.ensure_future(service.run())
         return service

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Collection
 
 import pytest
 
@@ -27,7 +27,8 @@ from rootline.coordinator.protocol.events import (
     RequestFailed,
     RootReadBack,
 )
-from rootline.coordinator.runtime.table.effect_runner import EffectRunner, StoreEffect
+from rootline.coordinator.runtime.table.effect_runner import EffectRunner, HeadCheck, StoreEffect
+from rootline.ports.intent_feed import Partition
 from rootline.ports.object_store import ObjectStore, Predecessor, PutAnswer
 from rootline.schemas.errors import Corrupt, Fenced, Internal, Invalid, Unavailable
 from rootline.schemas.identifiers import CommitId, Location, Version
@@ -49,11 +50,11 @@ NEEDS = Needs(frozenset({"metadata/leaves/x.parquet"}), frozenset({VectorAt("dat
 EFFECTS: list[StoreEffect] = [LoadHead(None), Fetch(NEEDS), StoreObjects((PENDING,)), PUT, READ_BACK, ListHead()]
 
 
-async def no_check(header: RootHeader) -> None:
+async def no_check(header: RootHeader, decided: Collection[Partition]) -> None:
     """A log that reaches as far as every root."""
 
 
-def runner(store: ObjectStore, check: Callable[[RootHeader], Awaitable[None]] = no_check) -> EffectRunner:
+def runner(store: ObjectStore, check: HeadCheck = no_check) -> EffectRunner:
     return EffectRunner(store, TABLE, 10.0, check)
 
 
@@ -182,7 +183,7 @@ async def test_a_root_that_is_corrupt_at_the_second_look_too_is() -> None:
     ids=lambda error: type(error).__name__,
 )
 async def test_a_head_that_must_not_be_built_on_is_refused_and_not_tried_again(error: Exception) -> None:
-    async def check(header: RootHeader) -> None:
+    async def check(header: RootHeader, decided: Collection[Partition]) -> None:
         raise error
 
     event = await runner(await stored_table(), check).run(LoadHead(None))
@@ -190,7 +191,7 @@ async def test_a_head_that_must_not_be_built_on_is_refused_and_not_tried_again(e
 
 
 async def test_a_head_that_is_rebased_onto_is_not_held_against_the_log_again() -> None:
-    async def check(header: RootHeader) -> None:
+    async def check(header: RootHeader, decided: Collection[Partition]) -> None:
         raise Fenced("log-behind-root", "asked")
 
     store = await stored_table()

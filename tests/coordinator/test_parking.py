@@ -11,6 +11,9 @@ import pytest
 from rootline.coordinator.protocol.machine_state import Phase
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
+from rootline.schemas.intent import DataFile
+from rootline.schemas.intent_limits import IntentLimits
+from rootline.schemas.log_position import LogPosition
 from rootline.schemas.object_keys import root_key
 from rootline.schemas.verdict import VerdictKind
 from rootline.testing.virtual_loop import run_virtually
@@ -21,6 +24,7 @@ from tests.coordinator.test_consumer_loop import Outage
 from tests.support.group_log import GroupLog
 
 STUCK, FREE = TableName("q.q"), TableName("t.t")
+NARROW = IntentLimits(max_files=2)
 WEEK_S = 7 * 86_400.0
 
 
@@ -283,6 +287,56 @@ def test_a_parked_record_that_is_missing_stops_its_table_alone_until_an_operator
             log.group.parked.lift(STUCK, without_missing=True)
             await group.decided([stuck[0], stuck[2], *later])
             assert stuck[1] not in log.verdicts
+            await group.until(lambda: not log.group.parked.tables)
+
+    virtually(main())
+
+
+async def parked_beyond_limits(group: Group) -> LogPosition:
+    """One record of the stuck table is parked, which coordinators with narrower limits cannot read; none runs."""
+    damage = Damage(group.store)
+    await quarantined(group, damage)
+    files = tuple(DataFile(location=f"data/{n}.parquet", record_count=1, file_size_in_bytes=1) for n in range(3))
+    [stuck] = group.publish(append_intent("stuck", STUCK).model_copy(update={"add_data_files": files}))
+    await until_passed(group, stuck.offset)
+    await group.stop("a")
+    damage.mend()
+    return stuck
+
+
+def test_a_parked_record_that_a_later_coordinator_cannot_read_gets_a_verdict_all_the_same() -> None:
+    async def main() -> None:
+        log = GroupLog(1, retention_s=WEEK_S)
+        async with coordinating("a", log=log) as group:
+            stuck = await parked_beyond_limits(group)
+            group.start("b", limits=NARROW)
+            [verdict] = await group.decided([stuck])
+            assert (verdict.kind, verdict.code) == (VerdictKind.REJECTED, "intent-too-large")
+            await group.until(lambda: not log.group.parked.tables)
+
+    virtually(main())
+
+
+def test_a_table_stays_parked_until_what_was_rejected_of_it_has_been_told() -> None:
+    async def main() -> None:
+        log, silent = GroupLog(1, retention_s=WEEK_S), False
+
+        async def fail(operation: str, reader: str) -> None:
+            if silent and operation == "verdicts":
+                raise Unavailable("log-unavailable", "the topic of verdicts does not answer")
+
+        log.hooks.before = fail
+        async with coordinating("a", log=log) as group:
+            stuck = await parked_beyond_limits(group)
+            silent = True
+            group.start("b", limits=NARROW)
+            await asyncio.sleep(600.0)
+            assert [held.table for held, _ in log.group.parked.tables.values()] == [STUCK]
+            await group.crash("b")
+            silent = False
+            group.start("c", limits=NARROW)
+            [verdict] = await group.decided([stuck])
+            assert verdict.code == "intent-too-large"
             await group.until(lambda: not log.group.parked.tables)
 
     virtually(main())

@@ -11,6 +11,7 @@ from rootline.coordinator.protocol.put_rules import (
     outcome_of_put,
     outcome_of_read_back,
 )
+from rootline.maintenance.expiry_limits import ROOT_RETENTION_S_MIN
 from rootline.ports.object_store import PutAnswer
 from rootline.schemas.identifiers import CommitId
 
@@ -37,6 +38,12 @@ def test_an_answer_confirms_only_while_no_expiry_can_have_come_in_between() -> N
     assert is_confirmed(1_000, 1_000 + CONFIRMED_FOR_MS - 1)
     assert not is_confirmed(1_000, 1_000 + CONFIRMED_FOR_MS)
     assert not is_confirmed(None, 5)
+
+
+def test_a_head_is_confirmed_for_half_of_the_shortest_time_that_a_root_is_kept() -> None:
+    """The other half is for what a coordinator does between the answer and the next PUT."""
+    assert CONFIRMED_FOR_MS == 300_000
+    assert 2 * CONFIRMED_FOR_MS <= ROOT_RETENTION_S_MIN * 1000
 
 
 def test_a_store_without_dates_confirms_by_itself() -> None:

@@ -109,6 +109,48 @@ def test_a_log_that_ends_before_what_a_root_has_applied_is_refused() -> None:
     virtually(main())
 
 
+@pytest.mark.parametrize("burst", [1, 4, 5, 6, 40])
+def test_a_log_that_was_restored_and_has_grown_since_decides_nothing_of_the_table(burst: int) -> None:
+    async def main() -> None:
+        store, log = HookedStore(), MemoryIntentLog()
+        async with running(store, log, SeededEnvironment(1)) as service:
+            await service.create()
+            await service.commit(*(append_intent(f"f-{number}") for number in range(5)))
+        restored = MemoryIntentLog()  # a copy of the time after the create, the same log by its identity
+        restored._identity = log._identity
+        restored._records, restored._verdicts = log._records[:1], {0: log._verdicts[0]}
+        lost = [
+            await restored.publish(TABLE.encode(), encode_intent(append_intent(f"new-{number}")))
+            for number in range(burst)
+        ]
+        async with running(store, restored, SeededEnvironment(2)) as service:
+            await asyncio.sleep(5.0)
+            phase, why = service.service.tables()[TABLE]
+            assert phase is Phase.QUARANTINED
+            assert "log-behind-root" in why
+        assert await restored.first_undecided() == 1
+        told = [await restored.wait_verdict(position, timeout_s=0.0) for position in lost]
+        assert told == [None] * burst, "no answer of the old records is given to new ones"
+
+    virtually(main())
+
+
+def test_a_log_that_is_read_again_from_its_beginning_is_the_log_that_it_was() -> None:
+    async def main() -> None:
+        store, log = HookedStore(), MemoryIntentLog()
+        async with running(store, log, SeededEnvironment(1)) as service:
+            await service.create()
+            first = await service.commit(*(append_intent(f"f-{number}") for number in range(5)))
+        log._verdicts.clear()
+        log._first_undecided = 0
+        async with running(store, log, SeededEnvironment(2)) as service:
+            await service.commit(append_intent("later"))
+            assert service.service.tables()[TABLE][0] is not Phase.QUARANTINED
+        assert len(first) == 5
+
+    virtually(main())
+
+
 @pytest.mark.parametrize("after_s", [0.0, 0.005, 0.012, 0.03, 0.05, 0.2])
 def test_a_clean_stop_is_prompt_and_loses_nothing(after_s: float) -> None:
     async def main() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Collection, Coroutine
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from rootline.coordinator.runtime.table import table_loop
 from rootline.coordinator.runtime.table.effect_runner import EffectRunner
 from rootline.coordinator.runtime.table.table_loop import TableContext, TableLoop
 from rootline.coordinator.runtime.table.verdict_outbox import Publication
+from rootline.ports.intent_feed import Partition
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
@@ -40,6 +41,7 @@ class Table:
     def __init__(self, store: ObjectStore, log: HookedLog, queue_intents_max: int = 4, queue_bytes_max: int = 10**6):
         self.log = log
         self.seen: list[Report | Publication] = []
+        self.delivered: list[Record] = []
         self.progress: dict[tuple[LogId, int], int] = {}
         self.held_bytes = 0
         self.turn = asyncio.Lock()
@@ -75,6 +77,7 @@ class Table:
             position = await self.log.publish(TABLE.encode(), b"")
             at_ms = SeededEnvironment(1).now_ms()
             records.append(Record(position, intent, 1, TABLE.encode(), b"bytes", at_ms, held_bytes=size))
+        self.delivered += records
         self.loop.deliver(tuple(records))
 
     async def until_decided(self, offset: int) -> None:
@@ -82,7 +85,7 @@ class Table:
         assert await self.log.wait_verdict(position, timeout_s=600.0) is not None
 
 
-async def no_check(header: RootHeader) -> None:
+async def no_check(header: RootHeader, decided: Collection[Partition]) -> None:
     """A log that reaches as far as every root."""
 
 
@@ -281,8 +284,7 @@ def test_a_put_that_is_cut_off_by_cancellation_is_left_to_the_next_owner() -> No
         assert log.published == []
         heir = Table(store, log)
         heir_task = asyncio.ensure_future(heir.loop.run())
-        [raw] = await log.read(0, limit=1, wait_s=0)
-        heir.loop.deliver((Record(raw.position, create_intent(TABLE), 100),))
+        heir.loop.deliver(tuple(table.delivered))
         await heir.until_decided(0)
         assert [(verdict.kind, verdict.version) for verdict in log.published] == [(VerdictKind.COMMITTED, 0)]
         heir.loop.request_stop()

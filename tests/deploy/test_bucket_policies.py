@@ -53,11 +53,12 @@ PLACES = {
     "namespace": "sales/.namespace/x.json",
     "export": "sales/orders/export/v2/x/metadata/x.metadata.json",
     "probe": "0-rootline-probe/x",
+    "lake": "0-rootline-lake/x.json",
     "among the roots": "sales/orders/metadata/roots/x/data/0.parquet",
     "beside these": "sales/orders/x",
 }
 PUTS = {
-    "coordinator": {"root", "leaf", "vector", "page", "definition", "probe", "among the roots"},
+    "coordinator": {"root", "leaf", "vector", "page", "definition", "probe", "lake", "among the roots"},
     "worker": {"leaf", "vector", "page", "data", "among the roots"},
     "expiry": {"page"},
     "writer": {"leaf", "adopted", "data", "namespace"},
@@ -192,7 +193,7 @@ async def test_a_role_puts_deletes_and_sees_what_is_its_own_and_nothing_else(s3:
             deleted.add(place)
         assert (await everything.get(kept) is None) == (place in deleted)
     assert put == PUTS[role]
-    assert deleted == (set(PLACES) - {"namespace", "probe", "beside these"} if role == "expiry" else set())
+    assert deleted == (set(PLACES) - {"namespace", "probe", "lake", "beside these"} if role == "expiry" else set())
     assert await denied("right s3:GetObject", store.get(ObjectKey(OTHER)))
     assert await denied("right s3:GetObject", store.length_of(ObjectKey(OTHER)))
     assert await denied("right s3:ListBucket", store.list("other/"))

@@ -10,7 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rootline.connect import connect
+from rootline.connect import CoordinatorPlace, connect
+from rootline.schemas.errors import Invalid
 from tests.services.s3_service import S3Service
 
 pytestmark = pytest.mark.slow
@@ -73,3 +74,25 @@ def test_a_lake_that_is_only_read_opens_no_named_log(tmp_path: Path) -> None:
     with connect(tmp_path / "lake", log=f"sqlite://{tmp_path}/log") as lake:
         assert lake.list_tables() == []
     assert not (tmp_path / "log").exists()
+
+
+@pytest.mark.parametrize("coordinator", ["auto", "elsewhere"])
+def test_the_log_of_another_lake_is_refused_at_the_first_change_with_both_names(
+    tmp_path: Path, coordinator: CoordinatorPlace
+) -> None:
+    log = f"sqlite://{tmp_path}/log"
+    with connect(tmp_path / "lake", log=log) as lake:
+        table = lake.create_table("demo.t", SCHEMA, timeout_s=PATIENCE_S)
+        (tmp_path / "alias").symlink_to(tmp_path / "lake")
+        (tmp_path / "other").mkdir()
+        with connect(tmp_path / "other", log=log, coordinator=coordinator) as other:
+            assert other.list_tables() == []
+            with pytest.raises(Invalid) as refusal:
+                other.create_table("demo.theirs", SCHEMA, timeout_s=PATIENCE_S)
+        with connect(tmp_path / "alias", log=log, coordinator="elsewhere") as same:
+            same.table("demo.t").append({"id": [1]}, timeout_s=PATIENCE_S)
+        assert table.scan().count() == 1
+        assert lake.list_tables() == ["demo.t"]
+    assert refusal.value.code == "lake-mismatch"
+    assert f"{tmp_path}/other" in refusal.value.message
+    assert f"{tmp_path}/lake" in refusal.value.message

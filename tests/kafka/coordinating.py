@@ -29,6 +29,7 @@ from rootline.schemas.object_keys import roots_prefix
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles
+from rootline.storage.lake_identity import FindLake
 from rootline.storage.metadata.table_loader import load_table
 from tests.coordinator.running_service import TABLE, create_intent
 from tests.kafka.judge import Judged, Told, judge_table, judge_topics
@@ -135,20 +136,25 @@ async def sharing(settings: KafkaSettings, store: ObjectStore | None = None) -> 
         await shared.close()
 
 
-def coordinator_of(settings: KafkaSettings, store: ObjectStore, **options: object) -> CoordinatorService:
+def coordinator_of(
+    settings: KafkaSettings, store: ObjectStore, find_lake: FindLake | None = None, **options: object
+) -> CoordinatorService:
     """One that looks often and does not try the store first; not running yet."""
     chosen = {"probe_rounds": 0, "poll_wait_s": 0.05, "offsets_commit_interval_s": 0.05, **options}
     return CoordinatorService(
-        store=store, log=KafkaCoordinatorLog(settings), settings=CoordinatorSettings.model_validate(chosen)
+        store=store,
+        log=KafkaCoordinatorLog(settings),
+        settings=CoordinatorSettings.model_validate(chosen),
+        find_lake=find_lake,
     )
 
 
 @asynccontextmanager
 async def coordinating(
-    settings: KafkaSettings, store: ObjectStore, **options: object
+    settings: KafkaSettings, store: ObjectStore, find_lake: FindLake | None = None, **options: object
 ) -> AsyncIterator[CoordinatorService]:
     """A coordinator for a block; it stops cleanly, and an error that ended it before is raised."""
-    service = coordinator_of(settings, store, **options)
+    service = coordinator_of(settings, store, find_lake, **options)
     task = asyncio.ensure_future(service.run())
     try:
         yield service

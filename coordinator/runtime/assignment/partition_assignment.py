@@ -34,12 +34,14 @@ from rootline.coordinator.runtime.records.record_decoding import (
     Rejection,
     before_upgrade,
     decoded,
+    of_lake,
     poison_rejection,
     told_again,
 )
 from rootline.coordinator.runtime.table.table_loop import TableLoop, TableOwner
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import Answer, Assigned, CoordinatorLog, Partition
+from rootline.schemas.bytes.log.lake_claim import Lake
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
@@ -84,6 +86,8 @@ class AssignmentSettings:
     parked_bytes_max: int = 67_108_864
     principals: Principals | None = None
     """Who may write what; `None`: all who can publish."""
+    lake: Lake | None = None
+    """Records that are for another one are rejected; `None`: it is not known which one this is."""
 
 
 @dataclass(slots=True)
@@ -299,6 +303,8 @@ class PartitionAssignment:
         found = decoded(raw, self.settings.limits) if how is None else poison_rejection(raw, how)
         if self.settings.principals is not None and isinstance(found, Record):
             found = self.settings.principals.judged(raw, found)
+        if self.settings.lake is not None and raw.headers and isinstance(found, Record):
+            found = of_lake(raw, found, self.settings.lake)
         if self._shared_to and raw.position.offset < self._shared_to.get(raw.position[:2], 0):
             found = before_upgrade(raw, found)
         if self._answered and (answer := self._answered.get(raw.position)) is not None:

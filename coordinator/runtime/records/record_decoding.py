@@ -7,6 +7,7 @@ Invariants: any record gives one or the other, never an error: a record that end
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -14,6 +15,7 @@ import structlog
 from rootline.ports.intent_feed import Answer
 from rootline.schemas.bytes.log.first_release import beyond_first_release
 from rootline.schemas.bytes.log.intent_codec import decode_intent
+from rootline.schemas.bytes.log.lake_claim import Lake, refusal_of_lake
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName, table_name
@@ -62,6 +64,12 @@ def decoded(raw: LogRecord, limits: IntentLimits) -> Record | Rejection:
     oldest_file_ms = oldest_file_of(headers) if headers else None
     held = size + _held(intent)
     return _quick_record(raw.position, intent, size, raw.key, raw.value, raw.appended_ms, headers, held, oldest_file_ms)
+
+
+def of_lake(raw: LogRecord, record: Record, own: Lake) -> Record:
+    """`record`, with why it is refused if it is for another lake than the coordinator's `own`."""
+    refusal = refusal_of_lake(raw.headers, own)
+    return record if refusal is None or record.refusal is not None else replace(record, refusal=refusal)
 
 
 def poison_rejection(raw: LogRecord, how: str) -> Rejection:

@@ -10,11 +10,12 @@ and believed to be corrupt only after a second look, because an answer that was 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 
 import structlog
 
+from rootline.coordinator.protocol.batch_builder import decided_of
 from rootline.coordinator.protocol.effects import (
     EncodeLeaves,
     Fetch,
@@ -40,6 +41,7 @@ from rootline.coordinator.protocol.events import (
 from rootline.coordinator.runtime.table.leaf_encoder import LeafEncoder, ThreadLeafEncoder
 from rootline.coordinator.runtime.table.object_fetcher import LeavesAhead, fetch_objects
 from rootline.ports.head_hints import NO_HINTS, HeadHints
+from rootline.ports.intent_feed import Partition
 from rootline.ports.object_store import ObjectStore, PutAnswer, PutReply
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.errors import Corrupt, Fenced, OutcomeUnknown, RootlineError, Unavailable
@@ -55,8 +57,8 @@ from rootline.tree.state.pending_object import PendingObject
 from rootline.tree.state.table_state import TableState
 
 StoreEffect = LoadHead | Fetch | StoreObjects | PutRoot | ReadBack | ListHead | EncodeLeaves
-HeadCheck = Callable[[RootHeader], Awaitable[None]]
-"""Raises `Fenced` when a head names offsets that the log has not reached."""
+HeadCheck = Callable[[RootHeader, Collection[Partition]], Awaitable[None]]
+"""Raises `Fenced` when a head has decided records that the log has not, or has others for in these partitions."""
 
 
 ConfirmedVersion = Callable[[TableName], Awaitable[int | None]]
@@ -159,9 +161,11 @@ class EffectRunner:
         loaded = await at_head(reads, self.table, load, head)
         assert loaded is not None, "there was a head"
         state, head = loaded
-        if effect.known is None:
+        decided = decided_of(state.header, effect.lowest)
+        if effect.known is None or decided:
             async with asyncio.timeout(self.timeout_s):
-                await self.check_head(state.header)
+                await self.check_head(state.header, decided)
+        if effect.known is None:
             await self._seen_first()
         return HeadLoaded(state, head.store_ms)
 

@@ -31,7 +31,7 @@ from rootline.schemas.identifiers import (
     Version,
     WriterId,
 )
-from rootline.schemas.log_position import LogId
+from rootline.schemas.log_position import MARK_BYTES, LogId
 from rootline.schemas.root_header import (
     NOTHING_LEFT,
     ClockJump,
@@ -71,6 +71,7 @@ HORIZON_KEY: Final = "rootline.horizon"
 PARENT_NEXT_ROW_ID_KEY: Final = "rootline.parent-next-row-id"
 EXPIRY_KEY: Final = "rootline.expiry"
 REDEFINED_IN_KEY: Final = "rootline.redefined-in"
+MARKS_KEY: Final = "rootline.marks"
 """Absent where there are no pages, as in roots that are older than pages."""
 _DIGEST_BYTES: Final = 32
 _KEPT_BYTES: Final = 16
@@ -124,6 +125,8 @@ def encode_header(header: RootHeader) -> dict[str, bytes]:
         metadata[LOG_TIME_KEY] = _json(header.log_time)
     if header.contents:
         metadata[CONTENTS_KEY] = base64.b64encode(b"".join([pair + content for pair, content in header.contents]))
+    if any(header.marks):
+        metadata[MARKS_KEY] = _json([None if mark is None else mark.hex() for mark in header.marks])
     if header.horizon_ms or header.condemned:
         condemned = [[_page_json(item.page), item.since_version, item.since_ms] for item in header.condemned]
         metadata[HORIZON_KEY] = _json([header.horizon_ms, condemned])
@@ -217,6 +220,7 @@ def _header_of(metadata: Mapping[str, bytes]) -> RootHeader:
         removals=_removals(*_list(metadata, REMOVALS_KEY)) if REMOVALS_KEY in metadata else None,
         log_time=_log_time(*_list(metadata, LOG_TIME_KEY)) if LOG_TIME_KEY in metadata else None,
         contents=_contents(metadata[CONTENTS_KEY]) if CONTENTS_KEY in metadata else (),
+        marks=tuple(map(_mark, _list(metadata, MARKS_KEY))) if MARKS_KEY in metadata else (),
         horizon_ms=_count(horizon_ms),
         condemned=tuple(
             Condemned(_page(*page), Version(_count(version)), _count(since_ms)) for page, version, since_ms in condemned
@@ -336,6 +340,13 @@ def _contents(value: bytes) -> tuple[KeptContent, ...]:
     return tuple(
         KeptContent(kept[at : at + half], kept[at + half : at + _KEPT_BYTES]) for at in range(0, len(kept), _KEPT_BYTES)
     )
+
+
+def _mark(value: Any) -> bytes | None:
+    mark = None if value is None else bytes.fromhex(_string(value))
+    if mark is not None and len(mark) != MARK_BYTES:
+        raise ValueError(f"{MARKS_KEY} has a mark of {len(mark)} bytes, not {MARK_BYTES}")
+    return mark
 
 
 def _json(value: Any) -> bytes:

@@ -14,9 +14,10 @@ from typing import Final
 
 from rootline.adapters.sqlite.stuck_rows import NoticesOnly
 from rootline.ports.intent_feed import Answer, Assigned, Delivered, FeedEvent, Partition, Reread, before_upgrade
-from rootline.ports.intent_log import IntentLog
+from rootline.ports.intent_log import IntentLog, KnowsItsLake
 from rootline.ports.parking import ParkingLot
 from rootline.ports.pausing import Pause
+from rootline.schemas.bytes.log.lake_claim import Lake
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Fenced, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
@@ -37,6 +38,7 @@ class EmbeddedFeed:
     `check_writable`: raises `Unavailable` while verdicts cannot be written; it is asked now and then, and `next` tells.
     `upgraded_from`: the first offset that only newer versions have read; `None`: older ones may read all.
     `pauses`: what operators have paused; `lot`: tables that cannot go on. A log in memory has neither.
+    `appended_ms`: when the record at an offset was appended; by it a file is noticed that was overwritten in place.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class EmbeddedFeed:
         upgraded_from: Callable[[], int | None] = lambda: 0,
         pauses: Callable[[], Awaitable[Sequence[Pause]]] | None = None,
         lot: NoticesOnly | None = None,
+        appended_ms: Callable[[int], int | None] | None = None,
     ) -> None:
         self._log = log
         self._mark = mark
@@ -59,10 +62,17 @@ class EmbeddedFeed:
         self._upgraded_from = upgraded_from
         self._pauses = pauses
         self._lot = lot
+        self._appended_ms = appended_ms
+        self._last: LogRecord | None = None
         self._identity: LogId | None = None
         self._position = 0
         self._end = 0
         self._told_end = False
+
+    async def introduce(self, lake: Lake) -> None:
+        """As the log's own, if it has one."""
+        if isinstance(self._log, KnowsItsLake):
+            await self._log.introduce(lake)
 
     @property
     def parking(self) -> ParkingLot | None:
@@ -93,7 +103,9 @@ class EmbeddedFeed:
         records = await self._log.read(self._position, limit=_READ_MAX, wait_s=wait_s)
         if records:
             await self._check_gap(self._position, records[0])
-            self._position = records[-1].position.offset + 1
+            await self._check_last()
+            self._last = records[-1]
+            self._position = self._last.position.offset + 1
         self._told_end = not records or self._position >= self._end
         self._end = max(self._end, self._position)
         return Delivered(tuple(records), at_end=self._told_end)
@@ -185,6 +197,20 @@ class EmbeddedFeed:
                 f"{first.position.log}: offset {expected} was asked for, but the log begins at {beginning}, because "
                 "what is below was decided and is deleted: open the lake again, to start at the first undecided record",
             )
+
+    async def _check_last(self) -> None:
+        """The record that was read last is still there, unless it was deleted as one that was decided long ago."""
+        if self._last is None or self._appended_ms is None:
+            return
+        log, _, offset = self._last.position
+        found = self._appended_ms(offset)
+        if found == self._last.appended_ms or (found is None and offset < await self._log.beginning()):
+            return
+        raise Fenced(
+            "log-behind-root",
+            f"{log}: the record at offset {offset} was read, and another one is there now, or none: the file was "
+            "overwritten by an older copy while it was open; tables that have decided more than it has are stopped",
+        )
 
     def _left_mark(self) -> bool:
         """Make the mark; whether there was one already."""

@@ -28,7 +28,7 @@ from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.memory.object_remover import MemoryObjectRemover
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
-from rootline.adapters.sqlite.log_archive import SqliteLogArchive, confirmed_in
+from rootline.adapters.sqlite.log_archive import SqliteLogArchive, behind_root, confirmed_in
 from rootline.adapters.sqlite.log_file import FILE_NAME as LOG_FILE
 from rootline.adapters.sqlite.log_pruning import Pruned
 from rootline.adapters.sqlite.pruning_loop import pruning_loop
@@ -43,6 +43,7 @@ from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.distribution import install_command
 from rootline.schemas.errors import Invalid, Unavailable
+from rootline.schemas.root_header import RootHeader
 
 if TYPE_CHECKING:
     from rootline.adapters.kafka.topic_administration import KafkaTopics
@@ -117,8 +118,16 @@ def open_embedded_feed(log: IntentLog, url: str | None, warehouse: str) -> Coord
         return log.prune(retention, now_ms=time.time_ns() // 1_000_000)
 
     pruning, since = partial(pruning_loop, step), log.upgraded_from
-    lot = NoticesOnly(log)
-    return EmbeddedFeed(log, mark, pruning, log.check_writable, upgraded_from=since, pauses=log.pauses, lot=lot)
+    return EmbeddedFeed(
+        log,
+        mark,
+        pruning,
+        log.check_writable,
+        upgraded_from=since,
+        pauses=log.pauses,
+        lot=NoticesOnly(log),
+        appended_ms=log.appended_ms,
+    )
 
 
 def open_writer_log(url: str | None, warehouse: str) -> WriterLog:
@@ -171,6 +180,12 @@ def confirmed_version(url: str | None, warehouse: str, table: str) -> int | None
     """As `confirmed_in`; `None` on Kafka too. Raises `Invalid` as well."""
     folder = None if is_kafka(url) else _log_folder(url, warehouse)
     return None if folder is None else confirmed_in(folder, table)
+
+
+def log_behind_root(url: str | None, warehouse: str, header: RootHeader) -> str | None:
+    """As `behind_root`; `None` on Kafka too, where coordinators tell. Raises `Invalid` as well."""
+    folder = None if is_kafka(url) else _log_folder(url, warehouse)
+    return None if folder is None else behind_root(folder, header)
 
 
 def open_log_keeps(url: str | None) -> AskLogKeeps:

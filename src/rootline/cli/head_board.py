@@ -14,11 +14,13 @@ from typing import Final
 
 from rootline.coordinator.runtime.table.table_states import unreadable_head
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Corrupt, Unavailable
 from rootline.schemas.identifiers import TableName, Version
 from rootline.storage.few_at_once import few_at_once
 from rootline.storage.metadata.head_finder import HeadKey, at_head, find_head
 from rootline.storage.metadata.root_reader import read_root
+from rootline.storage.metadata.table_head import newest_root
 from rootline.storage.metadata.table_names import names_of_folders
 
 AGAIN_MAX: Final = 50
@@ -79,6 +81,10 @@ class HeadBoard:
         except Unavailable:  # of this one root, or the next LIST finds out: it says nothing of the bytes
             return ""
         return ""
+
+    async def newest_root(self, name: TableName) -> Root | None:
+        """The newest root of one of the names. Raises as `newest_root`."""
+        return await newest_root(self._store, name)
 
     async def _names(self) -> list[TableName]:
         """Folders that may be tables'; they are listed at every tenth look, one LIST for each namespace."""

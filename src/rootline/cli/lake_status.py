@@ -7,17 +7,23 @@ Invariants: changes nothing and hosts nothing; what one of store and log does no
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from rootline.cli.head_board import HeadBoard
-from rootline.connect import LogState, look_at_log
+from rootline.connect import LogState, log_behind_root, look_at_log
 from rootline.coordinator.http.lake_view import TableStatus
 from rootline.coordinator.runtime.table.table_states import TableFacts, TableState, facts_of_written, state_of
 from rootline.ports.parking import ParkedTable
 from rootline.ports.pausing import ALL_TABLES, Pause, pause_of
 from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import TableName, Version
+
+_COMPARED_MAX: Final = 50
+"""Of tables whose records wait: so many are compared with the log at each look."""
 
 
 async def look_at_tables(
@@ -39,7 +45,11 @@ async def look_at_tables(
     if state is None:
         return [TableStatus(name, TableState.UNKNOWN, heads.get(name)) for name in sorted(names)], troubles
     pauses, parked = {pause.table: pause for pause in state.pauses}, _parked(state)
-    held = {name: _Held(pause_of(pauses, name), parked.get(name, []), board.damaged.get(name, "")) for name in names}
+    behind = await _behind_root(board, warehouse, log, [name for name in sorted(names) if _may_be_behind(state, name)])
+    held = {
+        name: _Held(pause_of(pauses, name), parked.get(name, []), board.damaged.get(name, ""), behind.get(name, ""))
+        for name in names
+    }
     return [_status(name, heads.get(name), state, held[name]) for name in sorted(names)], troubles
 
 
@@ -60,6 +70,26 @@ class _Held:
     pause: Pause | None
     parked: Sequence[ParkedTable]
     damaged: str
+    behind: str
+
+
+def _may_be_behind(state: LogState, name: TableName) -> bool:
+    """Whether records of the table wait on an embedded log, which can be compared with its root."""
+    return not state.of_partition and state.waiting_of(name).records > 0
+
+
+async def _behind_root(
+    board: HeadBoard, warehouse: str, log: str | None, names: Sequence[TableName]
+) -> dict[TableName, str]:
+    """Why the log is not the one whose records a table's root has decided, for each of `names` where it is not."""
+    found: dict[TableName, str] = {}
+    for name in names[:_COMPARED_MAX]:
+        with contextlib.suppress(RootlineError):  # a store or a root that cannot be read is told elsewhere
+            root = await board.newest_root(name)
+            why = None if root is None else await asyncio.to_thread(log_behind_root, log, warehouse, root.header)
+            if why is not None:
+                found[name] = why
+    return found
 
 
 def _parked(state: LogState) -> dict[TableName, list[ParkedTable]]:
@@ -81,9 +111,11 @@ def _status(name: TableName, head: Version | None, state: LogState, held: _Held)
 def _state_of(held: _Held, state: LogState, waiting: int, owner: str | None) -> tuple[TableState, str]:
     nobody = "no coordinator has it: start one with `rootline up` or `rootline coordinator`"
     waits = "intents of its partition wait for verdicts" if state.of_partition else "intents wait"
+    of_log = facts_of_log(held.pause, held.parked)
     return state_of(
         replace(
-            facts_of_log(held.pause, held.parked),
+            of_log,
+            quarantined=of_log.quarantined or (f"log-behind-root: {held.behind}" if held.behind else ""),
             damaged=held.damaged,
             unowned=nobody if owner is None else "",
             waits=waits if waiting else "",

@@ -84,7 +84,11 @@ async def _run(
         if Role.COORDINATOR in roles:
             hints = NO_HINTS if parts.shared is None else parts.shared.hints
             coordinator = CoordinatorService(
-                store=parts.store, log=parts.coordinator_log(), settings=settings, hints=hints
+                store=parts.store,
+                log=parts.coordinator_log(),
+                settings=settings,
+                hints=hints,
+                find_lake=parts.find_lake,
             )
         if Role.WORKER in roles:
             registry = None if coordinator is None else coordinator.metrics.registry

@@ -122,7 +122,9 @@ class EmbeddedHost:
             delay_s = min(2 * delay_s, _RESTART_DELAY_S_MAX)
 
     async def _serve(self, parts: LakeParts) -> None:
-        self._service = CoordinatorService(store=parts.store, log=parts.coordinator_log(), settings=self._settings)
+        self._service = CoordinatorService(
+            store=parts.store, log=parts.coordinator_log(), settings=self._settings, find_lake=parts.find_lake
+        )
         self._maintaining = asyncio.ensure_future(self._maintain(parts, self._service.metrics.registry))
         try:
             await self._service.run()

@@ -29,12 +29,14 @@ from rootline.adapters.open import (
     open_writer_log,
 )
 from rootline.adapters.open_redis import SharedRedis, open_redis
+from rootline.adapters.system_environment import SystemEnvironment
 from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
 from rootline.ports.intent_feed import CoordinatorLog
 from rootline.ports.log_keeps import AskLogKeeps
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid
+from rootline.storage.lake_identity import FindLake, lake_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class LakeParts:
     keeps: AskLogKeeps | None = None
     shared: SharedRedis | None = None
     """What the processes of a lake on Kafka tell each other, if a Redis is named."""
+    find_lake: FindLake | None = None
+    """Which lake this is, where its log could be another's."""
 
     def show_metrics(self, registry: CollectorRegistry) -> None:
         """Show the metrics of a log on Kafka and of its Redis, if the lake has them, in `registry`, once."""
@@ -92,6 +96,7 @@ async def open_parts(warehouse: str, log: str | None) -> LakeParts:
                 remover,
                 open_log_keeps(log),
                 open_redis(warehouse, log),
+                lake_finder(store, warehouse, log),
             )
         return embedded_parts(store, warehouse, log)
     except BaseException:
@@ -103,7 +108,15 @@ def embedded_parts(store: ObjectStore, warehouse: str, log: str | None) -> LakeP
     """The parts of a lake whose log is embedded, with a `store` that is open already."""
     lock, embedded = open_lock(warehouse, log), open_log(log, warehouse)
     feed, remover = partial(open_embedded_feed, embedded, log, warehouse), open_remover(warehouse, store)
-    return LakeParts(store, embedded, feed, lock, remover, open_log_keeps(log))
+    found = lake_finder(store, warehouse, log)
+    return LakeParts(store, embedded, feed, lock, remover, open_log_keeps(log), find_lake=found)
+
+
+def lake_finder(store: ObjectStore, warehouse: str, log: str | None) -> FindLake | None:
+    """How to find out which lake this is; `None` where the log lies in the warehouse, and so can be no other's."""
+    if log is None or "memory:" in (log[:7], warehouse[:7]):
+        return None
+    return partial(lake_of, store, warehouse, SystemEnvironment().fresh_id)
 
 
 def check_principals(settings: CoordinatorSettings, log: str | None) -> None:

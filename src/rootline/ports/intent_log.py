@@ -9,8 +9,9 @@ sees every record from its position on, once, in order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from rootline.schemas.bytes.log.lake_claim import Lake
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
 from rootline.schemas.verdict import Verdict
@@ -80,6 +81,15 @@ class VerdictSource(Protocol):
 
     async def wait_verdict(self, position: LogPosition, *, timeout_s: float) -> Verdict | None:
         """The verdict on the record at `position`; `None` when none came in `timeout_s` seconds."""
+        ...
+
+
+@runtime_checkable
+class KnowsItsLake(Protocol):
+    """A log that serves one lake, and refuses another one."""
+
+    async def introduce(self, lake: Lake) -> None:
+        """The caller reads or writes for this lake. Raises `Invalid` (`lake-mismatch`) if the log is another's."""
         ...
 
 

@@ -24,7 +24,8 @@ from rootline.client.read.file_rows import seen_vector
 from rootline.client.session.session import Session
 from rootline.client.session.upload_dates import oldest_date
 from rootline.client.write.new_files import NewFiles, for_intent
-from rootline.schemas.errors import Invalid
+from rootline.schemas.errors import Corrupt, Invalid
+from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import DataFile, EqualityDeleteFile, Intent, IntentKind, Isolation, RemovedFile
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
@@ -34,7 +35,10 @@ from rootline.spark.merged_write import MergedWrite
 from rootline.spark.options import OnRejected, PartitionMode, SourceOptions
 from rootline.spark.replaced_rows import Replaced, replaced_by
 from rootline.spark.upsert_files import check_upsert
+from rootline.storage.metadata.root_reader import read_root
 
+QUERY_WRITER_PREFIX = "spark/"
+"""Of the writer of a streaming query that names none: the query's id follows, and a new checkpoint has a new one."""
 _log = structlog.get_logger("rootline.spark")
 
 
@@ -110,7 +114,45 @@ def commit_append(
                 definition=None if plan is None else plan.changes,
             )
 
-        return _decided_in_the_end(lake, planned, batch, options)
+        verdict = _decided_in_the_end(lake, planned, batch, options)
+        if verdict is not None and verdict.kind is VerdictKind.DUPLICATE:
+            _check_same_rows(lake, verdict, batch, options)
+        return verdict
+
+
+def _check_same_rows(lake: Lake, verdict: Verdict, batch: WrittenBatch, options: SourceOptions) -> None:
+    """Compare a batch that is said to be there already with the version that it was committed in.
+
+    A replay has the same rows in other files. A deleted checkpoint makes a query count from 0 again, under the pairs of
+    earlier batches if the user named the writer.
+
+    Raises:
+        Invalid: `sequence-reused`, that version brought another number of rows.
+
+    """
+    version = verdict.version
+    if version is None or batch.writer_id is None or batch.writer_id.startswith(QUERY_WRITER_PREFIX):
+        return
+    rows = sum(file.record_count for file in batch.files)
+
+    async def brought(session: Session) -> tuple[int, bool]:
+        """How many rows the version added, and whether by one intent alone."""
+        snapshot = (await read_root(session.store, options.table, Version(version))).header.snapshot
+        earlier = (await read_root(session.store, options.table, Version(version - 1))).header.snapshot
+        return int(snapshot.summary["added-records"]), snapshot.sequence_number == earlier.sequence_number + 1
+
+    try:
+        added, is_alone = lake.holder.run(brought)
+    except (Corrupt, KeyError):  # the version expired: no one knows what it brought
+        return
+    if rows > added or (is_alone and rows != added):
+        raise Invalid(
+            "sequence-reused",
+            f"{options.table}: batch {batch.sequence} of writer {batch.writer_id!r} was committed in version {version} "
+            f"with {added:,} rows{'' if is_alone else ' at most'}, and has {rows:,} now, which are not in the table. A "
+            "query with a new checkpoint counts its batches from 0 again: give it a new writerId. If it is a replay "
+            "whose rows differ each time, they are there as they were, and a new writerId would add them again",
+        )
 
 
 def commit_overwrite(

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
-from rootline.spark.batch_commit import WrittenBatch, commit_append, commit_overwrite
+from rootline.spark.batch_commit import QUERY_WRITER_PREFIX, WrittenBatch, commit_append, commit_overwrite
 from rootline.spark.file_sink import FilesWritten, write_task
 from rootline.spark.given_columns import as_table_names
 from rootline.spark.merged_write import MergedWrite
@@ -26,7 +26,6 @@ from rootline.spark.upsert_files import check_keys
 if TYPE_CHECKING:
     import pyarrow as pa
 
-QUERY_WRITER_PREFIX = "spark/"
 Messages = Sequence[WriterCommitMessage | None]
 
 

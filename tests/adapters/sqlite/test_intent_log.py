@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
-from rootline.adapters.sqlite.log_file import FILE_NAME, LogReader
-from rootline.schemas.errors import Corrupt, Unavailable
+from rootline.adapters.sqlite.log_file import FILE_NAME, LogReader, LogWriter
+from rootline.ports.intent_feed import Delivered
+from rootline.schemas.errors import Corrupt, Fenced, Unavailable
 from rootline.schemas.verdict import Verdict, VerdictKind
 
 PUBLISHER = """
@@ -310,4 +312,43 @@ async def test_a_process_that_stood_still_does_not_blame_another_one(tmp_path: P
     log = SqliteIntentLog(tmp_path)
     asyncio.get_running_loop().call_soon(time.sleep, 2.1)  # as while a million entries are decoded
     await log.check_writable(2.0)
+    await log.close()
+
+
+def test_who_tells_a_second_verdict_is_given_the_stored_one_for_those_who_wait(tmp_path: Path) -> None:
+    writer = LogWriter.open(tmp_path)
+    try:
+        writer.in_one_transaction([lambda log: log.append([(b"a.b", b"intent", None)])])
+        first, second = committed(writer.identity, 1), committed(writer.identity, 1).model_copy(update={"version": 9})
+        for told in (first, second):
+            [stored] = writer.in_one_transaction([lambda log, told=told: log.decide([told], [])])  # type: ignore[misc]
+            assert stored == [first]
+    finally:
+        writer.close()
+
+
+async def test_a_file_that_an_older_copy_overwrote_in_place_is_not_read_on_however_far_it_has_grown(
+    tmp_path: Path,
+) -> None:
+    log = SqliteIntentLog(tmp_path / "log")
+    feed = EmbeddedFeed(log, appended_ms=log.appended_ms)
+    await log.publish_many([(b"a.b", b"old")] * 2)
+    with contextlib.closing(sqlite3.connect(tmp_path / "log" / FILE_NAME)) as now:
+        with contextlib.closing(sqlite3.connect(tmp_path / "copy.sqlite")) as copy:
+            now.backup(copy)
+        await log.publish_many([(b"a.b", b"later")] * 3)
+        read = 0
+        while read < 5:
+            event = await feed.next(wait_s=0.0)
+            read += len(event.records) if isinstance(event, Delivered) else 0
+        with contextlib.closing(sqlite3.connect(tmp_path / "copy.sqlite")) as copy:
+            copy.backup(now)
+    assert await log.end_offset() == 3
+    await log.publish_many([(b"a.b", b"new")] * 6)
+    with contextlib.closing(sqlite3.connect(tmp_path / "log" / FILE_NAME)) as now:
+        now.execute("UPDATE intents SET appended_ms = appended_ms + 1000 WHERE log_offset > 2")  # it takes a while
+        now.commit()
+    with pytest.raises(Fenced, match="the record at offset 5 was read") as refusal:
+        await feed.next(wait_s=0.0)
+    assert refusal.value.code == "log-behind-root"
     await log.close()

@@ -6,12 +6,14 @@ import asyncio
 
 import pytest
 
+from rootline.adapters.kafka.frontier.marks import Mark
 from rootline.adapters.kafka.frontier.records import frontier_publisher, read_frontiers, write_frontiers
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import create_topics, topic_identity
 from rootline.ports.intent_feed import Revoked
 from rootline.schemas.errors import Fenced, RootlineError
 from rootline.schemas.log_position import LogId
+from rootline.schemas.root_header import PartitionOffset
 from tests.kafka.feeding import (
     Member,
     append,
@@ -252,6 +254,27 @@ async def test_a_log_that_ends_before_its_frontier_is_refused_although_the_group
         refusal = await refusal_of(member)
     assert refusal.code == "log-behind-root"
     assert "offset 11 was decided" in refusal.message
+
+
+async def test_a_log_that_has_another_record_where_the_last_one_was_read_is_refused(settings: KafkaSettings) -> None:
+    append(settings, 0, numbered(0, 10))
+    async with member_of(settings) as member:
+        await member.until(lambda: member.at_end)
+        log = member.log
+        await member.feed.concluded([PartitionOffset(log, 0, 8)])
+    mark = (await read_frontiers(settings, log)).marks[0]
+    assert mark.offset == 9
+    async with member_of(settings) as member:
+        await member.until(lambda: member.at_end)
+        assert member.offsets(0) == [8, 9], "it is the same log"
+    publisher = frontier_publisher(settings)
+    # brokers cut no log off on demand, so the mark is of the record that was there before they did
+    await write_frontiers(settings, publisher, log, {0: 8}, {0: Mark(9, b"another!")})
+    await publisher.close()
+    async with member_of(settings) as member:
+        refusal = await refusal_of(member)
+    assert refusal.code == "log-behind-root"
+    assert "the record at offset 9 was read" in refusal.message
 
 
 async def test_an_older_frontier_that_a_stalled_coordinator_wrote_last_loses_nothing(settings: KafkaSettings) -> None:

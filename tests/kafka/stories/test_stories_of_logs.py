@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 from confluent_kafka import Producer
 
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topic_administration import KafkaTopics
+from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.system_environment import SystemEnvironment
 from rootline.coordinator.app import CoordinatorService
 from rootline.schemas.bytes.log.intent_codec import encode_intent
-from rootline.schemas.errors import Fenced
+from rootline.schemas.errors import Fenced, Invalid
+from rootline.schemas.identifiers import TableName
 from rootline.schemas.verdict import VerdictKind
-from tests.coordinator.running_service import TABLE, append_intent
+from rootline.storage.lake_identity import lake_of
+from rootline.storage.metadata.table_loader import load_table
+from tests.coordinator.running_service import TABLE, append_intent, create_intent
 from tests.kafka.coordinating import SharedTable, coordinating, coordinator_of, ready, sharing, until
 from tests.kafka.feeding import add_partitions, committed, make_anew, remove_before, set_limit
 from tests.services.kafka_service import KafkaService
@@ -230,3 +236,31 @@ async def _waits(service: CoordinatorService) -> bool:
     await service.measure()
     oldest_s = service.metrics.registry.get_sample_value("rootline_oldest_pending_intent_seconds")
     return oldest_s is not None and oldest_s > 0.5
+
+
+async def test_writers_and_coordinators_of_another_lake_are_refused_with_both_names(shared: SharedTable) -> None:
+    fresh_id = SystemEnvironment().fresh_id
+    own = partial(lake_of, shared.store, "s3://ours/lake", fresh_id)
+    another = partial(lake_of, MemoryObjectStore(), "s3://theirs/lake", fresh_id)
+    claimed, other = await own(), await another()
+    assert claimed is not None
+    assert other is not None
+    async with coordinating(shared.settings, shared.store, own):
+        await shared.create()  # an older client, which says nothing of its lake
+        await shared.writer.introduce(claimed._replace(place="an alias"))
+        assert [verdict.kind for verdict in await shared.commit(append_intent("ours"))] == [COMMITTED]
+        await shared.writer.introduce(other)
+        [refused, made] = await shared.commit(append_intent("theirs"), create_intent(TableName("their.table")))
+        assert await shared.live_files() == ["data/ours.parquet"]
+        async with asyncio.timeout(60):
+            with pytest.raises(Invalid) as refusal:
+                await coordinator_of(shared.settings, MemoryObjectStore(), another).run()
+    for code, message in (
+        (refused.code, refused.message),
+        (made.code, made.message),
+        (refusal.value.code, refusal.value.message),
+    ):
+        assert code == "lake-mismatch"
+        assert "s3://ours/lake" in (message or "")
+        assert "s3://theirs/lake" in (message or "")
+    assert await load_table(shared.store, TableName("their.table")) is None

@@ -22,6 +22,7 @@ FRONTIER: Final = ""
 ANSWERS: Final = "answers"
 PARKED: Final = "parked"
 LIFT: Final = "lift"
+LAKE: Final = "lake"
 UPGRADED: Final = "upgraded"
 PAUSED: Final = "paused"
 
@@ -46,7 +47,7 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ControlKey:
-    """The key of a record: `log` is `None` only for a pause, `partition` is 0 where the kind has none."""
+    """The key of a record: `log` is `None` for a pause and a lake, `partition` is 0 where the kind has none."""
 
     kind: str
     log: LogId | None
@@ -69,6 +70,8 @@ def control_key(group_id: str, key: bytes | None) -> ControlKey | None:
     match parts[1:]:
         case ["paused", str(table)]:
             return ControlKey(PAUSED, None, 0, (table,))
+        case ["lake", str(lake_id), ""]:
+            return ControlKey(LAKE, None, 0, (lake_id,))
         case [str(log), "upgraded"]:
             return ControlKey(UPGRADED, LogId(log), 0)
         case [str(log), partition]:

@@ -14,6 +14,7 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
 from rootline.ports.intent_feed import Answer, FeedEvent, Partition, Reread
 from rootline.ports.pausing import Pause
+from rootline.schemas.bytes.log.lake_claim import Lake
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId
@@ -27,6 +28,10 @@ class KafkaCoordinatorLog:
     def __init__(self, settings: KafkaSettings) -> None:
         self._feed = KafkaIntentFeed(settings)
         self._verdicts = KafkaVerdictSink(settings)
+
+    async def introduce(self, lake: Lake) -> None:
+        """As `KnowsItsLake.introduce`; another lake's group refuses this one with the first `next`."""
+        self._feed.introduce(lake)
 
     @property
     def parking(self) -> KafkaParkingLot:

@@ -26,6 +26,7 @@ from rootline.adapters.kafka.rereaders import KafkaRereaders
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.ports.intent_feed import Answer, Delivered, FeedEvent, Partition, Reread
 from rootline.ports.pausing import Pause
+from rootline.schemas.bytes.log.lake_claim import Lake
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId, LogRecord
 from rootline.schemas.root_header import PartitionOffset
@@ -84,6 +85,10 @@ class KafkaIntentFeed:
                 self._raise_silence(hold)
                 return Delivered((), at_end=self._told_end and not hold)
             await asyncio.wait([self._woken], timeout=min(left_s, _GLANCE_S))
+
+    def introduce(self, lake: Lake) -> None:
+        """As `KnowsItsLake.introduce`; refused with the first `next`."""
+        self._membership.lake = lake
 
     async def released(self) -> None:
         """As `IntentFeed.released`."""
@@ -169,7 +174,7 @@ class KafkaIntentFeed:
         records: list[LogRecord] = []
         for at, found in batches.items():
             records += log_records(log, found)
-            places[at].next_offset = found[-1].offset + 1
+            places[at].next_offset, places[at].last = found[-1].offset + 1, records[-1]
         self._heard_at_s = asyncio.get_running_loop().time()
         self._told_end = await self._at_end()
         return Delivered(tuple(records), at_end=self._told_end)

@@ -21,6 +21,7 @@ from rootline.adapters.kafka.topics import record_bytes_max, topic_identity
 from rootline.adapters.tracing import publishing
 from rootline.ports.intent_log import NewRecord
 from rootline.schemas.bytes.log.intent_codec import CONTENT_TYPE_HEADER, JSON_CONTENT_TYPE, begins_like_json
+from rootline.schemas.bytes.log.lake_claim import Lake, lake_header
 from rootline.schemas.bytes.log.signature import signature_header, signed_at_header
 from rootline.schemas.bytes.log.stated_content import content_headers
 from rootline.schemas.bytes.log.trace_context import trace_headers
@@ -42,6 +43,7 @@ class KafkaIntentSink:
         self._record_bytes_max = settings.intent_bytes_max
         self._publisher = KafkaPublisher(settings, self._ask_record_bytes_max)
         self.known_identity: LogId | None = None
+        self.lake: Lake | None = None
         self._asked_at = 0.0
         self._refreshing: asyncio.Task[None] | None = None
         self._asking = asyncio.Lock()
@@ -81,7 +83,8 @@ class KafkaIntentSink:
         if not records:
             return []
         with publishing(records[0][0], len(records)) as trace:
-            return await self._publish(records, (*oldest_file_header(oldest_file_ms), *trace_headers(trace)))
+            claim = (*oldest_file_header(oldest_file_ms), *trace_headers(trace), *lake_header(self.lake))
+            return await self._publish(records, claim)
 
     async def _publish(self, records: Sequence[NewRecord], claim: Headers) -> list[LogPosition]:
         outgoing = [self._outgoing(key, value, (*content_headers(*said), *claim)) for key, value, *said in records]

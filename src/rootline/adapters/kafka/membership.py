@@ -33,6 +33,8 @@ from rootline.adapters.kafka.clients import (
 )
 from rootline.adapters.kafka.frontier.answers import AnswerRecord
 from rootline.adapters.kafka.frontier.keeper import FrontierKeeper
+from rootline.adapters.kafka.frontier.lake_record import check_lake, lake_outgoing
+from rootline.adapters.kafka.frontier.marks import check_marks
 from rootline.adapters.kafka.frontier.names_found_again import with_names_found_again
 from rootline.adapters.kafka.frontier.records import Recorded, read_frontiers
 from rootline.adapters.kafka.frontier.take_over import assigned_with, take_over
@@ -53,8 +55,9 @@ from rootline.adapters.kafka.start_rules import (
 )
 from rootline.adapters.kafka.topics import Weight, check_topics, complete_topics, topic_identity
 from rootline.ports.intent_feed import Assigned, FeedEvent, Revoked
+from rootline.schemas.bytes.log.lake_claim import Lake
 from rootline.schemas.errors import Fenced, Invalid, RootlineError, Unavailable
-from rootline.schemas.log_position import LogId
+from rootline.schemas.log_position import LogId, LogRecord
 
 
 @dataclass(slots=True)
@@ -66,6 +69,7 @@ class Place:
     end: int
     held: AnswerRecord | None = None  # the rejections that the frontiers' topic holds of it
     parked: ParkingRecord | None = None  # the tables of which it names parked records
+    last: LogRecord | None = None  # the record that was read last
     sent: int = 0  # the greatest offset that the group was asked to remember; whether it did or not, it is decided
 
 
@@ -75,6 +79,8 @@ class KafkaMembership:
     def __init__(self, settings: KafkaSettings, changed: Callable[[], None], lost: Callable[[], None]) -> None:
         self._settings = settings
         self._topic = settings.intents_topic
+        self.lake: Lake | None = None
+        """To which this coordinator commits, if it is known."""
         self._changed = changed
         self._lost = lost
         self.consumer: AIOKafkaConsumer | None = None
@@ -276,6 +282,9 @@ class KafkaMembership:
     async def _look_at_standing(self, consumer: AIOKafkaConsumer) -> None:
         log = await self._ask_identity()
         recorded = await self._recorded(log)
+        check_lake(self._settings, recorded.lake, self.lake)
+        if self.lake is not None and recorded.lake is None:
+            await self.frontiers.publish([lake_outgoing(self._settings, self.lake)])
         async with asyncio.timeout(self._settings.request_timeout_s):
             self._standing = await standing_of(
                 self._settings, self.frontiers, consumer, log, recorded, self._partitions
@@ -308,6 +317,7 @@ class KafkaMembership:
         assert partitions is not None
         log = await self._ask_identity()
         recorded = await self._recorded(log)
+        check_lake(self._settings, recorded.lake, self.lake)
         if self._standing is Standing.SHARED and recorded.upgraded_from is not None:
             self.start_anew("the lake was upgraded")
             return
@@ -324,6 +334,7 @@ class KafkaMembership:
             for at in partitions
         ]
         starts = starts_of(self._topic, log, memory.bookmark, facts)
+        await check_marks(self._settings, log, recorded.marks, begins, ends)
         recorded = await with_names_found_again(self._settings, log, recorded, facts)
         stage = memory.keeps_out if self._standing is Standing.SHARED else Stage.UPGRADED
         if (memory.bookmark, memory.keeps_out) != (log, stage):
@@ -331,7 +342,8 @@ class KafkaMembership:
         poison_candidates = poison_candidates_of(facts)
         begun = {at: starts[at.partition] for at in partitions}
         taken = await take_over(self._settings, self.frontiers, consumer, self.generation, log, recorded, begun)
-        self.frontiers.note(log, {held.partition: start_of(held) for held in facts if start_of(held) != held.recorded})
+        moved = {held.partition: start_of(held) for held in facts if start_of(held) != held.recorded}
+        self.frontiers.note(log, moved, recorded.marks)
         self._unsettled = None
         for at, start in begun.items():
             own = taken[at]

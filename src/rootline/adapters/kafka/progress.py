@@ -23,6 +23,7 @@ from rootline.adapters.kafka.frontier.answers import (
     answers_to_bytes,
     outgoing,
 )
+from rootline.adapters.kafka.frontier.marks import mark_of_record
 from rootline.adapters.kafka.group_offsets import Stage, commit_offsets, write_bookmark
 from rootline.adapters.kafka.membership import KafkaMembership, Place
 from rootline.adapters.kafka.settings import KafkaSettings
@@ -113,7 +114,9 @@ class KafkaProgress:
         if membership.generation == generation:
             for at, offset in moved.items():
                 membership.places[at].committed = offset
-            membership.frontiers.note(log, {at.partition: offset for at, offset in moved.items()})
+            read = {at.partition: membership.places[at].last for at in moved}
+            marks = {number: mark for number, last in read.items() if last and (mark := mark_of_record(last))}
+            membership.frontiers.note(log, {at.partition: offset for at, offset in moved.items()}, marks)
             if stage is Stage.CONCLUDED:
                 await membership.frontiers.flush()
         now_s = asyncio.get_running_loop().time()

@@ -15,6 +15,7 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.verdict_source import KafkaVerdictSource
 from rootline.adapters.log_position_rules import check_identity
 from rootline.ports.intent_log import NewRecord
+from rootline.schemas.bytes.log.lake_claim import Lake
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.verdict import Verdict
 
@@ -25,6 +26,10 @@ class KafkaWriterLog:
     def __init__(self, settings: KafkaSettings) -> None:
         self._sink = KafkaIntentSink(settings)
         self._verdicts = KafkaVerdictSource(settings)
+
+    async def introduce(self, lake: Lake) -> None:
+        """Every record says from now on which lake it is for; the coordinators reject those of another one."""
+        self._sink.lake = lake
 
     async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:
         """As `KafkaIntentSink.publish`."""

@@ -32,8 +32,9 @@ from rootline.adapters.tracing import publishing
 from rootline.ports.intent_log import NewRecord
 from rootline.ports.parking import Lift, ParkedTable
 from rootline.ports.pausing import Pause
+from rootline.schemas.bytes.log.lake_claim import LAKE_MISMATCH, Lake, mismatch
 from rootline.schemas.dead_letter import DeadLetter
-from rootline.schemas.errors import RootlineError, Unavailable
+from rootline.schemas.errors import Invalid, RootlineError, Unavailable
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
 from rootline.schemas.verdict import Verdict
 
@@ -127,6 +128,20 @@ class SqliteIntentLog:
     async def accept_head(self, table: str, version: int | None) -> None:
         """An operator has decided that `table` goes on from this version; `None`: without any. Raises as `publish`."""
         await self._write(lambda writer: writer.accept_head(table, version))
+
+    async def introduce(self, lake: Lake) -> None:
+        """As the port says. Raises as `publish` as well."""
+        known = await self._write(lambda writer: writer.lake(lake))
+        if known.lake_id != lake.lake_id:
+            raise Invalid(LAKE_MISMATCH, f"{self._writer.path}: {mismatch(lake, known)}")
+
+    def appended_ms(self, offset: int) -> int | None:
+        """When the record at `offset` was appended; `None`: there is none."""
+        return self._reader.appended_ms(offset)
+
+    async def accept_as_another(self) -> LogId:
+        """An operator has decided that the log goes on as another one. Close it then. Raises as `publish`."""
+        return await self._write(lambda writer: writer.accept_as_another())
 
     async def pauses(self) -> Sequence[Pause]:
         """What operators have paused."""

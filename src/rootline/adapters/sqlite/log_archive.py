@@ -13,8 +13,10 @@ from typing import Final
 from rootline.adapters.sqlite.log_file import FILE_NAME, LogReader
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.log_position import LogRecord
+from rootline.schemas.log_position import LogPosition, LogRecord
+from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import Verdict
+from rootline.tree.commit.answers import is_last_decided, log_went_back, next_offset
 
 _PORTION: Final = 1_024
 
@@ -62,6 +64,31 @@ class SqliteLogArchive:
     async def close(self) -> None:
         """Close the file."""
         self._reader.close()
+
+
+def behind_root(folder: Path, header: RootHeader) -> str | None:
+    """Why the log is not the one whose records this root has decided; `None`: it is, as far as can be told.
+
+    Raises:
+        Unavailable: `log-unavailable`. Corrupt: `log-corrupt`.
+
+    """
+    path = folder.absolute() / FILE_NAME
+    if not path.is_file():
+        return None
+    reader = LogReader(path)
+    try:
+        applied = next_offset(header, reader.identity, 0)
+        last, end = LogPosition(reader.identity, 0, applied - 1), reader.end_offset()
+        if applied > end:
+            return log_went_back(header, last, end)
+        if header.mark_at(reader.identity, 0) is None or last.offset < reader.pruning_state().records_below:
+            return None
+        same = [raw for raw in reader.records(last.offset, 1) if raw.position == last]
+        is_decided = bool(same) and is_last_decided(header, last, same[0].value, same[0].appended_ms)
+        return None if is_decided else log_went_back(header, last)
+    finally:
+        reader.close()
 
 
 def confirmed_in(folder: Path, table: str) -> int | None:

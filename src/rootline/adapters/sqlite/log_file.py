@@ -38,6 +38,7 @@ from rootline.adapters.sqlite.stuck_rows import lifts_in, stuck_in, write_lift, 
 from rootline.ports.intent_log import NewRecord
 from rootline.ports.parking import Lift, ParkedTable
 from rootline.ports.pausing import Pause
+from rootline.schemas.bytes.log.lake_claim import Lake, decode_lake, encode_lake
 from rootline.schemas.bytes.log.stated_content import content_headers
 from rootline.schemas.bytes.log.trace_context import trace_headers
 from rootline.schemas.dead_letter import DeadLetter
@@ -165,6 +166,17 @@ class LogWriter:
         if version is not None:
             self._connection.execute("INSERT OR IGNORE INTO heads VALUES (?, ?)", (table, version))
 
+    def lake(self, lake: Lake) -> Lake:
+        """The lake that the log is for: the first one that was named."""
+        self._connection.execute("INSERT OR IGNORE INTO meta VALUES ('lake', ?)", (encode_lake(lake).decode(),))
+        found = self._connection.execute("SELECT value FROM meta WHERE name = 'lake'").fetchone()
+        return decode_lake(found[0].encode()) or lake
+
+    def accept_as_another(self) -> LogId:
+        """Give the log another identity: what it holds has offsets of its own from now on. Returns the new one."""
+        self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('identity', ?)", (str(uuid.uuid4()),))
+        return _identity_of(self._connection, self.path)
+
     def first_undecided(self) -> int:
         """The lowest offset without a verdict; stores where the search ended, so that the next one starts there."""
         known = self._connection.execute("SELECT value FROM meta WHERE name = 'decided-below'").fetchone()
@@ -210,7 +222,7 @@ class LogReader:
         self._path = path
         try:
             self._connection = _connect(path)
-            self._identity = _identity_of(self._connection, path)
+            self.identity = _identity_of(self._connection, path)
             self._carried = ", ".join(carried_columns(self._connection))
         except sqlite3.Error as error:
             raise _failed(path, error) from error
@@ -230,6 +242,14 @@ class LogReader:
         with self._failures():
             return upgraded_from(self._connection)
 
+    def appended_ms(self, offset: int) -> int | None:
+        """When the record at `offset` was appended; `None`: there is none."""
+        with self._failures():
+            found = self._connection.execute(
+                "SELECT appended_ms FROM intents WHERE log_offset = ?", (offset,)
+            ).fetchone()
+            return None if found is None else int(found[0])
+
     def pauses(self) -> list[Pause]:
         """What operators have paused."""
         with self._failures():
@@ -238,12 +258,12 @@ class LogReader:
     def stuck(self) -> list[ParkedTable]:
         """Tables that cannot go on."""
         with self._failures():
-            return stuck_in(self._connection, self._identity)
+            return stuck_in(self._connection, self.identity)
 
     def lifts(self) -> list[Lift]:
         """Tables that are to be tried again."""
         with self._failures():
-            return lifts_in(self._connection, self._identity)
+            return lifts_in(self._connection, self.identity)
 
     def pruning_state(self) -> PruningState:
         """How far the log was pruned; every record from `records_below` on is still there."""
@@ -275,7 +295,7 @@ class LogReader:
         rows = self._rows(f"SELECT {columns} FROM intents WHERE {where}", values)
         return [
             LogRecord(
-                LogPosition(self._identity, 0, offset),
+                LogPosition(self.identity, 0, offset),
                 key,
                 value,
                 appended_ms,

@@ -16,6 +16,7 @@ from rootline.cli.open_lake import lake_to_read
 from rootline.cli.options import Json, Log, TableArgument, Warehouse
 
 if TYPE_CHECKING:
+    from rootline.schemas.root_header import RootHeader
     from rootline.storage.check.findings import CheckSummary
 
 _NOT_LOOKED_AT = {
@@ -74,6 +75,11 @@ def check(
             f"between are lost; bring them back, or accept the loss (`rootline table accept {table}`)"
         )
         output.line(as_json, {"object": table, "code": "head-lost", "reason": reason}, f"{table}: {reason} [head-lost]")
+    behind = _behind(head, warehouse, log)
+    if behind is not None:
+        summary.findings += 1
+        record = {"object": table, "code": "log-behind-root", "reason": behind}
+        output.line(as_json, record, f"{behind} [log-behind-root]")
     _tell_result(table, data_files, summary, confirmed is None, as_json)
     if head.is_tombstone:
         output.note(as_json, dropped_words(table, head.drops[-1]))
@@ -90,6 +96,18 @@ def _confirmed(table: str, warehouse: str | None, log: str | None) -> int | None
     try:
         return confirmed_version(log, required(warehouse), table)
     except RootlineError:  # the table can be checked all the same, and the last line says what was not looked at
+        return None
+
+
+def _behind(head: RootHeader, warehouse: str | None, log: str | None) -> str | None:
+    """Why the embedded log is not the one whose records the head has decided, if it is not."""
+    from rootline.cli.options import required
+    from rootline.connect import log_behind_root
+    from rootline.schemas.errors import RootlineError
+
+    try:
+        return log_behind_root(log, required(warehouse), head)
+    except RootlineError:
         return None
 
 

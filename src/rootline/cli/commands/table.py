@@ -154,8 +154,10 @@ def accept(
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Go on after `head-lost`, from the newest root that the store still has. Start the coordinator again afterwards.
+    """Go on after `head-lost` or `log-behind-root`, with what is there. Start the coordinator again afterwards.
 
+    After `head-lost`, from the newest root that the store still has. After `log-behind-root`, the log becomes another
+    one: its records without a verdict are decided for all tables, and those that a table has already are duplicates.
     For an embedded log. Without --yes nothing is changed; ends with 1 while there is something to accept.
     """
     import asyncio
@@ -163,10 +165,10 @@ def accept(
     from rootline.cli import output
     from rootline.cli.failure import ExitCode
     from rootline.cli.options import required
-    from rootline.connect import is_kafka, open_stored_log, open_warehouse
+    from rootline.connect import accept_log, is_kafka, log_behind_root, open_stored_log, open_warehouse
     from rootline.schemas.errors import Invalid
     from rootline.schemas.identifiers import TableName
-    from rootline.storage.metadata.head_finder import find_head
+    from rootline.storage.metadata.table_head import newest_root
 
     if is_kafka(log):
         raise Invalid(
@@ -176,15 +178,18 @@ def accept(
             f"`rootline quarantine lift {name}`; to go on without them, start the coordinators again",
         )
 
-    async def held() -> tuple[int | None, int | None]:
+    async def held() -> tuple[int | None, int | None, str | None]:
         store, kept = open_warehouse(required(warehouse)), open_stored_log(log, required(warehouse))
         try:
             confirmed = await kept.confirmed_version(name)
-            head = await find_head(store, TableName(name))
-            found = None if head is None else int(head.version)
+            head = await newest_root(store, TableName(name))
+            found = None if head is None else int(head.header.version)
             if yes and is_lost(found, confirmed):
                 await kept.accept_head(name, found)
-            return found, confirmed
+            behind = None if head is None else log_behind_root(log, required(warehouse), head.header)
+            if yes and behind is not None:
+                await accept_log(log, required(warehouse), kept)
+            return found, confirmed, behind
         finally:
             await kept.close()
             await store.close()
@@ -192,13 +197,16 @@ def accept(
     def is_lost(found: int | None, confirmed: int | None) -> bool:
         return confirmed is not None and (found is None or found < confirmed)
 
-    found, confirmed = asyncio.run(held())
-    if not is_lost(found, confirmed):
+    found, confirmed, behind = asyncio.run(held())
+    if behind is None and not is_lost(found, confirmed):
         output.note(as_json, f"there is nothing to accept: no version of {name} is known to be lost")
         return
-    record = {"table": name, "head": found, "confirmed": confirmed, "accepted": yes}
-    shown = "the store has no root" if found is None else f"the store's newest root is version {found}"
-    output.line(as_json, record, f"{name}: {shown}, version {confirmed} was confirmed: what came between is lost")
+    record = {"table": name, "head": found, "confirmed": confirmed, "log_behind_root": behind, "accepted": yes}
+    if behind is not None:
+        output.line(as_json, record, behind)
+    else:
+        shown = "the store has no root" if found is None else f"the store's newest root is version {found}"
+        output.line(as_json, record, f"{name}: {shown}, version {confirmed} was confirmed: what came between is lost")
     if not yes:
         output.note(as_json, "nothing was changed; to go on without it, stop the coordinator and repeat with --yes")
         raise typer.Exit(ExitCode.NO)

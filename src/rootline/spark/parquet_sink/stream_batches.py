@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from rootline.client import checks
 from rootline.client.write.producer import DEFAULT_TIMEOUT_S
 from rootline.schemas.errors import Invalid
+from rootline.spark.batch_commit import QUERY_WRITER_PREFIX
 from rootline.spark.file_sink import QUERY_ID_PROPERTY
 from rootline.spark.parquet_sink.append import append
-from rootline.spark.writers import QUERY_WRITER_PREFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,6 +12,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from rootline.schemas.identifiers import SequenceNumber, SnapshotId, TableName, Version, snapshot_id_of
+from rootline.schemas.log_position import LogPosition, mark_of
 from rootline.schemas.root_header import Outcome, OutcomeRun, RootHeader
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.draft.batch import Record
@@ -24,6 +25,23 @@ def next_offset(header: RootHeader, log: str, partition: int) -> int:
         if offset.log == log and offset.partition == partition:
             return offset.next_offset
     return 0
+
+
+def is_last_decided(header: RootHeader, position: LogPosition, value: bytes, appended_ms: int) -> bool:
+    """Whether this is the last record of its partition that the root decided, as far as the root can tell."""
+    mark = header.mark_at(position.log, position.partition)
+    return mark is None or mark == mark_of(value, appended_ms)
+
+
+def log_went_back(header: RootHeader, position: LogPosition, end: int | None = None) -> str:
+    """The reason to decide nothing: the log `end`s at the last decided position, or has another record there."""
+    log, partition, offset = position
+    but = "holds another record there, or none" if end is None else f"ends at {end}"
+    return (
+        f"{header.table}: root {header.version} has applied partition {partition} of the log {log} up to offset "
+        f"{offset + 1}, but the log {but}: it was restored from an older copy, or truncated, so answers of this root "
+        "are about other records. Bring the log back; `rootline explain log-behind-root` says how to go on without"
+    )
 
 
 def answer(state: TableState, record: Record) -> Verdict | None:

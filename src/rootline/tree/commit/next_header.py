@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rootline.schemas.identifiers import SequenceNumber, Version
-from rootline.schemas.root_header import Condemned, Outcomes, RootHeader, Snapshot
+from rootline.schemas.log_position import mark_of
+from rootline.schemas.root_header import Condemned, Outcomes, PartitionOffset, RootHeader, Snapshot
 from rootline.tree.commit.decide import Decisions
 from rootline.tree.draft.batch import Record, Stamp
 from rootline.tree.draft.draft import Draft
@@ -115,6 +116,7 @@ def next_header(
         table_uuid=draft.definition.table_uuid,
         salt=draft.salt,
     )
+    offsets = advanced(() if before is None else before.offsets, [record.position for record in records])
     header = RootHeader(
         table=decisions.table,
         table_uuid=draft.definition.table_uuid,
@@ -124,7 +126,8 @@ def next_header(
         definition=draft.carried.definition,
         commit_id=stamp.commit_id,
         coordinator_id=stamp.coordinator_id,
-        offsets=advanced(() if before is None else before.offsets, [record.position for record in records]),
+        offsets=offsets,
+        marks=_marks(before, offsets, records),
         outcomes=outcomes.header,
         outcome_pages=tuple([page.reference for page in outcomes.pages]),
         ledger=ledger.header,
@@ -151,6 +154,21 @@ def next_header(
     )
     pages = TablePages(ledger.pages, outcomes.pages, draft.condemned, draft.kept, left.pages)
     return NextHeader(header, pages, (*outcomes.objects, *ledger.objects, *left.objects))
+
+
+def _marks(
+    before: RootHeader | None, offsets: Sequence[PartitionOffset], records: Sequence[Record]
+) -> tuple[bytes | None, ...]:
+    """The marks of `offsets`, after `records`, which ascend in each partition."""
+    last = {(record.position.log, record.position.partition): record for record in records}
+    found: list[bytes | None] = []
+    for log, partition, _ in offsets:
+        record = last.get((log, partition))
+        if record is not None:
+            found.append(mark_of(record.value, record.appended_ms))
+        else:
+            found.append(None if before is None else before.mark_at(log, partition))
+    return tuple(found)
 
 
 def _joined(newest: Outcomes, pages: TablePages, acknowledged: Acknowledged) -> Outcomes:

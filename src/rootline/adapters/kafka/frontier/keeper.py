@@ -15,7 +15,8 @@ from typing import Any, Final
 
 import structlog
 
-from rootline.adapters.kafka.frontier.records import frontier_publisher, write_frontiers
+from rootline.adapters.kafka.frontier.marks import Mark
+from rootline.adapters.kafka.frontier.records import NO_MARKS, frontier_publisher, write_frontiers
 from rootline.adapters.kafka.publisher import Outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.schemas.errors import RootlineError
@@ -32,12 +33,14 @@ class FrontierKeeper:
         self._settings = settings
         self._publisher = frontier_publisher(settings)
         self._noted: dict[tuple[LogId, int], int] = {}
+        self._marks: dict[LogId, dict[int, Mark]] = {}
         self._writing: asyncio.Task[None] | None = None
         self._publishing: set[asyncio.Task[Any]] = set()
         self._closing = asyncio.Event()
 
-    def note(self, log: LogId, offsets: Mapping[int, int]) -> None:
-        """The group has remembered these: write them soon."""
+    def note(self, log: LogId, offsets: Mapping[int, int], marks: Mapping[int, Mark] = NO_MARKS) -> None:
+        """The group has remembered these: write them soon. `marks`: the record that was read last of each."""
+        self._marks.setdefault(log, {}).update(marks)
         for partition, offset in offsets.items():
             self._noted[log, partition] = max(offset, self._noted.get((log, partition), 0))
         if self._noted and self._writing is None and not self._closing.is_set():
@@ -53,7 +56,8 @@ class FrontierKeeper:
             by_log.setdefault(log, {})[partition] = offset
         try:
             for log, offsets in by_log.items():
-                await write_frontiers(self._settings, self._publisher, log, offsets)
+                marks = self._marks.get(log, NO_MARKS)
+                await write_frontiers(self._settings, self._publisher, log, offsets, marks)
         except RootlineError as error:
             for place, offset in noted.items():  # for the next attempt, unless a later one was noted meanwhile
                 self._noted[place] = max(offset, self._noted.get(place, 0))
@@ -70,6 +74,7 @@ class FrontierKeeper:
     def forget(self) -> None:
         """The partitions go to others, who write their own."""
         self._noted.clear()
+        self._marks.clear()
 
     async def close(self) -> None:
         """Write no more; close the connection. A write that is under way ends first, or after its deadline."""

@@ -20,6 +20,7 @@ from typing import Any, Final
 from rootline.adapters.kafka.control_records import (
     ANSWERS,
     FRONTIER,
+    LAKE,
     LIFT,
     PARKED,
     PAUSED,
@@ -30,8 +31,12 @@ from rootline.adapters.kafka.control_records import (
     control_body,
     control_key,
     count,
+    rows,
+    text,
 )
 from rootline.adapters.kafka.frontier.answers import AnswerRecord, answer_record_of
+from rootline.adapters.kafka.frontier.lake_record import lake_of
+from rootline.adapters.kafka.frontier.marks import Mark
 from rootline.adapters.kafka.frontier.pause_record import pause_of
 from rootline.adapters.kafka.frontier.upgrade_record import upgrade_of
 from rootline.adapters.kafka.parking.records import ParkingRecord, lift_of, parking_record_of
@@ -40,22 +45,38 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topic_reader import KafkaTopicReader
 from rootline.ports.parking import Lift
 from rootline.ports.pausing import Pause
+from rootline.schemas.bytes.log.lake_claim import Lake
 from rootline.schemas.log_position import LogId
 
 _RECORD_BYTES_MAX: Final = 1_000_000
 _ALL: Final = 2**62
 _NEXT_OFFSET: Final = "next-offset"
+NO_MARKS: Final[Mapping[int, Mark]] = {}
+_LAST_READ: Final = "last-read"
 
 
-def frontier_record(settings: KafkaSettings, log: LogId, partition: int, next_offset: int) -> Outgoing:
-    """The record that says: everything of this partition before `next_offset` is decided."""
+def frontier_record(
+    settings: KafkaSettings, log: LogId, partition: int, next_offset: int, mark: Mark | None = None
+) -> Outgoing:
+    """The record that says: everything of this partition before `next_offset` is decided, and `mark` was read."""
     key = json.dumps([settings.group_id, log, partition]).encode()
-    return Outgoing(settings.frontiers_topic, key, json.dumps({_NEXT_OFFSET: next_offset}).encode())
+    body: dict[str, Any] = {_NEXT_OFFSET: next_offset}
+    if mark is not None:
+        body[_LAST_READ] = [mark.offset, mark.mark.hex()]
+    return Outgoing(settings.frontiers_topic, key, json.dumps(body).encode())
 
 
-def frontier_of(value: bytes) -> int:
-    """The offset in a record of this kind. Raises `Unreadable`."""
-    return count(control_body(value).get(_NEXT_OFFSET))
+def frontier_of(value: bytes) -> tuple[int, Mark | None]:
+    """The offset in a record of this kind, and the mark of the record that was read last. Raises `Unreadable`."""
+    body = control_body(value)
+    last_read = body.get(_LAST_READ)
+    if last_read is None:
+        return count(body.get(_NEXT_OFFSET)), None
+    [[offset, mark]] = rows([last_read], 2)
+    try:
+        return count(body.get(_NEXT_OFFSET)), Mark(count(offset), bytes.fromhex(text(mark)))
+    except ValueError:
+        raise Unreadable(f"`{_LAST_READ}` has no mark") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +90,10 @@ class Recorded:
     upgraded_from: Mapping[int, int] | None = None
     """As in `upgrade_record`; `None`: there is no such record, so older versions may be in the group."""
     pauses: tuple[Pause, ...] = ()
+    lake: Lake | None = None
+    """To which the group's coordinators commit; `None`: none of them has said it."""
+    marks: Mapping[int, Mark] = field(default_factory=dict)
+    """Partition → the record that was read of it last, as its newest record says."""
     unread: Mapping[bytes, tuple[str, int]] = field(default_factory=dict)
     """The key of each newest record that cannot be read, of answers and of parked records → its kind, its partition."""
 
@@ -100,6 +125,8 @@ class FrontierReading:
         self._group_id = group_id
         self._log = log
         self._frontiers: dict[int, int] = {}
+        self._marks: dict[int, Mark | None] = {}
+        self._lake: Lake | None = None
         self._answers: dict[bytes, AnswerRecord] = {}
         self._parked: dict[bytes, ParkingRecord] = {}
         self._lifts: dict[bytes, Lift] = {}
@@ -129,6 +156,8 @@ class FrontierReading:
             tuple(self._lifts.values()),
             self._upgraded_from,
             tuple(self._pauses.values()),
+            self._lake,
+            {partition: mark for partition, mark in self._marks.items() if mark is not None},
             self._unread,
         )
 
@@ -139,7 +168,10 @@ class FrontierReading:
                 held.pop(raw, None)
             return
         if key.kind == FRONTIER:
-            self._frontiers[key.partition] = max(frontier_of(value), self._frontiers.get(key.partition, 0))
+            offset, self._marks[key.partition] = frontier_of(value)
+            self._frontiers[key.partition] = max(offset, self._frontiers.get(key.partition, 0))
+        elif key.kind == LAKE:
+            self._lake = self._lake or lake_of(value)
         elif key.kind == UPGRADED:
             self._upgraded_from = upgrade_of(value)
         elif key.kind == ANSWERS:
@@ -160,12 +192,17 @@ def frontier_publisher(settings: KafkaSettings) -> KafkaPublisher:
 
 
 async def write_frontiers(
-    settings: KafkaSettings, publisher: KafkaPublisher, log: LogId, offsets: Mapping[int, int]
+    settings: KafkaSettings,
+    publisher: KafkaPublisher,
+    log: LogId,
+    offsets: Mapping[int, int],
+    marks: Mapping[int, Mark] = NO_MARKS,
 ) -> None:
-    """Keep these; durable when it returns.
+    """Keep these; durable when it returns. `marks`: the record that was read last, of partitions where it is known.
 
     Raises:
         Unavailable: `log-unavailable`. OutcomeUnknown: `publish-unknown`; writing again is safe.
 
     """
-    await publisher.publish([frontier_record(settings, log, number, offset) for number, offset in offsets.items()])
+    records = [frontier_record(settings, log, number, offset, marks.get(number)) for number, offset in offsets.items()]
+    await publisher.publish(records)
