@@ -346,7 +346,7 @@ def schema_of_json(body: dict[str, Any]) -> Schema:
 
 
 def _definition_from(body: dict[str, Any]) -> TableDefinition:
-    if body["format-version"] != 4:
+    if type(body["format-version"]) is not int or body["format-version"] != 4:
         raise ValueError(f"format-version {body['format-version']} is not 4")
     return TableDefinition(
         table_uuid=uuid.UUID(body["table-uuid"]),

@@ -30,7 +30,6 @@ from rootline.client.session.session import Session
 from rootline.client.session.writer_stamp import WriterStamp
 from rootline.client.write.given_schema import given_schema
 from rootline.client.write.sort_terms import SortBy, given_order, sort_fields
-from rootline.client.write.table_properties import check_changed_properties
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent, IntentKind
@@ -235,7 +234,7 @@ class TableChange:
         """What these steps are on `definition`; `None` when they change nothing.
 
         Raises:
-            Invalid: `definition-invalid` or `evolution-illegal`, naming the column; `setting-invalid`, the property.
+            Invalid: `definition-invalid` or `evolution-illegal`, naming the column; `property-invalid`.
 
         """
         changes = self._changes_of(definition, digest)
@@ -243,7 +242,6 @@ class TableChange:
             return None
         wire = DefinitionChanges.from_json(changes.to_json())
         after = evolved(definition, wire)
-        check_changed_properties(definition.properties, after.properties)
         return None if after is definition else changes
 
     def _changes_of(self, definition: TableDefinition, digest: bytes) -> DefinitionChanges:

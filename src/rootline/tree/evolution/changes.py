@@ -16,7 +16,8 @@ from typing import Any, Final
 from pyiceberg.schema import Schema
 
 from rootline.schemas.errors import Invalid
-from rootline.schemas.table_definition import SortField, schema_of_json, sort_field_json
+from rootline.schemas.schema_rules import given_schema_of_json
+from rootline.schemas.table_definition import SortField, sort_field_json
 from rootline.tree.proof.definition_rules import check_nesting
 
 LAST_ADDED: Final = -1
@@ -248,7 +249,7 @@ def _sort_field(field: Mapping[str, Any]) -> SortField:
 
 
 _READ: Final[Mapping[str, Callable[[Mapping[str, Any]], DefinitionChange]]] = {
-    "add-schema": lambda item: AddSchema(schema_of_json(item["schema"])),
+    "add-schema": lambda item: AddSchema(given_schema_of_json(item["schema"])),
     "set-current-schema": lambda item: SetCurrentSchema(_id(item["schema-id"])),
     "add-spec": lambda item: AddSpec(tuple(map(_partition_field, _fields(item["spec"], "spec")))),
     "set-default-spec": lambda item: SetDefaultSpec(_id(item["spec-id"])),
