@@ -18,7 +18,7 @@ import pydantic
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import Transform
-from pyiceberg.types import IcebergType, PrimitiveType, StructType
+from pyiceberg.types import IcebergType, StructType
 
 from rootline.client import checks
 from rootline.client.change.default_value import default_value
@@ -90,22 +90,18 @@ class TableChange:
             field_type: as `create_table` takes it: `"long"`, an Arrow or Iceberg type, `{"x": "double"}` for a struct.
             doc: a comment.
             required: whether every row must have a value.
-            default: the value of rows that are there, and of those that will be written without the column; of a
-                struct by the names of its fields.
+            default: the value of rows that are there, and of those that will be written without the column. A struct,
+                list or map has none; the fields of a struct may.
 
         """
         _told(doc, default)
         is_required = checks.truth(required, "required")
         found, never_null = _type_of(path, field_type)
-        name, is_nested = ".".join(_path(path)), default is not None and not isinstance(found, PrimitiveType)
-        value = default_value(name, found, default)
+        value = default_value(".".join(_path(path)), found, default)
 
         def step(editor: UpdateSchema) -> None:
             must = is_required or never_null
-            if is_nested:  # its fields get their ids now
-                _add_with_default(editor, path, found, doc, default, required=must)
-            else:
-                editor.add_column(_path(path), found, doc=doc, required=must, default_value=value)
+            editor.add_column(_path(path), found, doc=doc, required=must, default_value=value)
 
         return self._then(step)
 
@@ -141,13 +137,7 @@ class TableChange:
             if default is not _UNSET:
                 name = ".".join(_path(path))
                 of_type = editor._schema.find_field(name).field_type if found is None else found
-                value = default_value(name, of_type, default)
-                if value is None or isinstance(of_type, PrimitiveType):
-                    editor.set_default_value(_path(path), value)
-                else:
-                    field = editor._schema.find_field(name)
-                    known = editor._updates.get(field.field_id, field)
-                    editor._updates[field.field_id] = known.model_copy(update={"write_default": value})
+                editor.set_default_value(_path(path), default_value(name, of_type, default))
 
         return self._then(step)
 
@@ -369,18 +359,6 @@ def _path(path: ColumnPath) -> tuple[str, ...]:
     for part in parts:
         checks.column_name(part, "definition-invalid")
     return parts
-
-
-def _add_with_default(
-    editor: UpdateSchema, path: ColumnPath, of_type: IcebergType, doc: str | None, default: Any, *, required: bool
-) -> None:
-    """Add a struct, list or map with a default, which names the fields by their ids."""
-    editor.add_column(_path(path), of_type, doc=doc)
-    name = ".".join(_path(path))
-    [added] = [some for some in editor._adds.values() if some[-1].field_id == editor._added_name_to_id[name]]
-    value = default_value(name, added[-1].field_type, default)
-    changed = {"required": required, "initial_default": value, "write_default": value}
-    added[-1] = added[-1].model_copy(update=changed)
 
 
 def _told(doc: str | None, default: Any) -> None:

@@ -22,6 +22,11 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.table_properties import CASE_PROPERTY, check_set, usable
 
 _SHOWN_CHARS_MAX: Final = 80
+NESTED_DEFAULT: Final = (
+    "other engines cannot read a table in which a struct, list or map has a default: leave it out, or give the fields "
+    "of a struct defaults of their own"
+)
+"""The reason why a struct, list or map gets no default, as the end of a sentence about it."""
 
 
 def check_added(before: TableDefinition | None, after: TableDefinition) -> None:
@@ -48,21 +53,11 @@ def check_added(before: TableDefinition | None, after: TableDefinition) -> None:
         )
 
 
-def nested_default_fault(field: NestedField) -> str | None:
-    """The reason why a struct, list or map cannot be given its default, as the end of a sentence about the field."""
-    for _, kind, value in _nested_defaults(field):
-        return (
-            f"has {kind} {value:.{_SHOWN_CHARS_MAX}}, and other engines cannot read a table in which a struct, list or "
-            "map has a default: leave it out, or give the fields of a struct defaults of their own"
-        )
-    return None
-
-
 def _fault_of_defaults(schema: Schema, known: set[tuple[int, str, str]]) -> str | None:
     for path, field in fields_of(schema):
-        fault = None if known.issuperset(_nested_defaults(field)) else nested_default_fault(field)
-        if fault is not None:
-            return f"field {path!r} {fault}"
+        for default in _nested_defaults(field):
+            if default not in known:
+                return f"field {path!r} has {default[1]} {default[2]:.{_SHOWN_CHARS_MAX}}, and {NESTED_DEFAULT}"
     return None
 
 

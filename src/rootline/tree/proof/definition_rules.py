@@ -285,7 +285,9 @@ def _check_read_back(definition: TableDefinition) -> None:
     Whatever the rules above let pass, a definition that is not read back equal would make the table unreadable.
     """
     try:
-        if TableDefinition.from_json(definition.to_json()) != definition:
+        text = definition.to_json()
+        found = TableDefinition.from_json(text)
+        if found.to_json() != text or found.tracked_fields != definition.tracked_fields:
             raise _invalid("it would be read as another definition: write its values as docs/format.md shows")
         for schema in definition.schemas:
             _ = schema.column_names  # what names stand for, or that a path has two meanings
