@@ -273,8 +273,13 @@ class TableDefinition:
 
         """
         try:
-            return _definition_from(json.loads(text))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            body = json.loads(text)
+            if not isinstance(body, dict):
+                raise ValueError("it is no JSON object")
+            return _definition_from(body)
+        except KeyError as error:
+            raise Corrupt("definition-unreadable", f"{name}: not a table definition: {error} is missing") from error
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise Corrupt("definition-unreadable", f"{name}: not a table definition: {error}") from error
 
 
@@ -347,9 +352,9 @@ def schema_of_json(body: dict[str, Any]) -> Schema:
 
 def _definition_from(body: dict[str, Any]) -> TableDefinition:
     if type(body["format-version"]) is not int or body["format-version"] != 4:
-        raise ValueError(f"format-version {body['format-version']} is not 4")
+        raise ValueError(f"format-version {body['format-version']} is not 4: write the number 4")
     return TableDefinition(
-        table_uuid=uuid.UUID(body["table-uuid"]),
+        table_uuid=_uuid_of(body["table-uuid"]),
         schemas=tuple(schema_of_json(schema) for schema in body["schemas"]),
         current_schema_id=body["current-schema-id"],
         expressions=tuple(
@@ -380,6 +385,13 @@ def _definition_from(body: dict[str, Any]) -> TableDefinition:
         past_layouts=tuple(PastLayout(*_counts(item)) for item in body.get("past-layouts", ())),
         oldest_schema_id=body.get("oldest-schema-id", 0),
     )
+
+
+def _uuid_of(text: object) -> uuid.UUID:
+    try:
+        return uuid.UUID(str(text))
+    except ValueError:
+        raise ValueError(f"table-uuid {text!r:.60} is no UUID") from None
 
 
 def _counts(item: list[int]) -> tuple[int, int, int]:

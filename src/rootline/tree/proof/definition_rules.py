@@ -70,7 +70,7 @@ def check_definition(definition: TableDefinition) -> None:
         for check in (_check_ids, _check_schemas, _check_expressions, _check_specs, _check_orders, _check_read_back):
             check(definition)
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-        raise _invalid(f"a member is of the wrong type: {error!s:.300}") from error
+        raise _invalid(f"a member is of the wrong type ({error!s:.300}): write it as docs/format.md shows") from error
 
 
 def check_nesting(text: str) -> None:
@@ -83,7 +83,7 @@ def check_nesting(text: str) -> None:
         if char in "{[":
             depth += 1
             if depth > 4 * NESTING_MAX:
-                raise _invalid(f"more than {NESTING_MAX} levels of nesting")
+                raise _invalid(f"more than {NESTING_MAX} levels of nesting: flatten the type")
         elif char in "}]":
             depth -= 1
 
@@ -130,19 +130,21 @@ def _check_ids(definition: TableDefinition) -> None:
     _unique("partition spec id", [spec.spec_id for spec in definition.partition_specs])
     _unique("sort order id", [order.order_id for order in definition.sort_orders])
     if definition.current_schema_id not in schema_ids:
-        raise _invalid(f"current-schema-id {definition.current_schema_id} is no schema's")
+        raise _invalid(
+            f"current-schema-id {definition.current_schema_id} is no schema's: name one of {schema_ids[:20]}"
+        )
     oldest = definition.oldest_schema_id
     if oldest and oldest not in schema_ids:
-        raise _invalid(f"oldest-schema-id {oldest} is no schema's")
+        raise _invalid(f"oldest-schema-id {oldest} is no schema's: name one of {schema_ids[:20]}")
     if definition.current_schema_id < oldest:
         raise _invalid(
             f"schema {definition.current_schema_id} is of before the table was replaced, with schema {oldest}: add its "
             "columns in a new schema"
         )
     if definition.default_spec_id not in {spec.spec_id for spec in definition.partition_specs}:
-        raise _invalid(f"default-spec-id {definition.default_spec_id} is no spec's")
+        raise _invalid(f"default-spec-id {definition.default_spec_id} is no spec's: name a spec-id of the table")
     if not all(isinstance(key, str) and isinstance(value, str) for key, value in dict(definition.properties).items()):
-        raise _invalid("properties must map strings to strings")
+        raise _invalid("properties must map strings to strings: write each value as a text")
 
 
 def _check_schemas(definition: TableDefinition) -> None:
@@ -183,7 +185,7 @@ def _type_fault(found: IcebergType) -> str | None:
     if isinstance(found, _NOT_STORED):
         return f"is of type {found}, which cannot be stored: choose another type"
     if isinstance(found, DecimalType) and not 0 <= found.scale <= found.precision:
-        return f"is of type {found}: give it a scale from 0 up to its precision"
+        return f"is of type {found}: its scale must be from 0 up to its precision: lower it"
     if isinstance(found, FixedType) and not 0 < len(found) <= FIXED_LENGTH_MAX:
         return f"is of type {found}: give it a length from 1 to {FIXED_LENGTH_MAX}, or make it binary"
     return None
@@ -195,18 +197,23 @@ def _check_expressions(definition: TableDefinition) -> None:
     columns = {field.tracked_id for field in definition.tracked_fields if not field.is_expression}
     for expression in definition.expressions:
         if not 0 < expression.expr_id <= MAX_TRACKED_ID:
-            raise _invalid(f"expression {expression.name!r} has id {expression.expr_id}, outside 1..{MAX_TRACKED_ID}")
+            raise _invalid(
+                f"expression {expression.name!r} has id {expression.expr_id}, outside 1..{MAX_TRACKED_ID}: "
+                "choose another"
+            )
         missing = set(expression.source_ids) - columns
         _check_tracked(f"expression {expression.name!r}", missing)
         if missing or not expression.source_ids:
-            raise _invalid(f"expression {expression.name!r} reads {sorted(missing)}, which are no primitive columns")
+            raise _invalid(
+                f"expression {expression.name!r} reads {sorted(missing)}, which are no primitive columns: name some"
+            )
         _unique(f"source id in expression {expression.name!r}", expression.source_ids)
 
 
 def _check_tracked(where: str, column_ids: Iterable[int]) -> None:
     for column_id in column_ids:
         if column_id > MAX_TRACKED_ID:
-            reason = f"reads column id {column_id}; columns above {MAX_TRACKED_ID} have no statistics"
+            reason = f"reads column id {column_id}; columns above {MAX_TRACKED_ID} have no statistics: use another"
             raise Invalid("column-untracked", f"definition: {where} {reason}")
 
 
@@ -227,36 +234,42 @@ def _check_specs(definition: TableDefinition) -> None:
         _unique(f"partition-field-id in partition spec {spec.spec_id}", spec.field_ids)
         _unique(f"name in partition spec {spec.spec_id}", spec.names)
         if not all(type(field_id) is int and 0 < field_id < 2**31 for field_id in spec.field_ids):
-            raise _invalid(f"partition spec {spec.spec_id}: a partition-field-id is no positive 32-bit number")
+            raise _invalid(
+                f"partition spec {spec.spec_id}: a partition-field-id is no positive 32-bit number: correct it"
+            )
         if not all(isinstance(name, str) for name in spec.names):
-            raise _invalid(f"partition spec {spec.spec_id}: a name is no string")
+            raise _invalid(f"partition spec {spec.spec_id}: a name is no string: write a text")
         for expr_id in spec.expr_ids:
             expression = definition.expressions_by_id.get(expr_id)
             if expression is not None:
                 _check_partitionable(definition, expression)
             elif expr_id not in tracked:
                 _check_tracked(f"partition spec {spec.spec_id}", (expr_id,))
-                raise _invalid(f"partition spec {spec.spec_id}: id {expr_id} is neither a column nor an expression")
+                raise _invalid(
+                    f"partition spec {spec.spec_id}: id {expr_id} is neither a column nor an expression: name one"
+                )
 
 
 def _check_partitionable(definition: TableDefinition, expression: Expression) -> None:
     if isinstance(expression.parsed, UnknownTransform):
-        raise _invalid(f"expression {expression.name!r}: transform {expression.transform!r} cannot partition")
+        raise _invalid(
+            f"expression {expression.name!r}: transform {expression.transform!r} cannot partition: use another"
+        )
     if definition.function_of(expression) is Function.UNKNOWN or definition.result_type(expression) is None:
         types = ", ".join(str(kind) for kind in definition.source_types(expression))
-        raise _invalid(f"expression {expression.name!r}: {expression.transform} does not apply to {types}")
+        raise _invalid(f"expression {expression.name!r}: {expression.transform} does not apply to {types}: use another")
 
 
 def _check_orders(definition: TableDefinition) -> None:
     known = {order.order_id for order in definition.sort_orders} | {0}
     if definition.default_sort_order_id not in known:
-        raise _invalid(f"default-sort-order-id {definition.default_sort_order_id} is no sort order's")
+        raise _invalid(f"default-sort-order-id {definition.default_sort_order_id} is no sort order's: name one, or 0")
     for order in definition.sort_orders:
         where = f"sort order {order.order_id}"
         if order.order_id == 0 and order.fields:
             raise _invalid(f"{where} has fields, but order 0 means unsorted; give the order another id")
         if order.order_id != 0 and not order.fields:
-            raise _invalid(f"{where} has no fields; only order 0, which means unsorted, has none")
+            raise _invalid(f"{where} has no fields; only order 0, which means unsorted, has none: give it some")
         for field in order.fields:
             _check_sort_field(definition, where, field)
 
@@ -265,18 +278,20 @@ def _check_sort_field(definition: TableDefinition, where: str, field: SortField)
     source = definition.tracked_by_id.get(field.source_id)
     if source is None:
         _check_tracked(where, (field.source_id,))
-        raise _invalid(f"{where}: source-id {field.source_id} is no primitive column")
+        raise _invalid(f"{where}: source-id {field.source_id} is no primitive column: name one")
     for name, word, words in (
         ("direction", field.direction, _DIRECTIONS),
         ("null-order", field.null_order, _NULL_ORDERS),
     ):
         if word not in words:
-            raise _invalid(f"{where}: {name} {word!r} is neither {words[0]} nor {words[1]}")
+            raise _invalid(f"{where}: {name} {word!r} is neither {words[0]} nor {words[1]}: write one of them")
     _check_transform(where, field.transform)
     if isinstance(field.parsed, UnknownTransform):
-        raise _invalid(f"{where}: nothing can be sorted by transform {field.transform!r}")
+        raise _invalid(f"{where}: nothing can be sorted by transform {field.transform!r}: use another")
     if not field.parsed.can_transform(source.type):
-        raise _invalid(f"{where}: {field.transform} does not apply to {source.type}, column {source.name!r}")
+        raise _invalid(
+            f"{where}: {field.transform} does not apply to {source.type}, column {source.name!r}: use another"
+        )
 
 
 def _check_read_back(definition: TableDefinition) -> None:
@@ -339,7 +354,7 @@ def _unique(what: str, values: Iterable[object]) -> None:
     seen: set[object] = set()
     for value in values:
         if value in seen:
-            raise _invalid(f"{what} {value!r} occurs twice")
+            raise _invalid(f"{what} {value!r} occurs twice: keep one")
         seen.add(value)
 
 
