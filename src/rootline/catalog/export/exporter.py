@@ -79,7 +79,7 @@ class TableExporter:
             version: addressable, or exported while it was; once a table is swept, addressable.
 
         Raises:
-            Invalid: `table-unknown`, `table-dropped`, `version-unknown`, `export-unsupported`, `setting-invalid`,
+            Invalid: `table-unknown`, `table-dropped`, `version-unknown`, `export-unsupported`,
                 `equality-delete-unread`, `file-unreadable`.
             Corrupt: an object is missing, or not what was written; `export-corrupt`.
             Unavailable: `store-unavailable`.
