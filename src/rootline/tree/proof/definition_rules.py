@@ -186,7 +186,7 @@ def _type_fault(found: IcebergType) -> str | None:
         return f"is of type {found}, which cannot be stored: choose another type"
     if isinstance(found, DecimalType) and not 0 <= found.scale <= found.precision:
         return f"is of type {found}: its scale must be from 0 up to its precision: lower it"
-    if isinstance(found, FixedType) and not 0 < len(found) <= FIXED_LENGTH_MAX:
+    if isinstance(found, FixedType) and not 0 < found.root <= FIXED_LENGTH_MAX:
         return f"is of type {found}: give it a length from 1 to {FIXED_LENGTH_MAX}, or make it binary"
     return None
 
