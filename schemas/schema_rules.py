@@ -19,6 +19,8 @@ from rootline.schemas.field_ids import MAX_COLUMN_ID
 from rootline.schemas.table_definition import schema_of_json
 
 NESTING_MAX: Final = 64
+FIXED_BYTES_MAX: Final = 65_536
+"""Of a new `fixed` column: readers keep each of its values, nulls too, with its whole length."""
 RESERVED_NAMES: Final = frozenset(
     {"_deleted", "_file", "_last_updated_sequence_number", "_partition", "_pos", "_row_id", "_spec_id"}
 )

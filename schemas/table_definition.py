@@ -154,7 +154,7 @@ class TableDefinition:
             if schema.schema_id == schema_id:
                 return schema
         known = [schema.schema_id for schema in self.schemas]
-        raise Invalid("schema-unknown", f"schema id {schema_id} does not exist; the table has {known}")
+        raise Invalid("schema-unknown", f"schema id {schema_id} does not exist: name one of {known}")
 
     def spec_by_id(self, spec_id: int) -> PartitionSpec:
         """Raises `Invalid` (`spec-unknown`) when the table never had spec `spec_id`."""
@@ -162,7 +162,7 @@ class TableDefinition:
             if spec.spec_id == spec_id:
                 return spec
         known = [spec.spec_id for spec in self.partition_specs]
-        raise Invalid("spec-unknown", f"partition spec id {spec_id} does not exist; the table has {known}")
+        raise Invalid("spec-unknown", f"partition spec id {spec_id} does not exist: name one of {known}")
 
     @cached_property
     def expressions_by_id(self) -> Mapping[int, Expression]:

@@ -27,7 +27,7 @@ _NUMBERS = count()
 TYPES = st.sampled_from(
     [
         *("boolean", "int", "long", "float", "double", "date", "time", "timestamp", "timestamptz", "timestamp_ns"),
-        *("string", "binary", "uuid", "decimal(1, 0)", "decimal(38, 38)", "fixed[1]", "fixed[16]", "fixed[65537]"),
+        *("string", "binary", "uuid", "decimal(1, 0)", "decimal(38, 38)", "fixed[1]", "fixed[16]", "fixed[300]"),
     ]
 )
 ODD_TYPES = st.sampled_from(

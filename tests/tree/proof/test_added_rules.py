@@ -22,7 +22,7 @@ from tests.tree.tables import DEFINITION, Lake, changed_definition, create, inte
 COLUMN = {"id": 9, "name": "more", "required": False, "type": "int"}
 TYPES = [
     *("boolean", "int", "long", "float", "double", "date", "time", "timestamp", "timestamptz", "timestamp_ns"),
-    *("timestamptz_ns", "string", "binary", "uuid", "fixed[1]", "fixed[16]", "fixed[999999999]", "decimal(1, 0)"),
+    *("timestamptz_ns", "string", "binary", "uuid", "fixed[1]", "fixed[16]", "fixed[65536]", "decimal(1, 0)"),
     *("decimal(38, 38)", "decimal(38, 0)"),
 ]
 
@@ -68,7 +68,7 @@ def test_a_fixed_column_whose_statistics_no_reader_could_read_is_refused(length:
         _altered(DEFINITION, type=f"fixed[{length}]"),
     ):
         assert code == "definition-invalid"
-        assert "give it a length from 1 to 999999999, or make it binary" in message
+        assert "give it a length from 1 to 65536, or make it binary" in message
 
 
 def test_what_no_rule_names_is_refused_when_it_is_not_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,6 +81,7 @@ def test_what_no_rule_names_is_refused_when_it_is_not_read_back(monkeypatch: pyt
 @pytest.mark.parametrize(
     ("column", "reason"),
     [
+        ({"type": "fixed[65537]"}, "a length up to 65536, or make it binary"),
         ({"name": "ID"}, "'id' and 'ID' differ only in case"),
         ({"name": ""}, "empty name"),
         ({"name": "_file"}, "every table has"),

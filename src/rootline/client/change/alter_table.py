@@ -33,6 +33,7 @@ from rootline.client.write.sort_terms import SortBy, given_order, sort_fields
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent, IntentKind
+from rootline.schemas.model_faults import fault_of_model
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.root_reader import read_definition
 from rootline.tree.evolution.changes import (
@@ -259,10 +260,9 @@ class TableChange:
                 step(editor)
                 layout = replace(layout, schema=editor._apply())
             except pydantic.ValidationError as error:
-                reasons = (str(fault["msg"]) for fault in error.errors(include_input=False, include_url=False))
-                raise Invalid("evolution-illegal", f"{self.table}: {'; '.join(reasons)}") from error
+                raise self._illegal(fault_of_model(error)) from error
             except (ValueError, ValidationError, TypeError) as error:
-                raise Invalid("evolution-illegal", f"{self.table}: {error}") from error
+                raise self._illegal(str(error)) from error
             last_id = max(last_id, layout.schema.highest_field_id)
         if not layout.schema.fields:
             raise Invalid("definition-invalid", f"{self.table}: a table needs at least one column; keep one")
@@ -271,6 +271,9 @@ class TableChange:
                 reason = "a struct without members cannot be stored; keep one, or drop the struct"
                 raise Invalid("definition-invalid", f"{self.table}: column {placed.name}: {reason}")
         return layout
+
+    def _illegal(self, reason: str) -> Invalid:
+        return Invalid("evolution-illegal", f"{self.table}: {reason}: correct the step, or leave it out")
 
     def _laid_out(self, step: _LayoutStep) -> Self:
         self._steps.append(_LayoutOf(step))

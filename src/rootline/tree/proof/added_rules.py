@@ -10,14 +10,15 @@ Source: docs/decisions/0104, 0115; the Iceberg specification, "Default values".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField, PrimitiveType
+from pyiceberg.types import FixedType, NestedField, PrimitiveType
 
 from rootline.schemas.errors import Invalid
 from rootline.schemas.field_ids import MAX_COLUMN_ID
-from rootline.schemas.schema_rules import fields_of, name_fault
+from rootline.schemas.schema_rules import FIXED_BYTES_MAX, fields_of, name_fault
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.table_properties import CASE_PROPERTY, check_set, usable
 
@@ -38,11 +39,13 @@ def check_added(before: TableDefinition | None, after: TableDefinition) -> None:
     """
     check_set({} if before is None else before.properties, after.properties)
     known = () if before is None else before.schemas
-    names = {(field.field_id, field.name) for schema in known for _, field in fields_of(schema)}
-    defaults = {default for schema in known for _, field in fields_of(schema) for default in _nested_defaults(field)}
+    known_fields = [field for schema in known for _, field in fields_of(schema)]
+    names = {(field.field_id, field.name) for field in known_fields}
     may_differ_in_case = usable(after.properties, CASE_PROPERTY) == "true"
     for schema in after.schemas[len(known) :]:
-        fault = name_fault(schema, names, may_differ_in_case=may_differ_in_case) or _fault_of_defaults(schema, defaults)
+        fault = name_fault(schema, names, may_differ_in_case=may_differ_in_case) or _fault_of_fields(
+            schema, known_fields
+        )
         if fault is not None:
             raise Invalid("definition-invalid", f"definition: schema {schema.schema_id}: {fault}")
     if before is None and after.last_column_id > MAX_COLUMN_ID:
@@ -53,10 +56,18 @@ def check_added(before: TableDefinition | None, after: TableDefinition) -> None:
         )
 
 
-def _fault_of_defaults(schema: Schema, known: set[tuple[int, str, str]]) -> str | None:
+def _fault_of_fields(schema: Schema, known: Sequence[NestedField]) -> str | None:
+    fixed = {field.field_id for field in known if isinstance(field.field_type, FixedType)}
+    defaults = {default for field in known for default in _nested_defaults(field)}
     for path, field in fields_of(schema):
+        of_type = field.field_type
+        if isinstance(of_type, FixedType) and of_type.root > FIXED_BYTES_MAX and field.field_id not in fixed:
+            return (
+                f"field {path!r} is of type {of_type}, and even a null of it takes as many bytes of memory: give it a "
+                f"length up to {FIXED_BYTES_MAX}, or make it binary"
+            )
         for default in _nested_defaults(field):
-            if default not in known:
+            if default not in defaults:
                 return f"field {path!r} has {default[1]} {default[2]:.{_SHOWN_CHARS_MAX}}, and {NESTED_DEFAULT}"
     return None
 

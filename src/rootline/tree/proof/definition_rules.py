@@ -38,7 +38,7 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError
 from rootline.schemas.expression_types import Function
 from rootline.schemas.field_ids import MAX_COLUMN_ID, MAX_TRACKED_ID
-from rootline.schemas.schema_rules import NESTING_MAX, fields_of, given_fault, schema_fault
+from rootline.schemas.schema_rules import FIXED_BYTES_MAX, NESTING_MAX, fields_of, given_fault, schema_fault
 from rootline.schemas.statistics import Bound, FieldStatistics
 from rootline.schemas.table_definition import (
     Expression,
@@ -187,7 +187,7 @@ def _type_fault(found: IcebergType) -> str | None:
     if isinstance(found, DecimalType) and not 0 <= found.scale <= found.precision:
         return f"is of type {found}: its scale must be from 0 up to its precision: lower it"
     if isinstance(found, FixedType) and not 0 < found.root <= FIXED_LENGTH_MAX:
-        return f"is of type {found}: give it a length from 1 to {FIXED_LENGTH_MAX}, or make it binary"
+        return f"is of type {found}: give it a length from 1 to {FIXED_BYTES_MAX}, or make it binary"
     return None
 
 
