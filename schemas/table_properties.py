@@ -115,6 +115,7 @@ PROPERTIES: Final[Mapping[str, Fault]] = MappingProxyType(
         "rootline.compact.leaves": _number(),
         "rootline.compact.root-vector-bytes": _number(),
         "rootline.compact.vector-bytes": _number(),
+        "rootline.compact.vector-files": _number(),
         "rootline.convert.bytes": _number(2**40 - 1),
         "rootline.convert.deletes": _number(),
         "rootline.convert.equality-deletes": _SWITCH,

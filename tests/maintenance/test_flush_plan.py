@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +19,7 @@ from rootline.maintenance.sweep_limits import SweepLimits
 from rootline.schemas.bytes.leaf.leaf_codec import MAX_ENTRIES, LeafContent
 from rootline.schemas.content_entry import ContentType, Status
 from rootline.schemas.errors import Invalid
-from rootline.schemas.table_properties import check_set, property_fault
+from rootline.schemas.table_properties import PROPERTIES, check_set, property_fault
 from tests.maintenance.table_builder import REGIONS, TableBuilder, location_of
 
 
@@ -259,3 +262,11 @@ async def test_data_files_and_deletes_have_thresholds_of_their_own_in_counts_and
     assert only_deletes.deletes_are_due(replace(far, vector_bytes_max=load.delete_bytes))
     assert only_deletes.deletes_are_due(replace(far, vectors=1))
     assert not only_deletes.deletes_are_due(replace(far, bytes_max=1, data_files=1))
+
+
+def test_every_property_that_maintenance_reads_has_a_rule() -> None:
+    folder = Path(str(files("rootline.maintenance")))
+    text = "".join(path.read_text("utf-8") for path in folder.glob("*.py"))
+    named = set(re.findall(r'"(rootline\.(?:append|compact|convert|expire|export|flush|sweep)[a-z.-]*)"', text))
+    assert len(named) > 30
+    assert sorted(named - PROPERTIES.keys()) == []
