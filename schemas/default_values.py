@@ -77,7 +77,7 @@ for _nested in (StructType, ListType, MapType):
 
 def unreadable_default(schema: dict[str, Any]) -> str | None:
     """The first default of `schema` that the model cannot read, as a sentence; `None` when it is something else."""
-    for name, field in _fields_of(schema, ""):
+    for name, field in json_fields(schema):
         for kind in _KINDS:
             if field.get(kind) is None:
                 continue
@@ -106,8 +106,9 @@ def _is_readable(of_type: IcebergType, kind: str, value: object) -> bool:
     return True
 
 
-def _fields_of(found: object, prefix: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    pending = [(prefix, found)]
+def json_fields(schema: object) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(path, JSON object) of every field of a schema's JSON, at every depth, whatever else is in it."""
+    pending: list[tuple[str, object]] = [("", schema)]
     while pending:
         above, body = pending.pop()
         if not isinstance(body, dict):

@@ -154,7 +154,7 @@ class TableDefinition:
             if schema.schema_id == schema_id:
                 return schema
         known = [schema.schema_id for schema in self.schemas]
-        raise Invalid("schema-unknown", f"schema id {schema_id} does not exist; the table has {known}")
+        raise Invalid("schema-unknown", f"schema id {schema_id} does not exist: name one of {known}")
 
     def spec_by_id(self, spec_id: int) -> PartitionSpec:
         """Raises `Invalid` (`spec-unknown`) when the table never had spec `spec_id`."""
@@ -162,7 +162,7 @@ class TableDefinition:
             if spec.spec_id == spec_id:
                 return spec
         known = [spec.spec_id for spec in self.partition_specs]
-        raise Invalid("spec-unknown", f"partition spec id {spec_id} does not exist; the table has {known}")
+        raise Invalid("spec-unknown", f"partition spec id {spec_id} does not exist: name one of {known}")
 
     @cached_property
     def expressions_by_id(self) -> Mapping[int, Expression]:
@@ -273,8 +273,13 @@ class TableDefinition:
 
         """
         try:
-            return _definition_from(json.loads(text))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            body = json.loads(text)
+            if not isinstance(body, dict):
+                raise ValueError("it is no JSON object")
+            return _definition_from(body)
+        except KeyError as error:
+            raise Corrupt("definition-unreadable", f"{name}: not a table definition: {error} is missing") from error
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise Corrupt("definition-unreadable", f"{name}: not a table definition: {error}") from error
 
 
@@ -346,10 +351,10 @@ def schema_of_json(body: dict[str, Any]) -> Schema:
 
 
 def _definition_from(body: dict[str, Any]) -> TableDefinition:
-    if body["format-version"] != 4:
-        raise ValueError(f"format-version {body['format-version']} is not 4")
+    if type(body["format-version"]) is not int or body["format-version"] != 4:
+        raise ValueError(f"format-version {body['format-version']} is not 4: write the number 4")
     return TableDefinition(
-        table_uuid=uuid.UUID(body["table-uuid"]),
+        table_uuid=_uuid_of(body["table-uuid"]),
         schemas=tuple(schema_of_json(schema) for schema in body["schemas"]),
         current_schema_id=body["current-schema-id"],
         expressions=tuple(
@@ -380,6 +385,13 @@ def _definition_from(body: dict[str, Any]) -> TableDefinition:
         past_layouts=tuple(PastLayout(*_counts(item)) for item in body.get("past-layouts", ())),
         oldest_schema_id=body.get("oldest-schema-id", 0),
     )
+
+
+def _uuid_of(text: object) -> uuid.UUID:
+    try:
+        return uuid.UUID(str(text))
+    except ValueError:
+        raise ValueError(f"table-uuid {text!r:.60} is no UUID") from None
 
 
 def _counts(item: list[int]) -> tuple[int, int, int]:

@@ -19,6 +19,7 @@ from rootline.schemas.intent_kinds import BEGINNING_KINDS
 from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import PartitionOffset, RootHeader
 from rootline.tree.check.invariants import violations
+from rootline.tree.check.read_back import read_back_faults
 from rootline.tree.commit.answers import answer, is_last_decided, log_went_back, next_offset
 from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft.batch import Applied, Needs, NoTable, Record, Stamp
@@ -115,4 +116,7 @@ def build(machine: TableMachine, tick: Tick) -> Applied | Needs | NoTable | str:
         rules = violations(machine.head, result.state, acknowledged=machine.acknowledged, limits=limits)
         if rules:
             return f"the next root would break a rule: {'; '.join(rules)}"
+        faults = read_back_faults(machine.head, result)
+        if faults:
+            return f"the next root is refused: {'; '.join(faults)}"
     return result

@@ -315,4 +315,11 @@ CODES_OF_DEFINITIONS: Final = (
         "the settings of its executors, their memory). The worker tries again by itself.",
         "Do not delete what such a compaction stored: files that no version names go with the sweep.",
     ),
+    ErrorCode(
+        "property-invalid",
+        "Invalid",
+        "A table property that Rootline reads has a value that cannot be used, or a name below `rootline.` does not "
+        "exist.",
+        "Correct the value or the name; the message says what is allowed, and which name is nearest.",
+    ),
 )

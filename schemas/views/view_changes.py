@@ -20,6 +20,7 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from rootline.schemas.errors import Invalid
 from rootline.schemas.model_faults import fault_of_model
+from rootline.schemas.schema_rules import given_schema_of_json, schema_fault
 from rootline.schemas.table_definition import schema_of_json
 from rootline.schemas.views.view_metadata import (
     SqlRepresentation,
@@ -205,9 +206,11 @@ def _same_schema(schemas: Iterable[Mapping[str, JsonValue]], given: Mapping[str,
 def _with_id(schema: Mapping[str, JsonValue], schema_id: int, name: str) -> dict[str, JsonValue]:
     body = {**schema, "schema-id": schema_id}
     try:
-        schema_of_json(dict(body))
+        fault = schema_fault(given_schema_of_json(dict(body)), least_id=0)
     except ValueError as error:
-        raise Invalid("view-invalid", f"{name}: {error!s:.300}: correct the schema") from error
+        fault = f"{error!s:.300}: correct the schema"
+    if fault is not None:
+        raise Invalid("view-invalid", f"{name}: its schema cannot be used: {fault}")
     return body
 
 
@@ -219,6 +222,7 @@ def _made_current(
     at_ms = max([now_ms, *(each.timestamp_ms for each in log[-1:])])
     entry = {"timestamp-ms": at_ms, "version-id": version_id}
     changed = body | {"current-version-id": version_id, "version-log": [*_items(body["version-log"]), entry]}
+    changed.pop("current-schema-id", None)  # of the version before, which this one may not share
     if schema_id is not None:
         changed["current-schema-id"] = schema_id
     return _trimmed(changed, name)
@@ -241,7 +245,10 @@ def _trimmed(body: dict[str, object], name: str) -> ViewMetadata:
     if len(kept) < len(view.versions) or len(log) < len(view.version_log):
         versions = tuple(version for version in view.versions if version.version_id in kept)
         view = view.model_copy(update={"versions": versions, "version_log": tuple(log)})
-    check_size(view.to_json(), name)
+    text = view.to_json()
+    check_size(text, name)
+    if ViewMetadata.from_json(text, name=name).to_json() != text:
+        raise Invalid("view-invalid", f"{name}: it would be read as another view: write its values in plain JSON")
     return view
 
 

@@ -106,7 +106,7 @@ def changed_view(view: ViewMetadata, text: str, now_ms: int, *, name: str) -> Vi
     if (asked.version is not None) + (asked.current_version_id is not None) + are_properties != 1:
         raise Invalid(
             "view-invalid",
-            f"{name}: a change gives one of version, current-version-id, and set-properties or remove-properties",
+            f"{name}: give one of version, current-version-id, and set-properties or remove-properties",
         )
     if asked.replaces_version_id not in (None, view.current_version_id):
         raise Invalid(

@@ -12,7 +12,7 @@ import pytest
 from rootline import Invalid, connect
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
-from rootline.client.write.table_properties import check_changed_properties
+from rootline.schemas.table_properties import check_set
 
 
 @pytest.fixture
@@ -185,17 +185,17 @@ def test_a_property_that_rootline_reads_is_checked_when_it_is_set(
 ) -> None:
     with pytest.raises(Invalid, match=name) as raised, table.alter() as change:
         change.set_properties({name: value})
-    assert raised.value.code == "setting-invalid"
+    assert raised.value.code == "property-invalid"
     with pytest.raises(Invalid, match=name):
         lake.create_table("demo.other", {"id": "int"}, properties={name: value})
 
 
 def test_a_property_that_was_wrong_before_hinders_no_other_change() -> None:
     before = {"rootline.compact.leaves": "nonsense"}
-    check_changed_properties(before, {**before, "rootline.export.format": "2"})
-    check_changed_properties(before, {})
+    check_set(before, {**before, "rootline.export.format": "2"})
+    check_set(before, {})
     with pytest.raises(Invalid, match="leaves"):
-        check_changed_properties(before, {"rootline.compact.leaves": "other"})
+        check_set(before, {"rootline.compact.leaves": "other"})
 
 
 def test_wrong_types_and_columns_in_use_are_named_in_words_of_ours(table: TableHandle) -> None:

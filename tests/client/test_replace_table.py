@@ -146,7 +146,7 @@ def test_wrong_arguments_are_refused_before_anything_is_stored(lake: Lake, fligh
         ({"schema": {}}, "definition-invalid"),
         ({"partition_by": ["nope"]}, "definition-invalid"),
         ({"sort_by": ["nope"]}, "definition-invalid"),
-        ({"properties": {"rootline.expire": "perhaps"}}, "setting-invalid"),
+        ({"properties": {"rootline.expire": "perhaps"}}, "property-invalid"),
         ({"data": 5}, "rows-invalid"),
         ({"timeout_s": "soon"}, "setting-invalid"),
     ]

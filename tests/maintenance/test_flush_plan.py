@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
 from rootline.maintenance.compaction_limits import CompactionLimits
+from rootline.maintenance.data_compaction_plan import FILES_MAX
+from rootline.maintenance.expiry_limits import ExpiryLimits
 from rootline.maintenance.flush_limits import FLUSH_NOW, FlushLimits
 from rootline.maintenance.flush_plan import RootLoad, plan_flush
 from rootline.maintenance.planned_leaf import InPlan, InRoot
-from rootline.schemas.bytes.leaf.leaf_codec import LeafContent
+from rootline.maintenance.sweep_limits import SweepLimits
+from rootline.schemas.bytes.leaf.leaf_codec import MAX_ENTRIES, LeafContent
 from rootline.schemas.content_entry import ContentType, Status
 from rootline.schemas.errors import Invalid
+from rootline.schemas.table_properties import PROPERTIES, check_set, property_fault
 from tests.maintenance.table_builder import REGIONS, TableBuilder, location_of
 
 
@@ -171,9 +178,35 @@ async def test_thresholds_are_table_properties() -> None:
     ("name", "value"),
     [("data-files", "0"), ("vectors", "-1"), ("bytes", "many"), ("leaf-entries", "65537"), ("vectors", "²")],
 )
-def test_a_threshold_that_cannot_be_used_is_refused_by_name(name: str, value: str) -> None:
-    with pytest.raises(Invalid, match=rf"rootline\.flush\.{name}"):
-        FlushLimits.of_properties({f"rootline.flush.{name}": value})
+def test_a_threshold_that_cannot_be_used_counts_as_not_set_and_cannot_be_set_anew(name: str, value: str) -> None:
+    stored = {f"rootline.flush.{name}": value}
+    assert FlushLimits.of_properties(stored) == FlushLimits()
+    check_set(stored, {**stored, "rootline.flush.vectors": "7"})
+    with pytest.raises(Invalid, match=rf"rootline\.flush\.{name}") as refused:
+        check_set({}, stored)
+    assert refused.value.code == "property-invalid"
+
+
+def test_what_would_delete_by_a_default_that_nobody_chose_stops_and_says_so() -> None:
+    for name in ("rootline.expire", "rootline.expire.all-versions", "rootline.expire.root-retention-seconds"):
+        with pytest.raises(Invalid, match=name):
+            ExpiryLimits.of_properties({name: "many"})
+    with pytest.raises(Invalid, match=r"rootline\.sweep\.orphan-age-s"):
+        SweepLimits.of_properties({"rootline.sweep.orphan-age-s": "never"}, 1)
+    with pytest.raises(Invalid, match=r"rootline\.drop\.retention-seconds"):
+        check_set({}, {"rootline.drop.retention-seconds": "a week"})
+
+
+def test_a_name_below_rootline_that_does_not_exist_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(Invalid, match=r"rootline\.flush\.data_files.*did you mean rootline\.flush\.data-files\?"):
+        check_set({}, {"rootline.flush.data_files": "7"})
+    check_set({}, {"write.format.default": "lance", "rootlines": "x"})
+
+
+def test_the_rules_of_properties_allow_what_their_readers_can_use() -> None:
+    assert property_fault("rootline.flush.leaf-entries", str(MAX_ENTRIES)) is None
+    assert property_fault("rootline.flush.leaf-entries", str(MAX_ENTRIES + 1)) is not None
+    assert property_fault("rootline.compact.data-files", str(FILES_MAX + 1)) is not None
 
 
 async def test_vectors_of_many_leaves_go_to_few_delete_leaves() -> None:
@@ -229,3 +262,11 @@ async def test_data_files_and_deletes_have_thresholds_of_their_own_in_counts_and
     assert only_deletes.deletes_are_due(replace(far, vector_bytes_max=load.delete_bytes))
     assert only_deletes.deletes_are_due(replace(far, vectors=1))
     assert not only_deletes.deletes_are_due(replace(far, bytes_max=1, data_files=1))
+
+
+def test_every_property_that_maintenance_reads_has_a_rule() -> None:
+    folder = Path(str(files("rootline.maintenance")))
+    text = "".join(path.read_text("utf-8") for path in folder.glob("*.py"))
+    named = set(re.findall(r'"(rootline\.(?:append|compact|convert|expire|export|flush|sweep)[a-z.-]*)"', text))
+    assert len(named) > 30
+    assert sorted(named - PROPERTIES.keys()) == []

@@ -139,13 +139,6 @@ def test_the_hard_limit_is_above_the_worker_s_unless_it_is_set(properties: dict[
     assert FlushLimits.of_properties(named).hard_entries == entries
 
 
-async def test_a_threshold_that_cannot_be_read_stops_no_commit() -> None:
-    builder = await a_table(**{"rootline.flush.data-files": "many"})
-    await builder.append(*range(12))
-    await builder.append(13)
-    assert len(builder.live_files()) == 13
-
-
 @pytest.mark.parametrize("step_entries", [1, 4, 100])
 async def test_a_leaf_that_is_encoded_in_steps_is_the_same_byte_by_byte(
     step_entries: int, monkeypatch: pytest.MonkeyPatch

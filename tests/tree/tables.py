@@ -40,6 +40,7 @@ from rootline.schemas.statistics import ContentStats, FieldStatistics
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortOrder, TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.check.invariants import violations
+from rootline.tree.check.read_back import read_back_faults
 from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft.batch import Applied, FetchedObjects, Needs, NoTable, Record, Stamp, VectorAt
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
@@ -216,6 +217,7 @@ class Lake:
         rest = records[len(outcome.verdicts) :]  # they wait for the next root
         old, self.state = self.state, outcome.state
         assert violations(old, outcome.state, acknowledged=acknowledged, limits=self.limits) == []
+        assert read_back_faults(old, outcome) == []
         self.bodies.append(outcome.body)
         self.states.append(outcome.state)
         for pending in outcome.objects:

@@ -170,7 +170,7 @@ class Job(Protocol):
     """One kind of maintenance, for any number of tables, one look at a time.
 
     Both methods raise `Unavailable` when the store or the log cannot be reached, `Corrupt` when stored bytes of the
-    table are damaged, and `Invalid` (`setting-invalid`) for a threshold in the table's properties. Nothing needs
+    table are damaged, and `Invalid` (`property-invalid`) for one of the table's properties. Nothing needs
     undoing then.
     """
 

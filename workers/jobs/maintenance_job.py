@@ -92,7 +92,7 @@ class Planner(Protocol):
 
         Raises:
             Unavailable, Corrupt: as reading does.
-            Invalid: `setting-invalid`, a threshold in the table's properties.
+            Invalid: `property-invalid`, a property of the table that could delete something by its default.
 
         """
         ...

@@ -63,6 +63,8 @@ _SIMPLE: Final[dict[str, tuple[type[PrimitiveType], AvroType]]] = {
     "uuid": (UUIDType, {"type": "fixed", "name": "uuid_fixed", "size": 16, "logicalType": "uuid"}),
 }
 _KIND_OF: Final = {simple[0]: kind for kind, simple in _SIMPLE.items()}
+FIXED_LENGTH_MAX: Final = 999_999_999
+"""The greatest length of a `fixed` column: what `_FIXED` reads."""
 _DECIMAL: Final = re.compile(r"decimal_([1-9]|[1-2][0-9]|3[0-8])_([0-9]|[1-2][0-9]|3[0-8])\Z")
 _FIXED: Final = re.compile(r"fixed_([1-9][0-9]{0,8})\Z")
 _STRUCT_NAME: Final = re.compile(r"_([1-9][0-9]{0,7})\Z")

@@ -70,7 +70,11 @@ def partition_column(
 ) -> pa.Array:
     """What `transform` makes of a whole column (of the Arrow type that data files have), as physical values.
 
-    Dates, times and timestamps come out as integers. Arguments and `Raises` as `partition_value`.
+    Dates, times and timestamps come out as integers. Arguments and `Raises` as `partition_value`, and:
+
+    Raises:
+        Invalid: `rows-invalid`, a value near the least of its type has no value of the transform.
+
     """
     function = _function_of(transform, source_type)
     if isinstance(column, pa.ChunkedArray):
@@ -88,7 +92,14 @@ def partition_column(
         function = _CALENDAR[type(transform)]
     distinct = values.dictionary_encode()
     result_type = physical_type_of(transform, source_type)
-    made = pa.array([function(value) for value in distinct.dictionary.to_pylist()], result_type)
+    try:
+        made = pa.array([function(value) for value in distinct.dictionary.to_pylist()], result_type)
+    except (OverflowError, pa.ArrowInvalid) as error:  # truncation goes down, below the least values
+        raise Invalid(
+            "rows-invalid",
+            f"{transform} of a value near the least of a {source_type} does not fit a {source_type}: leave such rows "
+            "out, or partition and sort by another transform",
+        ) from error
     return made.take(distinct.indices)
 
 

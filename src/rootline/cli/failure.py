@@ -18,6 +18,7 @@ _USAGE_CODES: Final = {
     "definition-invalid",
     "filter-invalid",
     "lake-closed",
+    "property-invalid",
     "setting-invalid",
     "table-name-invalid",
 }

@@ -81,16 +81,16 @@ class Lake(LakeNames):
                 `nulls first` or `nulls last` behind a term where it is not the usual (first ascending, last
                 descending), or PyIceberg's `SortOrder`.
             properties: the table's properties, text to text.
-            if_not_exists: a table of this name that has the same schema, partitioning, expressions, sort order and
-                properties is what is wanted.
+            if_not_exists: a table of this name that has all of these columns is what is wanted; it stays as it is,
+                also where its types, partitioning, sort order or properties are others.
             timeout_s: how many seconds to wait for the verdict.
 
         Returns:
             The table; empty, unless it was there.
 
         Raises:
-            Invalid: `table-exists` (with `if_not_exists`: and another definition), `definition-invalid`,
-                `table-name-invalid`, `setting-invalid` (a property).
+            Invalid: `table-exists` (with `if_not_exists`: and lacks columns), `definition-invalid`,
+                `table-name-invalid`, `property-invalid`.
             OutcomeUnknown: `verdict-timeout`; `table` tells whether it exists.
 
         """
@@ -202,7 +202,7 @@ class Lake(LakeNames):
 
         Raises:
             Invalid: `table-unknown`, `table-dropped` (without `create`), `name-is-view`, `definition-invalid`,
-                `evolution-illegal`, `rows-invalid`, `setting-invalid`.
+                `evolution-illegal`, `rows-invalid`, `property-invalid`, `setting-invalid`.
             OutcomeUnknown: `verdict-timeout`.
 
         """

@@ -1,9 +1,9 @@
 """When leaves are due to be rewritten: a table's thresholds, from its properties.
 
-Owns: names, defaults and bounds of the `rootline.compact.*` table properties. Does not own: what is chosen once a
-threshold is reached (`leaf_load`, `vector_compaction_plan`).
-Invariants: a value that cannot be used is refused by name, never replaced silently; one compaction moves a bounded
-number of entries.
+Owns: names and defaults of the `rootline.compact.*` table properties. Does not own: their bounds
+(`rootline.schemas.table_properties`), what is chosen once a threshold is reached (`leaf_load`,
+`vector_compaction_plan`).
+Invariants: one compaction moves a bounded number of entries.
 """
 
 from __future__ import annotations
@@ -39,16 +39,11 @@ class CompactionLimits:
 
     @staticmethod
     def of_properties(properties: Mapping[str, str]) -> CompactionLimits:
-        """The limits that a table's properties set; defaults for the rest.
-
-        Raises:
-            Invalid: `setting-invalid`, a property is not a whole number within its bounds, or no switch.
-
-        """
+        """The limits that a table's properties set; defaults for the rest."""
         defaults = CompactionLimits()
         return CompactionLimits(
             leaves=max(2, whole_number(properties, "rootline.compact.leaves", defaults.leaves)),
-            dead_percent=whole_number(properties, "rootline.compact.dead-percent", defaults.dead_percent, 100),
+            dead_percent=whole_number(properties, "rootline.compact.dead-percent", defaults.dead_percent),
             leaf_entries=FlushLimits.of_properties(properties).leaf_entries,
             vector_bytes=whole_number(properties, "rootline.compact.vector-bytes", defaults.vector_bytes),
             root_vector_bytes=whole_number(

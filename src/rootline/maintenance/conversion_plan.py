@@ -35,8 +35,6 @@ from rootline.tree.state.pending_object import PendingObject
 
 DELETES_MAX: Final = 256
 """Equality deletes of one intent."""
-_FILES_AT_MOST: Final = 2_500
-"""An intent that lists so many fits a record of the log, however long their names are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +51,13 @@ class ConversionLimits:
 
     @staticmethod
     def of_properties(properties: Mapping[str, str]) -> ConversionLimits:
-        """The limits that a table's properties set; defaults for the rest. Raises `Invalid` (`setting-invalid`)."""
+        """The limits that a table's properties set; defaults for the rest."""
         defaults = ConversionLimits()
         return ConversionLimits(
             is_on=switch(properties, "rootline.convert.equality-deletes", default=defaults.is_on),
             deletes=whole_number(properties, "rootline.convert.deletes", defaults.deletes),
-            files=whole_number(properties, "rootline.convert.files", defaults.files, _FILES_AT_MOST),
-            bytes=whole_number(properties, "rootline.convert.bytes", defaults.bytes, 2**40 - 1),
+            files=whole_number(properties, "rootline.convert.files", defaults.files),
+            bytes=whole_number(properties, "rootline.convert.bytes", defaults.bytes),
             rows=whole_number(properties, "rootline.convert.rows", defaults.rows),
         )
 

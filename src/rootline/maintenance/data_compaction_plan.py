@@ -48,13 +48,13 @@ class DataCompactionLimits:
 
     @staticmethod
     def of_properties(properties: Mapping[str, str]) -> DataCompactionLimits:
-        """The limits that a table's properties set; defaults for the rest. Raises `Invalid` (`setting-invalid`)."""
+        """The limits that a table's properties set; defaults for the rest."""
         own = DataCompactionLimits()
         return DataCompactionLimits(
             is_on=switch(properties, "rootline.compact.data", default=own.is_on),
             target_bytes=whole_number(properties, "rootline.compact.data-target-bytes", own.target_bytes),
-            files=max(2, whole_number(properties, "rootline.compact.data-files", own.files, FILES_MAX)),
-            deleted_percent=whole_number(properties, "rootline.compact.data-deleted-percent", own.deleted_percent, 100),
+            files=max(2, whole_number(properties, "rootline.compact.data-files", own.files)),
+            deleted_percent=whole_number(properties, "rootline.compact.data-deleted-percent", own.deleted_percent),
             bytes=whole_number(properties, "rootline.compact.data-bytes", own.bytes),
         )
 

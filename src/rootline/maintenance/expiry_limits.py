@@ -1,7 +1,7 @@
 """Which versions of a table are kept: its properties.
 
-Owns: names, defaults and bounds of the `rootline.expire` properties. Does not own: what follows from them
-(`expiry_plan`), removing roots (`rootline.workers`).
+Owns: names and defaults of the `rootline.expire` properties. Does not own: their bounds
+(`rootline.schemas.table_properties`), what follows from them (`expiry_plan`), removing roots (`rootline.workers`).
 Invariants: a value that cannot be used is refused by name, never replaced silently; roots stay for at least ten minutes
 after they became unaddressable, whatever a table says.
 """
@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rootline.maintenance.property_values import switch, whole_number
-from rootline.schemas.errors import Invalid
+from rootline.maintenance.property_values import checked_number, checked_switch
 
 EXPIRE: Final = "rootline.expire"
 """The switch. Tables that were made before it have none, and nothing of theirs expires."""
@@ -22,7 +21,6 @@ ROOT_RETENTION_S_MIN: Final = 600
 EVERY_COMMITS: Final = 500
 EVERY_COMMITS_IN_FOLDER: Final = 50
 """A folder's roots go as soon as they are given up, so the sooner that is, the less there is; reading them is cheap."""
-_SECONDS_MAX: Final = 100 * 366 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +44,17 @@ class ExpiryLimits:
         """The limits that a table's properties set; defaults for the rest, `every_commits` among them.
 
         Raises:
-            Invalid: `setting-invalid`, a property is not a switch, or not a whole number within its bounds.
+            Invalid: `property-invalid`, a property cannot be used: nothing expires by a default that nobody chose.
 
         """
         defaults = ExpiryLimits()
-        retention_s = whole_number(properties, "rootline.expire.root-retention-seconds", defaults.root_retention_s)
-        if retention_s < ROOT_RETENTION_S_MIN:
-            raise Invalid(
-                "setting-invalid",
-                f"table property rootline.expire.root-retention-seconds is {retention_s}; it must be a number from "
-                f"{ROOT_RETENTION_S_MIN} on, so that no coordinator and no reader loses the root that it works with",
-            )
+        retention_s = checked_number(properties, "rootline.expire.root-retention-seconds", defaults.root_retention_s)
         return ExpiryLimits(
-            is_on=switch(properties, EXPIRE, default=False),
-            all_s=whole_number(properties, "rootline.expire.all-seconds", defaults.all_s, _SECONDS_MAX),
-            all_versions=whole_number(properties, "rootline.expire.all-versions", defaults.all_versions),
-            minutes_s=whole_number(properties, "rootline.expire.by-minute-seconds", defaults.minutes_s, _SECONDS_MAX),
-            hours_s=whole_number(properties, "rootline.expire.by-hour-seconds", defaults.hours_s, _SECONDS_MAX),
-            every_commits=whole_number(properties, "rootline.expire.every-commits", every_commits),
+            is_on=checked_switch(properties, EXPIRE, default=False),
+            all_s=checked_number(properties, "rootline.expire.all-seconds", defaults.all_s),
+            all_versions=checked_number(properties, "rootline.expire.all-versions", defaults.all_versions),
+            minutes_s=checked_number(properties, "rootline.expire.by-minute-seconds", defaults.minutes_s),
+            hours_s=checked_number(properties, "rootline.expire.by-hour-seconds", defaults.hours_s),
+            every_commits=checked_number(properties, "rootline.expire.every-commits", every_commits),
             root_retention_s=retention_s,
         )

@@ -1,9 +1,8 @@
 """When the root's own rows are due to move to leaves: a table's thresholds, from its properties.
 
-Owns: names, defaults and bounds of the `rootline.flush.*` table properties. Does not own: what is chosen once a
-threshold is reached (`flush_plan`).
-Invariants: a value that cannot be used is refused by name, never replaced silently; a leaf fits 32-bit ordinals and
-stays under the limit that keeps its manifest vector at 8 KiB.
+Owns: names and defaults of the `rootline.flush.*` table properties. Does not own: their bounds
+(`rootline.schemas.table_properties`), what is chosen once a threshold is reached (`flush_plan`).
+Invariants: a leaf fits 32-bit ordinals and stays under the limit that keeps its manifest vector at 8 KiB.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from typing import Final
 
 from rootline.maintenance.expiry_limits import EXPIRE
 from rootline.maintenance.property_values import switch, whole_number
-from rootline.schemas.bytes.leaf.leaf_codec import MAX_ENTRIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +39,7 @@ class FlushLimits:
 
     @staticmethod
     def of_properties(properties: Mapping[str, str]) -> FlushLimits:
-        """The limits that a table's properties set; defaults for the rest.
-
-        Raises:
-            Invalid: `setting-invalid`, a property is not a whole number within its bounds.
-
-        """
+        """The limits that a table's properties set; defaults for the rest."""
         defaults = FlushLimits()
         data_files = whole_number(properties, "rootline.flush.data-files", defaults.data_files)
         vectors = whole_number(properties, "rootline.flush.vectors", defaults.vectors)
@@ -60,11 +53,11 @@ class FlushLimits:
             vectors=vectors,
             bytes_max=bytes_max,
             vector_bytes_max=whole_number(properties, "rootline.flush.vector-bytes", defaults.vector_bytes_max),
-            leaf_entries=whole_number(properties, "rootline.flush.leaf-entries", defaults.leaf_entries, MAX_ENTRIES),
+            leaf_entries=whole_number(properties, "rootline.flush.leaf-entries", defaults.leaf_entries),
             delete_leaves=whole_number(properties, "rootline.flush.delete-leaves", defaults.delete_leaves),
-            retained_bytes=whole_number(properties, "rootline.flush.retained-bytes", defaults.retained_bytes, 2**50),
-            hard_entries=whole_number(properties, "rootline.flush.hard-entries", above, 2**33),
-            hard_bytes=whole_number(properties, "rootline.flush.hard-bytes", above_bytes, 2**33),
+            retained_bytes=whole_number(properties, "rootline.flush.retained-bytes", defaults.retained_bytes),
+            hard_entries=whole_number(properties, "rootline.flush.hard-entries", above),
+            hard_bytes=whole_number(properties, "rootline.flush.hard-bytes", above_bytes),
             stays_small=switch(properties, EXPIRE, default=False),
         )
 

@@ -1,43 +1,37 @@
 """Numbers and switches in table properties.
 
-Owns: reading one. Does not own: names, defaults and meanings (`flush_limits`, `compaction_limits`).
-Invariants: a value that cannot be used is refused by name, never replaced silently.
+Owns: reading one. Does not own: names and bounds (`rootline.schemas.table_properties`), defaults and meanings
+(`flush_limits`, `compaction_limits`).
+Invariants: the coordinator refuses a value that cannot be used, so one that is stored is older than that rule: it
+counts as not set where the default only costs work, and is refused by name where the default could delete something.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rootline.schemas.errors import Invalid
+from rootline.schemas.table_properties import checked, usable
 
 
-def whole_number(properties: Mapping[str, str], name: str, default: int, most: int = 2**31 - 1) -> int:
-    """The number that property `name` holds, from 1 to `most`; `default` when it is not set.
-
-    Raises:
-        Invalid: `setting-invalid`.
-
-    """
-    text = properties.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:12]) <= most and len(text) <= 12):
-        raise Invalid(
-            "setting-invalid", f"table property {name} is {text[:40]!r}; it must be a number from 1 to {most}"
-        )
-    return int(text)
+def whole_number(properties: Mapping[str, str], name: str, default: int) -> int:
+    """The number that property `name` holds; `default` when it is not set, or cannot be used."""
+    text = usable(properties, name)
+    return default if text is None else int(text)
 
 
 def switch(properties: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """Whether property `name` is `true`; `default` when it is not set.
+    """Whether property `name` is `true`; `default` when it is not set, or cannot be used."""
+    text = usable(properties, name)
+    return default if text is None else text == "true"
 
-    Raises:
-        Invalid: `setting-invalid`.
 
-    """
-    text = properties.get(name)
-    if text is None:
-        return default
-    if text not in ("true", "false"):
-        raise Invalid("setting-invalid", f"table property {name} is {text[:40]!r}; it must be true or false")
-    return text == "true"
+def checked_number(properties: Mapping[str, str], name: str, default: int) -> int:
+    """The number that property `name` holds; `default` when it is not set. Raises `Invalid` (`property-invalid`)."""
+    text = checked(properties, name)
+    return default if text is None else int(text)
+
+
+def checked_switch(properties: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """Whether property `name` is `true`; `default` when it is not set. Raises `Invalid` (`property-invalid`)."""
+    text = checked(properties, name)
+    return default if text is None else text == "true"

@@ -13,13 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rootline.maintenance.plan import IntentStamp, WrittenPlan
-from rootline.maintenance.property_values import switch
+from rootline.maintenance.property_values import checked_number, checked_switch
 from rootline.maintenance.sweep_limits import SWEEP_PROPERTY
 from rootline.schemas.identifiers import Version
 from rootline.schemas.intent_kinds import IntentKind
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
-from rootline.tree.intents.drop import kept_until_ms
+from rootline.tree.intents.drop import KEPT_PROPERTY, KEPT_S_DEFAULT, kept_until_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,14 @@ def purge_due_ms(head: RootHeader, definition: TableDefinition) -> int | None:
     """When the dropped table is purged (milliseconds, epoch); `None`: not by itself, or it was not dropped.
 
     Raises:
-        Invalid: `setting-invalid`, the switch of sweeps is none.
+        Invalid: `property-invalid`, the switch of sweeps or the time that a dropped table is kept cannot be used.
 
     """
     if not head.is_tombstone or head.drops[-1].is_purged:
         return None
-    if not switch(definition.properties, SWEEP_PROPERTY, default=False):
+    if not checked_switch(definition.properties, SWEEP_PROPERTY, default=False):
         return None
+    checked_number(definition.properties, KEPT_PROPERTY, KEPT_S_DEFAULT)
     return kept_until_ms(head.drops[-1], definition)
 
 

@@ -22,7 +22,6 @@ from rootline.maintenance.flush_plan import plan_flush
 from rootline.maintenance.planned_leaf import manifest_of
 from rootline.maintenance.stepwise_encoding import encode_in_steps
 from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, Leaf, decode_leaf
-from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedManifest
 from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.state.table_state import TableState
@@ -103,7 +102,4 @@ def _limits(state: TableState) -> FlushLimits:
 
 @lru_cache(maxsize=256)
 def _limits_of(properties: tuple[tuple[str, str], ...]) -> FlushLimits:
-    try:
-        return FlushLimits.of_properties(dict(properties))
-    except Invalid:  # the worker says so; commits go on
-        return FlushLimits()
+    return FlushLimits.of_properties(dict(properties))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rootline.maintenance.property_values import whole_number
+from rootline.maintenance.property_values import checked_number
 from rootline.tree.intents.sweep import ORPHAN_AGE_PROPERTY, orphan_age_s
 
 SWEEP_PROPERTY: Final = "rootline.sweep"
@@ -53,14 +53,14 @@ class SweepLimits:
             dead_letters_s: and a dead letter.
 
         Raises:
-            Invalid: `setting-invalid`.
+            Invalid: `property-invalid`.
 
         """
         default_s = orphan_age_s({}, max(records_s, LOG_RETENTION_S_MIN) + dead_letters_s)
-        asked_s = whole_number(properties, ORPHAN_AGE_PROPERTY, default_s)
-        scan_s = whole_number(properties, SCAN_RETENTION_PROPERTY, SCAN_RETENTION_S_DEFAULT)
+        asked_s = checked_number(properties, ORPHAN_AGE_PROPERTY, default_s)
+        scan_s = checked_number(properties, SCAN_RETENTION_PROPERTY, SCAN_RETENTION_S_DEFAULT)
         return SweepLimits(
-            whole_number(properties, INTERVAL_PROPERTY, INTERVAL_S_DEFAULT),
+            checked_number(properties, INTERVAL_PROPERTY, INTERVAL_S_DEFAULT),
             1000 * max(asked_s, orphan_age_s({}, max(records_s, LOG_RETENTION_S_MIN))),
             1000 * max(scan_s, SCAN_RETENTION_S_MIN),
         )

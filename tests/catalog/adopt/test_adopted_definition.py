@@ -177,7 +177,7 @@ def test_a_sort_order_by_a_transform_that_is_not_known_is_left_out_with_a_warnin
             ]},
             "schema 0: field 'rate' has initial-default 'x', which is no decimal",
         ),
-        ({"properties": {"schema.name-mapping.default": "{"}}, "property schema.name-mapping.default is no JSON"),
+        ({"properties": {"schema.name-mapping.default": "{"}}, "name-mapping.default is .* must be JSON"),
         ({"partition-specs": [{"spec-id": 1, "fields": [member(2, "zorder", "z", 1000)]}]}, "zorder"),
         ({"partition-specs": [{"spec-id": 1, "fields": [member(8, "day", "d", 1000)]}]}, r"\[8\]"),
         (

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pytest
 
 from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.connect import connect
+from rootline.schemas.intent import Intent
 from tests.catalog.served_catalog import asked, metric
 
 SCHEMA = pa.schema([("id", pa.int64()), ("carrier", pa.string())])
@@ -376,6 +378,24 @@ def test_views_are_listed_and_loaded_as_engines_read_them(tmp_path: Path) -> Non
     }
     current = loaded["versions"][1]
     assert (current["schema-id"], current["default-namespace"], current["default-catalog"]) == (1, ["a", "b"], "lake")
+
+
+def test_a_view_is_where_its_metadata_location_says_wherever_it_says_that_it_lives(tmp_path: Path) -> None:
+    with connect(tmp_path) as opened:
+        uuid = str(uuid4())
+        version = {"representations": [{"type": "sql", "sql": "SELECT 1", "dialect": "spark"}]}
+        body = {"view-uuid": uuid, "location": "file:///elsewhere/v", "version": version}
+        said = {"intent_id": "v", "table": "demo.v", "kind": "create_view", "table_uuid": uuid}
+        made = Intent.model_validate(said | {"definition": json.dumps(body)})
+        assert opened.producer().publish(made).verdict(30).code is None
+        opened.view("demo.v").replace("SELECT 2 AS n", schema={"n": "long"})
+        opened.view("demo.v").replace("SELECT 3")
+    with asked(tmp_path) as client:
+        loaded = client.get("/v1/namespaces/demo/views/v").json()
+    assert Path(loaded["metadata-location"].removeprefix("file://")).is_file()
+    assert loaded["metadata"]["location"] == "file:///elsewhere/v"
+    current = [each for each in loaded["metadata"]["versions"] if each["version-id"] == 3]
+    assert [each["schema-id"] for each in current] == [loaded["metadata"]["current-schema-id"]] == [0]
 
 
 def test_pyiceberg_reads_views(tmp_path: Path) -> None:

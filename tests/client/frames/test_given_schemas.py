@@ -132,6 +132,17 @@ def test_what_is_no_schema_is_refused_with_its_column(given: Any, reason: str) -
     assert caught.value.code == "definition-invalid"
 
 
+def test_a_dict_or_a_list_that_contains_itself_is_refused() -> None:
+    endless: dict[str, Any] = {}
+    endless["x"] = endless
+    listed: list[Any] = []
+    listed.append(listed)
+    for given in (endless, {"x": listed}):
+        with pytest.raises(Invalid, match="more than 64 levels of nesting") as caught:
+            given_schema(given)
+        assert caught.value.code == "definition-invalid"
+
+
 def test_a_table_is_made_from_a_frame_and_takes_its_rows(lake: Lake) -> None:
     frame = pd.DataFrame(COLUMNS)
     table = lake.create_table("demo.flights", frame)

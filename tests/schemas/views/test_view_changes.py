@@ -89,6 +89,34 @@ def test_a_replacement_is_the_next_version_on_top_of_the_current_one() -> None:
     golden("views/view-replaced.json", replaced.to_json())
 
 
+def test_a_version_without_a_schema_has_none_of_the_version_before() -> None:
+    first = view("SELECT 1", "a")
+    assert first.current_schema_id == 1
+    second = replaced_view(first, draft("SELECT 2"), 2_000, name=NAME)
+    assert (second.current_schema_id, second.current_version.named_schema_id) == (None, None)
+    assert rolled_back_view(second, 1, 3_000, name=NAME).current_schema_id == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ([(1, "a"), (1, "b")], "'a' and 'b' have id 1"),
+        ([(1, "a"), (2, "a")], "multiple fields for name a"),
+        ([("1", "a")], "id '1': give a whole number"),
+    ],
+)
+def test_a_schema_with_an_id_or_a_name_twice_is_refused(fields: list[tuple[Any, str]], reason: str) -> None:
+    body = [{"id": each, "name": name, "required": False, "type": "int"} for each, name in fields]
+    given = VersionDraft(draft("SELECT 1").representations, {"type": "struct", "fields": body})
+    for make in (
+        lambda: new_view(UUID, "s3://lake/demo/v", given, {}, 1_000, name=NAME),
+        lambda: replaced_view(view(), given, 1_000, name=NAME),
+    ):
+        with pytest.raises(Invalid, match=reason) as refused:
+            make()
+        assert refused.value.code == "view-invalid"
+
+
 def test_a_schema_that_is_there_is_used_again() -> None:
     replaced = replaced_view(view("SELECT 1", "a"), draft("SELECT 2", "a"), 2_000, name=NAME)
     assert (len(replaced.schemas or ()), replaced.current_schema_id) == (1, 1)

@@ -194,10 +194,6 @@ def test_properties_need_no_digest_and_schemas_do() -> None:
         ('{"changes": [{"action": "set-properties", "updates": {"a": 1}}]}', "names to texts"),
         ('{"changes": [{"action": "remove-properties", "removals": "a"}]}', "list of names"),
         ('{"changes": [{"action": "set-properties", "updates": {}}], "replaces-definition": "00"}', "SHA-256"),
-        (
-            '{"changes": [{"action": "set-properties", "updates": {"schema.name-mapping.default": "x"}}]}',
-            "name-mapping",
-        ),
         ('{"changes": ' + "[" * 500 + "]" * 500 + "}", "nesting"),
     ],
 )

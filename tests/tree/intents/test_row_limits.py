@@ -5,10 +5,20 @@ from __future__ import annotations
 import pytest
 
 from rootline.schemas.content_entry import FileFormat
-from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent, IntentKind
-from rootline.tree.proof.row_limits import FILE_ROWS_MAX, INTENT_ROWS_MAX, row_limits
-from tests.tree.tables import Lake, append, changed_definition, codes, create, data_file, intent, new_entry, new_lake
+from rootline.tree.proof.row_limits import FILE_ROWS_MAX, INTENT_ROWS_MAX, limits_of
+from tests.tree.tables import (
+    Lake,
+    append,
+    changed_definition,
+    codes,
+    create,
+    data_file,
+    definition,
+    intent,
+    new_entry,
+    new_lake,
+)
 
 LONG_MAX = 2**63 - 1
 
@@ -60,12 +70,11 @@ def test_rows_of_a_file_and_of_an_intent_are_limited_and_a_table_may_choose_the_
 @pytest.mark.parametrize("text", ["", "0", "-5", "many", "1" * 20])
 def test_a_limit_that_is_no_number_is_refused_when_the_table_is_made(text: str) -> None:
     properties = {"rootline.rows.file-max": text}
-    with pytest.raises(Invalid, match=r"rootline\.rows\.file-max"):
-        row_limits(properties)
-    assert codes(Lake().put(create(text=changed_definition(properties=properties)))) == ["definition-invalid"]
+    assert codes(Lake().put(create(text=changed_definition(properties=properties)))) == ["property-invalid"]
+    assert limits_of(definition(properties)).file == FILE_ROWS_MAX, "a table from before that rule has the usual limits"
 
 
 def test_without_properties_the_limits_leave_room_for_a_hundred_million_lies() -> None:
-    limits = row_limits({})
+    limits = limits_of(definition())
     assert limits == (FILE_ROWS_MAX, INTENT_ROWS_MAX)
     assert LONG_MAX // INTENT_ROWS_MAX > 50_000_000

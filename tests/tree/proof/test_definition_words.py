@@ -36,17 +36,17 @@ def test_a_name_mapping_of_the_specification_is_accepted(mapping: object) -> Non
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "is no JSON"),
-        ("[", "is no JSON"),
-        ("{}", "is no list"),
-        ("null", "is no list"),
+        ("", "must be JSON"),
+        ("[", "must be JSON"),
+        ("{}", "list of mappings must be"),
+        ("null", "list of mappings must be"),
         ('[{"field-id": 1}]', "lacks names"),
         ('[{"names": "a"}]', "lacks names"),
         ('[{"names": [1]}]', "lacks names"),
-        ('["a"]', "is no object"),
-        ('[{"names": ["a"], "field-id": "1"}]', "is no field id"),
-        ('[{"names": ["a"], "field-id": true}]', "is no field id"),
-        ('[{"names": ["a"], "fields": 7}]', "is no list"),
+        ('["a"]', "an object must be"),
+        ('[{"names": ["a"], "field-id": "1"}]', "field id must be"),
+        ('[{"names": ["a"], "field-id": true}]', "field id must be"),
+        ('[{"names": ["a"], "fields": 7}]', "are not a list"),
         ('[{"names": ["a"], "fields": [{"field-id": 1}]}]', "lacks names"),
         ('[{"names": ["a"], "field-id": 1}, {"names": ["b"], "field-id": 1}]', "field-id 1 is given twice"),
         ('[{"names": ["a"], "field-id": 1}, {"names": ["a"], "field-id": 2}]', "name 'a' is given twice"),
@@ -54,7 +54,7 @@ def test_a_name_mapping_of_the_specification_is_accepted(mapping: object) -> Non
 )
 def test_a_name_mapping_that_cannot_be_read_is_refused(text: str, reason: str) -> None:
     code, message = _verdict_of(properties={MAPPING: text})
-    assert code == "definition-invalid"
+    assert code == "property-invalid"
     assert f"property {MAPPING}" in message
     assert reason in message
 

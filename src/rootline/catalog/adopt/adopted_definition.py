@@ -25,6 +25,7 @@ from pyiceberg.transforms import UnknownTransform
 from rootline.schemas.default_values import unreadable_default
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import (
+    NAME_MAPPING_PROPERTY,
     Expression,
     PartitionSpec,
     SortField,
@@ -32,6 +33,7 @@ from rootline.schemas.table_definition import (
     TableDefinition,
     first_expression_id,
 )
+from rootline.schemas.table_properties import check_set, property_fault
 from rootline.tree.proof.definition_rules import check_definition
 
 ADOPTED_FROM: Final = "rootline.adopted-from"
@@ -77,6 +79,7 @@ def adopted_definition(metadata: Mapping[str, Any], location: str, table: str = 
         raise Invalid("metadata-unreadable", f"{location}: this is not table metadata: {error!r:.200}") from error
     try:
         check_definition(made.definition)
+        check_set({}, made.definition.properties)
     except Invalid as error:
         raise unsupported(location, error.message.removeprefix("definition: ")) from error
     return made
@@ -233,7 +236,10 @@ class _Reading:
         kept = {
             key: value for key, value in (self.metadata.get("properties") or {}).items() if key not in _OWN_PROPERTIES
         }
-        return {**kept, ADOPTED_FROM: self.location}
+        ours = [(key, value) for key, value in kept.items() if key != NAME_MAPPING_PROPERTY]
+        unusable = {key: fault for key, value in ours if (fault := property_fault(key, value)) is not None}
+        self.warnings += [f"{fault}: it is left out" for fault in unusable.values()]
+        return {key: value for key, value in kept.items() if key not in unusable} | {ADOPTED_FROM: self.location}
 
 
 def _named(body: Any, path: tuple[int | str, ...]) -> str:

@@ -67,7 +67,7 @@ class ExportBuilder:
         """Store everything that is missing, and remember it.
 
         Raises:
-            Invalid: `export-unsupported`, `setting-invalid`, `equality-delete-unread`, `file-unreadable`.
+            Invalid: `export-unsupported`, `equality-delete-unread`, `file-unreadable`.
             Corrupt: an object is missing, or not what was written; `export-corrupt`.
             Unavailable: `store-unavailable`.
 

@@ -63,6 +63,7 @@ class TableExporter:
         """`base_url`: the absolute URL by which engines know the warehouse: `file:///dir`, `s3://bucket/prefix`."""
         self._store = store
         self._cache = ReadCache() if cache is None else cache
+        self.base_url = base_url.rstrip("/")
         self._memory = ExportMemory(base_url)
         self._formats: OrderedDict[TableName, tuple[Version, FormatVersion]] = OrderedDict()
         self._making: dict[_Wanted, asyncio.Task[StoredMetadata]] = {}
@@ -78,7 +79,7 @@ class TableExporter:
             version: addressable, or exported while it was; once a table is swept, addressable.
 
         Raises:
-            Invalid: `table-unknown`, `table-dropped`, `version-unknown`, `export-unsupported`, `setting-invalid`,
+            Invalid: `table-unknown`, `table-dropped`, `version-unknown`, `export-unsupported`,
                 `equality-delete-unread`, `file-unreadable`.
             Corrupt: an object is missing, or not what was written; `export-corrupt`.
             Unavailable: `store-unavailable`.

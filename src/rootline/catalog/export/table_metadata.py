@@ -64,12 +64,7 @@ class Window:
 
 
 def window_of(header: RootHeader, definition: TableDefinition) -> Window:
-    """Of the export of `header`'s version.
-
-    Raises:
-        Invalid: `setting-invalid`, the property that says how many is not a number.
-
-    """
+    """Of the export of `header`'s version."""
     tags = {tag: Version(version) for tag, version in sorted(header.tags.items()) if version <= header.version}
     return Window(snapshots_of(definition.properties), header.oldest_version, tags)
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.catalog.rest.errors import Refusal, bad_request
-from rootline.schemas.object_keys import MAX_VERSION
 from rootline.schemas.views.view_metadata import ViewMetadata
 
 if TYPE_CHECKING:
@@ -96,8 +95,8 @@ def table_body(exported: ExportedTable, mode: SnapshotMode, storage: Mapping[str
     )
 
 
-def view_body(view: ViewMetadata, version: int) -> bytes:
-    """A view: the metadata as engines read it, and where it is: in the root of that version.
+def view_body(view: ViewMetadata, metadata_location: str) -> bytes:
+    """A view: the metadata as engines read it, and the location of the root that has it.
 
     Engines look for the schema and the places of names in a version, where the specification has them in its texts.
     """
@@ -113,8 +112,9 @@ def view_body(view: ViewMetadata, version: int) -> bytes:
             body.setdefault("default-catalog", first.default_catalog)
         if schema_id is None and all(schema.get("schema-id") != 0 for schema in metadata["schemas"]):
             metadata["schemas"].append({"type": "struct", "schema-id": 0, "fields": []})
-    location = f"{view.location}/metadata/roots/{MAX_VERSION - version:016x}-{version}.avro"
-    return _json({"metadata-location": location, "metadata": metadata, "config": {}})
+    current = next(body for body in metadata["versions"] if body["version-id"] == view.current_version_id)
+    metadata["current-schema-id"] = current["schema-id"]
+    return _json({"metadata-location": metadata_location, "metadata": metadata, "config": {}})
 
 
 def etag_of(exported: ExportedTable, mode: SnapshotMode, storage: Mapping[str, str]) -> str:

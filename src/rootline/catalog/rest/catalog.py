@@ -24,6 +24,7 @@ from rootline.catalog.rest.table_directory import TableDirectory
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName, namespace_of, table_name
+from rootline.schemas.object_keys import root_key
 from rootline.schemas.root_header import NameState
 from rootline.storage.metadata.table_head import newest_root
 from rootline.storage.metadata.view_head import view_of
@@ -112,9 +113,10 @@ class RestCatalog:
         """
         checked = _name(namespace, name)
         root = None if checked is None else await newest_root(self._store, checked)
-        if root is None or root.header.name_is is not NameState.VIEW:
+        if checked is None or root is None or root.header.name_is is not NameState.VIEW:
             raise no_such_view(namespace, name)
-        return view_body(view_of(root.header), root.header.version)
+        key = root_key(checked, root.header.version)
+        return view_body(view_of(root.header), f"{self._exporter.base_url}/{key}")
 
     async def table_exists(self, namespace: str, name: str) -> None:
         """Return if the table exists. Raises `Refusal`: it does not."""

@@ -18,7 +18,7 @@ import pydantic
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import Transform
-from pyiceberg.types import IcebergType, PrimitiveType, StructType
+from pyiceberg.types import IcebergType, StructType
 
 from rootline.client import checks
 from rootline.client.change.default_value import default_value
@@ -30,10 +30,10 @@ from rootline.client.session.session import Session
 from rootline.client.session.writer_stamp import WriterStamp
 from rootline.client.write.given_schema import given_schema
 from rootline.client.write.sort_terms import SortBy, given_order, sort_fields
-from rootline.client.write.table_properties import check_changed_properties
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent, IntentKind
+from rootline.schemas.model_faults import fault_of_model
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.root_reader import read_definition
 from rootline.tree.evolution.changes import (
@@ -91,22 +91,18 @@ class TableChange:
             field_type: as `create_table` takes it: `"long"`, an Arrow or Iceberg type, `{"x": "double"}` for a struct.
             doc: a comment.
             required: whether every row must have a value.
-            default: the value of rows that are there, and of those that will be written without the column; of a
-                struct by the names of its fields.
+            default: the value of rows that are there, and of those that will be written without the column. A struct,
+                list or map has none; the fields of a struct may.
 
         """
         _told(doc, default)
         is_required = checks.truth(required, "required")
         found, never_null = _type_of(path, field_type)
-        name, is_nested = ".".join(_path(path)), default is not None and not isinstance(found, PrimitiveType)
-        value = default_value(name, found, default)
+        value = default_value(".".join(_path(path)), found, default)
 
         def step(editor: UpdateSchema) -> None:
             must = is_required or never_null
-            if is_nested:  # its fields get their ids now
-                _add_with_default(editor, path, found, doc, default, required=must)
-            else:
-                editor.add_column(_path(path), found, doc=doc, required=must, default_value=value)
+            editor.add_column(_path(path), found, doc=doc, required=must, default_value=value)
 
         return self._then(step)
 
@@ -142,13 +138,7 @@ class TableChange:
             if default is not _UNSET:
                 name = ".".join(_path(path))
                 of_type = editor._schema.find_field(name).field_type if found is None else found
-                value = default_value(name, of_type, default)
-                if value is None or isinstance(of_type, PrimitiveType):
-                    editor.set_default_value(_path(path), value)
-                else:
-                    field = editor._schema.find_field(name)
-                    known = editor._updates.get(field.field_id, field)
-                    editor._updates[field.field_id] = known.model_copy(update={"write_default": value})
+                editor.set_default_value(_path(path), default_value(name, of_type, default))
 
         return self._then(step)
 
@@ -235,7 +225,7 @@ class TableChange:
         """What these steps are on `definition`; `None` when they change nothing.
 
         Raises:
-            Invalid: `definition-invalid` or `evolution-illegal`, naming the column; `setting-invalid`, the property.
+            Invalid: `definition-invalid` or `evolution-illegal`, naming the column; `property-invalid`.
 
         """
         changes = self._changes_of(definition, digest)
@@ -243,7 +233,6 @@ class TableChange:
             return None
         wire = DefinitionChanges.from_json(changes.to_json())
         after = evolved(definition, wire)
-        check_changed_properties(definition.properties, after.properties)
         return None if after is definition else changes
 
     def _changes_of(self, definition: TableDefinition, digest: bytes) -> DefinitionChanges:
@@ -271,10 +260,9 @@ class TableChange:
                 step(editor)
                 layout = replace(layout, schema=editor._apply())
             except pydantic.ValidationError as error:
-                reasons = (str(fault["msg"]) for fault in error.errors(include_input=False, include_url=False))
-                raise Invalid("evolution-illegal", f"{self.table}: {'; '.join(reasons)}") from error
+                raise self._illegal(fault_of_model(error)) from error
             except (ValueError, ValidationError, TypeError) as error:
-                raise Invalid("evolution-illegal", f"{self.table}: {error}") from error
+                raise self._illegal(str(error)) from error
             last_id = max(last_id, layout.schema.highest_field_id)
         if not layout.schema.fields:
             raise Invalid("definition-invalid", f"{self.table}: a table needs at least one column; keep one")
@@ -283,6 +271,9 @@ class TableChange:
                 reason = "a struct without members cannot be stored; keep one, or drop the struct"
                 raise Invalid("definition-invalid", f"{self.table}: column {placed.name}: {reason}")
         return layout
+
+    def _illegal(self, reason: str) -> Invalid:
+        return Invalid("evolution-illegal", f"{self.table}: {reason}: correct the step, or leave it out")
 
     def _laid_out(self, step: _LayoutStep) -> Self:
         self._steps.append(_LayoutOf(step))
@@ -371,18 +362,6 @@ def _path(path: ColumnPath) -> tuple[str, ...]:
     for part in parts:
         checks.column_name(part, "definition-invalid")
     return parts
-
-
-def _add_with_default(
-    editor: UpdateSchema, path: ColumnPath, of_type: IcebergType, doc: str | None, default: Any, *, required: bool
-) -> None:
-    """Add a struct, list or map with a default, which names the fields by their ids."""
-    editor.add_column(_path(path), of_type, doc=doc)
-    name = ".".join(_path(path))
-    [added] = [some for some in editor._adds.values() if some[-1].field_id == editor._added_name_to_id[name]]
-    value = default_value(name, added[-1].field_type, default)
-    changed = {"required": required, "initial_default": value, "write_default": value}
-    added[-1] = added[-1].model_copy(update=changed)
 
 
 def _told(doc: str | None, default: Any) -> None:

@@ -1,7 +1,6 @@
 """A column's default as a user gives it, made a value that the definition keeps unchanged.
 
-Owns: what may be given for a type. Does not own: what a definition can keep (`default_rules`), the form in which those
-of structs, lists and maps are kept (`default_values`).
+Owns: what may be given for a type. Does not own: what a definition can keep (`default_rules`, `added_rules`).
 Invariants: a default is stored as the value that was given, or refused; text stands for a value of another type where
 it is a plain spelling of it, as on a command line.
 """
@@ -9,12 +8,12 @@ it is a plain spelling of it, as on a command line.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from decimal import Decimal, InvalidOperation
+from collections.abc import Callable
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Final
 
 import pyarrow as pa
-from pyiceberg.conversions import from_json, to_json
+from pyiceberg.conversions import from_json
 from pyiceberg.types import (
     DateType,
     DecimalType,
@@ -22,23 +21,22 @@ from pyiceberg.types import (
     FloatType,
     IcebergType,
     IntegerType,
-    ListType,
     LongType,
-    MapType,
     NestedField,
     PrimitiveType,
-    StructType,
     TimestampType,
     TimestamptzType,
     TimeType,
     UUIDType,
 )
 
-from rootline.schemas.default_values import nested_default
 from rootline.schemas.errors import Invalid
+from rootline.tree.proof.added_rules import NESTED_DEFAULT
 from rootline.tree.proof.default_rules import default_fault
 
 _CODE: Final = "evolution-illegal"
+_ALL_DIGITS: Final = Context(prec=80)
+"""Python's own context has 28 digits, a column has up to 38."""
 _SPELLED: Final[dict[type[IcebergType], Callable[[Any, str], Any]]] = {
     IntegerType: lambda _, text: int(text),
     LongType: lambda _, text: int(text),
@@ -56,18 +54,18 @@ _SPELLED: Final[dict[type[IcebergType], Callable[[Any, str], Any]]] = {
 def default_value(name: str, of_type: IcebergType, given: Any) -> Any:
     """`given` as a default of a column of that type; `None` is none.
 
-    That of a struct is given by the names of its fields; a field that it lacks has its own default. That of a map is a
-    mapping, or pairs. A float is rounded to the 32 bits that rows have, so that it stays what it is when the column
-    becomes a double.
+    A float is rounded to the 32 bits that rows have, so that it stays what it is when the column becomes a double.
 
     Raises:
-        Invalid: `evolution-illegal`, it is no such value, or cannot be kept without a change.
+        Invalid: `evolution-illegal`, it is no such value, or cannot be kept without a change; `definition-invalid`, the
+            column is a struct, list or map.
 
     """
     if given is None:
         return None
-    is_nested = not isinstance(of_type, PrimitiveType)
-    value = nested_default(of_type, _json_form(name, of_type, given)) if is_nested else _value(of_type, given)
+    if not isinstance(of_type, PrimitiveType):
+        raise Invalid("definition-invalid", f"column {name!r} has default {given!r:.80}, and {NESTED_DEFAULT}")
+    value = _value(of_type, given)
     if isinstance(value, float) and not math.isfinite(value):
         raise Invalid(_CODE, f"column {name!r}: default {given!r:.80} is not finite, and such a one cannot be kept")
     field = NestedField.model_construct(  # as it is given: validation would convert it
@@ -79,41 +77,6 @@ def default_value(name: str, of_type: IcebergType, given: Any) -> Any:
     if isinstance(of_type, FloatType):
         return pa.scalar(float(value), pa.float32()).as_py()
     return value
-
-
-def _json_form(name: str, of_type: IcebergType, given: Any) -> Any:
-    """What is given for a struct, list or map as its JSON single-value form. Raises as `default_value`."""
-    if given is None:
-        return None
-    match of_type:
-        case StructType() if isinstance(given, Mapping):
-            members = {member.name: member for member in of_type.fields}
-            for key in given:
-                if key not in members:
-                    raise _misfit(name, given, f"of which {key!r} is no field: it has {', '.join(list(members)[:40])}")
-            return {
-                str(members[key].field_id): _json_form(f"{name}.{key}", members[key].field_type, value)
-                for key, value in given.items()
-            }
-        case ListType() if isinstance(given, list | tuple):
-            return [_json_form(f"{name}.element", of_type.element_type, item) for item in given]
-        case MapType() if isinstance(given, Mapping) or _are_pairs(given):
-            pairs = list(given.items()) if isinstance(given, Mapping) else given
-            return {
-                "keys": [_json_form(f"{name}.key", of_type.key_type, key) for key, _ in pairs],
-                "values": [_json_form(f"{name}.value", of_type.value_type, value) for _, value in pairs],
-            }
-        case PrimitiveType():
-            return to_json(of_type, default_value(name, of_type, given))
-    raise _misfit(name, given, f"which is no {of_type}")
-
-
-def _are_pairs(given: Any) -> bool:
-    return isinstance(given, list | tuple) and all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in given)
-
-
-def _misfit(name: str, given: Any, reason: str) -> Invalid:
-    return Invalid(_CODE, f"column {name!r} has default {given!r:.80}, {reason}")
 
 
 def _value(of_type: IcebergType, given: Any) -> Any:
@@ -134,7 +97,7 @@ def _value(of_type: IcebergType, given: Any) -> Any:
 def _decimal(of_type: DecimalType, given: int | str | Decimal) -> Decimal | None:
     try:
         exact = Decimal(given)
-        value = exact.quantize(Decimal(1).scaleb(-of_type.scale))
+        value = exact.quantize(Decimal(1).scaleb(-of_type.scale), context=_ALL_DIGITS)
     except (InvalidOperation, ValueError):
         return None
     return value if value == exact else None

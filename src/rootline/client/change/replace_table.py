@@ -34,7 +34,6 @@ from rootline.client.write.given_rows import GivenRows
 from rootline.client.write.given_schema import given_schema
 from rootline.client.write.new_files import for_intent
 from rootline.client.write.sort_terms import SortBy, given_order, sort_fields
-from rootline.client.write.table_properties import check_changed_properties
 from rootline.schemas.default_values import renumbered_default
 from rootline.schemas.errors import Internal, Invalid
 from rootline.schemas.identifiers import TableName
@@ -197,7 +196,6 @@ async def replace_table(
                 "hold beside its files: replace it without rows, and append them",
             )
         after = replaced_definition(before, DefinitionChanges.from_json(text))
-        check_changed_properties(before.properties, after.properties)
         files: list[DataFile] = [] if stored is None else await stored.files(after)
         new = await for_intent(session, table, after, files)
         return Intent(

@@ -17,11 +17,11 @@ from pyiceberg.schema import Schema
 from rootline.client.write.arrow_schema import iceberg_schema
 from rootline.client.write.definition_terms import parsed_term
 from rootline.client.write.sort_terms import SortBy, sort_fields
-from rootline.client.write.table_properties import check_properties
 from rootline.maintenance.expiry_limits import EXPIRE
 from rootline.maintenance.sweep_limits import SWEEP_PROPERTY
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortOrder, TableDefinition, first_expression_id
+from rootline.schemas.table_properties import check_set
 
 
 def build_definition(
@@ -49,10 +49,10 @@ def build_definition(
         table_uuid: a fresh one.
 
     Raises:
-        Invalid: `definition-invalid`, naming the column or the term; `setting-invalid`, naming the property.
+        Invalid: `definition-invalid`, naming the column or the term; `property-invalid`, naming the property.
 
     """
-    check_properties(properties or {})
+    check_set({}, properties or {})
     iceberg = iceberg_schema(schema) if isinstance(schema, pa.Schema) else schema
     if not iceberg.fields:
         raise Invalid("definition-invalid", "a table needs at least one column, and the schema has none")

@@ -34,6 +34,7 @@ from rootline.client.write.arrow_schema import iceberg_schema, iceberg_type
 from rootline.client.write.given_frames import is_pandas_frame, is_polars_frame, pandas_columns, polars_table
 from rootline.client.write.type_words import type_of_words
 from rootline.schemas.errors import Invalid
+from rootline.schemas.schema_rules import NESTING_MAX
 from rootline.storage.rows.arrow_types import arrow_type_of
 
 _CODE: Final = "definition-invalid"
@@ -95,12 +96,19 @@ def _field_of_series(name: str, series: Any) -> pa.Field:
 
 
 def _struct(given: Mapping[Any, Any], path: str, ids: Iterator[int]) -> StructType:
+    _check_depth(path)
     fields: list[NestedField] = []
     for name, kind in given.items():
         checks.column_name(name, _CODE)
         found, required = _column(kind, f"{path}{name}", ids)
         fields.append(NestedField(next(ids), name, found, required=required))
     return StructType(*fields)
+
+
+def _check_depth(path: str) -> None:
+    """A dict or a list that contains itself has no end."""
+    if path.count(".") > NESTING_MAX:
+        raise Invalid(_CODE, f"column {path[:60]}…: more than {NESTING_MAX} levels of nesting: flatten the type")
 
 
 def _column(kind: Any, where: str, ids: Iterator[int]) -> tuple[IcebergType, bool]:
@@ -121,6 +129,7 @@ def _column(kind: Any, where: str, ids: Iterator[int]) -> tuple[IcebergType, boo
     if isinstance(kind, Mapping):
         return _struct(kind, f"{where}.", ids), False
     if isinstance(kind, list) and len(kind) == 1:
+        _check_depth(f"{where}.")
         element, required = _column(kind[0], f"{where}.element", ids)
         return ListType(next(ids), element, element_required=required), False
     found = _PYTHON_TYPES.get(kind) if isinstance(kind, type) else None

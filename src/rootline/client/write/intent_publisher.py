@@ -49,10 +49,17 @@ def record_of(intent: Intent, content: Content = "") -> NewRecord:
         raise Invalid(
             "intent-too-large",
             f"{intent.table}: intent {intent.intent_id} takes {len(value):,} bytes, the limit is "
-            f"{DEFAULT_LIMITS.max_bytes:,}; "
-            + ("shorten its SQL" if intent.kind in VIEW_KINDS else "add fewer files at once"),
+            f"{DEFAULT_LIMITS.max_bytes:,}; " + _way_to_fit(intent),
         )
     return (key, value) if said is None else (key, value, said)
+
+
+def _way_to_fit(intent: Intent) -> str:
+    if intent.kind in VIEW_KINDS:
+        return "shorten its SQL"
+    if len(intent.definition or "") > DEFAULT_LIMITS.max_bytes // 2:
+        return "give the table fewer columns, shorter comments and properties, or add them in several changes"
+    return "add fewer files at once"
 
 
 async def publish_intent(session: Session, intent: Intent) -> LogPosition:

@@ -48,7 +48,7 @@ _STATISTIC_BYTES: Final = 80
 
 
 def leaf_files_of(properties: Mapping[str, str]) -> int:
-    """From how many files on a writer writes leaves itself. Raises `Invalid` (`setting-invalid`)."""
+    """From how many files on a writer writes leaves itself."""
     return whole_number(properties, LEAF_FILES_PROPERTY, LEAF_FILES_DEFAULT)
 
 
@@ -78,7 +78,7 @@ class _MadeLeaf:
 
 
 def are_many(files: FileList, definition: TableDefinition) -> bool:
-    """Whether `files` are to go into leaves. Raises `Invalid` (`setting-invalid`)."""
+    """Whether `files` are to go into leaves."""
     least = leaf_files_of(definition.properties)
     if len(files) >= least or isinstance(files, pa.Table):
         return len(files) >= least

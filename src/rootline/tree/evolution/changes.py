@@ -16,7 +16,8 @@ from typing import Any, Final
 from pyiceberg.schema import Schema
 
 from rootline.schemas.errors import Invalid
-from rootline.schemas.table_definition import SortField, schema_of_json, sort_field_json
+from rootline.schemas.schema_rules import given_schema_of_json
+from rootline.schemas.table_definition import SortField, sort_field_json
 from rootline.tree.proof.definition_rules import check_nesting
 
 LAST_ADDED: Final = -1
@@ -140,93 +141,98 @@ class DefinitionChanges:
         try:
             body = json.loads(text)
             if not isinstance(body, dict):
-                raise ValueError("it must be an object with `changes`, a list, and `replaces-definition`")
+                raise ValueError("it must be an object with `changes`, a list, and `replaces-definition`: write one")
             replaces = body.get("replaces-definition")
             changes = body["changes"]
             if set(body) - {"replaces-definition", "changes"} or not isinstance(changes, list):
-                raise ValueError("it must be an object with `changes`, a list, and `replaces-definition`")
+                raise ValueError("it must be an object with `changes`, a list, and `replaces-definition`: write one")
             if not 0 < len(changes) <= CHANGES_MAX:
-                raise ValueError(f"it has {len(changes)} changes; 1 to {CHANGES_MAX} can be made at once")
+                raise ValueError(f"it has {len(changes)} changes: make 1 to {CHANGES_MAX} at once")
             digest = None if replaces is None else _digest(replaces)
             made = tuple(_change(number, item) for number, item in enumerate(changes))
             fields = sum(len(change.fields) for change in made if isinstance(change, AddSpec | AddSortOrder))
             if fields > CHANGES_MAX:
-                raise ValueError(f"its specs and sort orders have {fields} fields; {CHANGES_MAX} can be added at once")
+                raise ValueError(
+                    f"its specs and sort orders have {fields} fields; {CHANGES_MAX} can be added at once: split them"
+                )
             return DefinitionChanges(digest, made)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise Invalid("definition-invalid", f"definition changes: {_reason(error)}"[:400]) from error
 
 
 def _reason(error: Exception) -> str:
-    return f"{error} is missing" if isinstance(error, KeyError) else str(error)
+    return f"{error} is missing: add it" if isinstance(error, KeyError) else str(error)
 
 
 def _digest(text: object) -> bytes:
-    found = bytes.fromhex(text) if isinstance(text, str) else b""
+    try:
+        found = bytes.fromhex(text) if isinstance(text, str) else b""
+    except ValueError:
+        found = b""
     if len(found) != 32:
-        raise ValueError("replaces-definition is no SHA-256 in 64 hexadecimal digits")
+        raise ValueError("replaces-definition is no SHA-256: write its 64 hexadecimal digits")
     return found
 
 
 def _change(number: int, item: Any) -> DefinitionChange:
     if not isinstance(item, dict):
-        raise ValueError(f"change {number} is no object")
+        raise ValueError(f"change {number} is no object: write one with an action")
     action = item.get("action")
     read = _READ.get(action) if isinstance(action, str) else None
     if read is None:
-        raise ValueError(f"change {number}: action {action!r:.60} is none of {', '.join(_READ)}")
+        raise ValueError(f"change {number}: action {action!r:.60} is none of {', '.join(_READ)}: write one of them")
     try:
         return read(item)
     except KeyError as error:
-        raise ValueError(f"change {number}, {action}: {error} is missing") from error
+        raise ValueError(f"change {number}, {action}: {error} is missing: add it") from error
     except (ValueError, TypeError) as error:
         raise ValueError(f"change {number}, {action}: {error}") from error
 
 
 def _id(value: object) -> int:
     if type(value) is not int or not LAST_ADDED <= value < 2**31:
-        raise ValueError(f"{value!r:.40} is no id")
+        raise ValueError(f"{value!r:.40} is no id: write a whole number")
     return value
 
 
 def _texts(values: object) -> tuple[str, ...]:
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise ValueError("removals must be a list of names")
+        raise ValueError("removals is no list of names: write one")
     return tuple(values)
 
 
 def _properties(values: object) -> Mapping[str, str]:
     if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
-        raise ValueError("updates must map names to texts")
+        raise ValueError("updates must map names to texts: write each value as a text")
     return values
 
 
 def _ids(values: object) -> tuple[int, ...]:
     if not isinstance(values, list):
-        raise ValueError("it needs a list of ids")
+        raise ValueError("it has no list of ids: add one")
     return tuple(_id(value) for value in values)
 
 
 def _fields(body: Mapping[str, Any], what: str) -> list[Mapping[str, Any]]:
     if not isinstance(body, dict):
-        raise ValueError(f"{what} must be an object with `fields`")
+        raise ValueError(f"{what} must be an object with `fields`: write one")
     fields = body["fields"]
     if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
-        raise ValueError(f"the fields of {what} must be a list of objects")
+        raise ValueError(f"the fields of {what} are no list of objects: write one")
     return fields
 
 
 def _sources(field: Mapping[str, Any]) -> tuple[int, ...]:
     sources = field.get("source-ids") or [field["source-id"]]
     if not isinstance(sources, list):
-        raise ValueError(f"source-ids {sources!r:.40} are no list")
+        raise ValueError(f"source-ids {sources!r:.40} are no list: write one")
     return tuple(_id(source) for source in sources)
 
 
 def _text(field: Mapping[str, Any], name: str) -> str:
     value = field[name]
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{name} {value!r:.60} is no text")
+        raise ValueError(f"{name} {value!r:.60} is no text: write one")
     return value
 
 
@@ -243,12 +249,12 @@ def _partition_field(field: Mapping[str, Any]) -> PartitionField:
 def _sort_field(field: Mapping[str, Any]) -> SortField:
     sources = _sources(field)
     if len(sources) != 1:
-        raise ValueError(f"source-ids {list(sources)}: a sort field has one column")
+        raise ValueError(f"source-ids {list(sources)}: a sort field has one column: name one")
     return SortField(sources[0], *(_text(field, name) for name in ("transform", "direction", "null-order")))
 
 
 _READ: Final[Mapping[str, Callable[[Mapping[str, Any]], DefinitionChange]]] = {
-    "add-schema": lambda item: AddSchema(schema_of_json(item["schema"])),
+    "add-schema": lambda item: AddSchema(given_schema_of_json(item["schema"])),
     "set-current-schema": lambda item: SetCurrentSchema(_id(item["schema-id"])),
     "add-spec": lambda item: AddSpec(tuple(map(_partition_field, _fields(item["spec"], "spec")))),
     "set-default-spec": lambda item: SetDefaultSpec(_id(item["spec-id"])),

@@ -150,7 +150,10 @@ def _of_schema(
             yield from _of_known(name, placed, known, is_back=field_id not in now and comes_alone)
     for field_id, placed in now.items():
         if placed.key_of is not None and placed.key_of in then and field_id not in then:
-            yield f"column {placed.name!r} (id {field_id}) is part of a map's key, and keys cannot change"
+            yield (
+                f"column {placed.name!r} (id {field_id}) is part of a map's key, and keys cannot change: "
+                "add a column with another map"
+            )
 
 
 def _of_new(
@@ -164,29 +167,37 @@ def _of_new(
 ) -> Iterator[str]:
     field = placed.field
     if field.field_id <= last_column_id:
-        yield f"{name}: ids up to {last_column_id} have been used; a new column needs a greater one"
+        yield f"{name}: ids up to {last_column_id} have been used; give a new column a greater one"
     if placed.key_of in ever:
-        yield f"{name} is part of a map's key, and keys cannot change"
+        yield f"{name} is part of a map's key, and keys cannot change: add a column with another map"
     if placed.parent in ever and not placed.in_struct:
-        yield f"{name} cannot take the place of another: a list keeps its element, a map its key and value"
+        yield (
+            f"{name} cannot take the place of another: a list keeps its element, a map its key and value: add a column"
+        )
     is_added_alone = placed.parent == _TOP or placed.parent in ever
     lacks_default = None in (field.initial_default, field.write_default)
     if has_rows and is_added_alone and placed.in_struct and field.required and lacks_default:
-        yield f"{name} is required, and rows that are there lack it: it needs an initial-default and a write-default"
+        yield (
+            f"{name} is required, and rows that are there lack it: it needs an initial-default and a write-default: "
+            "give it both"
+        )
 
 
 def _of_known(name: str, placed: Placed, known: Placed, *, is_back: bool) -> Iterator[str]:
     field, old = placed.field, known.field
     if placed.parent != known.parent:
-        yield f"{name} cannot move from one struct to another: its id means the column where it was"
+        yield f"{name} cannot move from one struct to another: its id means the column where it was: add a column there"
     if not may_become(old.field_type, field.field_type):
-        yield f"{name} cannot become {field.field_type}, it is {_shown(old.field_type)}"
+        yield f"{name} cannot become {field.field_type}, it is {_shown(old.field_type)}: add a column of that type"
     elif placed.key_of is not None and field.field_type != old.field_type and isinstance(old.field_type, PrimitiveType):
-        yield f"{name} is part of a map's key, and keys cannot change"
+        yield f"{name} is part of a map's key, and keys cannot change: add a column with another map"
     if field.required and (is_back or not old.required):
-        yield f"{name} cannot become required: files may have nulls there, or no such column"
+        yield f"{name} cannot become required: files may have nulls there, or no such column: leave it optional"
     if field.initial_default != old.initial_default:
-        yield f"{name}: its initial-default cannot change, because it is the value of rows that are there"
+        yield (
+            f"{name}: its initial-default cannot change, because it is the value of rows that are there: "
+            "set its write-default"
+        )
 
 
 def _layout(definition: TableDefinition) -> tuple[int, ...]:
@@ -202,7 +213,10 @@ def _of_uses(before: TableDefinition, after: TableDefinition) -> Iterator[str]:
     for spec in after.partition_specs[len(before.partition_specs) :]:
         for source_id in _sources_of(after, spec):
             if source_id not in there:
-                yield f"partition spec {spec.spec_id} is over column id {source_id}, which the current schema lacks"
+                yield (
+                    f"partition spec {spec.spec_id} is over column id {source_id}, which the current schema lacks: "
+                    "name one that it has"
+                )
     for source_id in _sources_of(after, after.spec_by_id(after.default_spec_id)):
         if source_id not in there:
             named = names.get(source_id, source_id)
@@ -210,7 +224,10 @@ def _of_uses(before: TableDefinition, after: TableDefinition) -> Iterator[str]:
     for order in after.sort_orders[len(before.sort_orders) :]:
         for item in order.fields:
             if item.source_id not in there:
-                yield f"sort order {order.order_id} is over column id {item.source_id}, which the current schema lacks"
+                yield (
+                    f"sort order {order.order_id} is over column id {item.source_id}, which the current schema lacks: "
+                    "name one that it has"
+                )
     for order in after.sort_orders:
         if order.order_id == after.default_sort_order_id:
             for item in order.fields:

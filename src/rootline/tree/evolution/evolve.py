@@ -35,6 +35,7 @@ from rootline.tree.evolution.changes import (
     SetProperties,
 )
 from rootline.tree.evolution.evolution_rules import check_evolution
+from rootline.tree.proof.added_rules import check_added
 from rootline.tree.proof.definition_rules import check_definition
 
 
@@ -42,7 +43,8 @@ def evolved(before: TableDefinition, changes: DefinitionChanges) -> TableDefinit
     """The definition after all of `changes`; `before` itself when they change nothing.
 
     Raises:
-        Invalid: `definition-invalid`, `column-untracked` or `evolution-illegal`, naming what is wrong.
+        Invalid: `definition-invalid`, `property-invalid`, `column-untracked` or `evolution-illegal`, naming the
+            fault.
 
     """
     after = _changed(before, changes)
@@ -81,6 +83,7 @@ def _checked(before: TableDefinition, after: TableDefinition) -> TableDefinition
     if after.tracked_fields != before.tracked_fields and layout not in before.past_layouts:
         after = replace(after, past_layouts=(*before.past_layouts, layout))
     check_definition(after)
+    check_added(before, after)
     check_evolution(before, after)
     return after
 

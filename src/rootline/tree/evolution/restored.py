@@ -22,6 +22,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.evolution.changes import DefinitionChange, DefinitionChanges, SetCurrentSchema, schema_changes
 from rootline.tree.evolution.evolution_rules import Placed, check_evolution, known_fields, placed_fields
 from rootline.tree.evolution.evolve import evolved
+from rootline.tree.proof.added_rules import check_added
 from rootline.tree.proof.definition_rules import check_definition
 
 
@@ -43,6 +44,7 @@ def restored_definition(now: TableDefinition, then: TableDefinition) -> TableDef
     if after == now:
         return now
     check_definition(after)
+    check_added(now, after)
     check_evolution(now, after)
     return after
 

@@ -18,19 +18,21 @@ from uuid import UUID, uuid5
 
 from rootline.schemas.bytes.root.condemned_page import encode_condemned_page
 from rootline.schemas.bytes.root.foreign_names import names_of_adopted
-from rootline.schemas.errors import Corrupt, Invalid
+from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
 from rootline.schemas.object_keys import definition_location
 from rootline.schemas.root_header import DefinitionReference, NameState
 from rootline.schemas.table_definition import TableDefinition
+from rootline.schemas.table_properties import check_set
 from rootline.tree.draft.batch import Adopting, FetchedObjects, Needs
 from rootline.tree.draft.carried import CarriedFields
 from rootline.tree.draft.change import Beginning, Effect
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import check_user_summary
 from rootline.tree.intents.drop import without_past
+from rootline.tree.proof.added_rules import check_added
 from rootline.tree.proof.adoption import check_named
-from rootline.tree.proof.definition_rules import check_definition, check_nesting
+from rootline.tree.proof.definition_rules import check_definition, given_definition
 from rootline.tree.state.pending_object import PendingObject
 
 _DEFINITIONS: Final = UUID("6b1f3a52-6f0e-5d6c-9d4e-2f8f6a3f1c57")
@@ -40,7 +42,8 @@ def create(intent: Intent, fetched: FetchedObjects, _appended_ms: int = 0) -> Be
     """A table with the intent's definition.
 
     Raises:
-        Invalid: `definition-invalid`, naming the field; `table-uuid-mismatch`; or a rule of adoption is broken.
+        Invalid: `definition-invalid`, naming the field; `property-invalid`; `table-uuid-mismatch`; or a rule of
+            adoption is broken.
 
     """
     check_user_summary(intent.summary)
@@ -125,15 +128,11 @@ def definition_of(intent: Intent) -> TableDefinition:
     """The definition that a `create` carries.
 
     Raises:
-        Invalid: `definition-invalid`, naming the field; `table-uuid-mismatch`.
+        Invalid: `definition-invalid`, naming the field; `property-invalid`; `table-uuid-mismatch`.
 
     """
     text = intent.definition or ""
-    check_nesting(text)
-    try:
-        definition = TableDefinition.from_json(text.encode(), name="definition")
-    except (Corrupt, UnicodeEncodeError) as error:
-        raise Invalid("definition-invalid", str(getattr(error, "message", error))[:400]) from error
+    definition = given_definition(text)
     if intent.table_uuid is not None and intent.table_uuid != definition.table_uuid:
         raise Invalid(
             "table-uuid-mismatch",
@@ -144,6 +143,10 @@ def definition_of(intent: Intent) -> TableDefinition:
             "definition-invalid", "definition: oldest-schema-id is for a table that was replaced; leave it out"
         )
     check_definition(definition)
+    if intent.adopt is None:
+        check_added(None, definition)
+    else:  # what other engines made of a table is adopted unchanged, but for properties that are ours to judge
+        check_set({}, definition.properties)
     return definition
 
 

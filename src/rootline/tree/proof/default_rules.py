@@ -72,7 +72,7 @@ def default_fault(field: NestedField, was_dropped: Callable[[str], bool] = lambd
             if fits is None:
                 return f"{shown}: {_not_kept(of_type)}"
             if not fits(of_type, value):
-                return f"{shown}, which is no {of_type}"
+                return f"{shown}, which is no {of_type}: write one, in its JSON single-value form"
             continue
         try:
             found = json.loads(nested_default(of_type, value))

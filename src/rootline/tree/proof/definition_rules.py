@@ -8,44 +8,51 @@ Source: format page, "Table definition".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable
+from decimal import Context, Decimal
 from functools import partial
 from typing import Final
 
 from fastavro.schema import SchemaParseException
-from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, TruncateTransform, UnknownTransform
 from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
     DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
     GeographyType,
     GeometryType,
     IcebergType,
-    ListType,
-    MapType,
-    NestedField,
     PrimitiveType,
-    StructType,
+    StringType,
     UnknownType,
+    UUIDType,
 )
 
-from rootline.schemas.bytes.root.entry_codec import EntryCodec
-from rootline.schemas.errors import Invalid, RootlineError
+from rootline.schemas.bytes.root.entry_codec import EntryCodec, encode_version_info
+from rootline.schemas.bytes.values.entry_schema import COUNTS_ONLY, FIXED_LENGTH_MAX, kind_of
+from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status, VersionInfo
+from rootline.schemas.errors import Corrupt, Invalid, RootlineError
 from rootline.schemas.expression_types import Function
 from rootline.schemas.field_ids import MAX_COLUMN_ID, MAX_TRACKED_ID
+from rootline.schemas.schema_rules import FIXED_BYTES_MAX, NESTING_MAX, fields_of, given_fault, schema_fault
+from rootline.schemas.statistics import Bound, FieldStatistics
 from rootline.schemas.table_definition import (
-    NAME_MAPPING_PROPERTY,
     Expression,
     SortField,
     TableDefinition,
+    TrackedField,
     transform_of_text,
 )
 from rootline.tree.proof.default_rules import default_fault
-from rootline.tree.proof.file_verification import check_verification
-from rootline.tree.proof.name_mapping_rules import name_mapping_fault
-from rootline.tree.proof.row_limits import row_limits
 
 _NOT_STORED: Final = (GeometryType, GeographyType, UnknownType)
-NESTING_MAX: Final = 64
+_BOUND_BYTES_MAX: Final = 65_536
+"""A longer bound is not made up only to be read back."""
+_ALL_DIGITS: Final = Context(prec=80)
 _WITH_WIDTH: Final = ("bucket", "truncate")
 _WIDTH_MAX: Final = 2**31 - 1
 _DIRECTIONS: Final = ("asc", "desc")
@@ -60,10 +67,10 @@ def check_definition(definition: TableDefinition) -> None:
 
     """
     try:
-        for check in (_check_ids, _check_schemas, _check_expressions, _check_specs, _check_orders, _check_encodable):
+        for check in (_check_ids, _check_schemas, _check_expressions, _check_specs, _check_orders, _check_read_back):
             check(definition)
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-        raise _invalid(f"a member is of the wrong type: {error!s:.300}") from error
+        raise _invalid(f"a member is of the wrong type ({error!s:.300}): write it as docs/format.md shows") from error
 
 
 def check_nesting(text: str) -> None:
@@ -76,64 +83,95 @@ def check_nesting(text: str) -> None:
         if char in "{[":
             depth += 1
             if depth > 4 * NESTING_MAX:
-                raise _invalid(f"more than {NESTING_MAX} levels of nesting")
+                raise _invalid(f"more than {NESTING_MAX} levels of nesting: flatten the type")
         elif char in "}]":
             depth -= 1
 
 
+def given_definition(text: str) -> TableDefinition:
+    """The definition that a writer gives as JSON; whether a table can have it is `check_definition`'s.
+
+    Raises:
+        Invalid: `definition-invalid`, it cannot be read as what it says.
+
+    """
+    check_nesting(text)
+    try:
+        encoded = text.encode()
+        body = json.loads(encoded)
+        for schema in body["schemas"] if isinstance(body, dict) and isinstance(body.get("schemas"), list) else ():
+            fault = given_fault(schema)
+            if fault is not None:
+                raise _invalid(fault)
+        return TableDefinition.from_json(encoded)
+    except UnicodeEncodeError:
+        raise _invalid("a text has half of a surrogate pair, which UTF-8 cannot say: correct the text") from None
+    except ValueError as error:
+        raise _invalid(f"it is not JSON: {error!s:.300}: correct it") from error
+    except Corrupt as error:
+        raise Invalid("definition-invalid", f"{error.message[:400]}: correct it, as docs/format.md shows it") from error
+
+
 def _check_ids(definition: TableDefinition) -> None:
+    for name, number in (
+        ("last-column-id", definition.last_column_id),
+        ("current-schema-id", definition.current_schema_id),
+        ("default-spec-id", definition.default_spec_id),
+        ("default-sort-order-id", definition.default_sort_order_id),
+        *(("spec-id", spec.spec_id) for spec in definition.partition_specs),
+        *(("order-id", order.order_id) for order in definition.sort_orders),
+        *(("expr-id", expression.expr_id) for expression in definition.expressions),
+    ):
+        if type(number) is not int:
+            raise _invalid(f"{name} is {number!r:.40}: give a whole number")
     schema_ids = [schema.schema_id for schema in definition.schemas]
     _unique("schema id", schema_ids)
     _unique("expression id", [expression.expr_id for expression in definition.expressions])
     _unique("partition spec id", [spec.spec_id for spec in definition.partition_specs])
     _unique("sort order id", [order.order_id for order in definition.sort_orders])
     if definition.current_schema_id not in schema_ids:
-        raise _invalid(f"current-schema-id {definition.current_schema_id} is no schema's")
+        raise _invalid(
+            f"current-schema-id {definition.current_schema_id} is no schema's: name one of {schema_ids[:20]}"
+        )
     oldest = definition.oldest_schema_id
     if oldest and oldest not in schema_ids:
-        raise _invalid(f"oldest-schema-id {oldest} is no schema's")
+        raise _invalid(f"oldest-schema-id {oldest} is no schema's: name one of {schema_ids[:20]}")
     if definition.current_schema_id < oldest:
         raise _invalid(
             f"schema {definition.current_schema_id} is of before the table was replaced, with schema {oldest}: add its "
             "columns in a new schema"
         )
     if definition.default_spec_id not in {spec.spec_id for spec in definition.partition_specs}:
-        raise _invalid(f"default-spec-id {definition.default_spec_id} is no spec's")
+        raise _invalid(f"default-spec-id {definition.default_spec_id} is no spec's: name a spec-id of the table")
     if not all(isinstance(key, str) and isinstance(value, str) for key, value in dict(definition.properties).items()):
-        raise _invalid("properties must map strings to strings")
-    mapping = definition.properties.get(NAME_MAPPING_PROPERTY)
-    fault = None if mapping is None else name_mapping_fault(mapping)
-    if fault is not None:
-        raise _invalid(f"property {NAME_MAPPING_PROPERTY} {fault}")
-    try:
-        row_limits(definition.properties)
-        check_verification(definition.properties)
-    except Invalid as error:
-        raise _invalid(error.message) from error
+        raise _invalid("properties must map strings to strings: write each value as a text")
 
 
 def _check_schemas(definition: TableDefinition) -> None:
     columns: set[int] = set()
     for schema in definition.schemas:
         where = f"schema {schema.schema_id}"
-        found = list(_fields_of(schema, where))
+        fault = schema_fault(schema)
+        if fault is not None:
+            raise _invalid(f"{where}: {fault}")
+        found = list(fields_of(schema))
         was_dropped = partial(_was_dropped, {field.field_id for _, field in found}, definition.last_column_id)
-        _unique(f"field id in {where}", [field.field_id for _, field in found])
-        for name, field in found:
-            if not 0 < field.field_id <= MAX_COLUMN_ID:
-                raise _invalid(f"{where}: field {name!r} has id {field.field_id}, outside 1..{MAX_COLUMN_ID}")
-            if isinstance(field.field_type, _NOT_STORED):
-                raise _invalid(f"{where}: field {name!r} is of type {field.field_type}, which cannot be stored")
-            fault = _decimal_fault(field.field_type) or default_fault(field, was_dropped)
+        for path, field in found:
+            fault = _type_fault(field.field_type) or default_fault(field, was_dropped)
             if fault is not None:
-                raise _invalid(f"{where}: field {name!r} {fault}")
+                raise _invalid(f"{where}: field {path!r} {fault}")
         columns.update(field.field_id for _, field in found)
     shared = columns & {expression.expr_id for expression in definition.expressions}
     if shared:
-        raise _invalid(f"ids {sorted(shared)[:8]} are a column's and an expression's: they come from one space")
+        raise _invalid(
+            f"ids {sorted(shared)[:8]} are a column's and an expression's, and they share one space: give the "
+            "expression an id above last-column-id"
+        )
     greatest = max(columns | {expression.expr_id for expression in definition.expressions}, default=0)
     if definition.last_column_id < greatest:
-        raise _invalid(f"last-column-id is {definition.last_column_id}, id {greatest} is in use")
+        raise _invalid(
+            f"last-column-id is {definition.last_column_id}, and id {greatest} is in use: set it to the greatest id"
+        )
 
 
 def _was_dropped(own: set[int], last_column_id: int, text: str) -> bool:
@@ -143,31 +181,14 @@ def _was_dropped(own: set[int], last_column_id: int, text: str) -> bool:
     return int(text) <= last_column_id and int(text) not in own
 
 
-def _decimal_fault(found: IcebergType) -> str | None:
-    if not isinstance(found, DecimalType) or 0 <= found.scale <= found.precision:
-        return None
-    return f"is of type {found}: its scale must be from 0 up to its precision"
-
-
-def _fields_of(schema: Schema, where: str) -> Iterator[tuple[str, NestedField]]:
-    pending: list[tuple[str, IcebergType, int]] = [("", schema.as_struct(), 0)]
-    while pending:
-        prefix, found, depth = pending.pop()
-        if depth > NESTING_MAX:
-            raise _invalid(f"{where}: more than {NESTING_MAX} levels of nesting")
-        children: list[NestedField] = []
-        if isinstance(found, StructType):
-            _unique(f"name in {where} {prefix}", [field.name for field in found.fields])
-            children = list(found.fields)
-        elif isinstance(found, ListType):
-            children = [found.element_field]
-        elif isinstance(found, MapType):
-            children = [found.key_field, found.value_field]
-        for field in children:
-            name = f"{prefix}{field.name}"
-            yield name, field
-            if not isinstance(field.field_type, PrimitiveType):
-                pending.append((f"{name}.", field.field_type, depth + 1))
+def _type_fault(found: IcebergType) -> str | None:
+    if isinstance(found, _NOT_STORED):
+        return f"is of type {found}, which cannot be stored: choose another type"
+    if isinstance(found, DecimalType) and not 0 <= found.scale <= found.precision:
+        return f"is of type {found}: its scale must be from 0 up to its precision: lower it"
+    if isinstance(found, FixedType) and not 0 < found.root <= FIXED_LENGTH_MAX:
+        return f"is of type {found}: give it a length from 1 to {FIXED_BYTES_MAX}, or make it binary"
+    return None
 
 
 def _check_expressions(definition: TableDefinition) -> None:
@@ -176,18 +197,23 @@ def _check_expressions(definition: TableDefinition) -> None:
     columns = {field.tracked_id for field in definition.tracked_fields if not field.is_expression}
     for expression in definition.expressions:
         if not 0 < expression.expr_id <= MAX_TRACKED_ID:
-            raise _invalid(f"expression {expression.name!r} has id {expression.expr_id}, outside 1..{MAX_TRACKED_ID}")
+            raise _invalid(
+                f"expression {expression.name!r} has id {expression.expr_id}, outside 1..{MAX_TRACKED_ID}: "
+                "choose another"
+            )
         missing = set(expression.source_ids) - columns
         _check_tracked(f"expression {expression.name!r}", missing)
         if missing or not expression.source_ids:
-            raise _invalid(f"expression {expression.name!r} reads {sorted(missing)}, which are no primitive columns")
+            raise _invalid(
+                f"expression {expression.name!r} reads {sorted(missing)}, which are no primitive columns: name some"
+            )
         _unique(f"source id in expression {expression.name!r}", expression.source_ids)
 
 
 def _check_tracked(where: str, column_ids: Iterable[int]) -> None:
     for column_id in column_ids:
         if column_id > MAX_TRACKED_ID:
-            reason = f"reads column id {column_id}; columns above {MAX_TRACKED_ID} have no statistics"
+            reason = f"reads column id {column_id}; columns above {MAX_TRACKED_ID} have no statistics: use another"
             raise Invalid("column-untracked", f"definition: {where} {reason}")
 
 
@@ -208,36 +234,42 @@ def _check_specs(definition: TableDefinition) -> None:
         _unique(f"partition-field-id in partition spec {spec.spec_id}", spec.field_ids)
         _unique(f"name in partition spec {spec.spec_id}", spec.names)
         if not all(type(field_id) is int and 0 < field_id < 2**31 for field_id in spec.field_ids):
-            raise _invalid(f"partition spec {spec.spec_id}: a partition-field-id is no positive 32-bit number")
+            raise _invalid(
+                f"partition spec {spec.spec_id}: a partition-field-id is no positive 32-bit number: correct it"
+            )
         if not all(isinstance(name, str) for name in spec.names):
-            raise _invalid(f"partition spec {spec.spec_id}: a name is no string")
+            raise _invalid(f"partition spec {spec.spec_id}: a name is no string: write a text")
         for expr_id in spec.expr_ids:
             expression = definition.expressions_by_id.get(expr_id)
             if expression is not None:
                 _check_partitionable(definition, expression)
             elif expr_id not in tracked:
                 _check_tracked(f"partition spec {spec.spec_id}", (expr_id,))
-                raise _invalid(f"partition spec {spec.spec_id}: id {expr_id} is neither a column nor an expression")
+                raise _invalid(
+                    f"partition spec {spec.spec_id}: id {expr_id} is neither a column nor an expression: name one"
+                )
 
 
 def _check_partitionable(definition: TableDefinition, expression: Expression) -> None:
     if isinstance(expression.parsed, UnknownTransform):
-        raise _invalid(f"expression {expression.name!r}: transform {expression.transform!r} cannot partition")
+        raise _invalid(
+            f"expression {expression.name!r}: transform {expression.transform!r} cannot partition: use another"
+        )
     if definition.function_of(expression) is Function.UNKNOWN or definition.result_type(expression) is None:
         types = ", ".join(str(kind) for kind in definition.source_types(expression))
-        raise _invalid(f"expression {expression.name!r}: {expression.transform} does not apply to {types}")
+        raise _invalid(f"expression {expression.name!r}: {expression.transform} does not apply to {types}: use another")
 
 
 def _check_orders(definition: TableDefinition) -> None:
     known = {order.order_id for order in definition.sort_orders} | {0}
     if definition.default_sort_order_id not in known:
-        raise _invalid(f"default-sort-order-id {definition.default_sort_order_id} is no sort order's")
+        raise _invalid(f"default-sort-order-id {definition.default_sort_order_id} is no sort order's: name one, or 0")
     for order in definition.sort_orders:
         where = f"sort order {order.order_id}"
         if order.order_id == 0 and order.fields:
             raise _invalid(f"{where} has fields, but order 0 means unsorted; give the order another id")
         if order.order_id != 0 and not order.fields:
-            raise _invalid(f"{where} has no fields; only order 0, which means unsorted, has none")
+            raise _invalid(f"{where} has no fields; only order 0, which means unsorted, has none: give it some")
         for field in order.fields:
             _check_sort_field(definition, where, field)
 
@@ -246,34 +278,83 @@ def _check_sort_field(definition: TableDefinition, where: str, field: SortField)
     source = definition.tracked_by_id.get(field.source_id)
     if source is None:
         _check_tracked(where, (field.source_id,))
-        raise _invalid(f"{where}: source-id {field.source_id} is no primitive column")
+        raise _invalid(f"{where}: source-id {field.source_id} is no primitive column: name one")
     for name, word, words in (
         ("direction", field.direction, _DIRECTIONS),
         ("null-order", field.null_order, _NULL_ORDERS),
     ):
         if word not in words:
-            raise _invalid(f"{where}: {name} {word!r} is neither {words[0]} nor {words[1]}")
+            raise _invalid(f"{where}: {name} {word!r} is neither {words[0]} nor {words[1]}: write one of them")
     _check_transform(where, field.transform)
     if isinstance(field.parsed, UnknownTransform):
-        raise _invalid(f"{where}: nothing can be sorted by transform {field.transform!r}")
+        raise _invalid(f"{where}: nothing can be sorted by transform {field.transform!r}: use another")
     if not field.parsed.can_transform(source.type):
-        raise _invalid(f"{where}: {field.transform} does not apply to {source.type}, column {source.name!r}")
+        raise _invalid(
+            f"{where}: {field.transform} does not apply to {source.type}, column {source.name!r}: use another"
+        )
 
 
-def _check_encodable(definition: TableDefinition) -> None:
-    """What the codecs refuse cannot be stored, whatever the rules above let pass."""
+def _check_read_back(definition: TableDefinition) -> None:
+    """Read what would be stored with the code of every reader, and compare.
+
+    Whatever the rules above let pass, a definition that is not read back equal would make the table unreadable.
+    """
     try:
-        EntryCodec.of_definition(definition)
-        definition.to_json().decode()
+        text = definition.to_json()
+        found = TableDefinition.from_json(text)
+        if found.to_json() != text or found.tracked_fields != definition.tracked_fields:
+            raise _invalid("it would be read as another definition: write its values as docs/format.md shows")
+        for schema in definition.schemas:
+            _ = schema.column_names  # what names stand for, or that a path has two meanings
+        _check_entries(EntryCodec.of_definition(definition))
     except (RootlineError, ValueError, KeyError, TypeError, RecursionError, SchemaParseException) as error:
-        raise _invalid(f"cannot be encoded: {error!s:.300}") from error
+        reason = error.message if isinstance(error, RootlineError) else str(error)
+        raise _invalid(f"it could not be read again ({reason:.300}): correct what is named, or leave it out") from error
+
+
+def _check_entries(codec: EntryCodec) -> None:
+    """A root's header states the codec, and an entry with every bound is written and read under it."""
+    stated = EntryCodec.of_avro_schema(codec.schema_json)
+    if stated != codec:
+        raise ValueError("the schema of its entries is read as another one")
+    statistics = {field.tracked_id: _statistics_of(field) for field in codec.tracked}
+    numbers = VersionInfo(Status.ADDED, 1, 1, 1)
+    entry = ContentEntry(ContentType.DATA, "data/x", FileFormat.PARQUET, numbers, 0, 1, content_stats=statistics)
+    encoded = encode_version_info(numbers) + codec.encode_tail(entry)
+    found, _, end = stated.decode_row(encoded)
+    if end != len(encoded) or dict(found.content_stats) != statistics:
+        raise ValueError("an entry under it is read as another one")
+
+
+def _statistics_of(field: TrackedField) -> FieldStatistics:
+    bound = _bound_of(field.type)
+    return FieldStatistics(bound, bound, None if bound is None else True, 1, 0, 0, 1, 1)
+
+
+def _bound_of(of_type: PrimitiveType) -> Bound | None:
+    match of_type:
+        case BooleanType():
+            return True
+        case StringType():
+            return "a"
+        case BinaryType():
+            return b"a"
+        case UUIDType():
+            return bytes(16)
+        case FixedType():
+            return bytes(len(of_type)) if len(of_type) <= _BOUND_BYTES_MAX else None
+        case DecimalType():
+            return Decimal(10**of_type.precision - 1).scaleb(-of_type.scale, _ALL_DIGITS)
+        case FloatType() | DoubleType():
+            return 0.5
+    return None if kind_of(of_type) == COUNTS_ONLY else 1
 
 
 def _unique(what: str, values: Iterable[object]) -> None:
     seen: set[object] = set()
     for value in values:
         if value in seen:
-            raise _invalid(f"{what} {value!r} occurs twice")
+            raise _invalid(f"{what} {value!r} occurs twice: keep one")
         seen.add(value)
 
 

@@ -8,15 +8,12 @@ Source: decision 0059.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from rootline.schemas.content_entry import FileFormat
-from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
 
 PROPERTY: Final = "rootline.verify.files"
-NONE: Final = "none"
 FOOTER: Final = "footer"
 
 
@@ -33,10 +30,3 @@ class StatedFile(NamedTuple):
 def verifies_files(definition: TableDefinition) -> bool:
     """Whether new data files are looked at before they are accepted."""
     return definition.properties.get(PROPERTY) == FOOTER
-
-
-def check_verification(properties: Mapping[str, str]) -> None:
-    """Raises `Invalid` (`setting-invalid`) unless the property is absent or one of its two values."""
-    chosen = properties.get(PROPERTY, NONE)
-    if chosen not in (NONE, FOOTER):
-        raise Invalid("setting-invalid", f"table property {PROPERTY} is {chosen[:40]!r}; write {NONE} or {FOOTER}")

@@ -13,19 +13,18 @@ and an intent have limits of their own, and a table that needs larger ones says 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
+from rootline.schemas.table_properties import property_fault
 
 FILE_PROPERTY: Final = "rootline.rows.file-max"
 INTENT_PROPERTY: Final = "rootline.rows.intent-max"
 FILE_ROWS_MAX: Final = 10_000_000_000
 INTENT_ROWS_MAX: Final = 100_000_000_000
 ROWS_PER_BYTE_MAX: Final = 2**20
-_CHOSEN_MAX: Final = 999_999_999_999
 _CODE: Final = "row-count-implausible"
 
 
@@ -36,17 +35,9 @@ class RowLimits(NamedTuple):
     intent: int = INTENT_ROWS_MAX
 
 
-def row_limits(properties: Mapping[str, str]) -> RowLimits:
-    """The limits that a table's properties choose. Raises `Invalid` (`setting-invalid`), naming the property."""
-    return _chosen(properties.get(FILE_PROPERTY), properties.get(INTENT_PROPERTY))
-
-
 def limits_of(definition: TableDefinition) -> RowLimits:
-    """The limits of a table; the usual ones where a table from before they were checked has others that are wrong."""
-    try:
-        return row_limits(definition.properties)
-    except Invalid:
-        return RowLimits()
+    """The limits that a table's properties choose."""
+    return _chosen(definition.properties.get(FILE_PROPERTY), definition.properties.get(INTENT_PROPERTY))
 
 
 def is_plausible(rows: int, size_in_bytes: int, limits: RowLimits) -> bool:
@@ -83,10 +74,4 @@ def _chosen(file: str | None, intent: str | None) -> RowLimits:
 
 
 def _number(name: str, text: str | None, default: int) -> int:
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(_CHOSEN_MAX)) and int(text) > 0):
-        raise Invalid(
-            "setting-invalid", f"table property {name} is {text[:40]!r}; it must be a number from 1 to {_CHOSEN_MAX}"
-        )
-    return int(text)
+    return default if text is None or property_fault(name, text) is not None else int(text)

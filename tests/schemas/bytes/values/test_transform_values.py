@@ -187,3 +187,16 @@ def test_columns_of_wider_arrow_types_are_read_as_their_iceberg_type() -> None:
     assert partition_column(transform("day"), TimestampType(), coarse).to_pylist() == [DAY]
     uuids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(16)], pa.binary(16)))
     assert partition_column(transform("identity"), UUIDType(), uuids).to_pylist() == [bytes(16)]
+
+
+@pytest.mark.parametrize(
+    ("source_type", "least"),
+    [(LongType(), -(2**63)), (IntegerType(), -(2**31)), (DecimalType(9, 2), Decimal("-9999999.99"))],
+)
+def test_a_value_so_low_that_it_cannot_be_truncated_is_refused_with_what_to_do(
+    source_type: PrimitiveType, least: Any
+) -> None:
+    column = pa.array([least], arrow_type_of_bound(source_type))
+    with pytest.raises(Invalid, match="leave such rows out, or partition and sort by another transform") as caught:
+        partition_column(parse_transform("truncate[10]"), source_type, column)
+    assert caught.value.code == "rows-invalid"

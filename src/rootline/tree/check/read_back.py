@@ -1,0 +1,75 @@
+"""Whether what is about to be committed can be read: decoded with the code of every reader, and compared.
+
+Owns: when a root is read back, and the comparison. Does not own: what must hold between two roots (`invariants`), the
+rules of a definition (`rootline.tree.proof.definition_rules`), who refuses to write (the commit machine).
+Invariants: pure; a root that changes more than rows is always read back; one that only adds or removes rows is not,
+because its header has the parts of its parent's, which was, with numbers that the invariants prove.
+
+Theory. To decode the header of a small root takes about as long as an append does. Definitions, views, tags, drops and
+pages change rarely, and one that cannot be read again would end the table: no version after it could be read, so none
+could take it back.
+
+Source: decision 0104.
+"""
+
+from __future__ import annotations
+
+from rootline.schemas.bytes.root.root_codec import Root, decode_root
+from rootline.schemas.errors import Corrupt
+from rootline.schemas.root_header import RootHeader
+from rootline.schemas.table_definition import TableDefinition
+from rootline.tree.draft.batch import Applied
+from rootline.tree.state.table_state import TableState
+
+
+def read_back_faults(old: TableState | None, applied: Applied) -> list[str]:
+    """What a reader would not find in `applied` as it was meant, in words; empty when all is well."""
+    new = applied.state
+    if old is not None and _rare(old.root) == _rare(new.root):
+        return []
+    try:
+        found = decode_root(applied.body, name="the next root", known=None if old is None else old.root)
+    except Corrupt as error:
+        return [f"it could not be read again: {error.message}"]
+    faults = [
+        f"its {name} would be read as another"
+        for name, is_same in (
+            ("header", found.header == new.header),
+            ("schema of entries", found.codec == new.root.codec),
+            ("rows", [row.tail for row in found.rows] == [row.tail for row in new.root.rows]),
+        )
+        if not is_same
+    ]
+    location = new.header.definition.location
+    for pending in applied.objects:
+        if pending.location == location:
+            faults += _faults_of_definition(pending.body, new.definition)
+    return faults
+
+
+def _rare(root: Root) -> tuple[object, ...]:
+    """What most commits leave unchanged."""
+    header: RootHeader = root.header
+    return (
+        root.codec.schema_json,
+        header.definition,
+        header.name_is,
+        header.view,
+        header.tags,
+        header.drops,
+        header.expiry,
+        header.condemned,
+        header.left.pages,
+        header.ledger_pages,
+        header.outcome_pages,
+        header.replaced_at,
+        header.restored_at,
+    )
+
+
+def _faults_of_definition(body: bytes, meant: TableDefinition) -> list[str]:
+    try:
+        found = TableDefinition.from_json(body)
+    except Corrupt as error:
+        return [f"its definition could not be read again: {error.message}"]
+    return [] if found.to_json() == meant.to_json() == body else ["its definition would be read as another"]
