@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StringType
 from pyspark.sql import functions as sql
 
 import rootline.spark
@@ -15,6 +17,7 @@ from rootline.client.table_handle import TableHandle
 from rootline.spark.options import parse_options
 from rootline.spark.row_changes.change_job import begun
 from rootline.spark.row_changes.condition_reading import read_condition
+from tests.catalog.iceberg_tables import FolderCatalog
 
 
 def test_a_condition_is_read_by_rootline_only_where_spark_means_the_same(flights: TableHandle) -> None:
@@ -37,8 +40,10 @@ def test_a_condition_is_read_by_rootline_only_where_spark_means_the_same(flights
         assert read_condition(other, schema) is None
 
 
-def test_a_table_whose_own_columns_hide_where_rows_are_is_refused(lake: Lake, folder: Any) -> None:
-    lake.create_table("demo.t", pa.schema([("_file", pa.string())]))
+def test_a_table_whose_own_columns_hide_where_rows_are_is_refused(lake: Lake, folder: Any, tmp_path: Path) -> None:
+    schema = Schema(NestedField(1, "_file", StringType(), required=False))  # a name that only an adopted table may have
+    elsewhere = FolderCatalog(tmp_path / "elsewhere").make("t", schema, format_version=2)
+    lake.adopt(elsewhere.metadata_location, "demo.t")
     options = parse_options({"path": "demo.t", "warehouse": str(folder)})
     with pytest.raises(Invalid, match="'_file' of its own, which hides where its rows are: rename it"):
         begun(options, None)
