@@ -60,11 +60,15 @@ def test_each_batch_replaces_what_has_its_keys_and_a_replay_changes_nothing(
     table = lake.create_table(
         "demo.t", COLUMNS, partition_by=partition_by, sort_by=["value"], expressions=["lower(value)"]
     )
-    upsert(folder, 0, {(1, "a"): "one", (1, "b"): "other"}, {(2, "a"): "two"})
-    upsert(folder, 1, {(1, "a"): "new"}, {(3, "a"): "three"})
+    batches: list[list[dict[Key, str]]] = [
+        [{(1, "a"): "one", (1, "b"): "other"}, {(2, "a"): "two"}],
+        [{(1, "a"): "new"}, {(3, "a"): "three"}],
+    ]
+    for batch_id, tasks in enumerate(batches):
+        upsert(folder, batch_id, *tasks)
     expected = {(1, "a"): "new", (1, "b"): "other", (2, "a"): "two", (3, "a"): "three"}
-    for batch_id in (0, 1):  # as a restarted driver sends them
-        upsert(folder, batch_id, {(1, "a"): f"replayed {batch_id}"})
+    for batch_id, tasks in enumerate(batches):  # as a restarted driver sends them
+        upsert(folder, batch_id, *tasks)
     assert found(table) == expected
     assert any(task.deletes.equality for task in table.scan().plan())
     assert list(table.check()) == []
