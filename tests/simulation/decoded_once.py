@@ -118,8 +118,8 @@ def decoded_once() -> Iterator[None]:
     newest: dict[str, Root] = {}
     """Of each folder the root that was decoded last: most blocks of the next one are in it."""
 
-    def leaf(body: bytes, *, location: str) -> Leaf:
-        return leaves.get(location, body, lambda: _SharedLeaf(decode_leaf(body, location=location)))
+    def leaf(body: bytes, *, location: str, is_new: bool = False) -> Leaf:
+        return leaves.get(location, body, lambda: _SharedLeaf(decode_leaf(body, location=location, is_new=is_new)))
 
     def root(body: bytes, *, name: str, known: Root | None = None) -> Root:
         folder = name[: name.rfind("/")]
