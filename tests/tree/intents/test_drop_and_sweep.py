@@ -9,7 +9,7 @@ from rootline.schemas.verdict import Verdict
 from rootline.tree.check.state_rules import state_violations
 from tests.tree.intents.test_drop import SECOND, another, drop, purge
 from tests.tree.sweeps import SweptLake, swept_lake
-from tests.tree.tables import TABLE_UUID, append, intent
+from tests.tree.tables import TABLE_UUID, append, intent, remove, removed
 
 
 def codes(verdicts: list[Verdict]) -> list[str | None]:
@@ -58,6 +58,28 @@ def test_a_dropped_table_is_still_swept_and_expired_and_comes_back_then() -> Non
     assert (header.is_tombstone, header.oldest_version, len(header.condemned)) == (True, dropped_in, 2)
     assert codes(lake.put(intent(IntentKind.RESTORE, "u", ref=ref, table_uuid=TABLE_UUID))) == [None]
     assert "data/a.parquet" in {found.entry.location for found in lake.head.live.entries()}
+    assert state_violations(lake.head) == []
+
+
+def test_a_sweep_of_a_dropped_table_leaves_its_dead_leaves_alone() -> None:
+    """The tombstone's totals are those that the table comes back with; its dead leaves leave after that."""
+    lake = with_something_condemned()
+    leaf = lake.leaf(lake.root_entries())
+    lake.dates[leaf.location] = lake.now_ms
+    assert codes(lake.put(lake.flush("f", leaf))) == [None]
+    files = sorted(place.location for place in lake.live())
+    assert codes(lake.put(remove("r", *(removed(location) for location in files)))) == [None]
+    assert codes(lake.put(drop())) == [None]
+    dropped_in, totals = lake.head.header.version, lake.head.header.totals
+    assert totals.data_manifests == 1
+    swept = lake.sweep("again", ["data/w.parquet"], horizon_ms=lake.head.header.horizon_ms, table_uuid=TABLE_UUID)
+    assert codes(lake.put(swept)) == [None]
+    assert lake.head.header.totals == totals
+    ref = VersionReference(version=dropped_in)
+    assert codes(lake.put(intent(IntentKind.RESTORE, "u", ref=ref, table_uuid=TABLE_UUID))) == [None]
+    swept = lake.sweep("after", ["data/v.parquet"], horizon_ms=lake.head.header.horizon_ms, table_uuid=TABLE_UUID)
+    assert codes(lake.put(swept)) == [None]
+    assert lake.head.header.totals.data_manifests == 0
     assert state_violations(lake.head) == []
 
 

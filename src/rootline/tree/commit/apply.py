@@ -85,7 +85,8 @@ def apply_batch(
         decisions.objects.append(puffin)
     if relief is not None and state is not None and not (draft.is_tombstone or draft.is_first):
         decisions.objects.extend(relieve(draft, relief))
-    if Effect.MAINTAINS in draft.effect or draft.rows.moved:
+    stays_dropped = draft.is_tombstone and state is not None and state.header.is_tombstone
+    if (Effect.MAINTAINS in draft.effect or draft.rows.moved) and not stays_dropped:
         drop_dead_leaves(draft)
     following = next_header(
         state,

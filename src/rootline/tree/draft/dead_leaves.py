@@ -1,7 +1,7 @@
 """Leaves that hold nothing live any more leave with the next maintenance, and delete leaves follow their data files.
 
 Owns: which leaves leave, and what a delete leaf belongs to once its data files moved. Does not own: when (`apply` asks
-while a batch holds maintenance), what moves (`flush`).
+while a batch holds maintenance, but not of a table that stays dropped: it comes back as it was), what moves (`flush`).
 Invariants: no live entry leaves; a leaf of which this batch removes entries stays, so that its root shows the
 change; a delete leaf belongs to a data leaf only if that one holds the data files of all its live vectors.
 
