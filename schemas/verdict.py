@@ -40,6 +40,25 @@ class Verdict(WireModel):
     message: str | None = None
 
 
+def unread_id(log: str, partition: int, offset: int) -> str:
+    """The intent's id in a verdict on a record that no coordinator could read."""
+    return f"{log}/{partition}/{offset}"
+
+
+def is_about(verdict: Verdict, intent_id: str) -> bool:
+    """Whether this is the intent's own verdict: a log that was restored or cut off gives an offset a second time."""
+    return verdict.intent_id in (intent_id, unread_id(verdict.log, verdict.partition, verdict.offset))
+
+
+def lost_place(intent_id: str, found: Verdict) -> str:
+    """Why nothing is known of the intent where the verdict at its record's offset is another's."""
+    return (
+        f"offset {found.offset} of the log, where intent {intent_id} was published, holds intent "
+        f"{found.intent_id[:80]!r} by now: the log was restored from an older copy, or truncated. Publish the same "
+        "intent again: it is committed once"
+    )
+
+
 VERDICT_FORM_HEADER: Final = "rootline-verdict"
 """The header of an intent's record by which its writer asks for its verdict in another form; `json` is the only one."""
 

@@ -234,7 +234,8 @@ _CODES_OF_THE_REST: Final = (
     ErrorCode(
         "publish-unknown",
         "OutcomeUnknown",
-        "The log failed while it stored a record: the record may or may not be on the log.",
+        "The log failed while it stored a record: the record may or may not be on the log. Or the log was restored or "
+        "truncated since, and another record is in its place.",
         "Publish the same intent again: it is committed once.",
         "Do not publish the same files under a new intent.",
     ),

@@ -18,7 +18,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import IntentKind
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.object_keys import root_key
-from rootline.schemas.verdict import Verdict
+from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles
 from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, scripted
@@ -185,6 +185,31 @@ async def test_a_flush_on_a_log_that_was_replaced_is_planned_again() -> None:
     address.log = MemoryIntentLog()
     async with serving(LogCoordinator(address.log, builder)):
         assert (await job.run(builder.table)).outcome in (JobOutcome.COMMITTED, JobOutcome.UNKNOWN)
+        while (await job.run(builder.table)).outcome is not JobOutcome.NOTHING_DUE:
+            pass
+    assert builder.rows_of(ContentType.DATA) == []
+
+
+async def test_a_verdict_on_another_intent_in_the_place_of_a_flush_says_nothing_of_it() -> None:
+    """As where the log was restored from an older copy, and its next records have the same offsets."""
+    builder, log = await a_table(*range(3)), MemoryIntentLog()
+    job = job_of(builder, log, verdict_timeout_s=0.01)
+    assert (await job.run(builder.table)).outcome is JobOutcome.UNKNOWN
+    [flush] = await log.read(0, limit=1, wait_s=0.0)
+    log_id, partition, offset = flush.position
+    other = Verdict(
+        intent_id="another",
+        table=builder.table,
+        kind=VerdictKind.COMMITTED,
+        log=log_id,
+        partition=partition,
+        offset=offset,
+        version=7,
+    )
+    await log.publish_verdicts([other], [])
+    assert (await job.run(builder.table)).outcome is JobOutcome.UNKNOWN
+    assert await log.end_offset() == 2  # planned again
+    async with serving(LogCoordinator(log, builder)):
         while (await job.run(builder.table)).outcome is not JobOutcome.NOTHING_DUE:
             pass
     assert builder.rows_of(ContentType.DATA) == []

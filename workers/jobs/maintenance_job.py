@@ -28,7 +28,7 @@ from rootline.schemas.log_position import LogPosition
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.root_header import NameState
 from rootline.schemas.table_definition import TableDefinition
-from rootline.schemas.verdict import Verdict, VerdictKind
+from rootline.schemas.verdict import Verdict, VerdictKind, is_about, lost_place
 from rootline.storage.metadata.head_finder import at_head
 from rootline.storage.metadata.root_reader import read_definition, read_root
 from rootline.storage.metadata.store_object import store_object
@@ -236,7 +236,12 @@ class MaintenanceJob:
             verdict = await self._log.wait_verdict(published.position, timeout_s=self._settings.verdict_timeout_s)
         except Fenced as error:  # another log has this address now: the old one's verdicts are gone
             return self._given_up(table, published, error.message)
-        return published.report if verdict is None else self._decided(table, published, verdict)
+        if verdict is None:
+            return published.report
+        intent_id = published.intent.intent_id
+        if not is_about(verdict, intent_id):
+            return self._given_up(table, published, lost_place(intent_id, verdict))
+        return self._decided(table, published, verdict)
 
     def _given_up(self, table: TableName, published: _Published, reason: str) -> JobReport:
         self._undecided.pop(table)

@@ -23,7 +23,7 @@ from rootline.schemas.intent import Intent
 from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord, by_name, oldest_file_of
 from rootline.schemas.quick_values import quick
-from rootline.schemas.verdict import Verdict, VerdictKind
+from rootline.schemas.verdict import Verdict, VerdictKind, unread_id
 from rootline.tree.draft.batch import Record
 
 _UNDECODED = "?"
@@ -128,7 +128,7 @@ def _size(raw: LogRecord) -> int:
 
 def _rejection(raw: LogRecord, error: Invalid) -> Rejection:
     log, partition, offset = raw.position
-    intent_id = f"{log}/{partition}/{offset}"
+    intent_id = unread_id(log, partition, offset)
     table = raw.key.decode(errors="replace")[:128] if raw.key else _UNDECODED
     verdict = Verdict(
         intent_id=intent_id,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -157,6 +159,25 @@ def test_no_verdict_in_time_is_an_unknown_outcome_and_publishing_again_is_safe(
             assert hosting.list_tables() == [filled.name]
             assert producer.publish(receipt).verdict().kind is VerdictKind.DUPLICATE
             assert receipt.verdict().kind is VerdictKind.COMMITTED
+
+
+def test_a_verdict_on_the_record_that_a_restored_log_has_in_an_intents_place_is_not_the_intents(
+    folder: Path, lake: Lake, filled: TableHandle
+) -> None:
+    intent = removal(filled)
+    lake.close()
+    place = folder / ".rootline" / "log.sqlite"
+    with closing(sqlite3.connect(place)) as log, closing(sqlite3.connect(":memory:")) as older:
+        log.backup(older)
+        with connect(folder, coordinator="elsewhere") as idle, idle.producer() as producer:
+            receipt = producer.publish(intent)
+            older.backup(log)
+            with connect(folder) as hosting:
+                hosting.table(filled.name).append({"id": [3], "carrier": ["UA"], "delay": [2.0]})
+                with pytest.raises(OutcomeUnknown, match="restored from an older copy") as caught:
+                    receipt.verdict()
+                assert caught.value.code == "publish-unknown"
+                assert producer.publish(receipt).verdict().kind is VerdictKind.COMMITTED
 
 
 def test_an_intent_over_the_size_limit_is_refused_before_it_is_sent(lake: Lake, filled: TableHandle) -> None:

@@ -22,7 +22,7 @@ from rootline.schemas.intent import Intent
 from rootline.schemas.intent_kinds import VIEW_KINDS
 from rootline.schemas.intent_limits import DEFAULT_LIMITS
 from rootline.schemas.log_position import LogPosition
-from rootline.schemas.verdict import Verdict
+from rootline.schemas.verdict import Verdict, is_about, lost_place
 
 _SENDS_MAX: Final = 4
 _RESEND_DELAY_S: Final = 0.05
@@ -104,7 +104,8 @@ async def await_verdict(session: Session, intent: Intent, position: LogPosition,
     """The verdict on `intent`, whose record is at `position`.
 
     Raises:
-        OutcomeUnknown: `verdict-timeout`, none came within `timeout_s` seconds.
+        OutcomeUnknown: `verdict-timeout`, none came within `timeout_s` seconds; `publish-unknown`, the log has another
+            record in the intent's place by now.
 
     """
     verdict = await session.log.wait_verdict(position, timeout_s=max(0.0, timeout_s))
@@ -115,6 +116,8 @@ async def await_verdict(session: Session, intent: Intent, position: LogPosition,
             f"{intent.table}: no verdict on intent {intent.intent_id} (offset {position.offset}) within "
             f"{max(0.0, timeout_s):.3g} s" + (f"; {trouble}" if trouble else ""),
         )
+    if not is_about(verdict, intent.intent_id):
+        raise OutcomeUnknown("publish-unknown", f"{intent.table}: {lost_place(intent.intent_id, verdict)}")
     return verdict
 
 
