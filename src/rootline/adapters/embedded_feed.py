@@ -103,7 +103,8 @@ class EmbeddedFeed:
         records = await self._log.read(self._position, limit=_READ_MAX, wait_s=wait_s)
         if records:
             await self._check_gap(self._position, records[0])
-            await self._check_last()
+        await self._check_last()
+        if records:
             self._last = records[-1]
             self._position = self._last.position.offset + 1
         self._told_end = not records or self._position >= self._end
@@ -199,17 +200,25 @@ class EmbeddedFeed:
             )
 
     async def _check_last(self) -> None:
-        """The record that was read last is still there, unless it was deleted as one that was decided long ago."""
-        if self._last is None or self._appended_ms is None:
+        """The record that was read last is still there, unless it was deleted as one that was decided long ago.
+
+        Also when nothing comes: a log that went back has records below, which no one would read.
+        """
+        offset = self._position - 1
+        if self._last is None:
+            is_there = offset < await self._log.end_offset()
+        elif self._appended_ms is None:
             return
-        log, _, offset = self._last.position
-        found = self._appended_ms(offset)
-        if found == self._last.appended_ms or (found is None and offset < await self._log.beginning()):
+        else:
+            found = self._appended_ms(offset)
+            is_there = found == self._last.appended_ms or (found is None and offset < await self._log.beginning())
+        if is_there:
             return
         raise Fenced(
             "log-behind-root",
-            f"{log}: the record at offset {offset} was read, and another one is there now, or none: the file was "
-            "overwritten by an older copy while it was open; tables that have decided more than it has are stopped",
+            f"{self._identity}: the record at offset {offset} was read, and another one is there now, or none: the "
+            "file was overwritten by an older copy while it was open; tables that have decided more than it has are "
+            "stopped",
         )
 
     def _left_mark(self) -> bool:

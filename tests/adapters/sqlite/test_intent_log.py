@@ -352,3 +352,36 @@ async def test_a_file_that_an_older_copy_overwrote_in_place_is_not_read_on_howev
         await feed.next(wait_s=0.0)
     assert refusal.value.code == "log-behind-root"
     await log.close()
+
+
+@pytest.mark.parametrize("has_read", [True, False])
+async def test_a_file_that_an_older_copy_overwrote_in_place_is_noticed_before_it_has_grown(
+    tmp_path: Path, has_read: bool
+) -> None:
+    """Its next records are below what its host reads: no one would decide them."""
+    log = SqliteIntentLog(tmp_path / "log")
+    with (
+        contextlib.closing(sqlite3.connect(tmp_path / "log" / FILE_NAME)) as now,
+        contextlib.closing(sqlite3.connect(":memory:")) as copy,
+    ):
+        await log.publish_many([(b"a.b", b"old")] * 2)
+        now.backup(copy)
+        later = await log.publish_many([(b"a.b", b"later")] * 3)
+        if not has_read:
+            offsets = range(1, later[-1].offset + 1)
+            told = [
+                Verdict(
+                    intent_id="i", table="a.b", kind=VerdictKind.COMMITTED, log=later[0].log, partition=0, offset=at
+                )
+                for at in offsets
+            ]
+            await log.publish_verdicts(told, [])
+        feed = EmbeddedFeed(log, appended_ms=log.appended_ms)
+        while not (isinstance(event := await feed.next(wait_s=0.0), Delivered) and event.at_end):
+            pass
+        copy.backup(now)
+    await log.publish(b"a.b", b"new")
+    with pytest.raises(Fenced, match="the record at offset 5 was read") as refusal:
+        await feed.next(wait_s=0.0)
+    assert refusal.value.code == "log-behind-root"
+    await log.close()
