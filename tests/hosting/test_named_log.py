@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import uuid
@@ -10,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rootline.connect import CoordinatorPlace, connect
+from rootline.connect import CoordinatorPlace, connect, open_parts
 from rootline.schemas.errors import Invalid
 from tests.services.s3_service import S3Service
 
@@ -96,3 +97,17 @@ def test_the_log_of_another_lake_is_refused_at_the_first_change_with_both_names(
     assert refusal.value.code == "lake-mismatch"
     assert f"{tmp_path}/other" in refusal.value.message
     assert f"{tmp_path}/lake" in refusal.value.message
+
+
+async def test_a_worker_of_another_lake_is_refused_before_its_first_intent(tmp_path: Path) -> None:
+    log = f"sqlite://{tmp_path}/log"
+    (tmp_path / "other").mkdir()
+    with connect(tmp_path / "lake", log=log) as lake:
+        await asyncio.to_thread(lake.create_table, "demo.t", SCHEMA, timeout_s=PATIENCE_S)
+        parts = await open_parts(str(tmp_path / "other"), log)
+        try:
+            with pytest.raises(Invalid) as refusal:
+                await parts.worker_log.publish(b"demo.t", b"{}")
+        finally:
+            await parts.close()
+    assert refusal.value.code == "lake-mismatch"

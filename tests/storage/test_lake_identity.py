@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.schemas.bytes.log.lake_claim import LAKE_KEY
 from rootline.schemas.errors import Unavailable
@@ -39,3 +41,17 @@ async def test_an_object_that_is_no_id_stops_nothing() -> None:
         store = MemoryObjectStore()
         await store.put_if_absent(ObjectKey(LAKE_KEY), body)
         assert await lake_of(store, "url", FRESH) is None
+
+
+async def test_a_client_that_may_not_read_the_id_has_none_and_one_whose_store_does_not_answer_asks_again() -> None:
+    denied = {"get"}
+
+    async def deny(operation: str, key: str) -> None:
+        if operation in denied:
+            raise Unavailable("store-unavailable", "GET was answered 403 AccessDenied")
+
+    store = HookedStore(before=deny)
+    assert await lake_of(store, "narrow rights", FRESH) is None
+    await store.inner.put_if_absent(ObjectKey(LAKE_KEY), b"{}")
+    with pytest.raises(Unavailable):
+        await lake_of(store, "the object is there", FRESH)

@@ -95,7 +95,7 @@ async def _run(
             limits = worker_settings()
             worker = WorkerService(
                 store=parts.store,
-                log=parts.log,
+                log=parts.worker_log,
                 settings=limits,
                 queue=None if parts.shared is None else parts.shared.queue(limits.tasks_max),
                 registry=registry,

@@ -31,6 +31,7 @@ from rootline.adapters.open import (
 from rootline.adapters.open_redis import SharedRedis, open_redis
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
+from rootline.hosting.log_on_demand import LogOnDemand
 from rootline.ports.intent_feed import CoordinatorLog
 from rootline.ports.log_keeps import AskLogKeeps
 from rootline.ports.object_remover import ObjectRemover
@@ -57,6 +58,11 @@ class LakeParts:
     """What the processes of a lake on Kafka tell each other, if a Redis is named."""
     find_lake: FindLake | None = None
     """Which lake this is, where its log could be another's."""
+
+    @property
+    def worker_log(self) -> WriterLog | LogOnDemand:
+        """The log for a worker, whose intents are for this lake as a writer's are."""
+        return self.log if self.find_lake is None else LogOnDemand(lambda: self.log, self.find_lake)
 
     def show_metrics(self, registry: CollectorRegistry) -> None:
         """Show the metrics of a log on Kafka and of its Redis, if the lake has them, in `registry`, once."""

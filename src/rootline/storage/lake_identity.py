@@ -1,8 +1,8 @@
 """The id of a lake: one object in its warehouse, made once.
 
 Owns: reading it, and making it where there is none. Does not own: its bytes (`lake_claim`), what follows from it.
-Invariants: a conditional PUT decides between two that make it; a warehouse in which nothing can be put has none, and
-nothing is compared then; an object that is no id stops nothing.
+Invariants: a conditional PUT decides between two that make it; a warehouse in which nothing can be put, or in which the
+object may not be read, has none, and nothing is compared then; an object that is no id stops nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import structlog
 
 from rootline.ports.object_store import ObjectStore, PutAnswer
 from rootline.schemas.bytes.log.lake_claim import LAKE_KEY, Lake, decode_lake, encode_lake
-from rootline.schemas.errors import RootlineError
+from rootline.schemas.errors import RootlineError, Unavailable
 
 FindLake = Callable[[], Awaitable[Lake | None]]
 
@@ -22,13 +22,19 @@ async def lake_of(store: ObjectStore, place: str, fresh_id: Callable[[], str]) -
     """The lake in `store`, under the URL `place` of the caller; its id is made if there is none.
 
     One GET; a PUT more, and perhaps another GET, in a warehouse without an id. `None`: it has none, and none can be
-    made with the rights that there are.
+    made or read with the rights that there are.
 
     Raises:
         Unavailable: `store-unavailable`, the id cannot be read.
 
     """
-    found = await store.get(LAKE_KEY)
+    try:
+        found = await store.get(LAKE_KEY)
+    except Unavailable as error:
+        if await store.stored_ms(LAKE_KEY) is not None:  # a store that does not answer raises here as well
+            raise
+        _log_without(place, str(error))
+        return None
     if found is None:
         made = Lake(fresh_id(), place)
         try:

@@ -16,9 +16,12 @@ from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.client.lake import Lake
 from rootline.client.session.session import Session
 from rootline.client.table_handle import TableHandle
-from rootline.client.trace.replay import replay
+from rootline.client.trace.replay import Replay, replay
 from rootline.connect import connect
 from rootline.hosting.log_on_demand import LogOnDemand
+from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.log.lake_claim import LAKE_KEY, encode_lake, lake_header
+from rootline.schemas.bytes.log.lake_claim import Lake as Place
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Invalid, OutcomeUnknown
 from rootline.schemas.intent import Intent, IntentKind, RemovedFile
@@ -131,6 +134,41 @@ def test_a_replayed_dead_letter_says_what_its_record_said(lake: Lake, flights: T
     [one] = list(lake.holder.iterate(lambda session: replay(session, letters, timeout_s=30)))
     assert one.verdict is not None
     assert one.verdict.code == "sequence-reused"
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_letter_of_another_lake_is_published_again_only_if_it_is_this_one_by_now(
+    lake: Lake, filled: TableHandle, is_own: bool
+) -> None:
+    """As after an operator has copied the id that was left behind when the warehouse was moved."""
+    intent = removal(filled)
+    own, other = Place("a" * 32, "here"), Place("b" * 32, "there")
+    letter = DeadLetter(
+        log="topic",
+        partition=0,
+        offset=7,
+        intent_id=intent.intent_id,
+        table=intent.table,
+        code="lake-mismatch",
+        message="",
+        key=intent.table.encode(),
+        value=encode_intent(intent),
+        headers=lake_header(own if is_own else other),
+    )
+
+    async def replayed(session: Session) -> Replay:
+        await session.store.put_if_absent(LAKE_KEY, encode_lake(own))
+        [one] = [found async for found in replay(session, [letter], timeout_s=30)]
+        return one
+
+    one = lake.holder.run(replayed)
+    if is_own:
+        assert one.verdict is not None
+        assert one.verdict.kind is VerdictKind.COMMITTED
+    else:
+        assert isinstance(one.error, Invalid)
+        assert one.error.code == "lake-mismatch"
+        assert filled.head().version == 1
 
 
 def test_a_writer_of_its_own_name_must_count(lake: Lake, filled: TableHandle) -> None:

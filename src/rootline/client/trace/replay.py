@@ -20,6 +20,7 @@ from rootline.client.trace.dead_letters import place_of
 from rootline.client.write.intent_publisher import await_verdict
 from rootline.client.write.publish_queue import PublishQueue, Queued
 from rootline.schemas.bytes.log.intent_codec import decode_intent
+from rootline.schemas.bytes.log.lake_claim import LAKE_KEY, LAKE_MISMATCH, Lake, decode_lake, refusal_of_lake
 from rootline.schemas.bytes.log.stated_content import said_in
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Invalid, OutcomeUnknown
@@ -78,6 +79,16 @@ def intent_of(letter: DeadLetter) -> Intent:
     return intent
 
 
+def check_lake(letter: DeadLetter, own: Lake | None) -> None:
+    """Refuse to publish for this lake what is for another still: its files are there. Raises `Invalid`."""
+    refusal = None if own is None else refusal_of_lake(letter.headers, own)
+    if letter.code == LAKE_MISMATCH and refusal is not None:
+        raise Invalid(
+            LAKE_MISMATCH,
+            f"record {place_of(letter)} was not published again, for its files are in its own lake: {refusal[1]}",
+        )
+
+
 async def replay(session: Session, letters: Sequence[DeadLetter], *, timeout_s: float) -> AsyncGenerator[Replay, None]:
     """Publish each letter's intent once more and wait for its verdict; in the order of the letters.
 
@@ -90,9 +101,9 @@ async def replay(session: Session, letters: Sequence[DeadLetter], *, timeout_s: 
         Unavailable: `log-unavailable`; letters that were not yielded yet were not published.
 
     """
-    queue = PublishQueue()
+    queue, own = PublishQueue(), await _own_lake(session, letters)
     for start in range(0, len(letters), _AT_ONCE):
-        prepared = [_prepared(session, letter) for letter in letters[start : start + _AT_ONCE]]
+        prepared = [_prepared(session, letter, own) for letter in letters[start : start + _AT_ONCE]]
         for one in await asyncio.gather(*(_replayed(session, queue, item, timeout_s) for item in prepared)):
             yield one
 
@@ -103,8 +114,17 @@ class _Prepared:
     what: Intent | Invalid
 
 
-def _prepared(session: Session, letter: DeadLetter) -> _Prepared:
+async def _own_lake(session: Session, letters: Sequence[DeadLetter]) -> Lake | None:
+    """The lake of the session, if letters say that they are for another."""
+    if not any(letter.code == LAKE_MISMATCH for letter in letters):
+        return None
+    found = await session.store.get(LAKE_KEY)
+    return None if found is None else decode_lake(found.body)
+
+
+def _prepared(session: Session, letter: DeadLetter, own: Lake | None) -> _Prepared:
     try:
+        check_lake(letter, own)
         intent = intent_of(letter)
     except Invalid as error:
         return _Prepared(letter, error)
