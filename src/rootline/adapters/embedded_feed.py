@@ -14,7 +14,7 @@ from typing import Final
 
 from rootline.adapters.sqlite.stuck_rows import NoticesOnly
 from rootline.ports.intent_feed import Answer, Assigned, Delivered, FeedEvent, Partition, Reread, before_upgrade
-from rootline.ports.intent_log import IntentLog, KnowsItsLake
+from rootline.ports.intent_log import IntentLog, KnowsItsLake, MayGoBack
 from rootline.ports.parking import ParkingLot
 from rootline.ports.pausing import Pause
 from rootline.schemas.bytes.log.lake_claim import Lake
@@ -38,7 +38,6 @@ class EmbeddedFeed:
     `check_writable`: raises `Unavailable` while verdicts cannot be written; it is asked now and then, and `next` tells.
     `upgraded_from`: the first offset that only newer versions have read; `None`: older ones may read all.
     `pauses`: what operators have paused; `lot`: tables that cannot go on. A log in memory has neither.
-    `appended_ms`: when the record at an offset was appended; by it a file is noticed that was overwritten in place.
     """
 
     def __init__(
@@ -51,7 +50,6 @@ class EmbeddedFeed:
         upgraded_from: Callable[[], int | None] = lambda: 0,
         pauses: Callable[[], Awaitable[Sequence[Pause]]] | None = None,
         lot: NoticesOnly | None = None,
-        appended_ms: Callable[[int], int | None] | None = None,
     ) -> None:
         self._log = log
         self._mark = mark
@@ -62,7 +60,7 @@ class EmbeddedFeed:
         self._upgraded_from = upgraded_from
         self._pauses = pauses
         self._lot = lot
-        self._appended_ms = appended_ms
+        self._may_go_back = log if isinstance(log, MayGoBack) else None
         self._last: LogRecord | None = None
         self._identity: LogId | None = None
         self._position = 0
@@ -164,8 +162,11 @@ class EmbeddedFeed:
         return {(self._identity, _PARTITION): max(0, await self._log.end_offset() - self._position)}
 
     async def publish_verdicts(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> None:
-        """As the log's own."""
-        await self._log.publish_verdicts(verdicts, dead_letters)
+        """As the log's own, on records that are still there. Raises `Fenced` as `next`."""
+        if self._may_go_back is None:
+            await self._log.publish_verdicts(verdicts, dead_letters)
+        else:
+            await self._may_go_back.publish_verdicts(verdicts, dead_letters, self._last)
 
     async def close(self) -> None:
         """End the pruning; the caller that opened the log closes it."""
@@ -200,26 +201,15 @@ class EmbeddedFeed:
             )
 
     async def _check_last(self) -> None:
-        """The record that was read last is still there, unless it was deleted as one that was decided long ago.
-
-        Also when nothing comes: a log that went back has records below, which no one would read.
-        """
-        offset = self._position - 1
-        if self._last is None:
-            is_there = offset < await self._log.end_offset()
-        elif self._appended_ms is None:
-            return
-        else:
-            found = self._appended_ms(offset)
-            is_there = found == self._last.appended_ms or (found is None and offset < await self._log.beginning())
-        if is_there:
-            return
-        raise Fenced(
-            "log-behind-root",
-            f"{self._identity}: the record at offset {offset} was read, and another one is there now, or none: the "
-            "file was overwritten by an older copy while it was open; tables that have decided more than it has are "
-            "stopped",
-        )
+        """The log has not gone back. Also when nothing comes: what it has below then, no one would read."""
+        if self._last is not None and self._may_go_back is not None:
+            self._may_go_back.check_is_there(self._last)
+        elif self._position > await self._log.end_offset():
+            raise Fenced(
+                "log-behind-root",
+                f"{self._identity}: the log went back behind offset {self._position}, at which its host began: the "
+                "file was overwritten by an older copy while it was open",
+            )
 
     def _left_mark(self) -> bool:
         """Make the mark; whether there was one already."""

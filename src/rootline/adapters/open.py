@@ -126,7 +126,6 @@ def open_embedded_feed(log: IntentLog, url: str | None, warehouse: str) -> Coord
         upgraded_from=since,
         pauses=log.pauses,
         lot=NoticesOnly(log),
-        appended_ms=log.appended_ms,
     )
 
 

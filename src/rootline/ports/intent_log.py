@@ -99,3 +99,18 @@ class IntentLog(IntentSink, IntentSource, VerdictSink, VerdictSource, Protocol):
     async def close(self) -> None:
         """Give back files and connections."""
         ...
+
+
+@runtime_checkable
+class MayGoBack(Protocol):
+    """A log whose file someone can overwrite with an older copy while it is open."""
+
+    def check_is_there(self, last_read: LogRecord) -> None:
+        """Raises `Fenced` (`log-behind-root`) unless the record that was read last is still there."""
+        ...
+
+    async def publish_verdicts(
+        self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter], last_read: LogRecord | None = None
+    ) -> None:
+        """As `VerdictSink.publish_verdicts`, if `last_read` is still there; else raises as `check_is_there`."""
+        ...

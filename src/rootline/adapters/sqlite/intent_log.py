@@ -135,9 +135,10 @@ class SqliteIntentLog:
         if known.lake_id != lake.lake_id:
             raise Invalid(LAKE_MISMATCH, f"{self._writer.path}: {mismatch(lake, known)}")
 
-    def appended_ms(self, offset: int) -> int | None:
-        """When the record at `offset` was appended; `None`: there is none."""
-        return self._reader.appended_ms(offset)
+    def check_is_there(self, last_read: LogRecord) -> None:
+        """Raises `Fenced` (`log-behind-root`) unless the record that was read last is still there."""
+        self._check_open()
+        self._reader.check_is_there(last_read)
 
     async def accept_as_another(self) -> LogId:
         """An operator has decided that the log goes on as another one. Close it then. Raises as `publish`."""
@@ -228,11 +229,16 @@ class SqliteIntentLog:
         self._check_open()
         return await self._watch.records(from_offset, limit=limit, wait_s=wait_s)
 
-    async def publish_verdicts(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> None:
-        """Durable when it returns; the first verdict and the first dead letter of an offset stay."""
+    async def publish_verdicts(
+        self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter], last_read: LogRecord | None = None
+    ) -> None:
+        """Durable when it returns; the first verdict and the first dead letter of an offset stay.
+
+        `last_read`: the newest record that the coordinator has read. Raises `Fenced` unless it is still there.
+        """
         for log in {item.log for item in verdicts} | {item.log for item in dead_letters}:
             check_identity(self._identity, log)
-        kept = await self._write(lambda writer: writer.decide(verdicts, dead_letters))
+        kept = await self._write(lambda writer: writer.decide(verdicts, dead_letters, last_read))
         self._watch.decided(kept)
 
     async def wait_verdict(self, position: LogPosition, *, timeout_s: float) -> Verdict | None:

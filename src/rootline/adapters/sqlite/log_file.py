@@ -42,7 +42,7 @@ from rootline.schemas.bytes.log.lake_claim import Lake, decode_lake, encode_lake
 from rootline.schemas.bytes.log.stated_content import content_headers
 from rootline.schemas.bytes.log.trace_context import trace_headers
 from rootline.schemas.dead_letter import DeadLetter
-from rootline.schemas.errors import Corrupt, OutcomeUnknown, RootlineError, Unavailable
+from rootline.schemas.errors import Corrupt, Fenced, OutcomeUnknown, RootlineError, Unavailable
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord, oldest_file_header
 from rootline.schemas.verdict import Verdict, newest_versions
 
@@ -141,8 +141,16 @@ class LogWriter:
         rows = [(key, value, now_ms, said[0] if said else None, oldest_file_ms, trace) for key, value, *said in records]
         return [_row_id(self._connection.execute(statement, row)) for row in rows]
 
-    def decide(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> list[Verdict]:
-        """Store verdicts and dead letters, the first one of each offset; returns the verdicts that are stored."""
+    def decide(
+        self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter], last_read: LogRecord | None = None
+    ) -> list[Verdict]:
+        """Store verdicts and dead letters, the first one of each offset; returns the verdicts that are stored.
+
+        `last_read`: the newest record that their coordinator has read. Raises `Fenced` unless it is still there: the
+        verdicts would be on other records then.
+        """
+        if last_read is not None:
+            check_is_there(self._connection, last_read)
         for letter in dead_letters:
             self._connection.execute(
                 "INSERT OR IGNORE INTO dead_letters (log_offset, body, key, value) VALUES (?, ?, ?, ?)",
@@ -242,13 +250,10 @@ class LogReader:
         with self._failures():
             return upgraded_from(self._connection)
 
-    def appended_ms(self, offset: int) -> int | None:
-        """When the record at `offset` was appended; `None`: there is none."""
+    def check_is_there(self, last_read: LogRecord) -> None:
+        """Raises `Fenced` unless this record is still there."""
         with self._failures():
-            found = self._connection.execute(
-                "SELECT appended_ms FROM intents WHERE log_offset = ?", (offset,)
-            ).fetchone()
-            return None if found is None else int(found[0])
+            check_is_there(self._connection, last_read)
 
     def pauses(self) -> list[Pause]:
         """What operators have paused."""
@@ -407,6 +412,24 @@ def _verdicts_at(connection: sqlite3.Connection, offsets: Sequence[int]) -> list
     places = ",".join("?" * len(offsets))
     found = connection.execute(f"SELECT body FROM verdicts WHERE log_offset IN ({places})", tuple(offsets))
     return [Verdict.model_validate_json(body) for (body,) in found]
+
+
+def check_is_there(connection: sqlite3.Connection, last_read: LogRecord) -> None:
+    """The record that was read last is still there, unless it was deleted as one that was decided long ago.
+
+    Raises:
+        Fenced: `log-behind-root`.
+
+    """
+    log, _, offset = last_read.position
+    row = connection.execute("SELECT appended_ms FROM intents WHERE log_offset = ?", (offset,)).fetchone()
+    if (row is None and offset < pruning_state(connection).records_below) or row == (last_read.appended_ms,):
+        return
+    raise Fenced(
+        "log-behind-root",
+        f"{log}: the record at offset {offset} was read, and another one is there now, or none: the file was "
+        "overwritten by an older copy while it was open; tables that have decided more than it has are stopped",
+    )
 
 
 def _letter_body(letter: DeadLetter) -> str:
