@@ -7,6 +7,8 @@ from collections.abc import Collection
 
 import pytest
 
+from rootline.adapters.embedded_feed import EmbeddedFeed
+from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.coordinator.protocol.effects import (
     Fetch,
@@ -28,12 +30,14 @@ from rootline.coordinator.protocol.events import (
     RootReadBack,
 )
 from rootline.coordinator.runtime.table.effect_runner import EffectRunner, HeadCheck, StoreEffect
-from rootline.ports.intent_feed import Partition
+from rootline.coordinator.runtime.table.log_check import LogCheck
+from rootline.ports.intent_feed import Partition, Reread
 from rootline.ports.object_store import ObjectStore, Predecessor, PutAnswer
 from rootline.schemas.errors import Corrupt, Fenced, Internal, Invalid, Unavailable
 from rootline.schemas.identifiers import CommitId, Location, Version
+from rootline.schemas.log_position import LogId, LogPosition, LogRecord
 from rootline.schemas.object_keys import root_key
-from rootline.schemas.root_header import RootHeader
+from rootline.schemas.root_header import PartitionOffset, RootHeader
 from rootline.storage.metadata.table_loader import load_table
 from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, scripted
 from rootline.testing.virtual_loop import run_virtually
@@ -41,6 +45,7 @@ from rootline.tree.draft.batch import Needs, VectorAt
 from rootline.tree.state.pending_object import PendingObject
 from tests.coordinator.hooked_ports import HookedStore, taking
 from tests.coordinator.running_service import TABLE, running
+from tests.tree.tables import append, new_lake
 
 KEY = root_key(TABLE, Version(0))
 PUT = PutRoot(Version(0), KEY, b"root", Predecessor(None))
@@ -235,3 +240,24 @@ async def test_an_older_root_is_read_and_one_that_is_absent_or_corrupt_is_looked
     assert isinstance(event, Fetched)
     found = event.fetched.roots
     assert {version: root is not None for version, root in found.items()} == {0: True, 1: False, 2: False}
+
+
+@pytest.mark.parametrize(("not_read", "is_refused"), [("no codec for zstd", False), ("", True)])
+async def test_a_decided_record_that_cannot_be_read_here_proves_nothing(not_read: str, is_refused: bool) -> None:
+    header = new_lake(append("a")).head.header
+    [(log, partition, end)] = header.offsets
+
+    class Unreadable(EmbeddedFeed):
+        async def end_offset(self, log: LogId, partition: int) -> int | None:
+            return end
+
+        async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
+            record = LogRecord(LogPosition(log, partition, end - 1), None, b"", 0, (), not_read)
+            return Reread((record,), end)
+
+    check = LogCheck(Unreadable(MemoryIntentLog())).check(header, {(log, partition)})
+    if is_refused:
+        with pytest.raises(Fenced):
+            await check
+    else:
+        await check

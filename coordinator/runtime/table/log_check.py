@@ -2,7 +2,7 @@
 
 Owns: what is asked of the log before a head is built on or answered from. Does not own: when (`effect_runner`).
 Invariants: a log that ends before what was decided, or that has another record in the place of the last decided one,
-is refused; a record that retention has removed proves nothing, and refuses nothing.
+is refused; a record that retention has removed, or that cannot be read here, proves nothing, and refuses nothing.
 """
 
 from __future__ import annotations
@@ -56,5 +56,7 @@ class LogCheck:
                 raise
             return
         same = [raw for raw in found if raw.position == position]
+        if same and same[0].not_read:
+            return
         if not same or not is_last_decided(header, position, same[0].value, same[0].appended_ms):
             raise Fenced("log-behind-root", log_went_back(header, position))
