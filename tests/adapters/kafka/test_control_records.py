@@ -11,6 +11,7 @@ import structlog
 
 from rootline.adapters.kafka.control_records import SKIPPED
 from rootline.adapters.kafka.frontier.answers import ANSWERS_MAX, AnswerRecord, next_record, outgoing
+from rootline.adapters.kafka.frontier.lake_record import lake_outgoing
 from rootline.adapters.kafka.frontier.pause_record import pause_outgoing
 from rootline.adapters.kafka.frontier.records import FrontierReading, Recorded, frontier_record
 from rootline.adapters.kafka.frontier.upgrade_record import upgrade_outgoing
@@ -21,6 +22,7 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.ports.intent_feed import Answer
 from rootline.ports.parking import Lift, ParkedRun, ParkedTable
 from rootline.ports.pausing import Pause
+from rootline.schemas.bytes.log.lake_claim import Lake
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId, LogPosition
 
@@ -184,3 +186,11 @@ def test_the_next_owner_of_a_doubted_partition_is_ahead_of_an_owner_whose_record
 )
 def test_a_parked_record_whose_header_cannot_be_read_is_passed_over(header: bytes | None) -> None:
     assert said_of([("own", b"1"), ("rootline.parked", header)]) is None
+
+
+def test_the_first_lake_that_a_group_named_counts_until_it_is_taken_back() -> None:
+    wrong, right = Lake("a" * 32, "s3://wrong"), Lake("b" * 32, "s3://right")
+    said = [lake_outgoing(SETTINGS, wrong), lake_outgoing(SETTINGS, right), lake_outgoing(SETTINGS, wrong)]
+    assert reading(*said).recorded().lake == wrong
+    assert reading(*said, (said[0].key, None)).recorded().lake == right
+    assert reading(said[0], (said[0].key, None)).recorded().lake is None

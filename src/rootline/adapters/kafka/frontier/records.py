@@ -126,7 +126,7 @@ class FrontierReading:
         self._log = log
         self._frontiers: dict[int, int] = {}
         self._marks: dict[int, Mark | None] = {}
-        self._lake: Lake | None = None
+        self._lakes: dict[bytes, Lake] = {}
         self._answers: dict[bytes, AnswerRecord] = {}
         self._parked: dict[bytes, ParkingRecord] = {}
         self._lifts: dict[bytes, Lift] = {}
@@ -156,7 +156,7 @@ class FrontierReading:
             tuple(self._lifts.values()),
             self._upgraded_from,
             tuple(self._pauses.values()),
-            self._lake,
+            next(iter(self._lakes.values()), None),
             {partition: mark for partition, mark in self._marks.items() if mark is not None},
             self._unread,
         )
@@ -164,14 +164,14 @@ class FrontierReading:
     def _take(self, key: ControlKey, record: Any) -> None:
         raw, value = record.key, record.value
         if value is None:
-            for held in (self._answers, self._parked, self._lifts, self._pauses):
+            for held in (self._answers, self._parked, self._lifts, self._pauses, self._lakes):
                 held.pop(raw, None)
             return
         if key.kind == FRONTIER:
             offset, self._marks[key.partition] = frontier_of(value)
             self._frontiers[key.partition] = max(offset, self._frontiers.get(key.partition, 0))
         elif key.kind == LAKE:
-            self._lake = self._lake or lake_of(value)
+            self._lakes.setdefault(raw, lake_of(value))
         elif key.kind == UPGRADED:
             self._upgraded_from = upgrade_of(value)
         elif key.kind == ANSWERS:
