@@ -9,7 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import FixedType, NestedField, StringType
 
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
@@ -17,6 +21,7 @@ from tests.catalog.adopt.conftest import Once
 from tests.catalog.adopt.test_adopted_deletes import version_2, version_3
 from tests.catalog.adopt.test_adoption import written
 from tests.catalog.adopted_lake import NAME
+from tests.catalog.iceberg_tables import FolderCatalog
 
 
 def ids(data: pa.Table) -> list[int]:
@@ -102,3 +107,29 @@ def test_a_table_that_came_from_one_of_ours_uses_no_snapshot_id_again(
     uuids = {lake.table(name).definition().table_uuid for name in (NAME, "new.twin", "demo.origin")}
     assert len(uuids) == 3
     assert list(table.check()) == []
+
+
+@pytest.mark.parametrize("format_version", [2, 3])
+def test_history_with_partition_values_that_we_leave_out_is_pruned_by_its_own_spec(
+    format_version: int, lake: Lake, tmp_path: Path
+) -> None:
+    """Its manifests have a value of each member: read by a spec without the first one, all others are out of place."""
+    schema = Schema(
+        NestedField(1, "id", FixedType(4), required=False), NestedField(2, "city", StringType(), required=False)
+    )
+    spec = PartitionSpec(
+        *(PartitionField(1 + at, 1000 + at, IdentityTransform(), name) for at, name in enumerate(["id", "city"]))
+    )
+    old = FolderCatalog(tmp_path / "old").make("t", schema, format_version=2, spec=spec)
+    for city in ("a", "b"):
+        old.append(pa.table({"id": pa.array([city.encode() * 4], pa.binary(4)), "city": [city]}))
+    lake.adopt(old.metadata_location, NAME)
+    lake.table(NAME).append([{"id": b"cccc", "city": "b"}])
+    read = exported(lake.table(NAME), format_version)
+    assert read.specs()[0] == old.specs()[0]
+    wanted = [[b"aaaa"], [b"aaaa", b"bbbb"], [b"aaaa", b"bbbb"], [b"aaaa", b"bbbb", b"cccc"]]
+    for snapshot, keys in zip(read.snapshots(), wanted, strict=True):
+        assert ids(read.scan(snapshot_id=snapshot.snapshot_id).to_arrow()) == keys
+        for city in ("a", "b"):
+            found = ids(read.scan(f"city = '{city}'", snapshot_id=snapshot.snapshot_id).to_arrow())
+            assert found == [key for key in keys if (key == b"aaaa") is (city == "a")]
