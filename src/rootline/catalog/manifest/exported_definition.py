@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, make_compatible_name
 from pyiceberg.transforms import Transform, UnknownTransform, parse_transform
 from pyiceberg.types import (
     BinaryType,
@@ -94,6 +94,12 @@ class ExportedField:
     transform: str
     tracked_id: int
     result_type: PrimitiveType
+
+    @property
+    def avro_name(self) -> str:
+        """The name with letters, digits and `_` of ASCII only: others end a process that reads it with DuckDB."""
+        compatible = make_compatible_name(self.name)
+        return "".join(letter if letter.isascii() else f"_x{ord(letter):X}" for letter in compatible)
 
 
 @dataclass(frozen=True)
@@ -229,6 +235,9 @@ class ExportedDefinition:
         widened = [(field.tracked_id, str(field.type)) for field in later if self._was_narrower(field)]
         if widened:  # what was written before they became wider has other bounds of them
             said.append(widened)
+        spelled = [field.avro_name for field in self.fields(spec_id) if not field.name.isascii()]
+        if spelled:  # as other releases do not spell them
+            said.append(spelled)
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).digest()
 
     @cached_property
