@@ -13,6 +13,7 @@ import random
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -138,12 +139,14 @@ def told(sequence: list[Draw]) -> Story:
     return story
 
 
-async def exports(folder: Path, versions: list[int], format_version: FormatVersion) -> dict[int, ExportedTable]:
+async def exports(
+    folder: Path, versions: list[int], format_version: FormatVersion, table: TableName = TABLE
+) -> dict[int, ExportedTable]:
     """Several versions, one after the other, by one exporter."""
     store = open_store(str(folder))
     try:
         exporter = TableExporter(store, folder.as_uri())
-        return {version: await exporter.export(TABLE, format_version, Version(version)) for version in versions}
+        return {version: await exporter.export(table, format_version, Version(version)) for version in versions}
     finally:
         await store.close()
 
@@ -198,15 +201,19 @@ def test_engines_read_the_rows_of_the_model_at_several_versions(
 
 NAME = "demo.t"
 STEPS = 18
-_COLUMNS = {"id": "long not null", "a": "string", "b": "int", "c": "int"}
+_COLUMNS = {"id": "long not null", "a": "string", "b": "int", "c": "int", "place": {"x": "int"}}
+_NAMES = ("a", "b", "c", "d", "größe", "a-b")
 _REFUSED = ("evolution-illegal", "definition-invalid", "column-unknown", "version-unknown")
 
 
 class Histories:
-    """A table and random steps in its life: rows, columns, specs, orders, tags, restores and upkeep."""
+    """A table and random steps in its life: rows, columns, specs, orders, tags, restores and upkeep.
 
-    def __init__(self, lake: Lake, seed: int) -> None:
-        self.lake, self.rng, self.minted = lake, random.Random(seed), 0
+    It exports by one exporter that remembers, and now and then by another that does not.
+    """
+
+    def __init__(self, lake: Lake, folder: Path, seed: int) -> None:
+        self.lake, self.folder, self.rng, self.minted = lake, folder, random.Random(seed), 0
         properties = {"rootline.export.snapshots": "40"}
         lake.create_table(NAME, _COLUMNS, partition_by=["a", "c"], properties=properties)
 
@@ -221,7 +228,7 @@ class Histories:
             *[self.append] * 6,
             *[self.delete, self.overwrite, self.restore, self.tag, self.tag, self.sort, self.rewrite],
             *[self.add_column, self.drop_column, self.drop_column, self.add_field, self.drop_field, self.drop_field],
-            *[self.maintain, self.export, self.export],
+            *[self.rename_column, self.widen_column, self.maintain, self.export, self.export, self.export_by_others],
         ]
         try:
             self.rng.choice(steps)()
@@ -253,7 +260,16 @@ class Histories:
 
     def add_column(self) -> None:
         with self.table.alter() as change:
-            change.add_column(self.rng.choice("abcd"), self.rng.choice(["string", "int", "date"]))
+            change.add_column(self.rng.choice(_NAMES), self.rng.choice(["string", "int", "date", "decimal(9, 2)"]))
+
+    def rename_column(self) -> None:
+        with self.table.alter() as change:
+            change.rename_column(self.rng.choice(self._names()[1:]), self.rng.choice(_NAMES))
+
+    def widen_column(self) -> None:
+        columns = [field.name for field in self.table.definition().schema.fields if str(field.field_type) == "int"]
+        with self.table.alter() as change:
+            change.update_column(self.rng.choice(columns or ("id",)), "long")
 
     def drop_column(self) -> None:
         """After the fields of the default spec and order that are made of it."""
@@ -274,7 +290,8 @@ class Histories:
 
     def add_field(self) -> None:
         with self.table.alter() as change:
-            change.add_partition_field(self.rng.choice(self._names()), self.rng.choice(["identity", "bucket[2]"]))
+            column = self.rng.choice([*self._names(), "place.x"])
+            change.add_partition_field(column, self.rng.choice(["identity", "bucket[2]", "void"]))
 
     def drop_field(self) -> None:
         definition = self.table.definition()
@@ -294,6 +311,10 @@ class Histories:
         """What an export stores now is taken over by later ones."""
         self.table.export(self.rng.choice([2, 3]))
 
+    def export_by_others(self) -> None:
+        version = Version(max(0, self.table.head().version - self.rng.randint(0, 2)))
+        asyncio.run(exports(self.folder, [version], self.rng.choice(list(FormatVersion)), TableName(NAME)))
+
     def _names(self) -> list[str]:
         return [field.name for field in self.table.definition().schema.fields]
 
@@ -309,9 +330,12 @@ class Histories:
 
     def _value(self, kind: str) -> Any:
         number = self.rng.randint(0, 3)
+        if kind.startswith("struct"):
+            return {"x": number}
         if number == 0:
             return None
-        return {"string": f"s{number}", "date": dt.date(2024, 1, number)}.get(kind, number)
+        values = {"string": f"s{number}", "date": dt.date(2024, 1, number), "decimal(9, 2)": Decimal(number) / 4}
+        return values.get(kind, number)
 
 
 def _filters(table: TableHandle, version: int) -> list[str]:
@@ -320,8 +344,8 @@ def _filters(table: TableHandle, version: int) -> list[str]:
     then = {column.field_id: column for column in table.tree(version=version).state.definition.schema.fields}
     found: list[str] = []
     for column in table.definition().schema.fields:
-        if then.get(column.field_id) == column:
-            known = [value for value in rows.column(column.name).to_pylist() if value is not None]
+        if then.get(column.field_id) == column and column.name.isidentifier() and column.name.isascii():
+            known = [value for value in rows.column(column.name).to_pylist() if isinstance(value, int | str | dt.date)]
             found += [f"{column.name} = {_literal(value)}" for value in known[:1]]
     return found
 
@@ -337,7 +361,7 @@ def _by_id(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("seed", drawn(12))
 def test_engines_read_of_every_listed_snapshot_what_a_scan_of_its_version_has(tmp_path: Path, seed: int) -> None:
     with connect(tmp_path / "lake") as lake, open_duckdb() as duckdb:
-        world = Histories(lake, seed)
+        world = Histories(lake, tmp_path / "lake", seed)
         for _ in range(STEPS):
             world.step()
         table = world.table

@@ -25,10 +25,10 @@ from pyiceberg.manifest import (
     ManifestFile,
 )
 from pyiceberg.manifest import FileFormat as IcebergFormat
-from pyiceberg.types import DecimalType, DoubleType, FloatType, IntegerType, PrimitiveType, UUIDType
+from pyiceberg.types import DecimalType, DoubleType, FloatType, IntegerType, PrimitiveType, StringType, UUIDType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from rootline.catalog.manifest.exported_definition import ExportedDefinition
+from rootline.catalog.manifest.exported_definition import ExportedDefinition, ExportedField
 from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.catalog.manifest.manifest_encoder import EncodedManifest, encode_manifest
 from rootline.catalog.manifest.manifest_schema import manifest_entry_schema
@@ -200,6 +200,16 @@ def test_several_partition_fields_of_one_named_type_are_each_defined_and_names_a
     partition = next(field for field in avro["fields"][4]["type"]["fields"] if field["name"] == "partition")
     nested = next(field for field in partition["type"]["fields"] if "iceberg-field-name" in field)
     assert (nested["name"], nested["iceberg-field-name"]) == ("place_x2Ecode", "place.code")
+
+
+@pytest.mark.parametrize(("name", "avro"), [("größe", "gr_xF6_xDFe"), ("大小", "_x5927_x5C0F"), ("1 a", "_1_x20a")])
+def test_avro_has_names_of_letters_of_ascii(name: str, avro: str) -> None:
+    """DuckDB ends the process that reads another one."""
+    field = ExportedField(1000, name, 1, "identity", 1, StringType())
+    schema: Any = manifest_entry_schema(FormatVersion.V3, (field,))
+    partition = next(field for field in schema["fields"][4]["type"]["fields"] if field["name"] == "partition")
+    [named] = partition["type"]["fields"]
+    assert (named["name"], named["iceberg-field-name"]) == (avro, name)
 
 
 @BOTH

@@ -34,11 +34,12 @@ Entries = list[ContentEntry]
 async def forged(
     builder: TableBuilder,
     *,
+    back: int = 0,
     header: Callable[[RootHeader], RootHeader] = lambda header: header,
     entries: Callable[[Entries], Entries] = lambda entries: entries,
 ) -> ObjectKey:
-    """The head, made anew with another header or other entries, and all digests right."""
-    version = builder.state.header.version
+    """The head, or a version before it, made anew with another header or other entries, and all digests right."""
+    version = Version(builder.state.header.version - back)
     key = root_key(builder.table, version)
     stored = await builder.store.get(key)
     assert stored is not None
@@ -235,6 +236,28 @@ async def test_a_leaf_that_others_delete_as_a_whole_is_no_finding(ordinals: tupl
     assert await findings_of(memory_of(builder), builder.table) == []
     await forged(builder, entries=entries, header=without_files(9))
     assert {code for _, code in await codes(builder)} == {"totals-wrong"}
+
+
+async def test_a_vector_of_a_leaf_that_others_deleted_may_not_outlive_it() -> None:
+    builder, leaf, vector = await with_leaf()
+    gone = shown(leaf, Status.DELETED, builder)
+    await builder.append(10)
+
+    def is_file(entry: ContentEntry) -> bool:
+        return entry.content_type is ContentType.DATA
+
+    left = without_files(0, 2, 3, 4, 5, leaf=True)
+    before = await forged(builder, back=1, entries=lambda known: [*filter(is_file, known), gone, vector], header=left)
+    stored = await builder.store.get(before)
+    assert stored is not None
+    parent = decode_root(stored.body, name=before)
+
+    def follows(header: RootHeader) -> RootHeader:
+        kept = parent.header.earlier_bytes + parent.size_in_bytes
+        return replace(left(header), parent_digest=parent.digest, earlier_bytes=kept)
+
+    key = await forged(builder, entries=lambda known: [*filter(is_file, known), vector], header=follows)
+    assert await codes(builder) == {(key, "vector-mismatch")}
 
 
 async def test_several_manifest_vectors_of_one_status_are_read_as_their_union() -> None:

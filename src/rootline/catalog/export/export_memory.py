@@ -144,6 +144,8 @@ class TableMemory:
         stored = read_metadata(found.body, self.folder, newest, None)
         if stored.table_uuid != table_uuid:
             return  # of a table that had the name before
+        if not stored.is_of_its_table:
+            return  # what follows it is made from the roots
         location = str(stored.current["manifest-list"])
         name = self.folder.key(location.removeprefix(f"{self.folder.base}/"))
         listed = await store.get(name)

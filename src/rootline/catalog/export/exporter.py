@@ -16,7 +16,7 @@ from rootline.catalog.export.export_builder import ExportBuilder
 from rootline.catalog.export.export_memory import TABLES_MAX, ExportMemory, TableMemory
 from rootline.catalog.export.export_properties import format_of
 from rootline.catalog.export.export_requests import ExportCost, ExportRequests
-from rootline.catalog.export.table_metadata import StoredMetadata, read_metadata, version_of_snapshot
+from rootline.catalog.export.table_metadata import StoredMetadata, damaged, read_metadata, version_of_snapshot
 from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.root_codec import Root
@@ -208,10 +208,13 @@ async def _stored(reads: PlanningReads, memory: TableMemory, version: Version) -
     known = memory.finished.get(version)
     if known is not None:
         return known
-    found = await reads.get(memory.folder.key(memory.folder.metadata(version)))
+    key = memory.folder.key(memory.folder.metadata(version))
+    found = await reads.get(key)
     if found is None:
         return None
     stored = read_metadata(found.body, memory.folder, version, None)
+    if not stored.is_of_its_table:
+        raise damaged(key, "its current snapshot is one of before the table's adoption")
     memory.keep(version, stored)
     return stored
 

@@ -160,9 +160,7 @@ def _read(body: bytes, table: TableName, location: str) -> FoundExport:
     lists: dict[str, Version] = {}
     start = f"{folder.base}/"
     for snapshot in metadata.snapshots.values():
-        path = str(snapshot.get("manifest-list", ""))
-        if path.startswith(f"{start}{folder.relative}"):
-            lists[path.removeprefix(start)] = _version_of(snapshot, name)
+        lists[str(snapshot["manifest-list"]).removeprefix(start)] = _version_of(snapshot, name)
     return FoundExport(location, folder, metadata, lists)
 
 

@@ -44,7 +44,11 @@ Specs = frozenset[tuple[int, Meaning]]
 
 @dataclass(frozen=True, slots=True)
 class StoredMetadata:
-    """A metadata.json that is intact: its bytes, and what an exporter takes from it."""
+    """A metadata.json that is intact: its bytes, and what an exporter takes from it.
+
+    `snapshots`: those of its own table, whose lists are in its folder. Others are from before an adoption, and where an
+    older release adopted an export of ours they have ids that the table gives later.
+    """
 
     body: bytes
     table_uuid: uuid.UUID
@@ -52,6 +56,11 @@ class StoredMetadata:
     snapshots: Mapping[SnapshotId, SnapshotJson]
     current: SnapshotJson
     specs: Specs
+
+    @property
+    def is_of_its_table(self) -> bool:
+        """Whether the current snapshot is the table's own; releases before decision 0117 may have taken another."""
+        return self.current["snapshot-id"] in self.snapshots
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,11 +223,12 @@ def read_metadata(body: bytes, folder: ExportFolder, version: Version, table_uui
     try:
         found = json.loads(body)
         snapshots = {SnapshotId(snapshot["snapshot-id"]): snapshot for snapshot in found["snapshots"]}
+        own = f"{folder.base}/{folder.relative}"
         read = StoredMetadata(
             body,
             uuid.UUID(found["table-uuid"]),
             int(found["last-updated-ms"]),
-            snapshots,
+            {at: each for at, each in snapshots.items() if str(each.get("manifest-list")).startswith(own)},
             snapshots[SnapshotId(found["current-snapshot-id"])],
             stated_specs(found),
         )

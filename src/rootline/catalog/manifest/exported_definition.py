@@ -10,7 +10,8 @@ a table is refused.
 Theory. Engines read manifests by the specs of the metadata.json, and bind these to the current schema, or to that of
 the snapshot: a spec of a column that is not there stops some of them. So a snapshot's manifests are written under the
 *form* of their spec that has only fields whose columns both schemas have. A spec without one of its fields is another
-spec, and has another id (decision 0109). Sort orders are bound to nothing, so they keep the fields that they had.
+spec, and has another id (decision 0109), also where the field is one that our manifests leave out and those of the
+table's snapshots from before its adoption have. Sort orders are bound to nothing, and keep the fields that they had.
 
 Source: the Iceberg specification, "Schemas and Data Types", "Default values", "Partition Specs", "Sort Orders" and
 Appendix C.
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, make_compatible_name
 from pyiceberg.transforms import Transform, UnknownTransform, parse_transform
 from pyiceberg.types import (
     BinaryType,
@@ -93,6 +94,12 @@ class ExportedField:
     transform: str
     tracked_id: int
     result_type: PrimitiveType
+
+    @property
+    def avro_name(self) -> str:
+        """The name with letters, digits and `_` of ASCII only: others end a process that reads it with DuckDB."""
+        compatible = make_compatible_name(self.name)
+        return "".join(letter if letter.isascii() else f"_x{ord(letter):X}" for letter in compatible)
 
 
 @dataclass(frozen=True)
@@ -228,6 +235,9 @@ class ExportedDefinition:
         widened = [(field.tracked_id, str(field.type)) for field in later if self._was_narrower(field)]
         if widened:  # what was written before they became wider has other bounds of them
             said.append(widened)
+        spelled = [field.avro_name for field in self.fields(spec_id) if not field.name.isascii()]
+        if spelled:  # as other releases do not spell them
+            said.append(spelled)
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).digest()
 
     @cached_property
@@ -278,7 +288,7 @@ class ExportedDefinition:
         found: dict[int, tuple[ExportedField, ...]] = {}
         for schema_id in dict.fromkeys((own, *schema_ids)):
             schema = self.definition.schema_by_id(schema_id)
-            for spec_id, whole in self._fields_by_spec.items():
+            for spec_id, whole in self._whole_by_spec.items():
                 form = self._form(spec_id, schema)
                 found[self._id_of(spec_id, form)] = form
                 if has_history:
@@ -293,7 +303,7 @@ class ExportedDefinition:
     def _id_of(self, spec_id: int, form: tuple[ExportedField, ...]) -> int:
         """The id of a form: of the spec that it is the whole of, else one that no spec of the table has."""
         key = _meaning(form)
-        if key == _meaning(self._fields_by_spec[spec_id]):
+        if key == _meaning(self._whole_by_spec[spec_id]):
             return spec_id
         if key in self._whole_specs:
             return self._whole_specs[key]
@@ -307,22 +317,33 @@ class ExportedDefinition:
     def _whole_specs(self) -> Mapping[Meaning, int]:
         """What a spec means, in whole → the first spec that means it."""
         found: dict[Meaning, int] = {}
-        for spec_id, whole in self._fields_by_spec.items():
+        for spec_id, whole in self._whole_by_spec.items():
             found.setdefault(_meaning(whole), spec_id)
         return found
 
     @cached_property
-    def _fields_by_spec(self) -> Mapping[int, tuple[ExportedField, ...]]:
+    def _fields_by_spec(self) -> dict[int, tuple[ExportedField, ...]]:
         """Spec id → all its members that engines can read, of columns that are there or were."""
         return {spec.spec_id: tuple(self._exported(spec)) for spec in self.definition.partition_specs}
 
-    def _exported(self, spec: PartitionSpec) -> Iterator[ExportedField]:
+    @cached_property
+    def _whole_by_spec(self) -> Mapping[int, tuple[ExportedField, ...]]:
+        """Spec id → what the id means: of an adopted spec what its writer meant, with values that some misread."""
+        return self._fields_by_spec | {
+            spec.spec_id: tuple(self._exported(spec, is_whole=True))
+            for spec in self.definition.partition_specs
+            if spec.field_ids
+        }
+
+    def _exported(self, spec: PartitionSpec, *, is_whole: bool = False) -> Iterator[ExportedField]:
         names: set[str] = set()
         field_ids: set[int] = set()
         for place, member in enumerate(_members_of(spec, self.definition)):
             tracked = self.definition.tracked_by_id.get(member.tracked_id)
             field_id = self._field_ids[spec.spec_id, place]
-            if tracked is None or isinstance(tracked.type, _NOT_IN_TUPLES) or field_id in field_ids:
+            if tracked is None or field_id in field_ids:
+                continue
+            if isinstance(tracked.type, _NOT_IN_TUPLES) and not is_whole:
                 continue
             if not self._is_readable(member):
                 continue

@@ -13,8 +13,6 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from pyiceberg.schema import make_compatible_name
-
 from rootline.catalog.manifest.exported_definition import ExportedDefinition, ExportedField
 from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.schemas.bytes.leaf.leaf import LeafContent
@@ -125,9 +123,8 @@ def _partition_field(field: ExportedField) -> dict[str, Any]:
     avro = avro_type_of(field.result_type)
     if isinstance(avro, dict) and "name" in avro:
         avro = avro | {"name": f"{avro['name']}_of_{field.field_id}"}
-    name = make_compatible_name(field.name)
-    original = {} if name == field.name else {"iceberg-field-name": field.name}
-    return _optional(name, avro, field.field_id) | original
+    original = {} if field.avro_name == field.name else {"iceberg-field-name": field.name}
+    return _optional(field.avro_name, avro, field.field_id) | original
 
 
 def _map(key_id: int, value_id: int, values: str) -> dict[str, Any]:

@@ -70,6 +70,7 @@ class LiveSet:
         self.dead: dict[str, BitMap] = {}
         self._stored: dict[tuple[str, int], BitMap | None] = {}  # manifest vectors in Puffin files
         self.facts: dict[str, LeafFacts] = {}
+        self._leafless: set[str] = set()  # leaves that this root shows as DELETED, beside a vector
         self._tally = Tally()
 
     @property
@@ -135,11 +136,12 @@ class LiveSet:
         step.rows = [row.entry for row in coming]
         step.changing = [row.entry for row in new.rows if row.entry.version_info.status is not Status.EXISTING]
         touched = self._take_out(step, _live(leaving))
-        touched |= self._take_in(step, _live(coming))
+        touched |= self._take_in(step, _live(coming)) | self._leafless
         for row in coming:
             await self._read_stored(row.entry)
         before = {location: self.leaf_rows.get(location) for location in touched}
         self._replace_leaf_rows(step, _live(leaving), _live(coming))
+        self._leafless = set()
         for location in sorted(touched):
             await self._follow_leaf(step, location, before[location])
         return step
@@ -195,7 +197,9 @@ class LiveSet:
         if row is None:
             facts = self.facts.pop(location, None)
             is_shown = any(entry.location == location for entry in step.changing if entry.content_type in _LEAVES)
-            if self.manifest_vectors.get(location) and not is_shown:
+            if self.manifest_vectors.get(location) and is_shown:
+                self._leafless.add(location)
+            elif self.manifest_vectors.get(location):
                 self._book.add(
                     step.key, "vector-mismatch", f"a manifest vector is of {location}, which is no leaf of it"
                 )
