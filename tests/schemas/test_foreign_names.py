@@ -35,6 +35,10 @@ def test_the_bytes_are_a_line_a_digest_and_ascending_hashes() -> None:
     assert ForeignNames.from_bytes(noted().to_bytes(), name="n").hashes.tolist() == []
 
 
+def test_a_name_that_a_folder_resolves_is_noted_as_the_file_that_it_is() -> None:
+    assert noted(f"file:///a/{OURS}/.", f"/b/{OURS}//").hashes.tolist() == [name_hash(OURS)]
+
+
 def test_damaged_bytes_are_corrupt_and_never_fewer_names() -> None:
     body = noted(*(f"s3://a/{uuid.UUID(int=number)}.parquet" for number in range(3))).to_bytes()
     for at in range(len(body)):

@@ -16,7 +16,7 @@ from typing import Final
 import structlog
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.absolute_locations import is_absolute
+from rootline.schemas.absolute_locations import is_absolute, resolved
 from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage, is_condemned
 from rootline.schemas.bytes.root.foreign_names import ForeignNameNotes
@@ -108,7 +108,7 @@ def _locations(leaves: Mapping[str, Leaf]) -> list[str]:
 
 def _owners(locations: Iterable[str]) -> set[TableName]:
     """The tables of this warehouse in whose folders they may be: where it is stored, its folders are not known by."""
-    folders = {location.rpartition("/")[0] for location in locations}
+    folders = {resolved(location).rpartition("/")[0] for location in locations}
     found = {table_in(pair[1]) for folder in folders for pair in _TABLE_FOLDER.finditer(f"{folder}/")}
     return {name for name in found if name is not None}
 
