@@ -17,6 +17,7 @@ from rootline.ports.object_remover import DatedObject
 from rootline.ports.object_store import StoredObject
 from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.bytes.root.foreign_names import names_of_adopted
+from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.intent import Intent, IntentKind, RemovedFile
 from rootline.schemas.object_keys import key_of, root_key, roots_prefix, table_prefix
@@ -328,6 +329,39 @@ def test_a_table_that_adopted_nobody_knows_what_keeps_data_files_and_the_rest_go
         found = await sweep_for(world, 4)
         assert troubles_of(found) == set()
         assert not await world.has("own")
+
+    tell(story)
+
+
+class LockedNamespace:
+    """A store in which the folder of one namespace may not be listed."""
+
+    def __init__(self, world: SweepWorld) -> None:
+        self._store = world.store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def folders(self, prefix: str) -> Sequence[str]:
+        if prefix == "locked/":
+            raise Unavailable("store-unavailable", "locked: Permission denied")
+        return await self._store.folders(prefix)
+
+
+def test_a_namespace_whose_tables_cannot_be_listed_keeps_data_files_and_is_named() -> None:
+    async def story(world: SweepWorld) -> None:
+        world.store.place(ObjectKey("locked/t/data/x"), b"of somebody else")
+        page = f"metadata/pages/{'0' * 32}.avro"
+        world.store.place(key_of(world.table, page), b"an orphan that no other engine can name")
+        await world.upload("orphan")
+        await world.append("a")
+        found = await sweep_for(world, 14, store=LockedNamespace(world))
+        assert await world.has("orphan")
+        assert page not in await world.keys()
+        [trouble] = troubles_of(found)
+        assert "locked: Permission denied" in trouble
+        await sweep_for(world, 3)
+        assert not await world.has("orphan")
 
     tell(story)
 

@@ -151,10 +151,16 @@ class NeighbourReads:
         undecided_ms = store_ms - limits.orphan_age_ms - CLOCKS_APART_MS
         known_ms = limits.scan_retention_ms - CLOCKS_APART_MS
         look = _Look(inventory, remover, store_ms, undecided_ms, known_ms, stores)
-        names = await names_of_folders(self._store)  # also those without a root: it may be about to be stored
+        unread: list[Unavailable] = []
+        names = await names_of_folders(self._store, unread)  # also those without a root: it may be about to be stored
         others = [name for name in names if name != table and not self._names_nothing_of(name, look)]
         found = await few_at_once(others, lambda name: self._look(name, look), _LOOKS_AT_ONCE)
-        are_known, has_kept, troubles = True, False, []
+        are_known, has_kept = not unread, False
+        troubles = [
+            f"{table}: the tables of a namespace cannot be listed ({error.message}): no file here that other engines "
+            "may name is deleted. Mend that folder, or move it out of the warehouse"
+            for error in unread
+        ]
         for name, item in zip(others, found, strict=True):
             if item.names is None:
                 are_known = False
