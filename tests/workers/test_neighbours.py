@@ -17,6 +17,7 @@ from rootline.ports.object_remover import DatedObject
 from rootline.ports.object_store import StoredObject
 from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.bytes.root.foreign_names import names_of_adopted
+from rootline.schemas.content_entry import Status
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.intent import Intent, IntentKind, RemovedFile
@@ -33,6 +34,10 @@ from tests.workers.sweep_world import DAY_MS, ORPHAN_AGE_MS, MemoryRemover, Swee
 
 CLONE = TableName("other.clone")
 BASE = "s3://lake/warehouse"
+
+
+def stem_of(name: str) -> str:
+    return file_named(name).location.removeprefix("data/").removesuffix(".parquet")
 
 
 class Clone:
@@ -53,11 +58,14 @@ class Clone:
         self.written[location] = body
         self.world.store.place(ObjectKey(location), body)
 
-    async def planned(self, *names: str) -> AdoptionPlan:
-        """What another engine wrote, and the root that says it, stored as whoever adopts stores it."""
+    async def planned(self, *names: str, deleted: Sequence[str] = ()) -> AdoptionPlan:
+        """What another engine wrote, and the root that says it, stored as whoever adopts stores it.
+
+        `deleted`: files that its newest snapshot has removed.
+        """
         table = HandWritten(self.folder, 2, self._put)
-        stems = [file_named(name).location.removeprefix("data/").removesuffix(".parquet") for name in names]
-        files = [table.data(stem, rows(10 * at, "UA")) for at, stem in enumerate((*stems, "another-one"))]
+        files = [table.data(stem, rows(10 * at, "UA")) for at, stem in enumerate((*map(stem_of, names), "another-one"))]
+        files += [table.data(stem_of(name), rows(0, "UA"), status=Status.DELETED, number=1) for name in deleted]
         table.base = f"{BASE}/elsewhere"
         table.manifest("m", files, 1)
         location = table.finish(1, **{"table-uuid": str(self.uuid)})
@@ -239,7 +247,7 @@ def test_an_adoption_of_a_file_that_another_table_condemned_is_refused(folder: s
         assert (verdict.kind, verdict.code) == (VerdictKind.REJECTED, "file-removed")
         assert clone.at("shared") in (verdict.message or "")
         assert str(world.table) in (verdict.message or "")
-        await clone.adopt("own")
+        await clone.commit(await clone.planned("own", deleted=["shared"]))
 
     tell(story)
 

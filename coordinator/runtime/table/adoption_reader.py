@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import structlog
+from pyroaring import BitMap
 
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.absolute_locations import is_absolute, resolved
@@ -34,6 +35,7 @@ from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.stored_file import read_stored
 from rootline.tree.draft.batch import AdoptedTable
 from rootline.tree.proof.adoption import adopted_state, invalid, leaves_of, proven_adopted
+from rootline.tree.state.live_mask import live_mask
 from rootline.tree.state.table_state import TableState
 
 _TABLE_FOLDER: Final = re.compile(r"/(?=([^/]+/[^/]+/)(?:data|metadata|export)/)")
@@ -66,14 +68,13 @@ async def _read(store: ObjectStore, table: TableName, named: AdoptedRoot, defini
     root = await asyncio.to_thread(proven_adopted, body, named, table, definition)
     leaves = await read_leaves(store, table, leaves_of(root), definition=definition)
     state = await asyncio.to_thread(_state, root, definition, leaves)
-    locations = await asyncio.to_thread(_locations, leaves)
-    await _check_not_condemned(store, table, locations)
-    return AdoptedTable(state, await asyncio.to_thread(_foreign_names, locations))
+    await _check_not_condemned(store, table, await asyncio.to_thread(_locations, leaves, state.live.dead))
+    return AdoptedTable(state, await asyncio.to_thread(_foreign_names, leaves))
 
 
-def _foreign_names(locations: Iterable[str]) -> bytes:
+def _foreign_names(leaves: Mapping[str, Leaf]) -> bytes:
     notes = ForeignNameNotes()
-    notes.reference(locations)
+    notes.reference(_locations(leaves))
     return notes.names().to_bytes()
 
 
@@ -99,10 +100,15 @@ async def _check_not_condemned(store: ObjectStore, table: TableName, locations: 
             )
 
 
-def _locations(leaves: Mapping[str, Leaf]) -> list[str]:
+def _locations(leaves: Mapping[str, Leaf], dead: Mapping[str, BitMap] | None = None) -> list[str]:
+    """The absolute ones of the leaves' locations, and of all that they list; with `dead`, of what is live in them."""
     found = [location for location in leaves if is_absolute(location)]
-    for leaf in leaves.values():
-        found += filter(is_absolute, leaf.columns(["location"]).column(0).to_pylist())
+    for location, leaf in leaves.items():
+        columns = leaf.columns(["location", "version_info.status"])
+        named = columns.column("location")
+        if dead is not None:
+            named = named.filter(live_mask(columns, dead.get(location)))
+        found += filter(is_absolute, named.to_pylist())
     return found
 
 
