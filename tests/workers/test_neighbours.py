@@ -14,7 +14,7 @@ from rootline.coordinator.runtime.table.adoption_reader import read_adopted
 from rootline.maintenance.orphan_sweep_plan import InventoryNotes
 from rootline.maintenance.sweep_limits import SweepLimits
 from rootline.ports.object_remover import DatedObject
-from rootline.ports.object_store import StoredObject
+from rootline.ports.object_store import Listing, StoredObject
 from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.bytes.root.foreign_names import names_of_adopted
 from rootline.schemas.content_entry import Status
@@ -58,14 +58,16 @@ class Clone:
         self.written[location] = body
         self.world.store.place(ObjectKey(location), body)
 
-    async def planned(self, *names: str, deleted: Sequence[str] = ()) -> AdoptionPlan:
+    async def planned(self, *names: str, deleted: Sequence[str] = (), folders: Sequence[str] = ()) -> AdoptionPlan:
         """What another engine wrote, and the root that says it, stored as whoever adopts stores it.
 
-        `deleted`: files that its newest snapshot has removed.
+        `deleted`: files that its newest snapshot has removed. `folders`: of other tables, with one file each.
         """
         table = HandWritten(self.folder, 2, self._put)
         files = [table.data(stem, rows(10 * at, "UA")) for at, stem in enumerate((*map(stem_of, names), "another-one"))]
         files += [table.data(stem_of(name), rows(0, "UA"), status=Status.DELETED, number=1) for name in deleted]
+        for table.base in folders:
+            files.append(table.data("x", rows(0, "UA")))
         table.base = f"{BASE}/elsewhere"
         table.manifest("m", files, 1)
         location = table.finish(1, **{"table-uuid": str(self.uuid)})
@@ -248,6 +250,31 @@ def test_an_adoption_of_a_file_that_another_table_condemned_is_refused(folder: s
         assert clone.at("shared") in (verdict.message or "")
         assert str(world.table) in (verdict.message or "")
         await clone.commit(await clone.planned("own", deleted=["shared"]))
+
+    tell(story)
+
+
+def test_an_adoption_that_names_files_in_many_folders_looks_only_for_tables_that_are_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(world: SweepWorld) -> None:
+        await world.append("shared")
+        await let_go(world, "shared")
+        while not (await world.head()).header.condemned:
+            await sweep_for(world, 1)
+        clone = Clone(world)
+        plan = await clone.planned("shared", folders=[f"{BASE}/absent_{number}/t" for number in range(50)])
+        listed: list[str] = []
+        really = world.store.list
+
+        async def noted(prefix: str, *, limit: int | None = None) -> Listing:
+            listed.append(prefix)
+            return await really(prefix, limit=limit)
+
+        monkeypatch.setattr(world.store, "list", noted)
+        verdict = await clone.decide(IntentKind.CREATE, definition=plan.definition.to_json().decode(), adopt=plan.named)
+        assert verdict.code == "file-removed"
+        assert [prefix for prefix in listed if prefix.startswith("absent_")] == []
 
     tell(story)
 

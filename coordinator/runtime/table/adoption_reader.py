@@ -33,11 +33,13 @@ from rootline.storage.metadata.mapped_bytes import mapped
 from rootline.storage.metadata.page_reader import read_condemned
 from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.stored_file import read_stored
+from rootline.storage.metadata.table_names import names_of_folders
 from rootline.tree.draft.batch import AdoptedTable
 from rootline.tree.proof.adoption import adopted_state, invalid, leaves_of, proven_adopted
 from rootline.tree.state.live_mask import live_mask
 from rootline.tree.state.table_state import TableState
 
+_OWNERS_FEW: Final = 16
 _TABLE_FOLDER: Final = re.compile(r"/(?=([^/]+/[^/]+/)(?:data|metadata|export)/)")
 
 
@@ -83,7 +85,12 @@ async def _check_not_condemned(store: ObjectStore, table: TableName, locations: 
 
     Raises `Invalid` (`file-removed`). A table that cannot be read is not swept either.
     """
-    for owner in sorted(await asyncio.to_thread(_owners, locations)):
+    owners = await asyncio.to_thread(_owners, locations)
+    if len(owners) > _OWNERS_FEW:  # names of folders that are not there are not looked for one by one
+        unread: list[Unavailable] = []
+        there = await names_of_folders(store, unread)
+        owners = owners if unread else owners & set(there)
+    for owner in sorted(owners):
         head = await find_head(store, owner)
         if head is None or owner == table:
             continue
