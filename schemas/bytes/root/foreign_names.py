@@ -31,8 +31,10 @@ _MAGIC: Final = b"rootline-foreign-names/1\n"
 _PREFIX: Final = "metadata/pages/foreign-"
 _DIGEST_BYTES: Final = 32
 _HASH_BYTES: Final = 8
-_OWN_NAME: Final = re.compile(r"[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}|[0-9a-f]{16}-|part-", re.IGNORECASE)
-"""The beginning of the last part of every name that Rootline gives: ids, digests, inverted versions, Spark's parts."""
+_OWN_NAME: Final = re.compile(r"[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}|[0-9a-f]{16}-", re.IGNORECASE)
+"""The beginning of the last part of every name that Rootline gives: ids, digests, inverted versions."""
+_SPARKS: Final = "spark-write"
+"""In the folder of what Spark writes for us. Its files begin with `part-`, as those of every table from Hive do."""
 
 _Hashes = np.ndarray[tuple[int], np.dtype[np.uint64]]
 
@@ -84,7 +86,7 @@ class ForeignNameNotes:
         """Note those of `locations` that are outside the table's folder and may be files of Rootline's."""
         del is_readable
         for location in locations:
-            if is_absolute(location) and _OWN_NAME.match(_last_part(location)):
+            if is_absolute(location) and (_OWN_NAME.match(_last_part(location)) or _SPARKS in location.lower()):
                 self._hashes.add(name_hash(location))
 
     def keep(self, locations: Iterable[str]) -> None:
