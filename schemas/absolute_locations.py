@@ -1,7 +1,7 @@
 """Locations outside a table's own folder, as adopted tables have them.
 
-Owns: which locations are absolute, and of what scheme. Does not own: which an intent may name (`location_rules`), which
-a store reads (`rootline.adapters.absolute_keys`).
+Owns: which locations are absolute, of what scheme, and the form in which they are compared. Does not own: which an
+intent may name (`location_rules`), which a store reads (`rootline.adapters.absolute_keys`).
 Invariants: every location is absolute or relative, never both; an absolute one is taken as its writer wrote it:
 nothing in it is percent-decoded, because Iceberg's writers do not encode.
 """
@@ -12,6 +12,7 @@ import re
 from typing import Final
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
+_NO_PARTS: Final = re.compile(r"(?:/\.?)+(?=/|\Z)")
 
 
 def is_absolute(location: str) -> bool:
@@ -25,3 +26,11 @@ def scheme_of(location: str) -> str:
         return "file"
     found = _SCHEME.match(location)
     return "" if found is None else found[1].lower()
+
+
+def resolved(location: str) -> str:
+    """`location` without empty and `.` parts: what a file system takes for the same file has one such form.
+
+    It is for comparison alone: a bucket takes them for different objects.
+    """
+    return _NO_PARTS.sub("", location)

@@ -16,7 +16,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
-from rootline.schemas.absolute_locations import is_absolute
+from rootline.schemas.absolute_locations import is_absolute, resolved
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import (
     Location,
@@ -81,9 +81,9 @@ def own_forms(location: str, table: str) -> list[str]:
     """
     if not (location.startswith("/") or ":" in location):
         return [location]
-    folder = f"/{table_prefix(TableName(table))}"
-    starts = [found.end() for found in re.finditer(f"(?={re.escape(folder)})", location)]
-    return [location, *(location[start + len(folder) :] for start in starts)]
+    folder, plain = f"/{table_prefix(TableName(table))}", resolved(location)
+    starts = [found.end() for found in re.finditer(f"(?={re.escape(folder)})", plain)]
+    return [location, *(plain[start + len(folder) :] for start in starts)]
 
 
 @lru_cache(maxsize=4_096)

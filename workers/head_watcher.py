@@ -18,6 +18,7 @@ import structlog
 from rootline.ports.environment import Environment
 from rootline.ports.object_store import ObjectStore
 from rootline.ports.task_queue import OFFERED_AGAIN_S, Offer, Task, TaskKind, TaskQueue
+from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName, Version
 from rootline.storage.metadata.head_finder import find_head
 from rootline.storage.metadata.table_names import list_names
@@ -70,7 +71,7 @@ class HeadWatcher:
         self._discover_s = environment.monotonic_s()
         self._failed = failed
         self.trouble = ""
-        """Why the tables cannot be listed, if so."""
+        """Why the tables, or some of them, cannot be listed, if so."""
 
     @property
     def tables(self) -> list[TableName]:
@@ -124,9 +125,10 @@ class HeadWatcher:
 
     async def _discover(self, now_s: float) -> None:
         self._discover_s = now_s + self._settings.discovery_interval_s
+        unread: list[Unavailable] = []
         try:
             async with asyncio.timeout(self._settings.request_timeout_s):
-                found = await list_names(self._store, known=frozenset(self._watched))
+                found = await list_names(self._store, known=frozenset(self._watched), unread=unread)
         except Exception as error:
             self._counters.failures += 1
             self._failed(error)
@@ -134,6 +136,12 @@ class HeadWatcher:
             _log.warning("cannot list the tables", action="tables-not-listed", reason=str(error) or repr(error))
             return
         self.trouble = ""
+        if unread:
+            self._counters.failures += 1
+            self._failed(unread[0])
+            self.trouble = f"some tables cannot be listed: {unread[0].message}"
+            reasons = [error.message for error in unread[:10]]
+            _log.warning("cannot list some tables", action="tables-not-listed", reason="; ".join(reasons))
         for table in found:
             if table not in self._watched:
                 self._watched[table] = _Watched(due_s=now_s)

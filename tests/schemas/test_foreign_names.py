@@ -26,13 +26,17 @@ def noted(*locations: str) -> ForeignNames:
 
 
 def test_the_bytes_are_a_line_a_digest_and_ascending_hashes() -> None:
-    names = noted(f"s3://a/{OURS}", "/b/part-1.parquet", f"s3a://c/d/{OURS.upper()}")
+    names = noted(f"s3://a/{OURS}", "/b/spark-write=x/part-1.parquet", f"s3a://c/d/{OURS.upper()}")
     body = names.to_bytes()
     assert body.startswith(b"rootline-foreign-names/1\n")
     hashes = sorted({name_hash(OURS), name_hash("part-1.parquet")})
     assert body[25 + 32 :] == b"".join(item.to_bytes(8, "big") for item in hashes)
     assert ForeignNames.from_bytes(body, name="n").hashes.tolist() == hashes
     assert ForeignNames.from_bytes(noted().to_bytes(), name="n").hashes.tolist() == []
+
+
+def test_a_name_that_a_folder_resolves_is_noted_as_the_file_that_it_is() -> None:
+    assert noted(f"file:///a/{OURS}/.", f"/b/{OURS}//").hashes.tolist() == [name_hash(OURS)]
 
 
 def test_damaged_bytes_are_corrupt_and_never_fewer_names() -> None:
@@ -64,7 +68,8 @@ def test_every_name_that_rootline_gives_is_noted_where_it_is_absolute(own: str) 
 
 
 def test_names_that_other_engines_give_take_no_room() -> None:
-    assert noted(f"s3://a/00000-0-{uuid.UUID(int=7)}-00001.parquet", "s3://a/snap-1.avro").hashes.tolist() == []
+    others = (f"00000-0-{uuid.UUID(int=7)}-00001.parquet", "snap-1.avro", f"part-00000-{uuid.UUID(int=7)}-c000.parquet")
+    assert noted(*(f"s3://a/{name}" for name in others)).hashes.tolist() == []
 
 
 def test_no_sweep_deletes_these_objects() -> None:

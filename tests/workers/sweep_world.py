@@ -55,14 +55,9 @@ class MemoryRemover:
         self.removed: list[str] = []
 
     async def inventory(self, prefix: str) -> AsyncIterator[Sequence[DatedObject]]:
-        keys = (await self._store.list(prefix)).keys
-        for start in range(0, len(keys), 7):
-            page = []
-            for key in keys[start : start + 7]:
-                found = await self._store.get(key)
-                if found is not None:
-                    page.append(DatedObject(key, len(found.body), found.last_modified_ms or 0))
-            yield page
+        listed = self._store.dated(prefix)
+        for start in range(0, len(listed), 7):
+            yield listed[start : start + 7]
 
     async def remove(self, keys: Sequence[ObjectKey]) -> None:
         for key in keys:

@@ -3,28 +3,41 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from rootline.catalog.adopt.adoption_plan import AdoptionPlan, plan_adoption
-from rootline.ports.object_store import StoredObject
+from rootline.coordinator.runtime.table.adoption_reader import read_adopted
+from rootline.maintenance.orphan_sweep_plan import InventoryNotes
+from rootline.maintenance.sweep_limits import SweepLimits
+from rootline.ports.object_remover import DatedObject
+from rootline.ports.object_store import Listing, StoredObject
 from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.root.foreign_names import names_of_adopted
+from rootline.schemas.content_entry import Status
+from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.intent import Intent, IntentKind, RemovedFile
 from rootline.schemas.object_keys import key_of, root_key, roots_prefix, table_prefix
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.metadata.head_finder import find_head
+from rootline.tree.draft.batch import AdoptedTable
 from rootline.workers.jobs.job import JobOutcome, JobReport
 from rootline.workers.jobs.leaf_compaction_job import leaf_compaction_job
+from rootline.workers.jobs.neighbour_reads import NeighbourReads
 from tests.catalog.hand_written_table import HandWritten, rows
 from tests.maintenance.table_builder import TableBuilder
-from tests.workers.sweep_world import SweepWorld, file_named, tell
+from tests.workers.sweep_world import DAY_MS, ORPHAN_AGE_MS, MemoryRemover, SweepWorld, file_named, tell
 
 CLONE = TableName("other.clone")
 BASE = "s3://lake/warehouse"
+
+
+def stem_of(name: str) -> str:
+    return file_named(name).location.removeprefix("data/").removesuffix(".parquet")
 
 
 class Clone:
@@ -34,20 +47,27 @@ class Clone:
         self.world = world
         self.written: dict[str, bytes] = {}
         self.uuid = uuid.uuid4()
+        self.folder = f"{BASE}/{table_prefix(world.table)}".rstrip("/")
+        """Of the world's table, as this table's metadata calls it."""
 
     def at(self, name: str) -> str:
         """The absolute location of the file `name` of the world's table."""
-        return f"{BASE}/{table_prefix(self.world.table)}{file_named(name).location}"
+        return f"{self.folder}/{file_named(name).location}"
 
     def _put(self, location: str, body: bytes) -> None:
         self.written[location] = body
         self.world.store.place(ObjectKey(location), body)
 
-    async def planned(self, *names: str) -> AdoptionPlan:
-        """What another engine wrote, and the root that says it, stored as whoever adopts stores it."""
-        table = HandWritten(f"{BASE}/{table_prefix(self.world.table)}".rstrip("/"), 2, self._put)
-        stems = [file_named(name).location.removeprefix("data/").removesuffix(".parquet") for name in names]
-        files = [table.data(stem, rows(10 * at, "UA")) for at, stem in enumerate((*stems, "another-one"))]
+    async def planned(self, *names: str, deleted: Sequence[str] = (), folders: Sequence[str] = ()) -> AdoptionPlan:
+        """What another engine wrote, and the root that says it, stored as whoever adopts stores it.
+
+        `deleted`: files that its newest snapshot has removed. `folders`: of other tables, with one file each.
+        """
+        table = HandWritten(self.folder, 2, self._put)
+        files = [table.data(stem, rows(10 * at, "UA")) for at, stem in enumerate((*map(stem_of, names), "another-one"))]
+        files += [table.data(stem_of(name), rows(0, "UA"), status=Status.DELETED, number=1) for name in deleted]
+        for table.base in folders:
+            files.append(table.data("x", rows(0, "UA")))
         table.base = f"{BASE}/elsewhere"
         table.manifest("m", files, 1)
         location = table.finish(1, **{"table-uuid": str(self.uuid)})
@@ -212,11 +232,13 @@ def test_what_the_adopted_table_does_not_name_any_more_goes() -> None:
     tell(story)
 
 
-def test_an_adoption_of_a_file_that_another_table_condemned_is_refused() -> None:
+@pytest.mark.parametrize("folder", ["demo/flights", "demo//flights", "demo/./flights/"])
+def test_an_adoption_of_a_file_that_another_table_condemned_is_refused(folder: str) -> None:
     """Else it could land between the last look at other tables and the deletion."""
 
     async def story(world: SweepWorld) -> None:
         clone = Clone(world)
+        clone.folder = f"{BASE}/{folder}"
         await world.append("shared", "own")
         await let_go(world, "shared")
         while not (await world.head()).header.condemned:
@@ -227,7 +249,32 @@ def test_an_adoption_of_a_file_that_another_table_condemned_is_refused() -> None
         assert (verdict.kind, verdict.code) == (VerdictKind.REJECTED, "file-removed")
         assert clone.at("shared") in (verdict.message or "")
         assert str(world.table) in (verdict.message or "")
-        await clone.adopt("own")
+        await clone.commit(await clone.planned("own", deleted=["shared"]))
+
+    tell(story)
+
+
+def test_an_adoption_that_names_files_in_many_folders_looks_only_for_tables_that_are_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(world: SweepWorld) -> None:
+        await world.append("shared")
+        await let_go(world, "shared")
+        while not (await world.head()).header.condemned:
+            await sweep_for(world, 1)
+        clone = Clone(world)
+        plan = await clone.planned("shared", folders=[f"{BASE}/absent_{number}/t" for number in range(50)])
+        listed: list[str] = []
+        really = world.store.list
+
+        async def noted(prefix: str, *, limit: int | None = None) -> Listing:
+            listed.append(prefix)
+            return await really(prefix, limit=limit)
+
+        monkeypatch.setattr(world.store, "list", noted)
+        verdict = await clone.decide(IntentKind.CREATE, definition=plan.definition.to_json().decode(), adopt=plan.named)
+        assert verdict.code == "file-removed"
+        assert [prefix for prefix in listed if prefix.startswith("absent_")] == []
 
     tell(story)
 
@@ -243,6 +290,26 @@ def test_an_adoption_keeps_its_files_until_its_intent_is_decided_or_has_left_the
         assert await world.has("shared")
         await sweep_for(world, 6)
         assert not await world.has("shared"), "no coordinator reads that intent any more"
+
+    tell(story)
+
+
+def test_the_names_of_an_adoption_that_was_refused_in_the_end_are_not_those_of_the_table() -> None:
+    """A coordinator that ends between an adoption's objects and its root leaves the names that it stored."""
+
+    async def story(world: SweepWorld) -> None:
+        await world.append("refused", "shared")
+        first = await Clone(world).planned("refused")
+        adopted = await read_adopted(world.store, CLONE, first.named, first.definition)
+        assert isinstance(adopted, AdoptedTable)
+        await world.store.put_if_absent(key_of(CLONE, names_of_adopted(first.named.location)), adopted.foreign_names)
+        clone = Clone(world)
+        while (plan := await clone.planned("shared")).named.location < first.named.location:
+            clone.uuid = uuid.uuid4()  # until the names of the other one are listed first
+        await clone.commit(plan)
+        await let_go(world, "shared")
+        await sweep_for(world, 16)
+        assert await world.has("shared")
 
     tell(story)
 
@@ -301,6 +368,39 @@ def test_a_table_that_adopted_nobody_knows_what_keeps_data_files_and_the_rest_go
     tell(story)
 
 
+class LockedNamespace:
+    """A store in which the folder of one namespace may not be listed."""
+
+    def __init__(self, world: SweepWorld) -> None:
+        self._store = world.store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def folders(self, prefix: str) -> Sequence[str]:
+        if prefix == "locked/":
+            raise Unavailable("store-unavailable", "locked: Permission denied")
+        return await self._store.folders(prefix)
+
+
+def test_a_namespace_whose_tables_cannot_be_listed_keeps_data_files_and_is_named() -> None:
+    async def story(world: SweepWorld) -> None:
+        world.store.place(ObjectKey("locked/t/data/x"), b"of somebody else")
+        page = f"metadata/pages/{'0' * 32}.avro"
+        world.store.place(key_of(world.table, page), b"an orphan that no other engine can name")
+        await world.upload("orphan")
+        await world.append("a")
+        found = await sweep_for(world, 14, store=LockedNamespace(world))
+        assert await world.has("orphan")
+        assert page not in await world.keys()
+        [trouble] = troubles_of(found)
+        assert "locked: Permission denied" in trouble
+        await sweep_for(world, 3)
+        assert not await world.has("orphan")
+
+    tell(story)
+
+
 async def same_uuid(world: SweepWorld) -> None:
     other = TableBuilder(world.store, "other.twin")
     same = replace(other.definition, table_uuid=world.builder.definition.table_uuid)
@@ -332,6 +432,12 @@ async def garbage_where_adopted_roots_are(world: SweepWorld) -> None:
     world.store.place(key_of(other.table, f"metadata/adopted/{'0' * 32}.avro"), b"garbage")
 
 
+async def other_things_where_adopted_roots_are(world: SweepWorld) -> None:
+    await damaged_root(world)
+    for name in (".DS_Store", "copy of a root.avro", "\udcff.avro"):
+        world.store.place(key_of(TableName("other.broken"), f"metadata/adopted/{name}"), b"garbage")
+
+
 async def made(world: SweepWorld, other: TableBuilder, definition: str) -> None:
     create = other.intent(IntentKind.CREATE, definition=definition)
     position = await world.log.publish(other.table.encode(), encode_intent(create))
@@ -342,7 +448,14 @@ async def made(world: SweepWorld, other: TableBuilder, definition: str) -> None:
 
 @pytest.mark.parametrize(
     "neighbour",
-    [same_uuid, property_with_the_folder, damaged_root, copied_folder, garbage_where_adopted_roots_are],
+    [
+        same_uuid,
+        property_with_the_folder,
+        damaged_root,
+        copied_folder,
+        garbage_where_adopted_roots_are,
+        other_things_where_adopted_roots_are,
+    ],
 )
 def test_a_table_that_adopted_nothing_holds_up_no_sweep_but_its_own(
     neighbour: Callable[[SweepWorld], Awaitable[None]],
@@ -394,5 +507,37 @@ def test_tables_that_adopted_nothing_are_never_read_and_what_others_adopted_is_r
         assert manifest not in again.read, "another worker finds what was stored"
         assert [key for key in (*store.read, *again.read) if key.startswith("other/plain/")] == []
         assert [key for key in again.read if "/metadata/roots/" in key and key.startswith("other/")] == []
+
+    tell(story)
+
+
+class CountedLists(MemoryRemover):
+    """Notes which folders are listed."""
+
+    def __init__(self, world: SweepWorld) -> None:
+        super().__init__(world.store)
+        self.listed: list[str] = []
+
+    async def inventory(self, prefix: str) -> AsyncIterator[Sequence[DatedObject]]:
+        self.listed.append(prefix)
+        async for page in super().inventory(prefix):
+            yield page
+
+
+def test_what_was_learned_of_other_tables_is_not_asked_again_whatever_one_table_says_of_its_retention() -> None:
+    async def story(world: SweepWorld) -> None:
+        await world.append("a")
+        await Clone(world).adopt("a")
+        plain = TableBuilder(world.store, "other.plain")
+        await made(world, plain, plain.definition.to_json().decode())
+        remover = CountedLists(world)
+        reads = NeighbourReads(world.store)
+        asked = []
+        for retention_ms in (DAY_MS, 600_000, DAY_MS):
+            limits = SweepLimits(300, ORPHAN_AGE_MS, retention_ms)
+            inventory, store_ms = InventoryNotes().inventory(), world.environment.now_ms()
+            await reads.mark(world.table, inventory, remover, limits, store_ms=store_ms, stores=True)
+            asked.append(len(remover.listed))
+        assert asked == [2, 4, 4]
 
     tell(story)

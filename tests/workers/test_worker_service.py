@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from rootline.adapters.memory.task_queue import MemoryTaskQueue
 from rootline.ports.object_store import Listing
 from rootline.ports.task_queue import Offer, Task, TaskKind
 from rootline.schemas.content_entry import ContentType
+from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.object_keys import root_key
 from rootline.storage.metadata.table_names import list_tables
@@ -35,6 +37,20 @@ class CountingStore(MemoryObjectStore):
 
     async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
         self.lists += 1
+        return await super().list(prefix, limit=limit)
+
+
+class LockedNamespace(MemoryObjectStore):
+    """A store in which the folder of one namespace may not be listed, nor the roots of one table."""
+
+    async def folders(self, prefix: str) -> Sequence[str]:
+        if prefix == "locked/":
+            raise Unavailable("store-unavailable", "locked: Permission denied")
+        return await super().folders(prefix)
+
+    async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
+        if prefix.startswith("demo/closed/"):
+            raise Unavailable("store-unavailable", "demo/closed: Permission denied")
         return await super().list(prefix, limit=limit)
 
 
@@ -68,6 +84,28 @@ def test_every_table_that_is_due_is_flushed_and_a_stop_ends_the_service() -> Non
         counters = service.counters
         assert (counters.tables, counters.outcomes["flush", JobOutcome.COMMITTED], counters.entries_moved) == (4, 3, 9)
         assert (counters.failures, counters.jobs_running) == (0, 0)
+
+    run_virtually(story())
+
+
+def test_folders_that_may_not_be_listed_keep_a_worker_from_no_other_table() -> None:
+    async def story() -> None:
+        store, log = LockedNamespace(), MemoryIntentLog()
+        (builder,) = await tables(store, "demo.flights")
+        for key in ("locked/t/data/x", "demo/closed/data/x"):
+            store.place(ObjectKey(key), b"of somebody else")
+        service = service_of(store, log)
+        coordinator = asyncio.create_task(LogCoordinator(log, builder).serve())
+        running = asyncio.create_task(service.run())
+        await asyncio.sleep(10)  # virtual
+        said = service.readiness()
+        service.request_stop()
+        await running
+        coordinator.cancel()
+        assert service.counters.outcomes["flush", JobOutcome.COMMITTED] == 1
+        assert "some tables cannot be listed: " in said.reason
+        assert "Permission denied" in said.reason
+        assert service.counters.failures > 0
 
     run_virtually(story())
 

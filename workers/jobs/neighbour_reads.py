@@ -9,10 +9,10 @@ adoption that is not decided yet counts as one that is.
 Theory. An adoption needs a root below `metadata/adopted/` of the new table's folder before the table's first root is
 made, and nothing ever deletes it. So a name without such an object names nothing outside its folder. That is remembered
 for less than a retention: an adoption that is later than the look is later than the page that condemns what is due, and
-its coordinator refuses what is condemned. What was adopted is an upper bound: the coordinator stores it with the first
-root, so that no damage makes it unknown. Of a table that an earlier version adopted it is read from the manifests once,
-and stored then. Only if the bound touches what is about to go is the table itself read: all of its roots that exist,
-leaves, manifests, exports.
+its coordinator refuses what is condemned. What was adopted is an upper bound, and remembered for as long: the
+coordinator stores it with the first root, so that no damage makes it unknown. It is read once from the manifests of a
+table that an earlier version adopted, and stored then. Only if the bound touches what is about to go is the table
+itself read: all of its roots that exist, leaves, manifests, exports.
 
 Source: decision 0105.
 """
@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+import numpy as np
 import structlog
 
 from rootline.maintenance.orphan_sweep_plan import CLOCKS_APART_MS, Inventory
@@ -39,7 +40,7 @@ from rootline.schemas.bytes.root.foreign_names import (
 )
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.errors import Corrupt, RootlineError, Unavailable
-from rootline.schemas.identifiers import TableName, Version
+from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.object_keys import (
     OwnKind,
     key_of,
@@ -54,7 +55,14 @@ from rootline.storage.metadata.head_finder import find_head
 from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.stored_file import read_file, read_stored
 from rootline.storage.metadata.table_names import names_of_folders
-from rootline.tree.proof.adoption import ADOPTED_PREFIX, LEAVES_BYTES_MAX, LEAVES_MAX, adopted_location, leaves_of
+from rootline.tree.proof.adoption import (
+    ADOPTED_PREFIX,
+    LEAVES_BYTES_MAX,
+    LEAVES_MAX,
+    adopted_location,
+    is_adopted_location,
+    leaves_of,
+)
 from rootline.workers.jobs.export_reads import mark_exports
 from rootline.workers.jobs.sweep_reads import References
 
@@ -81,17 +89,29 @@ class _Names(NamedTuple):
     trouble: str = ""
 
 
-_NOTHING: Final = _Names(ForeignNames.of(()))
+class _Known(NamedTuple):
+    """What was learned of a table at the store's time then: all that it can ever name elsewhere."""
+
+    store_ms: int
+    bound: ForeignNames
+
+
+_NOTHING: Final = ForeignNames.of(())
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What the looks at one sweep share. `undecided_ms`: an adoption that was stored before it is decided by now."""
+    """What the looks at one sweep share.
+
+    `undecided_ms`: an adoption that was stored before it is decided by now. `known_ms`: for how long it counts what was
+    learned of a table.
+    """
 
     inventory: Inventory
     remover: ObjectRemover
     store_ms: int
     undecided_ms: int
+    known_ms: int
     stores: bool
 
 
@@ -100,8 +120,7 @@ class NeighbourReads:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._plain_since_ms: dict[TableName, int] = {}
-        """Of names whose tables had adopted nothing: the store's time then."""
+        self._known: dict[TableName, _Known] = {}
         self._bounds: dict[str, ForeignNames] = {}
         """Of tables that adopted something, by the key of the object that says it."""
 
@@ -129,15 +148,19 @@ class NeighbourReads:
             Unavailable: the warehouse cannot be listed.
 
         """
-        look = _Look(inventory, remover, store_ms, store_ms - limits.orphan_age_ms - CLOCKS_APART_MS, stores)
-        plain = self._plain_since_ms
-        most_ms = limits.scan_retention_ms - CLOCKS_APART_MS
-        for name in [name for name, at in plain.items() if not 0 <= store_ms - at < most_ms]:
-            del plain[name]
-        names = await names_of_folders(self._store)  # also those without a root: it may be about to be stored
-        others = [name for name in names if name != table and name not in plain]
+        undecided_ms = store_ms - limits.orphan_age_ms - CLOCKS_APART_MS
+        known_ms = limits.scan_retention_ms - CLOCKS_APART_MS
+        look = _Look(inventory, remover, store_ms, undecided_ms, known_ms, stores)
+        unread: list[Unavailable] = []
+        names = await names_of_folders(self._store, unread)  # also those without a root: it may be about to be stored
+        others = [name for name in names if name != table and not self._names_nothing_of(name, look)]
         found = await few_at_once(others, lambda name: self._look(name, look), _LOOKS_AT_ONCE)
-        are_known, has_kept, troubles = True, False, []
+        are_known, has_kept = not unread, False
+        troubles = [
+            f"{table}: the tables of a namespace cannot be listed ({error.message}): no file here that other engines "
+            "may name is deleted. Mend that folder, or move it out of the warehouse"
+            for error in unread
+        ]
         for name, item in zip(others, found, strict=True):
             if item.names is None:
                 are_known = False
@@ -158,17 +181,25 @@ class NeighbourReads:
                 )
         return Neighbours(are_known, has_kept, tuple(troubles))
 
+    def _names_nothing_of(self, name: TableName, look: _Look) -> bool:
+        """Whether it is remembered that `name` can name none of what is about to go."""
+        known = self._known.get(name)
+        if known is None or not 0 <= look.store_ms - known.store_ms < look.known_ms:
+            return False
+        return not len(look.inventory.unneeded_of(known.bound))
+
     async def _look(self, name: TableName, look: _Look) -> _Names:
         try:
-            adopted = await _listed(look.remover, name, ADOPTED_PREFIX)
+            listed = await _listed(look.remover, name, ADOPTED_PREFIX)
+            adopted = {location: ms for location, ms in listed.items() if is_adopted_location(location)}
             if not adopted:
-                self._plain_since_ms[name] = look.store_ms
-                return _NOTHING
+                self._known[name] = _Known(look.store_ms, _NOTHING)
+                return _Names(_NOTHING)
             has_root = await find_head(self._store, name) is not None
-        except (RootlineError, TimeoutError) as error:
+        except Exception as error:  # others chose these names: what they do to an adapter stops no other table
             return _Names(None, _reason(error))
         if not has_root and max(adopted.values()) < look.undecided_ms:
-            return _NOTHING
+            return _Names(_NOTHING)
         key = key_of(name, names_read_later(list(adopted)))
         trouble: Exception | None = None
         if key not in self._bounds:
@@ -179,50 +210,69 @@ class NeighbourReads:
         bound = self._bounds.get(key)
         if not has_root:
             if bound is None and not isinstance(trouble, (Unavailable, TimeoutError)):
-                return _NOTHING  # what is damaged or may not be read, no coordinator adopts
+                return _Names(_NOTHING)  # what is damaged or may not be read, no coordinator adopts
             return _Names(bound, _reason(trouble))
-        if bound is not None and not len(look.inventory.unneeded_of(bound)):
-            return _NOTHING
+        if bound is not None:
+            self._known[name] = _Known(look.store_ms, bound)
+            if not len(look.inventory.unneeded_of(bound)):
+                return _Names(_NOTHING)
         try:
             names = await self._named_now(name, look)
         except Exception as error:  # as above
             return _Names(bound, "; ".join(filter(None, (_reason(trouble), _reason(error)))))
         if bound is None:
+            self._bounds[key] = names
             await self._store_bound(key, names, look)
         return _Names(names)
 
     async def _bound(self, name: TableName, adopted: Mapping[str, int], key: str, look: _Look) -> ForeignNames:
-        """All that `name` can ever name, by what it adopted. Raises as reading does."""
-        for place in (*map(names_of_adopted, adopted), names_read_later(list(adopted))):
-            stored = await self._store.get(key_of(name, place))
-            if stored is None:
-                continue
-            try:
-                return await asyncio.to_thread(ForeignNames.from_bytes, stored.body, name=stored.key)
-            except Corrupt as error:
-                _log.warning("foreign names are read again", action="foreign-names-damaged", reason=error.message)
-        notes = ForeignNameNotes()
-        for location in adopted:
-            body = await read_stored(self._store, name, location, code="adoption-invalid")
-            root = await asyncio.to_thread(decode_root, body, name=key_of(name, location))
-            if adopted_location(root.digest) != location:
-                raise Corrupt("root-corrupt", f"{key_of(name, location)}: these are not the bytes of its name")
-            rows = leaves_of(root)
-            if len(rows) > LEAVES_MAX or sum(row.file_size_in_bytes or 0 for row in rows) > LEAVES_BYTES_MAX:
-                raise Corrupt("root-corrupt", f"{key_of(name, location)}: it names more than can be adopted")
-            for row in rows:
-                notes.reference([row.location])
-                manifest = await read_file(self._store, name, row, code="leaf-corrupt")
-                notes.reference(await asyncio.to_thread(files_named, manifest, name=row.location))
-        names = notes.names()
-        await self._store_bound(key, names, look)
+        """All that `name` can ever name, by what it adopted. Raises as reading does.
+
+        Only one of the roots in `adopted` became the table's first, and nothing says which: a coordinator may have
+        ended after it stored the names of another one.
+        """
+        stored = {at: await self._stored_bound(key_of(name, names_of_adopted(at))) for at in adopted}
+        absent = [at for at, names in stored.items() if names is None]
+        later = await self._stored_bound(key) if absent else None
+        if later is not None:
+            return later
+        found = [names for names in stored.values() if names is not None]
+        found += [await self._read_bound(name, at) for at in absent]
+        names = ForeignNames(np.unique(np.concatenate([item.hashes for item in found])))
+        if absent:
+            await self._store_bound(key, names, look)
         return names
+
+    async def _stored_bound(self, key: str) -> ForeignNames | None:
+        """The names in an object; `None`: it is absent or damaged."""
+        stored = await self._store.get(ObjectKey(key))
+        try:
+            return None if stored is None else await asyncio.to_thread(ForeignNames.from_bytes, stored.body, name=key)
+        except Corrupt as error:
+            _log.warning("foreign names are read again", action="foreign-names-damaged", reason=error.message)
+            return None
+
+    async def _read_bound(self, name: TableName, location: str) -> ForeignNames:
+        """What the adopted root at `location` names elsewhere, and its manifests. Raises as reading does."""
+        notes = ForeignNameNotes()
+        body = await read_stored(self._store, name, location, code="adoption-invalid")
+        root = await asyncio.to_thread(decode_root, body, name=key_of(name, location))
+        if adopted_location(root.digest) != location:
+            raise Corrupt("root-corrupt", f"{key_of(name, location)}: these are not the bytes of its name")
+        rows = leaves_of(root)
+        if len(rows) > LEAVES_MAX or sum(row.file_size_in_bytes or 0 for row in rows) > LEAVES_BYTES_MAX:
+            raise Corrupt("root-corrupt", f"{key_of(name, location)}: it names more than can be adopted")
+        for row in rows:
+            notes.reference([row.location])
+            manifest = await read_file(self._store, name, row, code="leaf-corrupt")
+            notes.reference(await asyncio.to_thread(files_named, manifest, name=row.location))
+        return notes.names()
 
     async def _store_bound(self, key: str, names: ForeignNames, look: _Look) -> None:
         """Store what was read, so that it is known also when it cannot be read any more; it is not needed."""
         if look.stores:
             try:
-                await self._store.put_if_absent(key, names.to_bytes())  # type: ignore[arg-type]
+                await self._store.put_if_absent(ObjectKey(key), names.to_bytes())
             except RootlineError as error:
                 _log.warning("foreign names are not stored", action="foreign-names-not-stored", reason=error.message)
 

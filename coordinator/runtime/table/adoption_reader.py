@@ -14,9 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import structlog
+from pyroaring import BitMap
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.absolute_locations import is_absolute
+from rootline.schemas.absolute_locations import is_absolute, resolved
 from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage, is_condemned
 from rootline.schemas.bytes.root.foreign_names import ForeignNameNotes
@@ -32,10 +33,13 @@ from rootline.storage.metadata.mapped_bytes import mapped
 from rootline.storage.metadata.page_reader import read_condemned
 from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.stored_file import read_stored
+from rootline.storage.metadata.table_names import names_of_folders
 from rootline.tree.draft.batch import AdoptedTable
 from rootline.tree.proof.adoption import adopted_state, invalid, leaves_of, proven_adopted
+from rootline.tree.state.live_mask import live_mask
 from rootline.tree.state.table_state import TableState
 
+_OWNERS_FEW: Final = 16
 _TABLE_FOLDER: Final = re.compile(r"/(?=([^/]+/[^/]+/)(?:data|metadata|export)/)")
 
 
@@ -66,14 +70,13 @@ async def _read(store: ObjectStore, table: TableName, named: AdoptedRoot, defini
     root = await asyncio.to_thread(proven_adopted, body, named, table, definition)
     leaves = await read_leaves(store, table, leaves_of(root), definition=definition)
     state = await asyncio.to_thread(_state, root, definition, leaves)
-    locations = await asyncio.to_thread(_locations, leaves)
-    await _check_not_condemned(store, table, locations)
-    return AdoptedTable(state, await asyncio.to_thread(_foreign_names, locations))
+    await _check_not_condemned(store, table, await asyncio.to_thread(_locations, leaves, state.live.dead))
+    return AdoptedTable(state, await asyncio.to_thread(_foreign_names, leaves))
 
 
-def _foreign_names(locations: Iterable[str]) -> bytes:
+def _foreign_names(leaves: Mapping[str, Leaf]) -> bytes:
     notes = ForeignNameNotes()
-    notes.reference(locations)
+    notes.reference(_locations(leaves))
     return notes.names().to_bytes()
 
 
@@ -82,7 +85,12 @@ async def _check_not_condemned(store: ObjectStore, table: TableName, locations: 
 
     Raises `Invalid` (`file-removed`). A table that cannot be read is not swept either.
     """
-    for owner in sorted(await asyncio.to_thread(_owners, locations)):
+    owners = await asyncio.to_thread(_owners, locations)
+    if len(owners) > _OWNERS_FEW:  # names of folders that are not there are not looked for one by one
+        unread: list[Unavailable] = []
+        there = await names_of_folders(store, unread)
+        owners = owners if unread else owners & set(there)
+    for owner in sorted(owners):
         head = await find_head(store, owner)
         if head is None or owner == table:
             continue
@@ -99,16 +107,21 @@ async def _check_not_condemned(store: ObjectStore, table: TableName, locations: 
             )
 
 
-def _locations(leaves: Mapping[str, Leaf]) -> list[str]:
+def _locations(leaves: Mapping[str, Leaf], dead: Mapping[str, BitMap] | None = None) -> list[str]:
+    """The absolute ones of the leaves' locations, and of all that they list; with `dead`, of what is live in them."""
     found = [location for location in leaves if is_absolute(location)]
-    for leaf in leaves.values():
-        found += filter(is_absolute, leaf.columns(["location"]).column(0).to_pylist())
+    for location, leaf in leaves.items():
+        columns = leaf.columns(["location", "version_info.status"])
+        named = columns.column("location")
+        if dead is not None:
+            named = named.filter(live_mask(columns, dead.get(location)))
+        found += filter(is_absolute, named.to_pylist())
     return found
 
 
 def _owners(locations: Iterable[str]) -> set[TableName]:
     """The tables of this warehouse in whose folders they may be: where it is stored, its folders are not known by."""
-    folders = {location.rpartition("/")[0] for location in locations}
+    folders = {resolved(location).rpartition("/")[0] for location in locations}
     found = {table_in(pair[1]) for folder in folders for pair in _TABLE_FOLDER.finditer(f"{folder}/")}
     return {name for name in found if name is not None}
 

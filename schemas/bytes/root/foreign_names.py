@@ -23,7 +23,7 @@ from typing import Final
 
 import numpy as np
 
-from rootline.schemas.absolute_locations import is_absolute
+from rootline.schemas.absolute_locations import is_absolute, resolved
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import Location
 
@@ -31,16 +31,22 @@ _MAGIC: Final = b"rootline-foreign-names/1\n"
 _PREFIX: Final = "metadata/pages/foreign-"
 _DIGEST_BYTES: Final = 32
 _HASH_BYTES: Final = 8
-_OWN_NAME: Final = re.compile(r"[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}|[0-9a-f]{16}-|part-", re.IGNORECASE)
-"""The beginning of the last part of every name that Rootline gives: ids, digests, inverted versions, Spark's parts."""
+_OWN_NAME: Final = re.compile(r"[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}|[0-9a-f]{16}-", re.IGNORECASE)
+"""The beginning of the last part of every name that Rootline gives: ids, digests, inverted versions."""
+_SPARKS: Final = "spark-write"
+"""In the folder of what Spark writes for us. Its files begin with `part-`, as those of every table from Hive do."""
 
 _Hashes = np.ndarray[tuple[int], np.dtype[np.uint64]]
 
 
 def name_hash(location: str) -> int:
     """The hash of a location's last part, in lower case."""
-    name = location.rpartition("/")[2].lower()
+    name = _last_part(location).lower()
     return int.from_bytes(hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest(), "big")
+
+
+def _last_part(location: str) -> str:
+    return (resolved(location) if location.endswith(("/", "/.")) else location).rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +86,7 @@ class ForeignNameNotes:
         """Note those of `locations` that are outside the table's folder and may be files of Rootline's."""
         del is_readable
         for location in locations:
-            if is_absolute(location) and _OWN_NAME.match(location.rpartition("/")[2]):
+            if is_absolute(location) and (_OWN_NAME.match(_last_part(location)) or _SPARKS in location.lower()):
                 self._hashes.add(name_hash(location))
 
     def keep(self, locations: Iterable[str]) -> None:

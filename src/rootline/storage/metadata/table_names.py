@@ -8,11 +8,12 @@ dropped is no table, but what is left of that table is still looked after under 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.errors import Corrupt
+from rootline.schemas.errors import Corrupt, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import namespace_in, table_in
 from rootline.schemas.root_header import NameState
@@ -23,25 +24,51 @@ from rootline.storage.metadata.table_head import is_table, name_state
 _LOOKS_AT_ONCE: Final = 16
 
 
-async def names_of_folders(store: ObjectStore) -> list[TableName]:
+async def names_of_folders(store: ObjectStore, unread: list[Unavailable] | None = None) -> list[TableName]:
     """Every name whose folder is there, with or without a root.
 
     Folders that no name can have are passed over, whatever other software called them and keeps in them.
+
+    Args:
+        store: the warehouse.
+        unread: takes why the folder of a namespace cannot be listed. Without it that is raised.
+
+    Raises:
+        Unavailable: `store-unavailable`.
+
     """
     found: list[TableName] = []
     for namespace in await store.folders(""):
         if namespace_in(namespace) is not None:
-            found += [name for name in map(table_in, await store.folders(namespace)) if name is not None]
+            with _noted(unread):
+                found += [name for name in map(table_in, await store.folders(namespace)) if name is not None]
     return found
 
 
-async def list_names(store: ObjectStore, *, known: frozenset[TableName] = frozenset()) -> list[TableName]:
+async def list_names(
+    store: ObjectStore, *, known: frozenset[TableName] = frozenset(), unread: list[Unavailable] | None = None
+) -> list[TableName]:
     """Every name that has or had a table or a view.
 
-    Those in `known` are not looked into again: a name never loses its roots.
+    Those in `known` are not looked into again: a name never loses its roots. `unread` as of `names_of_folders`; it also
+    takes why the roots of a name cannot be listed.
     """
-    names = await names_of_folders(store)
-    return [name for name in names if name in known or await find_head(store, name) is not None]
+    found: list[TableName] = []
+    for name in await names_of_folders(store, unread):
+        with _noted(unread):
+            if name in known or await find_head(store, name) is not None:
+                found.append(name)
+    return found
+
+
+@contextmanager
+def _noted(unread: list[Unavailable] | None) -> Iterator[None]:
+    try:
+        yield
+    except Unavailable as error:
+        if unread is None:
+            raise
+        unread.append(error)
 
 
 async def list_tables(store: ObjectStore) -> list[TableName]:

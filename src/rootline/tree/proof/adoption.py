@@ -11,6 +11,7 @@ Source: docs/decisions/0038; invariants page, numbers 10, 11, 20, 21.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -33,6 +34,7 @@ from rootline.tree.state.table_state import TableState
 from rootline.tree.state.totals import Tally, totals_after
 
 ADOPTED_PREFIX: Final = "metadata/adopted/"
+_ADOPTED: Final = re.compile(f"{ADOPTED_PREFIX}[0-9a-f]{{32}}\\.avro")
 ADOPTED_SNAPSHOT: Final = "rootline.adopted-snapshot"
 """In the summary of root 0: the Iceberg snapshot that the table continues, its parent; absent if there was none."""
 NO_SNAPSHOT: Final = SnapshotId(0)
@@ -51,6 +53,11 @@ _LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 def adopted_location(digest: bytes) -> str:
     """Where the root that says what is adopted is stored, relative to the new table's folder."""
     return f"{ADOPTED_PREFIX}{digest.hex()[:32]}.avro"
+
+
+def is_adopted_location(location: str) -> bool:
+    """Whether an intent may name a root at `location`; other objects in that folder mean nothing."""
+    return _ADOPTED.fullmatch(location) is not None
 
 
 def check_named(named: AdoptedRoot) -> None:
@@ -268,6 +275,7 @@ __all__ = [
     "encode_adopted",
     "faults_of_first",
     "invalid",
+    "is_adopted_location",
     "leaves_of",
     "proven_adopted",
     "totals_of_leaves",
