@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyroaring import BitMap64
 
+from rootline.adapters.local.object_store import LocalObjectStore
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.coordinator.runtime.table.object_fetcher import fetch_objects, vectors_at
 from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.bytes.vector.vector_codec import MAGIC, encode_vector
 from rootline.schemas.codes.error_codes import CODES
+from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AddedVector, DataFile, Intent, IntentKind
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.verdict import Verdict, VerdictKind
+from rootline.storage.metadata.stored_file import read_stored
 from rootline.tree.draft.batch import Needs, VectorAt
 from tests.coordinator.running_service import TABLE, Running, running
 
@@ -275,3 +280,17 @@ async def test_other_work_goes_on_while_a_costly_vector_is_decoded() -> None:
     neighbour.cancel()
     assert len(fetched.vectors[place] or ()) == 20_000
     assert turns > 100
+
+
+async def test_an_object_that_is_far_longer_than_any_is_not_read(tmp_path: Path) -> None:
+    store, table, location = LocalObjectStore(tmp_path), TableName(TABLE), "metadata/vectors/v.puffin"
+    path = tmp_path / key_of(table, location)
+    path.parent.mkdir(parents=True)
+    path.touch()
+    os.truncate(path, 1 << 42)
+    place = VectorAt(location, 4)
+    fetched = await fetch_objects(store, table, Needs(frozenset([location]), frozenset([place])))
+    assert (fetched.leaves[location], fetched.vectors[place]) == (None, None)
+    with pytest.raises(Corrupt, match=f"{1 << 42} bytes are stored, its entry says 100"):
+        await read_stored(store, table, location, code="vector-corrupt", length=100)
+    await store.close()

@@ -24,6 +24,7 @@ from pyroaring import BitMap64
 
 from rootline.coordinator.runtime.table.adoption_reader import read_adopted
 from rootline.coordinator.runtime.table.file_shelf import FileShelf
+from rootline.ports.object_parts import LongObject
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf, is_quickly_decoded
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage, decode_condemned_page
@@ -43,12 +44,15 @@ from rootline.storage.metadata.root_reader import named_definition, proven_root
 from rootline.storage.metadata.stored_dates import stored_dates
 from rootline.storage.metadata.stored_file import stored_key
 from rootline.storage.rows.file_footers import FooterReader
+from rootline.storage.whole_objects import get_up_to
 from rootline.tree.draft.batch import UNKNOWN_SIZE, FetchedObjects, Needs, VectorAt
 from rootline.tree.proof.file_verification import StatedFile, verifies_files
 from rootline.tree.proof.leaf_proof import LeafProof, prove_leaf
 
 _LENGTH_BYTES = 4
 _READS_AT_ONCE = 16
+_OBJECT_BYTES_MAX = 1 << 30
+"""Of what an intent names: a leaf, a page, a Puffin file."""
 _CRC_BYTES = 4
 _QUICK_BYTES = 8 << 10
 """A Puffin file up to this size is decoded at once: a thread would cost more."""
@@ -240,9 +244,15 @@ async def _definition(
 
 async def _body(store: ObjectStore, table: TableName, location: str) -> bytes | None:
     try:
-        found = await store.get(stored_key(table, location))
+        found = await get_up_to(store, stored_key(table, location), _OBJECT_BYTES_MAX)
     except Invalid:
         return None  # no store can hold a key like this, or this one does not read it
+    if isinstance(found, LongObject):
+        reason = f"it has {found.length} bytes, {_OBJECT_BYTES_MAX} are allowed"
+        structlog.get_logger().warning(
+            "object too long", action="reject", table=table, location=location, reason=reason
+        )
+        return None
     return None if found is None else found.body
 
 
