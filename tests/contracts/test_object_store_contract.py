@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from rootline.ports.object_store import ObjectStore, Predecessor, PutAnswer
+from rootline.ports.object_parts import LongObject
+from rootline.ports.object_store import ObjectStore, Predecessor, PutAnswer, StoredObject
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import ObjectKey
-from rootline.storage.whole_objects import parts_of
+from rootline.storage.whole_objects import get_up_to, parts_of
 from tests.contracts.stores import STORES
 
 _PARAMETERS = [pytest.param(name, marks=pytest.mark.services if name == "s3" else ()) for name in STORES]
@@ -79,6 +80,17 @@ async def test_a_part_of_an_object_and_its_length_are_those_of_the_whole(store: 
     assert await parts.part_of(key("a/b/object"), 100_000, 5) == b""
     assert await parts.part_of(key("a/b/empty"), 0, 5) == b""
     assert await parts.part_of(key("a/b/none"), 0, 5) is None
+
+
+async def test_an_object_is_read_up_to_a_size_and_not_beyond(store: ObjectStore) -> None:
+    await store.put_if_absent(key("a/b/object"), bytes(100_000))
+    assert await get_up_to(store, key("a/b/none"), 5) is None
+    whole = await get_up_to(store, key("a/b/object"), 100_000)
+    assert isinstance(whole, StoredObject)
+    assert whole.body == bytes(100_000)
+    for _ in range(30):  # more than connections are kept
+        assert await get_up_to(store, key("a/b/object"), 99_999) == LongObject(100_000)
+    assert await store.get(key("a/b/object")) is not None
 
 
 async def test_a_second_put_is_refused_and_changes_nothing(store: ObjectStore) -> None:

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyroaring import BitMap64
 
+from rootline.adapters.local.object_store import LocalObjectStore
+from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.coordinator.runtime.table.object_fetcher import fetch_objects, vectors_at
 from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
+from rootline.schemas.bytes.vector.vector_codec import MAGIC, encode_vector
 from rootline.schemas.codes.error_codes import CODES
+from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AddedVector, DataFile, Intent, IntentKind
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.verdict import Verdict, VerdictKind
+from rootline.storage.metadata.stored_file import read_stored
+from rootline.tree.draft.batch import Needs, VectorAt
 from tests.coordinator.running_service import TABLE, Running, running
 
 
@@ -220,3 +231,66 @@ async def test_a_definition_that_cannot_be_stored() -> None:
             Intent(intent_id="create-again", table="n.t", kind=IntentKind.CREATE, definition="{}")
         )
         assert verdict.code == "table-exists"
+
+
+def around(blob: bytes) -> bytes:
+    """A vector of full containers whose bytes begin with another vector."""
+    filled = blob + b"\xff" * (-len(blob) % 8192 + 8192)
+    parts = [filled[at : at + 8192] for at in range(0, len(filled), 8192)]
+    heads = b"".join(
+        key.to_bytes(2, "little") + (int.from_bytes(part, "little").bit_count() - 1).to_bytes(2, "little")
+        for key, part in enumerate(parts)
+    )
+    starts = [8 + 8 * len(parts) + 8192 * number for number in range(len(parts))]
+    header = (12346).to_bytes(4, "little") + len(parts).to_bytes(4, "little") + heads
+    bitmap = header + b"".join(start.to_bytes(4, "little") for start in starts) + filled
+    body = MAGIC + (1).to_bytes(8, "little") + bytes(4) + bitmap
+    return len(body).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
+
+
+def test_vectors_inside_each_other_are_decoded_a_few_times_only() -> None:
+    blob = encode_vector(BitMap64([1]))
+    for _ in range(40):
+        blob = around(blob)
+    body = b"PFA1" + blob
+    places = [VectorAt("f", at - 4) for at in range(len(body)) if body.startswith(MAGIC, at)]
+    found = [vector for _, vector in vectors_at(body, places)]
+    assert len(found) == 41
+    assert found[0] is not None, "the outermost"
+    assert 4 <= sum(vector is not None for vector in found) <= 8
+    apart = b"".join(encode_vector(BitMap64([number])) for number in range(40))
+    each = [VectorAt("f", at - 4) for at in range(len(apart)) if apart.startswith(MAGIC, at)]
+    assert [list(vector or ()) for _, vector in vectors_at(apart, each)] == [[number] for number in range(40)]
+
+
+async def test_other_work_goes_on_while_a_costly_vector_is_decoded() -> None:
+    store, table, turns = MemoryObjectStore(), TableName(TABLE), 0
+    body = encode_vector(BitMap64(number << 32 for number in range(20_000)))
+    store.place(key_of(table, "metadata/vectors/v.puffin"), body)
+
+    async def turning() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    neighbour = asyncio.ensure_future(turning())
+    place = VectorAt("metadata/vectors/v.puffin", 0)
+    fetched = await fetch_objects(store, table, Needs(vectors=frozenset([place])))
+    neighbour.cancel()
+    assert len(fetched.vectors[place] or ()) == 20_000
+    assert turns > 100
+
+
+async def test_an_object_that_is_far_longer_than_any_is_not_read(tmp_path: Path) -> None:
+    store, table, location = LocalObjectStore(tmp_path), TableName(TABLE), "metadata/vectors/v.puffin"
+    path = tmp_path / key_of(table, location)
+    path.parent.mkdir(parents=True)
+    path.touch()
+    os.truncate(path, 1 << 42)
+    place = VectorAt(location, 4)
+    fetched = await fetch_objects(store, table, Needs(frozenset([location]), frozenset([place])))
+    assert (fetched.leaves[location], fetched.vectors[place]) == (None, None)
+    with pytest.raises(Corrupt, match=f"{1 << 42} bytes are stored, its entry says 100"):
+        await read_stored(store, table, location, code="vector-corrupt", length=100)
+    await store.close()

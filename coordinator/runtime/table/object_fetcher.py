@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
@@ -23,12 +24,13 @@ from pyroaring import BitMap64
 
 from rootline.coordinator.runtime.table.adoption_reader import read_adopted
 from rootline.coordinator.runtime.table.file_shelf import FileShelf
+from rootline.ports.object_parts import LongObject
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf, is_quickly_decoded
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage, decode_condemned_page
 from rootline.schemas.bytes.root.kept_page import KeptPage, decode_kept_page
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.bytes.vector.vector_codec import decode_vector
+from rootline.schemas.bytes.vector.vector_codec import MAGIC, decode_vector
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError
 from rootline.schemas.identifiers import TableName, Version
@@ -42,13 +44,20 @@ from rootline.storage.metadata.root_reader import named_definition, proven_root
 from rootline.storage.metadata.stored_dates import stored_dates
 from rootline.storage.metadata.stored_file import stored_key
 from rootline.storage.rows.file_footers import FooterReader
+from rootline.storage.whole_objects import get_up_to
 from rootline.tree.draft.batch import UNKNOWN_SIZE, FetchedObjects, Needs, VectorAt
 from rootline.tree.proof.file_verification import StatedFile, verifies_files
 from rootline.tree.proof.leaf_proof import LeafProof, prove_leaf
 
 _LENGTH_BYTES = 4
 _READS_AT_ONCE = 16
+_OBJECT_BYTES_MAX = 1 << 30
+"""Of what an intent names: a leaf, a page, a Puffin file."""
 _CRC_BYTES = 4
+_QUICK_BYTES = 8 << 10
+"""A Puffin file up to this size is decoded at once: a thread would cost more."""
+_TIMES = 4
+"""The vectors of an intent in one file have together at most so many times its bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +114,9 @@ async def fetch_objects(
     async def read_vectors(location: str, places: list[VectorAt]) -> list[tuple[VectorAt, BitMap64 | None]]:
         async with at_once:
             body = await _body(store, table, location)
-        return [(place, None if body is None else vector_at(body, place)) for place in places]
+        if body is None or len(body) <= _QUICK_BYTES:
+            return vectors_at(body, places)
+        return await asyncio.to_thread(vectors_at, body, places)
 
     by_file = groupby(sorted(needs.vectors), key=attrgetter("location"))
     leaves = dict(await asyncio.gather(*(leaf_at(location) for location in sorted(needs.leaves))))
@@ -233,9 +244,15 @@ async def _definition(
 
 async def _body(store: ObjectStore, table: TableName, location: str) -> bytes | None:
     try:
-        found = await store.get(stored_key(table, location))
+        found = await get_up_to(store, stored_key(table, location), _OBJECT_BYTES_MAX)
     except Invalid:
         return None  # no store can hold a key like this, or this one does not read it
+    if isinstance(found, LongObject):
+        reason = f"it has {found.length} bytes, {_OBJECT_BYTES_MAX} are allowed"
+        structlog.get_logger().warning(
+            "object too long", action="reject", table=table, location=location, reason=reason
+        )
+        return None
     return None if found is None else found.body
 
 
@@ -250,17 +267,40 @@ def _decoded(body: bytes, table: TableName, location: str, definition: TableDefi
         return ReadLeaf(None, f"it cannot be read ({type(error).__name__})")
 
 
-def vector_at(puffin: bytes, place: VectorAt) -> BitMap64 | None:
-    """The vector at `place` in the bytes of its Puffin file; `None` when no sound blob of that size begins there."""
+def vectors_at(puffin: bytes | None, places: Sequence[VectorAt]) -> list[tuple[VectorAt, BitMap64 | None]]:
+    """Each place with its vector in the bytes of their Puffin file; `None`: no sound blob of that size begins there.
+
+    A blob may lie inside another, so there is none either where the bytes were decoded `_TIMES` times already.
+    """
+    found = list[tuple[VectorAt, BitMap64 | None]]()
+    left = 0 if puffin is None else _TIMES * len(puffin)
+    for place in places:
+        size = 0 if puffin is None else _size_at(puffin, place)
+        left -= size
+        if puffin is None or size == 0 or left < 0:
+            found.append((place, None))
+        else:
+            found.append((place, _vector_in(puffin[place.offset : place.offset + size], place)))
+    return found
+
+
+def _size_at(puffin: bytes, place: VectorAt) -> int:
+    """The bytes of the blob at `place`; 0: there is none of the sizes that are stated."""
     start = place.offset
     length = int.from_bytes(puffin[start : start + _LENGTH_BYTES], "big")
-    end = start + _LENGTH_BYTES + length + _CRC_BYTES
-    if length == 0 or end > len(puffin) or place.size_in_bytes not in (UNKNOWN_SIZE, end - start):
-        return None
-    if place.file_size_in_bytes not in (UNKNOWN_SIZE, len(puffin)):
-        return None
+    size = _LENGTH_BYTES + length + _CRC_BYTES
+    if length == 0 or start + size > len(puffin) or place.size_in_bytes not in (UNKNOWN_SIZE, size):
+        return 0
+    if place.file_size_in_bytes not in (UNKNOWN_SIZE, len(puffin)) or not puffin.startswith(
+        MAGIC, start + _LENGTH_BYTES
+    ):
+        return 0
+    return size
+
+
+def _vector_in(blob: bytes, place: VectorAt) -> BitMap64 | None:
     try:
-        return decode_vector(puffin[start:end], name=place.location)
+        return decode_vector(blob, name=place.location)
     except RootlineError:
         return None
     except Exception:

@@ -1,7 +1,7 @@
 """Avro files of Iceberg V1 to V3 (manifests and manifest lists) as records by field id.
 
-Owns: taking an Avro file apart, and values as they are stored: days, microseconds, bytes. Does not own: what the fields
-mean (`manifest_codec`, `manifest_list_codec`).
+Owns: values by field id, as they are stored: days, microseconds, bytes. Does not own: taking an Avro file apart, and
+what it may take (`foreign_avro`), what the fields mean (`manifest_codec`, `manifest_list_codec`).
 Invariants: fields are found by id, never by name; hostile bytes raise `Corrupt` only; no logical type is converted, so
 every date and timestamp that can be stored can be read.
 
@@ -10,19 +10,18 @@ Source: the Iceberg specification, "Manifests", "Manifest Lists" and Appendix A 
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import fastavro
-
+from rootline.schemas.bytes.iceberg.foreign_avro import BROKEN, ForeignAvro
 from rootline.schemas.errors import Corrupt
 
 Record = Mapping[int, Any]
 """Field id → value; what has no field id is left out. Records inside are records by field id as well."""
 
+FILE_BYTES_MAX: Final = 512 << 20
+"""Of all records of a file after decompression; Iceberg's writers make manifests of 8 MB."""
 _MAP: Final = "map"
 _Convert = Callable[[Any], Any]
 
@@ -48,33 +47,19 @@ def read_avro(body: bytes, *, name: str) -> AvroFile:
 
     """
     try:
-        reader = fastavro.block_reader(io.BytesIO(body))
-        text = reader.metadata["avro.schema"]
-        schema = json.loads(text)
-        plain = fastavro.parse_schema(_without_logical_types(schema))
-        convert = _record_of(schema, {})
+        file = ForeignAvro.of(body)
+        convert = _record_of(file.schema, {})
         found: list[Record] = []
-        blocks: Any = reader  # its types know nothing of a block's decompressed bytes
-        for block in blocks:
-            data = block.bytes_
-            if block.num_records > data.getbuffer().nbytes:  # one byte each, or a number alone makes any number of them
-                raise ValueError(f"a block states {block.num_records} records in {data.getbuffer().nbytes} bytes")
-            found += [convert(fastavro.schemaless_reader(data, plain)) for _ in range(block.num_records)]
-            if data.read(1):
-                raise ValueError("bytes follow the records of a block")
-    except Exception as error:  # the decompressor of each codec has errors of its own
+        for records in file.blocks(FILE_BYTES_MAX):
+            found += map(convert, records)
+        ids = frozenset(_ids_of(file.schema))
+    except BROKEN as error:
         raise Corrupt("leaf-corrupt", f"{name}: not a readable Avro file: {error!s:.200}") from error
-    return AvroFile(dict(reader.metadata), frozenset(_ids_of(schema)), tuple(found))
+    return AvroFile(file.metadata, ids, tuple(found))
 
 
 def _ids_of(schema: Mapping[str, Any]) -> list[int]:
     return [field["field-id"] for field in schema["fields"] if "field-id" in field]
-
-
-def _without_logical_types(schema: Any) -> Any:
-    if isinstance(schema, dict):
-        return {key: _without_logical_types(value) for key, value in schema.items() if key != "logicalType"}
-    return [_without_logical_types(item) for item in schema] if isinstance(schema, list) else schema
 
 
 def _converter(schema: Any, named: dict[str, _Convert]) -> _Convert:

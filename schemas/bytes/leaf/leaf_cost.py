@@ -4,12 +4,14 @@ Owns: the walk over page headers, and the limits for leaves that a writer stored
 already, which are read whatever they take (`leaf_codec`), the footer's Thrift (`parquet_footer`).
 Invariants: what passes takes no more than the limits, whatever the footer and the page headers state: each chunk's
 pages hold as many values as the chunk states, and a flat column no more than the leaf has entries; nothing is
-decompressed but dictionaries, each within its limit; any bytes are passed, or are a `ValueError`.
+decompressed but dictionaries and pages of values that repeat each other, each within its limit; any bytes are passed,
+or are a `ValueError`.
 
 Theory. Parquet multiplies in three ways: compression, values that refer to a dictionary, and values that repeat the
 beginning of the one before. A page's header states its size before compression, which is the most that Arrow's reader
 takes for it. What its values take is that size if they are stored plainly. Else it is their number times the longest
-of the dictionary, which is looked at only where the dictionary's own size leaves it open. Numbers take their width
+of the dictionary, which is looked at only where the dictionary's own size leaves it open, or what they repeat of each
+other: writers of Java and Rust store paths so, and the sum of these lengths is in the page. Numbers take their width
 times the number of entries, however few bytes store them (decision 0108).
 
 Source: `parquet.thrift` of the Parquet format.
@@ -41,9 +43,12 @@ _SLACK_BYTES: Final = 64 << 20
 LOCATION_BYTES_MAX: Final = 4 * DEFAULT_LIMITS.max_location_chars
 _LOCATIONS: Final = ("location", "referenced_file")
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
-_PLAIN, _PLAIN_DICTIONARY, _DELTA_LENGTH, _RLE_DICTIONARY = 0, 2, 6, 8
+_PLAIN, _PLAIN_DICTIONARY, _DELTA_LENGTH, _DELTA_BYTES, _RLE_DICTIONARY = 0, 2, 6, 7, 8
 _CODECS: Final = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
 _LENGTH_BYTES: Final = 4
+_BITS_MAX: Final = 64
+_MINIBLOCK_MAX: Final = 1024
+"""Values; writers have 32 or 64."""
 
 
 @dataclass(slots=True)
@@ -56,6 +61,8 @@ class _Page:
     values: int = 0
     encoding: int = -1
     start: int = 0
+    level_bytes: int = 0
+    is_compressed: bool = True
 
     @property
     def end(self) -> int:
@@ -76,7 +83,7 @@ def check_leaf_cost(body: bytes, footer: bytes, schema: pa.Schema, entries: int)
     for group in groups:
         if len(group) != len(columns):
             raise ValueError(f"a row group has {len(group)} columns, its schema has {len(columns)}")
-        for index, (chunk, (name, kind, is_list)) in enumerate(zip(group, columns, strict=True)):
+        for index, (chunk, (name, kind, is_list, is_optional)) in enumerate(zip(group, columns, strict=True)):
             held = list(_pages(body, chunk))
             pages += sum(page.plain_size for page in held)
             seen[index] += chunk.values
@@ -85,7 +92,7 @@ def check_leaf_cost(body: bytes, footer: bytes, schema: pa.Schema, entries: int)
             elif seen[index] > entries:
                 raise ValueError(f"column {name} has more values than the leaf has entries")
             if chunk.physical == Physical.BYTE_ARRAY:
-                text += _text_bytes(body, chunk, held, name)
+                text += _text_bytes(body, chunk, held, name, has_levels=None if is_list else is_optional)
             else:
                 numbers += chunk.values * _width(kind)
     text_max = _TEXT_BYTES_LEAST + _TEXT_BYTES_OF_ENTRY * entries + _TEXT_BYTES_EACH * len(body)
@@ -100,20 +107,23 @@ def check_leaf_cost(body: bytes, footer: bytes, schema: pa.Schema, entries: int)
             raise ValueError(f"its {what} would take {size} bytes in memory, {limit} are allowed for {len(body)} bytes")
 
 
-def _primitive(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType, bool]]:
-    """Name, type and whether it is the element of a list, of each primitive column."""
+def _primitive(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType, bool, bool]]:
+    """Name, type, whether it is the element of a list, and whether it may be absent, of each primitive column."""
     for field in schema:
-        yield from _below(field.name, field.type, is_list=False)
+        yield from _below(field.name, field.type, is_list=False, is_optional=field.nullable)
 
 
-def _below(name: str, kind: pa.DataType, *, is_list: bool) -> Iterator[tuple[str, pa.DataType, bool]]:
+def _below(
+    name: str, kind: pa.DataType, *, is_list: bool, is_optional: bool
+) -> Iterator[tuple[str, pa.DataType, bool, bool]]:
     if pa.types.is_struct(kind):
         for child in kind:
-            yield from _below(f"{name}.{child.name}", child.type, is_list=is_list)
+            optional = is_optional or child.nullable
+            yield from _below(f"{name}.{child.name}", child.type, is_list=is_list, is_optional=optional)
     elif pa.types.is_list(kind):
-        yield from _below(name, kind.value_type, is_list=True)
+        yield from _below(name, kind.value_type, is_list=True, is_optional=True)
     else:
-        yield name, kind, is_list
+        yield name, kind, is_list, is_optional
 
 
 def _width(kind: pa.DataType) -> int:
@@ -164,12 +174,16 @@ def _values(reader: CompactReader, page: _Page, *, encoding_at: int) -> None:
             page.values = reader.integer()
         elif kind == Kind.I32 and number == encoding_at:
             page.encoding = reader.integer()
+        elif kind == Kind.I32 and encoding_at == 4 and number in (5, 6):
+            page.level_bytes += reader.integer()
+        elif kind in (Kind.TRUE, Kind.FALSE) and encoding_at == 4 and number == 7:
+            page.is_compressed = kind == Kind.TRUE
         else:
             reader.skip(kind)
 
 
-def _text_bytes(body: bytes, chunk: ColumnChunk, pages: list[_Page], name: str) -> int:
-    """The most that the values of a chunk take."""
+def _text_bytes(body: bytes, chunk: ColumnChunk, pages: list[_Page], name: str, *, has_levels: bool | None) -> int:
+    """The most that the values of a chunk take. `has_levels`: its pages begin with levels; `None`: of a list."""
     size = 0
     longest: int | None = None
     dictionary = next((page for page in pages if page.kind == _DICTIONARY), None)
@@ -183,9 +197,59 @@ def _text_bytes(body: bytes, chunk: ColumnChunk, pages: list[_Page], name: str) 
             if longest is None and most * page.values > page.plain_size + _length_limit(name):
                 longest = most = _longest(body, chunk, dictionary, name)
             size += most * page.values
+        elif page.encoding == _DELTA_BYTES and has_levels is not None:
+            size += _repeated_bytes(body, chunk, page, has_levels=has_levels)
         else:
             size += page.plain_size * page.values
     return size
+
+
+def _repeated_bytes(body: bytes, chunk: ColumnChunk, page: _Page, *, has_levels: bool) -> int:
+    """The most that values take of which each repeats the beginning of the one before: the lengths of these, and all
+    that is stored.
+    """
+    most = page.plain_size * page.values
+    if most <= _TEXT_BYTES_LEAST or page.plain_size > _SLACK_BYTES:
+        return most
+    stored, levels = body[page.start : page.end], page.level_bytes if page.kind == _DATA_V2 else 0
+    if not 0 <= levels <= min(len(stored), page.plain_size):
+        raise ValueError("the levels of a page are not inside it")
+    stored = stored[levels:]
+    if chunk.codec != 0 and page.is_compressed:
+        if chunk.codec not in _CODECS:
+            return most
+        stored = pa.Codec(_CODECS[chunk.codec]).decompress(stored, page.plain_size - levels, asbytes=True)
+    if page.kind == _DATA and has_levels:
+        stored = stored[_LENGTH_BYTES + int.from_bytes(stored[:_LENGTH_BYTES], "little") :]
+    try:
+        return len(stored) + _sum_of_lengths(CompactReader(stored, 0), page.values)
+    except IndexError as error:
+        raise ValueError("a page ends early") from error
+
+
+def _sum_of_lengths(reader: CompactReader, most: int) -> int:
+    """The sum of numbers in DELTA_BINARY_PACKED, which none may take below 0."""
+    per_block, miniblocks, count, value = reader.unsigned(), reader.unsigned(), reader.unsigned(), reader.integer()
+    width = per_block // miniblocks if miniblocks else 0
+    if count > most or not 0 < width <= _MINIBLOCK_MAX or width % 8:
+        raise ValueError("a page has lengths that no writer makes")
+    total, left = value if count else 0, count - 1
+    while left > 0:
+        least, widths = reader.integer(), reader.take(miniblocks)
+        for bits in widths:
+            if left <= 0:
+                break
+            if bits > _BITS_MAX:
+                raise ValueError("a page has lengths that no writer makes")
+            packed, mask = int.from_bytes(reader.take(width * bits // 8), "little"), (1 << bits) - 1
+            for _ in range(min(width, left)):
+                value += least + (packed & mask)
+                packed >>= bits
+                if value < 0:
+                    raise ValueError("a page has a length below 0")
+                total += value
+            left -= width
+    return total
 
 
 def _length_limit(name: str) -> int:

@@ -180,12 +180,15 @@ class CompactReader:
 
     def integer(self) -> int:
         """A signed number of any width."""
-        found = self._unsigned()
+        found = self.unsigned()
         return (found >> 1) ^ -(found & 1)
 
     def binary(self) -> bytes:
         """Bytes."""
-        length = self._unsigned()
+        return self.take(self.unsigned())
+
+    def take(self, length: int) -> bytes:
+        """So many bytes."""
         end = self._at + length
         if end > len(self._body):
             raise IndexError
@@ -202,7 +205,7 @@ class CompactReader:
     def skip(self, kind: int) -> None:
         """Pass over a field's value."""
         if kind in _INTEGERS:
-            self._unsigned()
+            self.unsigned()
         elif kind not in _FLAGS:  # a flag is in its header
             self._skip_value(kind)
 
@@ -211,9 +214,9 @@ class CompactReader:
         if self._depth > _DEPTH_MAX:
             raise ValueError("it goes too deep")
         if kind in _INTEGERS:
-            self._unsigned()
+            self.unsigned()
         elif kind == Kind.BINARY:
-            self._pass_over(self._unsigned())
+            self._pass_over(self.unsigned())
         elif kind == Kind.STRUCT:
             for _, inner in self.fields():
                 self.skip(inner)
@@ -237,7 +240,7 @@ class CompactReader:
             raise IndexError
 
     def _skip_map(self) -> None:
-        count = self._unsigned()
+        count = self.unsigned()
         kinds = self.byte() if count else 0
         for _ in range(count):
             self._skip_value(kinds >> 4)
@@ -246,9 +249,10 @@ class CompactReader:
     def _list_header(self) -> tuple[int, int]:
         header = self.byte()
         count = header >> 4
-        return (self._unsigned() if count == 15 else count), header & 15
+        return (self.unsigned() if count == 15 else count), header & 15
 
-    def _unsigned(self) -> int:
+    def unsigned(self) -> int:
+        """A number that is not negative."""
         found = self._body[self._at]
         self._at += 1
         if found < 128:  # almost all of them

@@ -60,13 +60,19 @@ def open_regular(path: Path) -> Iterator[int | None]:
             os.close(descriptor)
 
 
-def read_regular(path: Path) -> bytes | None:
-    """The bytes of a regular file; `None` as `open_regular`. Raises `OSError`."""
+def read_regular(path: Path, bytes_max: int | None = None) -> bytes | int | None:
+    """The bytes of a regular file, its length if it has more than `bytes_max`; `None` as `open_regular`.
+
+    Raises `OSError`.
+    """
     with open_regular(path) as descriptor:
         if descriptor is None:
             return None
+        length = os.fstat(descriptor).st_size
+        if bytes_max is not None and length > bytes_max:
+            return length
         with open(descriptor, "rb", closefd=False) as file:
-            return file.read()
+            return file.read() if bytes_max is None else file.read(bytes_max)
 
 
 def sync_folder(folder: Path) -> None:

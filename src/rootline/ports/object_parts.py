@@ -1,14 +1,16 @@
-"""Parts of objects, for the reader that need not have all of a large one: a port beside `ObjectStore`.
+"""Parts of objects, and objects up to a size, for the reader that need not have all of a large one.
 
-Owns: the port. Does not own: whole objects (`object_store`), what is read in parts.
+Owns: two ports beside `ObjectStore`. Does not own: whole objects (`object_store`), what is read in parts.
 Invariants: keys are those of `ObjectStore.get`, absolute ones too; nothing is changed; a store that has no such reads
 is asked for whole objects (`rootline.storage.whole_objects`).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from rootline.ports.object_store import StoredObject
 from rootline.schemas.identifiers import ObjectKey
 
 
@@ -22,4 +24,20 @@ class ObjectParts(Protocol):
 
     async def part_of(self, key: ObjectKey, start: int, length: int) -> bytes | None:
         """`length` bytes (at least 1) from `start` on, fewer where the object ends; `None` when there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LongObject:
+    """An object that was not read, because it has more bytes than the reader takes; `length`: so many."""
+
+    length: int
+
+
+@runtime_checkable
+class ObjectsUpTo(Protocol):
+    """One warehouse."""
+
+    async def get_up_to(self, key: ObjectKey, bytes_max: int) -> StoredObject | LongObject | None:
+        """As `ObjectStore.get`, at the same cost; of a longer object only the length is looked at."""
         ...

@@ -1,17 +1,25 @@
-"""Parts of objects, of any store: one that cannot read parts is asked for whole objects."""
+"""Parts of objects, and objects up to a size, of any store: one that cannot read these is asked for whole objects."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rootline.ports.object_parts import ObjectParts
-from rootline.ports.object_store import ObjectStore
+from rootline.ports.object_parts import LongObject, ObjectParts, ObjectsUpTo
+from rootline.ports.object_store import ObjectStore, StoredObject
 from rootline.schemas.identifiers import ObjectKey
 
 
 def parts_of(store: ObjectStore) -> ObjectParts:
     """The store itself if it reads parts."""
     return store if isinstance(store, ObjectParts) else WholeObjects(store)
+
+
+async def get_up_to(store: ObjectStore, key: ObjectKey, bytes_max: int) -> StoredObject | LongObject | None:
+    """As `ObjectsUpTo.get_up_to`. Raises as `ObjectStore.get`."""
+    if isinstance(store, ObjectsUpTo):
+        return await store.get_up_to(key, bytes_max)
+    found = await store.get(key)
+    return found if found is None or len(found.body) <= bytes_max else LongObject(len(found.body))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import resource
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -22,6 +22,7 @@ from tests.services.kafka_certificates import make_certificates
 
 FAR_S = 600.0
 SOON_S = 0.05
+LARGE = 48 << 20
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -39,11 +40,15 @@ async def endless(_: Request) -> Response:
     return StreamingResponse(portions())
 
 
+async def large(_: Request) -> Response:
+    return Response(bytes(LARGE))
+
+
 @asynccontextmanager
 async def serving(
     connections: int = 4, *, head_s: float = FAR_S, stalled_s: float = FAR_S, settings: HttpSettings | None = None
 ) -> AsyncIterator[tuple[str, int]]:
-    app = Starlette(routes=[read_route("/healthz", here), read_route("/endless", endless)])
+    app = Starlette(routes=[read_route("/healthz", here), read_route("/endless", endless), read_route("/large", large)])
     limits = ConnectionLimits(connections, head_s, stalled_s)
     async with (
         asyncio.timeout(60),
@@ -131,6 +136,52 @@ async def test_a_client_that_does_not_read_its_answer_is_disconnected() -> None:
             if answered:
                 break
         writer.transport.abort()
+
+
+async def test_a_client_that_takes_a_large_answer_slowly_gets_all_of_it() -> None:
+    async with serving(head_s=2 * SOON_S, stalled_s=20 * SOON_S) as at:
+        reader, writer = await asyncio.open_connection(*at, limit=1 << 16)
+        writer.write(GET.replace(b"/healthz", b"/large"))
+        await reader.readuntil(b"\r\n\r\n")
+        for _ in range(12):  # in all longer than any one wait
+            assert await ended(await asyncio.open_connection(*at))
+            await reader.readexactly(LARGE // 16)
+        assert len(await reader.readexactly(LARGE - 12 * (LARGE // 16))) > 0
+        writer.close()
+
+
+async def test_clients_that_take_nothing_make_room_for_a_request() -> None:
+    async with serving(connections=3) as at:
+        slow = [await asyncio.open_connection(*at, limit=1 << 16) for _ in range(3)]
+        for reader, writer in slow:
+            writer.write(GET.replace(b"/healthz", b"/endless"))
+            await reader.readuntil(b"\r\n\r\n")
+            reader._transport.pause_reading()  # type: ignore[attr-defined]
+        answered = b""
+        while not answered.startswith(b"HTTP/1.1 200"):  # until all of them have filled what the system buffers
+            reader, writer = await asyncio.open_connection(*at)
+            writer.write(GET)
+            with suppress(ConnectionError):
+                answered = await reader.readline()
+            writer.close()
+        for _, writer in slow:
+            writer.transport.abort()
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_damage_after_a_request_is_not_logged_for_each_client(
+    is_answered: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving() as at:
+        for _ in range(3):
+            reader, writer = await asyncio.open_connection(*at)
+            writer.write(b"POST /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+            if is_answered:
+                assert (await reader.readline()).startswith(b"HTTP/1.1 405")
+            writer.write(b"ZZZ\r\n")
+            assert b"Traceback" not in await reader.read()
+            writer.close()
+    assert [record for record in caplog.records if record.exc_info] == []
 
 
 def test_connections_leave_most_descriptors_to_the_store(monkeypatch: pytest.MonkeyPatch) -> None:

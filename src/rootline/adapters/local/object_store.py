@@ -37,6 +37,7 @@ from rootline.adapters.posix_files import (
     sync_folder,
     wait_for_lock,
 )
+from rootline.ports.object_parts import LongObject
 from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
 from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.errors import Invalid, Unavailable
@@ -86,10 +87,18 @@ class LocalObjectStore:
 
     async def get(self, key: ObjectKey) -> StoredObject | None:
         """The whole object, or `None` when there is none; a root's folder is synced first."""
+        found = await self._read(key, None)
+        return found if isinstance(found, StoredObject) else None
+
+    async def get_up_to(self, key: ObjectKey, bytes_max: int) -> StoredObject | LongObject | None:
+        """As `get`; of a longer object only the length."""
+        return await self._read(key, bytes_max)
+
+    async def _read(self, key: ObjectKey, bytes_max: int | None) -> StoredObject | LongObject | None:
         if is_absolute(key):
-            return await self._calls.run(partial(_get_elsewhere, key, Path(self._absolute.place_of(key))))
+            return await self._calls.run(partial(_get_elsewhere, key, Path(self._absolute.place_of(key)), bytes_max))
         check_key(key)
-        return await self._calls.run(partial(self._get, key))
+        return await self._calls.run(partial(self._get, key, bytes_max))
 
     async def length_of(self, key: ObjectKey) -> int | None:
         """How many bytes are stored, or `None` when there is no such object."""
@@ -142,10 +151,10 @@ class LocalObjectStore:
         check_key(key)
         return self._root / key
 
-    def _get(self, key: ObjectKey) -> StoredObject | None:
+    def _get(self, key: ObjectKey, bytes_max: int | None) -> StoredObject | LongObject | None:
         path = self._root / key
         try:
-            body = read_regular(path)
+            body = read_regular(path, bytes_max)
             if body is None:
                 return None
             if _ROOTS_FOLDER in f"/{key}" or path.parent in self._unsynced_folders:
@@ -154,7 +163,7 @@ class LocalObjectStore:
             return None
         except OSError as error:
             raise _unavailable(path, error) from error
-        return StoredObject(key, body, None, None)
+        return _object(key, body)
 
     def _found_at(self, key: ObjectKey, path: Path) -> str | None:
         if _length_at(key, path) is None:
@@ -271,10 +280,14 @@ class LocalObjectStore:
         return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
 
 
-def _get_elsewhere(key: ObjectKey, path: Path) -> StoredObject | None:
+def _object(key: ObjectKey, found: bytes | int) -> StoredObject | LongObject:
+    return LongObject(found) if isinstance(found, int) else StoredObject(key, found, None, None)
+
+
+def _get_elsewhere(key: ObjectKey, path: Path, bytes_max: int | None) -> StoredObject | LongObject | None:
     with _read_anywhere(key, path):
-        body = read_regular(path)
-        return None if body is None else StoredObject(key, body, None, None)
+        found = read_regular(path, bytes_max)
+        return None if found is None else _object(key, found)
     return None
 
 

@@ -36,6 +36,7 @@ from rootline.adapters.absolute_keys import S3_SCHEMES, AbsoluteKeys
 from rootline.adapters.object_key_rules import check_key, check_prefix
 from rootline.adapters.s3.client import s3_client
 from rootline.adapters.s3.settings import S3Settings
+from rootline.ports.object_parts import LongObject
 from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
 from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.errors import Fenced, Invalid, Unavailable
@@ -95,6 +96,12 @@ class S3ObjectStore:
     async def get(self, key: ObjectKey) -> StoredObject | None:
         """The whole object, or `None` when there is none."""
         found: StoredObject | None = await self._read(f"GET {key}", key, partial(self._get, key=key))
+        return found
+
+    async def get_up_to(self, key: ObjectKey, bytes_max: int) -> StoredObject | LongObject | None:
+        """As `get`; the answer of a longer object ends with its head."""
+        read = partial(self._get, key=key, bytes_max=bytes_max)
+        found: StoredObject | LongObject | None = await self._read(f"GET {key}", key, read)
         return found
 
     async def length_of(self, key: ObjectKey) -> int | None:
@@ -208,8 +215,13 @@ class S3ObjectStore:
                 raise Invalid("file-unreadable", reason) from error
             raise self._refused(what, error) from error
 
-    async def _get(self, client: Any, key: ObjectKey, place: Mapping[str, str]) -> StoredObject:
+    async def _get(
+        self, client: Any, key: ObjectKey, place: Mapping[str, str], bytes_max: int | None = None
+    ) -> StoredObject | LongObject:
         answer = await client.get_object(**place)
+        if bytes_max is not None and answer["ContentLength"] > bytes_max:
+            answer["Body"].close()  # and its connection: the rest of the body is never taken
+            return LongObject(int(answer["ContentLength"]))
         async with answer["Body"] as stream:
             body: bytes = await stream.read()
         if len(body) != answer["ContentLength"]:

@@ -3,13 +3,16 @@
 Owns: accepting, the limit of open connections, time-outs of slow clients, how often the server's library may log. Does
 not own: requests and answers (`serving`), the library's reading of HTTP (uvicorn's `H11Protocol`).
 Invariants: the descriptors of connections, those that still negotiate TLS included, are at most a quarter of those that
-the process may have; a client that has sent a whole request is answered before one that only holds a connection; no
-wait for a client is without an end (decision 0108).
+the process may have; a client that has sent a whole request is answered before one that only holds a connection, or
+takes its answer slowly; no wait for a client is without an end; one that takes its answer, however slowly, gets all of
+it unless others need its place (decision 0108).
 
 Theory. The library limits requests, not connections: it accepts whatever comes, and a client that sends a byte now and
 then stays for ever. So accepting is done here, where a connection is counted from its first moment. When there is no
-room, the connection that has waited longest without a whole request gives its place to the new one: a probe or a scrape
-sends its request at once, and is served however many idle connections others open.
+room, the connection that has waited longest without a whole request gives its place to the new one, and if there is
+none, one whose answer waits for its client: a probe or a scrape sends its request at once and takes a short answer, and
+is served however many connections others keep open. The library is done with an answer when the transport has it, so
+the transport is asked what its client has taken.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from functools import partial
 from time import monotonic
 from typing import Final
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 _MOST: Final = 512
@@ -33,6 +37,7 @@ _LEAST: Final = 16
 _SHARE: Final = 4
 _BACKLOG: Final = 128
 _AGAIN_S: Final = 1.0
+_TAKEN_BYTES: Final = 64 << 10
 _SAME_LINE_S: Final = 60.0
 
 
@@ -82,11 +87,22 @@ class Connection(H11Protocol):
     gone: Callable[[Connection], None]
     _head: asyncio.TimerHandle | None = None
     _stalled: asyncio.TimerHandle | None = None
+    _left_bytes: int = 0
 
     @property
     def is_waiting(self) -> bool:
         """Whether no request is being answered."""
         return self.cycle is None or self.cycle.response_complete
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is neither a request nor an answer that its client takes."""
+        return self.is_waiting and not self.is_taking
+
+    @property
+    def is_taking(self) -> bool:
+        """Whether an answer waits for its client to take it."""
+        return self._stalled is not None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The client has so long for its first request."""
@@ -113,7 +129,7 @@ class Connection(H11Protocol):
         """The client takes less than it is sent."""
         super().pause_writing()
         if self._stalled is None:
-            self._stalled = self.loop.call_later(self.limits.stalled_s, self.transport.abort)
+            self._await_taking()
 
     def resume_writing(self) -> None:
         """The client has taken most of it."""
@@ -131,13 +147,40 @@ class Connection(H11Protocol):
         self._unset_keepalive_if_required()
         self.gone(self)
 
+    def send_400_response(self, msg: str) -> None:
+        """Answer damage in a request, if it has no answer yet: what follows an answer ends the connection."""
+        if not self.is_waiting:
+            self.cycle.disconnected = True  # the application's own answer goes nowhere
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+
     def end(self) -> None:
         """Close at once."""
         self.transport.abort()
 
     def _await_head(self) -> None:
         if self._head is None:
-            self._head = self.loop.call_later(self.limits.head_s, self.transport.abort)
+            self._head = self.loop.call_later(self.limits.head_s, self._head_is_late)
+
+    def _head_is_late(self) -> None:
+        self._head = None
+        if self.is_taking:  # the answer before
+            self._await_head()
+        else:
+            self.transport.abort()
+
+    def _await_taking(self) -> None:
+        self._left_bytes = self.transport.get_write_buffer_size()
+        self._stalled = self.loop.call_later(self.limits.stalled_s, self._taking_is_late)
+
+    def _taking_is_late(self) -> None:
+        if self.transport.get_write_buffer_size() + _TAKEN_BYTES > self._left_bytes:
+            self.transport.abort()
+        else:
+            self._await_taking()
 
 
 class _Negotiating:
@@ -200,15 +243,20 @@ class Acceptor:
             await asyncio.sleep(0)  # where many wait, a turn for all others after each
 
     def _made_room(self) -> bool:
-        """End the connection that has waited longest without a whole request; whether there was one."""
-        for held in self._open:
-            if isinstance(held, _Negotiating) or held.is_waiting:
-                del self._open[held]
-                held.end()
-                _LOGGER.warning("more than %d connections: those that wait longest end", self._limits.connections)
-                return True
-        _LOGGER.warning("more than %d requests at once: new connections are refused", self._limits.connections)
-        return False
+        """End the connection that has waited longest without a whole request, else one that takes its answer slowly.
+
+        Returns whether there was one.
+        """
+        idle = (held for held in self._open if isinstance(held, _Negotiating) or held.is_idle)
+        slow = (held for held in self._open if isinstance(held, Connection) and held.is_taking)
+        chosen = next(idle, None) or next(slow, None)
+        if chosen is None:
+            _LOGGER.warning("more than %d requests at once: new connections are refused", self._limits.connections)
+            return False
+        del self._open[chosen]
+        chosen.end()
+        _LOGGER.warning("more than %d connections: those that wait longest end", self._limits.connections)
+        return True
 
     async def _negotiate(self, held: _Negotiating, accepted: socket.socket) -> None:
         def made() -> Connection:

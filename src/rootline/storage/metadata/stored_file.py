@@ -7,12 +7,14 @@ Invariants: never returns bytes of a length other than the expected one.
 
 from __future__ import annotations
 
+from rootline.ports.object_parts import LongObject
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.object_keys import key_of
+from rootline.storage.whole_objects import get_up_to
 
 
 def stored_key(table: TableName, location: str) -> ObjectKey:
@@ -31,11 +33,12 @@ async def read_stored(
 
     """
     key = stored_key(table, location)
-    found = await store.get(key)
+    found = await (store.get(key) if length is None else get_up_to(store, key, length))
     if found is None:
         raise Corrupt("object-missing", f"{key}: the table names this object, but it does not exist")
-    if length is not None and len(found.body) != length:
-        raise Corrupt(code, f"{key}: {len(found.body)} bytes are stored, its entry says {length}")
+    stored = found.length if isinstance(found, LongObject) else len(found.body)
+    if isinstance(found, LongObject) or (length is not None and stored != length):
+        raise Corrupt(code, f"{key}: {stored} bytes are stored, its entry says {length}")
     return found.body
 
 

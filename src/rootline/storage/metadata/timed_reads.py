@@ -10,9 +10,10 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rootline.ports.object_parts import LongObject
 from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, StoredObject
 from rootline.schemas.identifiers import ObjectKey
-from rootline.storage.whole_objects import parts_of
+from rootline.storage.whole_objects import get_up_to, parts_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,11 @@ class TimedReads(ObjectStore):
         """As the store, in time."""
         async with asyncio.timeout(self.timeout_s):
             return await self.store.get(key)
+
+    async def get_up_to(self, key: ObjectKey, bytes_max: int) -> StoredObject | LongObject | None:
+        """As the store, in time."""
+        async with asyncio.timeout(self.timeout_s):
+            return await get_up_to(self.store, key, bytes_max)
 
     async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
         """As the store, in time."""

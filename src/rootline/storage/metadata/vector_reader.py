@@ -20,6 +20,8 @@ from rootline.schemas.identifiers import TableName
 from rootline.storage.metadata.stored_file import read_stored
 
 FILES_AT_ONCE: Final = 8
+_QUICK_BYTES: Final = 8 << 10
+"""A Puffin file up to this size is decoded at once: a thread would cost more."""
 
 
 async def read_vector(store: ObjectStore, table: TableName, entry: ContentEntry) -> BitMap64:
@@ -77,7 +79,10 @@ async def read_vectors(
     async def read(location: str, length: int | None, of_file: Sequence[ContentEntry]) -> None:
         async with slots:
             body = await read_stored(store, table, location, code="vector-corrupt", length=length)
-        found.update({place_of_stored(entry): vector_in(body, entry) for entry in of_file})
+        if len(body) <= _QUICK_BYTES:
+            found.update(_vectors_in(body, of_file))
+        else:
+            found.update(await asyncio.to_thread(_vectors_in, body, of_file))
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -86,6 +91,10 @@ async def read_vectors(
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return found
+
+
+def _vectors_in(body: bytes, entries: Sequence[ContentEntry]) -> dict[tuple[str, int], BitMap64]:
+    return {place_of_stored(entry): vector_in(body, entry) for entry in entries}
 
 
 async def read_stored_manifest_vectors(

@@ -1,8 +1,8 @@
 """Rows of an Avro data file.
 
-Owns: blocks to Arrow columns, with the field ids that the file's schema carries. Does not own: what the columns mean
-(`row_projection`), which files are Avro (`data_file_formats`), manifests
-(`rootline.schemas.bytes.iceberg.iceberg_avro`).
+Owns: blocks to Arrow columns, with the field ids that the file's schema carries. Does not own: taking the file apart
+(`rootline.schemas.bytes.iceberg.foreign_avro`), what the columns mean (`row_projection`), which files are Avro
+(`data_file_formats`).
 Invariants: values are taken as they are stored (days, microseconds, unscaled decimals), so nothing depends on what a
 calendar of some library can hold; a column of a kind that is not read (a union of several types) is refused when it is
 asked for, never read as absent.
@@ -12,36 +12,17 @@ Source: the Iceberg specification, Appendix A (Avro).
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-import fastavro
 import pyarrow as pa
-from fastavro.schema import SchemaParseException
 
+from rootline.schemas.bytes.iceberg.foreign_avro import BROKEN, ForeignAvro
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.storage.rows.arrow_types import FIELD_ID_KEY
 
-_BROKEN: Final = (
-    ValueError,
-    KeyError,
-    IndexError,
-    TypeError,
-    EOFError,
-    OverflowError,
-    RecursionError,
-    AttributeError,
-    ArithmeticError,
-    MemoryError,
-    StopIteration,
-    SchemaParseException,
-    pa.ArrowException,
-)
-"""What a library raises for bytes that are no Avro file."""
 _PLAIN: Final = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -73,25 +54,20 @@ class _Column:
 class AvroRows:
     """An open Avro file; `name` is what errors call it."""
 
-    body: bytes
+    file: ForeignAvro
     name: str
     columns: Mapping[str, _Column]
-    plain_schema: Any
     row_count: int
 
     @staticmethod
     def of(body: bytes | pa.Buffer, name: str) -> AvroRows:
         """The file in `body`. Raises `Invalid` (`file-unreadable`) when it is no Avro file of records."""
-        held = bytes(body)
         try:
-            reader = fastavro.block_reader(io.BytesIO(held))
-            schema = json.loads(reader.metadata["avro.schema"])
-            plain = fastavro.parse_schema(_without_logical_types(schema))
-            columns = {column.field.name: column for column in map(_column, schema["fields"])}
-            rows = sum(block.num_records for block in reader)
-        except _BROKEN as error:
+            file = ForeignAvro.of(bytes(body))
+            columns = {column.field.name: column for column in map(_column, file.schema["fields"])}
+            return AvroRows(file, name, columns, file.count)
+        except BROKEN as error:
             raise Invalid("file-unreadable", f"{name}: is not a readable Avro file: {error!s:.200}") from error
-        return AvroRows(held, name, columns, plain, rows)
 
     @property
     def schema(self) -> pa.Schema:
@@ -107,25 +83,11 @@ class AvroRows:
                 raise Invalid("file-unreadable", f"{self.name}: column {column.field.name}: {reason}")
         schema = pa.schema([column.field for column in wanted])
         try:
-            for block in fastavro.block_reader(io.BytesIO(self.body)):
-                rows = self._rows_of(block)
+            for rows in self.file.blocks():
                 arrays = [column.build([row[column.field.name] for row in rows]) for column in wanted if column.build]
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-        except _BROKEN as error:
+        except BROKEN as error:
             raise Corrupt("data-file-corrupt", f"{self.name}: cannot be decoded: {error!s:.200}") from error
-
-    def _rows_of(self, block: Any) -> list[dict[str, Any]]:
-        data = io.BytesIO(block.bytes_.getvalue() if hasattr(block.bytes_, "getvalue") else block.bytes_)
-        rows: list[Any] = [fastavro.schemaless_reader(data, self.plain_schema, None) for _ in range(block.num_records)]
-        if data.read(1):
-            raise ValueError("bytes follow the records of a block")
-        return rows
-
-
-def _without_logical_types(schema: Any) -> Any:
-    if isinstance(schema, dict):
-        return {key: _without_logical_types(value) for key, value in schema.items() if key != "logicalType"}
-    return [_without_logical_types(item) for item in schema] if isinstance(schema, list) else schema
 
 
 def _column(field: Mapping[str, Any]) -> _Column:

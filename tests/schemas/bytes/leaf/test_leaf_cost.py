@@ -63,6 +63,19 @@ def test_values_that_repeat_the_beginning_of_the_one_before_are_refused() -> Non
         decoded(table, **options)
 
 
+@pytest.mark.parametrize("pages", ["1.0", "2.0"])
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+@pytest.mark.parametrize("page_bytes", [2_000, 1 << 20])
+def test_paths_that_repeat_the_beginning_of_the_one_before_are_decoded(
+    pages: str, compression: str, page_bytes: int
+) -> None:
+    seeded, options = Random(3), {"compression": compression, "data_page_version": pages, "data_page_size": page_bytes}
+    paths = [f"data/day=2024-01-{at % 30:02}/{seeded.randbytes(16).hex()}-{at:06}.parquet" for at in range(20_000)]
+    text = dict.fromkeys(["location", "file_format"], "DELTA_BYTE_ARRAY")
+    table = pa.Table.from_pylist([row(path) for path in paths], schema=SCHEMA)
+    assert decoded(table, use_dictionary=False, column_encoding=text, **options) < 4 << 20
+
+
 def test_wide_bounds_cost_their_width_also_where_all_are_null(monkeypatch: pytest.MonkeyPatch) -> None:
     statistics = SCHEMA.field("content_stats").with_type(pa.struct([struct_of_statistics(ID, pa.binary(100_000))]))
     wide = SCHEMA.set(SCHEMA.get_field_index("content_stats"), statistics)

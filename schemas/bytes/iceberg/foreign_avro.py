@@ -1,0 +1,199 @@
+"""Avro files of other writers, block by block: manifests, manifest lists, data files.
+
+Owns: head and blocks, each codec's decompression, what a block may take. Does not own: what records mean
+(`iceberg_avro`, `rootline.storage.rows.avro_file`), files of ours (`avro_container`), which are read more strictly.
+Invariants: no block is decompressed beyond `BLOCK_BYTES_MAX`; a file's records have no more values than its bytes can
+need; no logical type is converted; what a library raises for hostile bytes is in `BROKEN`.
+
+Theory. Avro multiplies in two ways: compression, and values that take no bytes. A null takes none, and so does a record
+of nulls, or of such records: a schema of 40 lines states 2^40 values for each record, an array any number of elements.
+So each value counts 1 and each byte that it takes at least counts -16: a sum above 0 is an excess, which elements of
+arrays and maps may not have, and a block's records a million of (decision 0108).
+
+Source: the Avro 1.12 specification, "Object Container Files".
+"""
+
+from __future__ import annotations
+
+import bz2
+import io
+import json
+import lzma
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import fastavro
+import pyarrow as pa
+from fastavro.schema import SchemaParseException
+
+from rootline.schemas.bytes.values.avro_primitives import Unreadable, read_bytes, read_fixed, read_long
+
+BLOCK_BYTES_MAX: Final = 256 << 20
+"""Of a block after decompression: writers end one after 16 to 64 KB, or with the row that exceeds that."""
+BROKEN: Final = (
+    ValueError,
+    LookupError,
+    TypeError,
+    EOFError,
+    OSError,
+    RecursionError,
+    AttributeError,
+    ArithmeticError,
+    MemoryError,
+    StopIteration,
+    Unreadable,
+    SchemaParseException,
+    pa.ArrowException,
+    zlib.error,
+    lzma.LZMAError,
+)
+_SYNC_BYTES: Final = 16
+_CHUNK_BYTES: Final = 1 << 20
+_XZ_MEMORY_BYTES: Final = 128 << 20
+_SNAPPY_TIMES: Final = 22  # three bytes repeat 64
+_CRC_BYTES: Final = 4
+_VALUES_OF_BYTE: Final = 16
+_EXCESS_MAX: Final = 1 << 20
+_LEAST_BYTES: Final = {"null": 0, "float": 4, "double": 8}
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignAvro:
+    """A file whose head was read. `metadata`: text that is not UTF-8 left out; `schema`: of its records, as stored."""
+
+    metadata: Mapping[str, str]
+    schema: Any
+    _plain: Any
+    _excess: int
+    _body: bytes
+    _start: int
+
+    @staticmethod
+    def of(body: bytes) -> ForeignAvro:
+        """The file in `body`. Raises one of `BROKEN`."""
+        source = io.BytesIO(body)
+        metadata = dict(fastavro.block_reader(source).metadata)
+        schema = json.loads(metadata["avro.schema"])
+        plain = fastavro.parse_schema(_without_logical_types(schema))
+        return ForeignAvro(metadata, schema, plain, _excess_of(plain, {}), body, source.tell())
+
+    @property
+    def count(self) -> int:
+        """The records that its blocks state; none is decompressed. Raises one of `BROKEN`."""
+        return sum(count for count, _ in self._packed())
+
+    def blocks(self, bytes_max: int | None = None) -> Iterator[list[Any]]:
+        """The records of one block after the other, of `bytes_max` together. Raises one of `BROKEN`."""
+        unpack = _CODECS.get(self.metadata.get("avro.codec", "null"))
+        if unpack is None:
+            raise ValueError(f"its codec {self.metadata['avro.codec'][:40]!r} is not read")
+        taken = 0
+        for count, packed in self._packed():
+            data = unpack(packed)
+            taken += len(data)
+            if bytes_max is not None and taken > bytes_max:
+                raise ValueError(f"its blocks take more than {bytes_max} bytes")
+            if len(data) > BLOCK_BYTES_MAX:
+                raise ValueError(f"a block takes more than {BLOCK_BYTES_MAX} bytes")
+            if count > len(data):  # a number alone would make any number of them
+                raise ValueError(f"a block states {count} records in {len(data)} bytes")
+            if count * self._excess > _EXCESS_MAX:
+                raise ValueError("its records have more values than bytes can hold")
+            stream = io.BytesIO(data)
+            records: list[Any] = [fastavro.schemaless_reader(stream, self._plain, None) for _ in range(count)]
+            if stream.read(1):
+                raise ValueError("bytes follow the records of a block")
+            yield records
+
+    def _packed(self) -> Iterator[tuple[int, bytes]]:
+        """Number of records and stored bytes of each block."""
+        sync, at = self._body[self._start - _SYNC_BYTES : self._start], self._start
+        while at < len(self._body):
+            count, at = read_long(self._body, at)
+            packed, at = read_bytes(self._body, at)
+            found, at = read_fixed(self._body, at, _SYNC_BYTES)
+            if count < 0 or found != sync:
+                raise ValueError("a block does not end with the file's marker, or states less than no records")
+            yield count, packed
+
+
+def _without_logical_types(schema: Any) -> Any:
+    if isinstance(schema, dict):
+        return {key: _without_logical_types(value) for key, value in schema.items() if key != "logicalType"}
+    return [_without_logical_types(item) for item in schema] if isinstance(schema, list) else schema
+
+
+def _excess_of(schema: Any, known: dict[str, int | None]) -> int:
+    """Values of a value at most, less those that its bytes stand for. Raises `ValueError`: elements have an excess."""
+    if isinstance(schema, list):
+        return max((_excess_of(choice, known) for choice in schema), default=0) - _VALUES_OF_BYTE
+    if isinstance(schema, str):
+        if schema in known:
+            held = known[schema]
+            if held is None:
+                raise ValueError(f"its type {schema[:40]} is part of itself")
+            return held
+        return 1 - _VALUES_OF_BYTE * _LEAST_BYTES.get(schema, 1)
+    kind = schema["type"]
+    if kind in ("array", "map"):
+        of_key = 0 if kind == "array" else 1 - _VALUES_OF_BYTE
+        if of_key + _excess_of(schema["items" if kind == "array" else "values"], known) > 0:
+            raise ValueError(f"the elements of one of its {kind}s have more values than bytes can hold")
+        return 1 - _VALUES_OF_BYTE
+    if kind == "fixed":
+        found = 1 - _VALUES_OF_BYTE * int(schema["size"])
+    elif kind in ("record", "error"):
+        known[schema["name"]] = None
+        found = 1 + sum(_excess_of(field["type"], known) for field in schema["fields"])
+    else:
+        found = _excess_of(kind, known)
+    if "name" in schema:
+        known[schema["name"]] = found
+    return found
+
+
+def _deflated(packed: bytes) -> bytes:
+    return zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, BLOCK_BYTES_MAX + 1)
+
+
+def _bzip2(packed: bytes) -> bytes:
+    return bz2.BZ2File(io.BytesIO(packed)).read(BLOCK_BYTES_MAX + 1)
+
+
+def _xz(packed: bytes) -> bytes:
+    return lzma.LZMADecompressor(memlimit=_XZ_MEMORY_BYTES).decompress(packed, BLOCK_BYTES_MAX + 1)
+
+
+def _snappy(packed: bytes) -> bytes:
+    """Its length comes first, a checksum last."""
+    size = shift = 0
+    for byte in packed[:5]:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    if size > BLOCK_BYTES_MAX or size > _SNAPPY_TIMES * len(packed):
+        raise ValueError(f"a block of {len(packed)} bytes states {size} bytes")
+    found: bytes = pa.Codec("snappy").decompress(packed[:-_CRC_BYTES], size, asbytes=True)
+    return found
+
+
+def _zstandard(packed: bytes) -> bytes:
+    """Writers of Java do not store how long it is."""
+    found = bytearray()
+    with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
+        while len(found) <= BLOCK_BYTES_MAX and (chunk := stream.read(_CHUNK_BYTES)):
+            found += chunk
+    return bytes(found)
+
+
+_CODECS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
+    "null": bytes,
+    "deflate": _deflated,
+    "bzip2": _bzip2,
+    "xz": _xz,
+    "snappy": _snappy,
+    "zstandard": _zstandard,
+}
