@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
-from rootline.client.write.producer import AsyncProducer, AsyncReceipt
+from rootline.client.write.producer import AsyncProducer, AsyncReceipt, Receipt
 from rootline.schemas.bytes.log.intent_codec import decode_intent
 from rootline.schemas.errors import Invalid, OutcomeUnknown, Unavailable
 from rootline.schemas.intent import DataFile, Intent, IntentKind
-from rootline.schemas.verdict import VerdictKind
+from rootline.schemas.verdict import Verdict, VerdictKind
 from tests.kafka.reading import records_on
 from tests.kafka.shared_log import SharedLog
 from tests.services.kafka_service import KafkaService
@@ -62,6 +62,12 @@ def adding(location: str) -> Intent:
     return Intent(intent_id=location, table="demo.flights", kind=IntentKind.APPEND, add_data_files=(file,))
 
 
+def verdict_for(receipt: Receipt | AsyncReceipt) -> Verdict:
+    """The intent's own, as a coordinator would give it."""
+    of_record = verdict_on(receipt.position, table=receipt.intent.table)
+    return of_record.model_copy(update={"intent_id": receipt.intent.intent_id})
+
+
 def on_the_log(log: SharedLog) -> list[Intent]:
     return [decode_intent(found.value, found.headers) for found in records_on(log.settings, log.settings.intents_topic)]
 
@@ -79,7 +85,7 @@ def test_a_thousand_publishes_at_once_keep_the_order_of_each_table_and_wait_for_
             waiting = [asyncio.ensure_future(receipt.verdict(timeout_s=60)) for receipt in receipts]
             later = await producer.publish(intent(1_000))  # whoever waits keeps no writer from publishing
             assert not any(wait.done() for wait in waiting)
-            verdicts = [verdict_on(one.position, table=one.intent.table) for one in [*receipts, later]]
+            verdicts = [verdict_for(one) for one in [*receipts, later]]
             await sink.publish_verdicts(verdicts, [])
             assert await asyncio.gather(*waiting) == verdicts[:-1]
             assert await later.verdict() == verdicts[-1]
@@ -101,8 +107,8 @@ def test_a_receipt_published_again_is_the_same_intent_at_another_place(shared: S
     with log.open() as lake, lake.producer() as producer:
         first = producer.publish(intent(1))
         again = producer.publish(first)
-        log.decide([verdict_on(first.position)])
-        log.decide([verdict_on(again.position)])
+        log.decide([verdict_for(first)])
+        log.decide([verdict_for(again)])
         assert (first.verdict().offset, again.verdict().offset) == (first.position.offset, again.position.offset)
     one, other = on_the_log(log)
     assert one == other
@@ -130,8 +136,8 @@ def test_no_verdict_in_time_is_an_unknown_outcome_and_the_receipt_may_be_asked_a
             receipt.verdict(timeout_s=0.05)
         assert failure.value.code == "verdict-timeout"
         again = producer.publish(receipt)
-        log.decide([verdict_on(receipt.position)])
-        assert receipt.verdict() == verdict_on(receipt.position)
+        log.decide([verdict_for(receipt)])
+        assert receipt.verdict() == verdict_for(receipt)
         assert again.position.offset == receipt.position.offset + 1
 
 
