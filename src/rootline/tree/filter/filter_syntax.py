@@ -1,4 +1,4 @@
-r"""The text of a filter as a tree of tests; names and literals are as they were written.
+r"""The text of a filter as a tree of tests, with names and literals as they were written.
 
 Owns: the grammar, and where in the text something is wrong. Does not own: what a name or a literal means
 (`filters`, `filter_values`).
