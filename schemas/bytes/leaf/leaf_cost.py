@@ -3,14 +3,14 @@
 Owns: the walk over page headers, and the limits for leaves that a writer stored. Does not own: leaves that a root names
 already, which are read whatever they take (`leaf_codec`), the footer's Thrift (`parquet_footer`).
 Invariants: what passes takes no more than the limits, whatever the footer and the page headers state: each chunk's
-pages hold as many values as the chunk states, and a flat column no more than the leaf has entries; nothing is
+pages have as many values as the chunk states, and a flat column no more than the leaf has entries; nothing is
 decompressed but dictionaries and pages of values that repeat each other, each within its limit; any bytes are passed,
 or are a `ValueError`.
 
 Theory. Parquet multiplies in three ways: compression, values that refer to a dictionary, and values that repeat the
 beginning of the one before. A page's header states its size before compression, which is the most that Arrow's reader
 takes for it. What its values take is that size if they are stored plainly. Else it is their number times the longest
-of the dictionary, which is looked at only where the dictionary's own size leaves it open, or what they repeat of each
+of the dictionary, which is read only where the dictionary's own size leaves it open, or what they repeat of each
 other: writers of Java and Rust store paths so, and the sum of these lengths is in the page. Numbers take their width
 times the number of entries, however few bytes store them (decision 0108).
 

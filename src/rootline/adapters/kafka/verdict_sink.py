@@ -1,9 +1,9 @@
 """The sink for a coordinator's decisions when the log is Kafka.
 
 Owns: verdicts into records, dead letters with the original bytes. Does not own: delivery (`publisher`), when a
-verdict may be published, what a dead letter's headers say (`dead_letter_headers`).
-Invariants: all of a call is acknowledged by every in-sync replica before it returns; a verdict record holds verdicts of
-one table on one partition of one log, under the table's key, and a second form in JSON is a record by itself; a dead
+verdict may be published, the contents of a dead letter's headers (`dead_letter_headers`).
+Invariants: all of a call is acknowledged by every in-sync replica before it returns; a verdict record has verdicts of
+one table on one partition of one log, under the table's key, and a second form in JSON is a separate record; a dead
 letter has the record's own key and value, unless its topic takes them in no form; no letter keeps another one or a
 verdict from being published.
 

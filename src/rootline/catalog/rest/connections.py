@@ -3,7 +3,7 @@
 Owns: accepting, the limit of open connections, time-outs of slow clients, how often the server's library may log. Does
 not own: requests and answers (`serving`), the library's reading of HTTP (uvicorn's `H11Protocol`).
 Invariants: the descriptors of connections, those that still negotiate TLS included, are at most a quarter of those that
-the process may have; a client that has sent a whole request is answered before one that only holds a connection, or
+the process may have; a client that has sent a whole request is answered before one that only keeps a connection, or
 takes its answer slowly; no wait for a client is without an end; one that takes its answer, however slowly, gets all of
 it unless others need its place (decision 0108).
 

@@ -2,7 +2,7 @@
 
 Owns: finding it in loaded states, and the rules. Does not own: which rewrites are accepted (`rewrite`), the same
 question on stored bytes (`rootline.storage.check.entries`), which rows a vector deletes.
-Invariants: pure; costs next to nothing where the root says that nothing was rewritten; nothing of what applying noted
+Invariants: pure; costs next to nothing where the root states that nothing was rewritten; nothing of what applying noted
 is believed.
 
 Source: format page, "Rewrites"; decision 0034.

@@ -14,7 +14,7 @@ Grammar (words in any case; a name in double quotes may be any text, with `""` f
              | column ["not"] "like" pattern | column "is" ["not"] ("null" | "nan")
     term    := column | literal            column := name ("." name)*
 
-In a pattern `%` is any number of characters and `_` is one; `\%`, `\_` and `\\` are the characters themselves.
+In a pattern `%` is any number of characters and `_` is one. `\%`, `\_` and `\\` are the characters themselves.
 
 Source: docs/decisions/0058.
 """
