@@ -118,7 +118,7 @@ class CoordinatorService:
         self._ended = False
 
     async def run(self) -> None:
-        """Probe the store, then commit until `request_stop`; closes the log.
+        """Probe the store, then commit until `request_stop` is called. The log is closed at the end.
 
         Raises:
             Fenced: `store-lies`; the service must not run on this store.
@@ -181,7 +181,7 @@ class CoordinatorService:
         return {table: (loop.phase, loop.why) for table, loop in self._consumer.tables.items()}
 
     def own_tables(self) -> list[OwnTable]:
-        """How every table in memory is, for all views of this process: /readyz, metrics, the console."""
+        """The state of every table in memory, for all views of this process: /readyz, metrics, the console."""
         return own_tables(self._consumer.assignment, self.delay_of, self._heads.damage_of)
 
     async def check_heads(self) -> None:

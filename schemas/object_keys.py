@@ -1,7 +1,7 @@
-"""Where each object of a table is stored, as keys relative to the warehouse.
+"""The keys of a table's objects, relative to the warehouse.
 
 Owns: the layout of a table's prefix, and of a namespace's own objects, which keys can name an object at all. Does not
-own: what the objects hold.
+own: what the objects contain.
 Invariants: keys of roots and of namespaces sort newest first; no key is another key's folder; no table's prefix is
 inside another's, and no namespace's: a namespace of several levels is one folder with dots in its name. A key without
 a fault stays inside the warehouse when it is read as a path; parts that begin with `.rootline` belong to the adapters.
@@ -88,7 +88,7 @@ def own_forms(location: str, table: str) -> list[str]:
 
 @lru_cache(maxsize=4_096)
 def key_fault(key: str) -> str | None:
-    """The rule that a key breaks, in words; `None`: every store takes it.
+    """The rule that a key breaks, in words, or `None` if every store takes the key.
 
     A store may list such a key all the same, because other software stored it.
     """

@@ -1,4 +1,4 @@
-"""What must hold for one schema, of a table or of a view.
+"""The rules for one schema, of a table or of a view.
 
 Owns: the walk over its fields, ids and names that are distinct, names that other engines can tell apart, and a strict
 reading of its JSON. Does not own: which types and defaults a table can have (`rootline.tree.proof.definition_rules`),
@@ -43,7 +43,7 @@ def fields_of(schema: Schema) -> Iterator[tuple[str, NestedField]]:
 
 
 def schema_fault(schema: Schema, *, least_id: int = 1) -> str | None:
-    """The first id or name that is used twice, or id that no column can have; `None` when there is none."""
+    """The first id or name that is used twice, or id that no column can have, or `None` without such a fault."""
     paths: dict[int, str] = {}
     for prefix, members in _levels(schema):
         names: set[str] = set()
@@ -61,7 +61,7 @@ def schema_fault(schema: Schema, *, least_id: int = 1) -> str | None:
 
 
 def name_fault(schema: Schema, known: KnownNames, *, may_differ_in_case: bool) -> str | None:
-    """The first new name that engines could not use; names in `known` are not judged."""
+    """The first new name that engines could not use. Names in `known` are not checked."""
     for prefix, members in _levels(schema):
         by_lower: dict[str, tuple[str, bool]] = {}
         for path, field in members:
@@ -113,7 +113,7 @@ def given_schema_of_json(body: Any) -> Schema:
 
 
 def _levels(schema: Schema) -> Iterator[tuple[str, list[tuple[str, NestedField]]]]:
-    """(path of a struct, list or map with a dot behind it, its members); the schema's own path is empty."""
+    """Yield (path with a dot at the end, members) of each struct, list and map. The schema's own path is empty."""
     pending: list[tuple[str, IcebergType, int]] = [("", schema.as_struct(), 0)]
     while pending:
         prefix, found, depth = pending.pop()

@@ -37,7 +37,7 @@ ContentStats = Mapping[int, FieldStatistics]
 
 
 def same_statistics(one: ContentStats, other: ContentStats) -> bool:
-    """Whether both state the same of the same columns; NaN, which may be a partition value, equals NaN here."""
+    """Whether both state the same about the same columns. NaN, which may be a partition value, equals NaN here."""
     return one.keys() == other.keys() and all(same_field(item, other[field_id]) for field_id, item in one.items())
 
 
@@ -52,7 +52,7 @@ def same_field(one: FieldStatistics | None, other: FieldStatistics | None) -> bo
 
 
 def same_bound(one: Bound | None, other: Bound | None) -> bool:
-    """Whether two bounds are equal; NaN equals NaN."""
+    """Whether two bounds are equal, with NaN equal to NaN."""
     return one == other or (one != one and other != other)
 
 

@@ -170,7 +170,10 @@ def property_fault(name: str, text: str) -> str | None:
 
 
 def faults_of_set(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
-    """The faults of the properties that `after` sets anew. One that was wrong before does not block other changes."""
+    """The faults of the properties that `after` adds or changes.
+
+    A property that was wrong before does not block other changes.
+    """
     for name, text in after.items():
         fault = None if before.get(name) == text else property_fault(name, text)
         if fault is not None:
@@ -178,23 +181,23 @@ def faults_of_set(before: Mapping[str, str], after: Mapping[str, str]) -> Iterat
 
 
 def check_set(before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Raise `Invalid` (`property-invalid`) if `after` sets a property anew that cannot be used."""
+    """Raise `Invalid` (`property-invalid`) if `after` adds or changes a property that cannot be used."""
     for fault in faults_of_set(before, after):
         raise Invalid("property-invalid", fault)
 
 
 def usable(properties: Mapping[str, str], name: str) -> str | None:
-    """The value of property `name`; `None` when it is not set, or cannot be used.
+    """The value of property `name`, or `None` when it is not set or cannot be used.
 
-    Only a table that was made before values were checked has one that cannot be used. Whoever reads such a property
-    takes the default, unless that could delete something (`checked`).
+    Only a table that was made before values were checked has one that cannot be used. Readers of such a property take
+    the default, unless that could delete something (`checked`).
     """
     text = properties.get(name)
     return None if text is None or PROPERTIES[name](text) is not None else text
 
 
 def checked(properties: Mapping[str, str], name: str) -> str | None:
-    """The value of property `name`; `None` when it is not set.
+    """The value of property `name`, or `None` when it is not set.
 
     Raises:
         Invalid: `property-invalid`, it cannot be used. What would be deleted by the default stays instead.

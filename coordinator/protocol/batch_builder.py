@@ -38,7 +38,7 @@ class Settled:
 
 
 def settle(machine: TableMachine) -> Settled | str:
-    """Split the batch by the head's offsets; or why the records are not those that the head decided."""
+    """Split the batch by the head's offsets, or return why its records are not those that the head decided."""
     if machine.head is None:
         return Settled((), machine.batch)
     header = machine.head.header

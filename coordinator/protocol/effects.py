@@ -21,7 +21,7 @@ from rootline.tree.state.table_state import TableState
 
 @dataclass(frozen=True, slots=True)
 class LoadHead:
-    """LIST for the head, read it, its leaves and pages; leaves and pages of `known` are not read again.
+    """A LIST for the head, and reads of it, its leaves and its pages, except leaves and pages of `known`.
 
     `lowest`: the lowest offset of each partition that waits. Where the head has decided it, the log is compared with
     the head first: verdicts that it has belong to records that it has seen, whatever else is at their offsets now.

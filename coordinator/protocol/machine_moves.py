@@ -84,7 +84,7 @@ def is_held(machine: TableMachine) -> bool:
 
 
 def load(machine: TableMachine) -> Move:
-    """LIST for the head, and read it; compare the log with it where it has decided what waits."""
+    """LIST for the head, read it, and compare the log with it where it has decided waiting records."""
     lowest = lowest_of((*machine.batch, *machine.queue))
     compared = machine.compared.union([(log, partition) for log, partition, _ in lowest])
     return Move(Phase.LOADING, machine._replace(compared=compared), [LoadHead(machine.head, lowest)])

@@ -28,7 +28,7 @@ CHECKED_AT_ONCE: Final = 10
 
 @dataclass(slots=True)
 class HeadCheck:
-    """For one process. `tables`: those in memory; `timeout_s`: of a request."""
+    """The check of stored heads in one process. `tables`: those in memory. `timeout_s`: of a request."""
 
     store: ObjectStore
     tables: Callable[[], Mapping[TableName, TableLoop]]
@@ -58,7 +58,7 @@ class HeadCheck:
                 await self._check(table, head.header.version)
 
     def damage_of(self, table: TableName, version: int) -> str:
-        """What is wrong with this version of `table` in the store; empty: nothing is known to be."""
+        """The damage of this version of `table` in the store, or empty if no damage is known."""
         found = self._damage.get(table)
         return unreadable_head(*found) if found is not None and found[0] == version else ""
 

@@ -1,8 +1,8 @@
-"""How the tables are that this coordinator has in memory, as values for people who look and for metrics.
+"""The states of the tables in this coordinator's memory, as values for people and for metrics.
 
 Owns: reading loops and assignment. Does not own: the state itself (the loops), the word for it
-(`table.table_states`), what the store and the log say of other tables, how it is shown.
-Invariants: looking changes nothing, asks no one and never waits.
+(`table.table_states`), what the store and the log state about other tables, how it is shown.
+Invariants: a read changes nothing, sends no request and never waits.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class Planner(Protocol):
         ...
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> Plan | None:
-        """What is due in `root`; `None`: nothing. Every request that it sends has a deadline of its own.
+        """The plan of what is due in `root`, or `None` if nothing is due. Every request that it sends has a deadline.
 
         Raises:
             Unavailable, Corrupt: as reading does.

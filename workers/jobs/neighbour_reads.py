@@ -71,10 +71,10 @@ _LOOKS_AT_ONCE: Final = 16
 
 
 class Neighbours(NamedTuple):
-    """What came of a look at all other tables.
+    """The outcome of a check of all other tables.
 
-    `are_known`: whether it is known of each what it names. `kept`: whether any of them keeps something. `troubles`: a
-    sentence for each that could not be read and keeps something.
+    `are_known`: whether it is known for each which objects it names. `kept`: whether any of them keeps something.
+    `troubles`: a sentence for each that could not be read and keeps something.
     """
 
     are_known: bool
@@ -83,14 +83,14 @@ class Neighbours(NamedTuple):
 
 
 class _Names(NamedTuple):
-    """What one table names; `None`: it is not known. `trouble`: what could not be read of it."""
+    """The names in one table, or `None` if they are not known. `trouble`: the part of it that could not be read."""
 
     names: ForeignNames | None
     trouble: str = ""
 
 
 class _Known(NamedTuple):
-    """What was learned of a table at the store's time then: all that it can ever name elsewhere."""
+    """All objects elsewhere that a table can ever name, as they were learned at the store's time then."""
 
     store_ms: int
     bound: ForeignNames
@@ -101,10 +101,10 @@ _NOTHING: Final = ForeignNames.of(())
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What the looks at one sweep share.
+    """The values that all checks for one sweep share.
 
-    `undecided_ms`: an adoption that was stored before it is decided by now. `known_ms`: for how long it counts what was
-    learned of a table.
+    `undecided_ms`: an adoption that was stored before it is decided by now. `known_ms`: the time for which facts about
+    a table count after they were learned.
     """
 
     inventory: Inventory
@@ -244,7 +244,7 @@ class NeighbourReads:
         return names
 
     async def _stored_bound(self, key: str) -> ForeignNames | None:
-        """The names in an object; `None`: it is absent or damaged."""
+        """The names in an object, or `None` if it is absent or damaged."""
         stored = await self._store.get(ObjectKey(key))
         try:
             return None if stored is None else await asyncio.to_thread(ForeignNames.from_bytes, stored.body, name=key)
@@ -253,7 +253,7 @@ class NeighbourReads:
             return None
 
     async def _read_bound(self, name: TableName, location: str) -> ForeignNames:
-        """What the adopted root at `location` names elsewhere, and its manifests. Raises as reading does."""
+        """The objects elsewhere that the adopted root at `location` and its manifests name. Raises as reading does."""
         notes = ForeignNameNotes()
         body = await read_stored(self._store, name, location, code="adoption-invalid")
         root = await asyncio.to_thread(decode_root, body, name=key_of(name, location))
@@ -269,7 +269,10 @@ class NeighbourReads:
         return notes.names()
 
     async def _store_bound(self, key: str, names: ForeignNames, look: _Look) -> None:
-        """Store what was read, so that it is known also when it cannot be read any more; it is not needed."""
+        """Store the names that were read, so that they stay known when they can no longer be read.
+
+        Storing is optional.
+        """
         if look.stores:
             try:
                 await self._store.put_if_absent(ObjectKey(key), names.to_bytes())

@@ -48,10 +48,10 @@ _FOREIGN: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What is stored of one table: `roots`, `pages` and metadata of `exports` with the store's dates.
+    """The stored objects of one table: `roots`, `pages` and metadata of `exports` with the store's dates.
 
-    `has_unread`: whether it is not known of each what it names. `troubles`: a sentence on the objects that no sweep can
-    delete, because no store takes their names.
+    `has_unread`: whether it is not known for each which objects it names. `troubles`: a sentence on the objects that no
+    sweep can delete, because no store takes their names.
     """
 
     inventory: Inventory
@@ -72,7 +72,7 @@ class Marks(Protocol):
 
 @dataclass(slots=True)
 class References:
-    """Marks what roots reference; those that can be read first."""
+    """The reader that marks all that roots reference. Roots that can be read are marked first."""
 
     store: ObjectStore
     root: Root

@@ -43,7 +43,7 @@ class VectorCompactionPlanner:
         self._reads, self._leaves, self._now = context.reads, context.leaves, context.now
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> VectorCompactionPlan | None:
-        """The compaction that is due in `root`; as `Planner.plan`."""
+        """The compaction that is due in `root`, as `Planner.plan`."""
         limits = CompactionLimits.of_properties(definition.properties)
         limits = limits.now if self._now else limits
         is_crowded = bool(large_vectors(inline_bytes(root), limits))

@@ -108,7 +108,7 @@ async def _check_not_condemned(store: ObjectStore, table: TableName, locations: 
 
 
 def _locations(leaves: Mapping[str, Leaf], dead: Mapping[str, BitMap] | None = None) -> list[str]:
-    """The absolute ones of the leaves' locations, and of all that they list; with `dead`, of what is live in them."""
+    """The absolute locations of the leaves and of the entries that they list, with `dead` only of live entries."""
     found = [location for location in leaves if is_absolute(location)]
     for location, leaf in leaves.items():
         columns = leaf.columns(["location", "version_info.status"])

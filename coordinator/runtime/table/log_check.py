@@ -1,4 +1,4 @@
-"""Whether the log is still the one whose records a head has decided.
+"""The check that the log is still the one whose records a head has decided.
 
 Owns: what is asked of the log before a head is built on or answered from. Does not own: when (`effect_runner`).
 Invariants: a log that ends before what was decided, or that has another record in the place of the last decided one,
@@ -22,7 +22,7 @@ _READER: Final = "\0marks"
 
 
 class LogCheck:
-    """For the tables of one process; they share a reader, one at a time."""
+    """The checks for the tables of one process. They share a reader, one at a time."""
 
     def __init__(self, log: IntentFeed) -> None:
         self._log = log

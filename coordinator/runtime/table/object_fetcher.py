@@ -268,9 +268,9 @@ def _decoded(body: bytes, table: TableName, location: str, definition: TableDefi
 
 
 def vectors_at(puffin: bytes | None, places: Sequence[VectorAt]) -> list[tuple[VectorAt, BitMap64 | None]]:
-    """Each place with its vector in the bytes of their Puffin file; `None`: no sound blob of that size begins there.
+    """Each place with its vector in the Puffin file's bytes, or `None` if no sound blob of that size begins there.
 
-    A blob may lie inside another, so there is none either where the bytes were decoded `_TIMES` times already.
+    A blob may be inside another, so a place also gets `None` where the bytes were decoded `_TIMES` times already.
     """
     found = list[tuple[VectorAt, BitMap64 | None]]()
     left = 0 if puffin is None else _TIMES * len(puffin)
@@ -285,7 +285,7 @@ def vectors_at(puffin: bytes | None, places: Sequence[VectorAt]) -> list[tuple[V
 
 
 def _size_at(puffin: bytes, place: VectorAt) -> int:
-    """The bytes of the blob at `place`; 0: there is none of the sizes that are stated."""
+    """The size in bytes of the blob at `place`, or 0 if no blob of the stated sizes is there."""
     start = place.offset
     length = int.from_bytes(puffin[start : start + _LENGTH_BYTES], "big")
     size = _LENGTH_BYTES + length + _CRC_BYTES

@@ -14,7 +14,7 @@ from typing import Final
 
 
 class TableState(StrEnum):
-    """How a table is, the worst first."""
+    """The states of a table, the worst first."""
 
     QUARANTINED = "quarantined"  # stored bytes are damaged, or a rule of our own broke: nothing is committed
     DAMAGED = "damaged"  # its newest root cannot be read back: readers fail, commits may go on
@@ -37,7 +37,10 @@ _QUARANTINED: Final = "quarantined: "
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """Reasons, each empty where it is not so; `waits`: whether intents have no verdict."""
+    """The reasons for a table's state, each empty where it does not apply.
+
+    `waits`: set while intents have no verdict.
+    """
 
     paused: str = ""
     quarantined: str = ""
@@ -72,7 +75,7 @@ def written_reason(why: str, *, is_quarantined: bool) -> str:
 
 
 def facts_of_written(reason: str) -> TableFacts:
-    """What a reason that `written_reason` made says."""
+    """The facts that a reason made by `written_reason` states."""
     if reason.startswith(_QUARANTINED):
         return TableFacts(quarantined=reason.removeprefix(_QUARANTINED))
     return TableFacts(parked=reason)

@@ -61,7 +61,10 @@ _LEAST_BYTES: Final = {"null": 0, "float": 4, "double": 8}
 
 @dataclass(frozen=True, slots=True)
 class ForeignAvro:
-    """A file whose head was read. `metadata`: text that is not UTF-8 left out; `schema`: of its records, as stored."""
+    """An Avro file whose head was read.
+
+    `metadata`: without text that is not UTF-8. `schema`: of its records, as stored.
+    """
 
     metadata: Mapping[str, str]
     schema: Any
@@ -81,7 +84,7 @@ class ForeignAvro:
 
     @property
     def count(self) -> int:
-        """The records that its blocks state; none is decompressed. Raises one of `BROKEN`."""
+        """The number of records that its blocks state. No block is decompressed. Raises one of `BROKEN`."""
         return sum(count for count, _ in self._packed())
 
     def blocks(self, bytes_max: int | None = None) -> Iterator[list[Any]]:

@@ -250,9 +250,10 @@ def _statistics_column(entries: Sequence[ContentEntry], tracked: TrackedField, f
 
 
 def decode_leaf(body: bytes, *, location: str, is_new: bool = False) -> Leaf:
-    """The leaf in `body`, every byte of it proven by `location`'s name; the name is what errors call it.
+    """The leaf in `body`, with every byte proven by the name in `location`.
 
-    `is_new`: no root names it yet, so what it takes in memory is limited (`leaf_cost`).
+    `location`: the name of the leaf in errors as well. `is_new`: no root names it yet, so what it takes in memory is
+    limited (`leaf_cost`).
 
     Raises:
         Corrupt: `leaf-corrupt`, the bytes are not what was written, or not a leaf; `profile-unknown`.

@@ -1,16 +1,16 @@
-"""How much memory a leaf takes when its columns are read, found from the headers of its pages before any is decoded.
+"""The memory that a leaf takes when its columns are read, found from its page headers before any page is decoded.
 
 Owns: the walk over page headers, and the limits for leaves that a writer stored. Does not own: leaves that a root names
 already, which are read whatever they take (`leaf_codec`), the footer's Thrift (`parquet_footer`).
 Invariants: what passes takes no more than the limits, whatever the footer and the page headers state: each chunk's
-pages hold as many values as the chunk states, and a flat column no more than the leaf has entries; nothing is
+pages have as many values as the chunk states, and a flat column no more than the leaf has entries; nothing is
 decompressed but dictionaries and pages of values that repeat each other, each within its limit; any bytes are passed,
 or are a `ValueError`.
 
 Theory. Parquet multiplies in three ways: compression, values that refer to a dictionary, and values that repeat the
 beginning of the one before. A page's header states its size before compression, which is the most that Arrow's reader
 takes for it. What its values take is that size if they are stored plainly. Else it is their number times the longest
-of the dictionary, which is looked at only where the dictionary's own size leaves it open, or what they repeat of each
+of the dictionary, which is read only where the dictionary's own size leaves it open, or what they repeat of each
 other: writers of Java and Rust store paths so, and the sum of these lengths is in the page. Numbers take their width
 times the number of entries, however few bytes store them (decision 0108).
 
@@ -53,7 +53,7 @@ _MINIBLOCK_MAX: Final = 1024
 
 @dataclass(slots=True)
 class _Page:
-    """A page, by its header: `start` and `end` of its bytes; `values` with nulls; sizes in bytes."""
+    """A page, as its header describes it. `start` and `end`: of its bytes. `values`: with nulls. Sizes are in bytes."""
 
     kind: int = -1
     plain_size: int = -1
@@ -183,7 +183,10 @@ def _values(reader: CompactReader, page: _Page, *, encoding_at: int) -> None:
 
 
 def _text_bytes(body: bytes, chunk: ColumnChunk, pages: list[_Page], name: str, *, has_levels: bool | None) -> int:
-    """The most that the values of a chunk take. `has_levels`: its pages begin with levels; `None`: of a list."""
+    """The most bytes that the values of a chunk take.
+
+    `has_levels`: whether its pages begin with levels. `None`: it is the chunk of a list.
+    """
     size = 0
     longest: int | None = None
     dictionary = next((page for page in pages if page.kind == _DICTIONARY), None)

@@ -1,4 +1,4 @@
-"""What the footer of a Parquet file says of its column chunks: where their bytes are, and their statistics.
+"""The column chunks of a Parquet file as its footer describes them: the place of their bytes, and their statistics.
 
 Owns: the walk through the footer's Thrift (compact protocol). Does not own: rows and schema, which Arrow reads
 (`parquet_file`), what statistics mean (`row_groups`).
@@ -21,7 +21,7 @@ _VARINT_BITS_MAX: Final = 70
 
 
 class Physical(IntEnum):
-    """How values are stored; the numbers are Parquet's."""
+    """The physical types of values, with Parquet's numbers."""
 
     BOOLEAN = 0
     INT32 = 1
@@ -34,7 +34,7 @@ class Physical(IntEnum):
 
 
 class Kind(IntEnum):
-    """Types of values in the compact protocol; the numbers are Thrift's."""
+    """The types of values in the compact protocol, with Thrift's numbers."""
 
     TRUE = 1
     FALSE = 2
@@ -56,9 +56,10 @@ _FLAGS: Final = frozenset((Kind.TRUE, Kind.FALSE))
 
 @dataclass(slots=True)
 class ColumnChunk:
-    """One primitive column of one row group. Offsets and sizes in bytes; bounds as they are stored, `None`: unknown.
+    """One primitive column of one row group.
 
-    `values`: with nulls, and with an empty list as one.
+    Offsets and sizes are in bytes. Bounds are as stored, or `None` if unknown. `values`: with nulls, and with an empty
+    list as one.
     """
 
     physical: int = -1
@@ -73,7 +74,7 @@ class ColumnChunk:
 
     @property
     def start(self) -> int:
-        """Where its first page begins."""
+        """The offset of its first page."""
         return self.dictionary_offset if 0 < self.dictionary_offset < self.data_offset else self.data_offset
 
 
@@ -158,11 +159,11 @@ class CompactReader:
 
     @property
     def at(self) -> int:
-        """Where the next value begins."""
+        """The offset of the next value."""
         return self._at
 
     def fields(self) -> Iterator[tuple[int, int]]:
-        """Number and kind of each field of a struct that begins here; the caller reads or skips each of them."""
+        """Yield number and kind of each field of the struct that begins here. The caller reads or skips each one."""
         number = 0
         while header := self._body[self._at]:
             self._at += 1

@@ -25,7 +25,7 @@ _ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Lake(NamedTuple):
-    """A lake's id, and the URL of the warehouse as whoever says it knows it."""
+    """A lake's id, and the URL of the warehouse as the process that names the lake knows it."""
 
     lake_id: str
     place: str

@@ -53,7 +53,7 @@ def encode_verdicts(verdicts: Sequence[Verdict]) -> bytes:
 
 
 def json_verdict(verdict: Verdict) -> bytes:
-    """One verdict as JSON, without the fields that are absent; snapshot ids are 64-bit numbers."""
+    """One verdict as JSON, without the fields that are absent. Snapshot ids are 64-bit numbers."""
     return verdict.model_dump_json(exclude_none=True).encode()
 
 

@@ -68,9 +68,9 @@ def partition_value(
 def partition_column(
     transform: Transform[Any, Any], source_type: PrimitiveType, column: pa.Array | pa.ChunkedArray
 ) -> pa.Array:
-    """What `transform` makes of a whole column (of the Arrow type that data files have), as physical values.
+    """The physical values of `transform` for a whole column, which has the Arrow type of data files.
 
-    Dates, times and timestamps come out as integers. Arguments and `Raises` as `partition_value`, and:
+    Dates, times and timestamps become integers. Arguments and `Raises` as `partition_value`, and:
 
     Raises:
         Invalid: `rows-invalid`, a value near the least of its type has no value of the transform.

@@ -31,13 +31,13 @@ CHECK_EVERY_S: Final = 5.0
 
 
 class EmbeddedFeed:
-    """A coordinator's side of `log`; closing the feed leaves the log open.
+    """A coordinator's side of `log`. Closing the feed does not close the log.
 
     `mark`: a file that exists while a coordinator reads, so that the next one notices when this one crashed.
-    `pruning`: what keeps the log from growing; it runs from the first `next` until `close`.
-    `check_writable`: raises `Unavailable` while verdicts cannot be written; it is asked now and then, and `next` tells.
-    `upgraded_from`: the first offset that only newer versions have read; `None`: older ones may read all.
-    `pauses`: what operators have paused; `lot`: tables that cannot go on. A log in memory has neither.
+    `pruning`: keeps the log from growing. It runs from the first `next` until `close`.
+    `check_writable`: raises `Unavailable` while verdicts cannot be written. Called now and then. `next` reports it.
+    `upgraded_from`: the first offset that only newer versions have read, or `None` if older ones may read all.
+    `pauses`: the tables that operators have paused. `lot`: tables that cannot go on. A log in memory has neither.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class EmbeddedFeed:
 
     @property
     def parking(self) -> ParkingLot | None:
-        """For notices and lifts; nothing is parked, because the log keeps what is undecided."""
+        """The lot for notices and lifts. No record is parked, because the log keeps those that are undecided."""
         return self._lot
 
     async def next(self, *, wait_s: float, hold: bool = False) -> FeedEvent:

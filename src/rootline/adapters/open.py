@@ -182,7 +182,7 @@ def confirmed_version(url: str | None, warehouse: str, table: str) -> int | None
 
 
 def log_behind_root(url: str | None, warehouse: str, header: RootHeader) -> str | None:
-    """As `behind_root`; `None` on Kafka too, where coordinators tell. Raises `Invalid` as well."""
+    """The answer of `behind_root`, and `None` also on Kafka, where coordinators report it. Raises `Invalid` as well."""
     folder = None if is_kafka(url) else _log_folder(url, warehouse)
     return None if folder is None else behind_root(folder, header)
 

@@ -1,4 +1,4 @@
-"""What an operator marks on a lake's log, whatever it is: pauses, and lifts of tables that cannot go on.
+"""An operator's marks on a lake's log of any kind: pauses, and lifts of tables that cannot go on.
 
 Owns: the choice of the log, and that a pause is begun and ended once. Does not own: where marks are kept
 (`sqlite/log_file`, `kafka/pausing`, `kafka/parking_lot`), what coordinators do with them.
@@ -104,7 +104,7 @@ async def stuck_tables(warehouse: str, log: str | None) -> Sequence[ParkedTable]
 async def lift_table(
     warehouse: str, log: str | None, table: TableName, *, without_missing: bool
 ) -> Sequence[ParkedTable]:
-    """Ask coordinators to try a table again. Returns why it cannot go on; if it can, nothing is asked.
+    """Ask coordinators to retry a table, and return why it cannot go on. If it can go on, nothing is asked.
 
     Raises as `open_marks`.
     """

@@ -44,7 +44,7 @@ def wait_for_lock(file: int, operation: int, *, patience_s: float) -> None:
 
 @contextlib.contextmanager
 def open_regular(path: Path) -> Iterator[int | None]:
-    """A descriptor of a regular file to read; `None`: there is something else, a pipe or a device say, or nothing.
+    """A descriptor of a regular file to read, or `None` if nothing is there, or something else, such as a pipe.
 
     Never waits for another process, as opening a pipe does, and opens no device unless one took the file's place just
     now. Raises `OSError`.
@@ -61,7 +61,7 @@ def open_regular(path: Path) -> Iterator[int | None]:
 
 
 def read_regular(path: Path, bytes_max: int | None = None) -> bytes | int | None:
-    """The bytes of a regular file, its length if it has more than `bytes_max`; `None` as `open_regular`.
+    """The bytes of a regular file, or its length if it has more than `bytes_max`, or `None` as `open_regular`.
 
     Raises `OSError`.
     """
@@ -85,7 +85,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_file(path: Path) -> bool:
-    """Make the bytes of a regular file durable; whether there is one. Blocks; raises `OSError`."""
+    """Make the bytes of a regular file durable, and return whether there is one. Blocks. Raises `OSError`."""
     with open_regular(path) as descriptor:
         if descriptor is not None:
             os.fsync(descriptor)

@@ -1,8 +1,8 @@
-"""How all tables of a lake are, by its store and its log: for `rootline status` and for the console.
+"""The states of all tables of a lake, from its store and its log, for `rootline status` and for the console.
 
-Owns: putting together what both say. Does not own: asking them (`head_board`, `rootline.adapters.log_state`), the word
+Owns: joining what both report. Does not own: reading them (`head_board`, `rootline.adapters.log_state`), the word
 for a table's state (`rootline.coordinator.runtime.table.table_states`), how it is shown.
-Invariants: changes nothing and hosts nothing; what one of store and log does not say is left out, and said.
+Invariants: changes nothing and hosts nothing; what store or log does not report is left out, and that is reported.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def look_at_tables(
 
 
 def facts_of_log(pause: Pause | None, parked: Sequence[ParkedTable]) -> TableFacts:
-    """What a log says of a table that is paused or cannot go on."""
+    """The facts that a log states about a table that is paused or cannot go on."""
     found = facts_of_written(parked[0].why) if parked else TableFacts()
     return found if pause is None else replace(found, paused=pause.reason)
 
@@ -65,7 +65,7 @@ def _named_by(state: LogState) -> set[TableName]:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """What keeps a table's intents from being decided, or its rows from being read."""
+    """The obstacles to deciding a table's intents, or to reading its rows."""
 
     pause: Pause | None
     parked: Sequence[ParkedTable]

@@ -184,15 +184,15 @@ class Lake(LakeNames):
         timeout_s: float = DEFAULT_TIMEOUT_S,
         target_file_size_bytes: int = DEFAULT_TARGET_BYTES,
     ) -> TableHandle:
-        """Empty the table `name`, and give it other columns and rows, in one commit; its uuid and history stay.
+        """Empty the table `name`, and give it other columns and rows, in one commit. Its uuid and history stay.
 
-        `table.replace` says what that means for other writers. Unlike there, what is not given is not there afterwards:
-        partitioning and sort order. Arguments are as in `create_table`, and:
+        `table.replace` describes what that means for other writers. Unlike there, partitioning and sort order that are
+        not given are dropped. Arguments are as in `create_table`, and:
 
         Args:
             name: of the table.
-            schema: its columns; None: those of `data`.
-            data: the new rows, as in `append`; None: it is empty.
+            schema: its columns, or None for those of `data`.
+            data: the new rows, as in `append`, or None for an empty table.
             partition_by: as in `create_table`.
             sort_by: as in `create_table`.
             properties: to set besides those that it has.

@@ -201,23 +201,23 @@ class TableHandle(TableHistory):
         target_file_size_bytes: int = DEFAULT_TARGET_BYTES,
         summary: Mapping[str, str] | None = None,
     ) -> Commit | None:
-        """Replace the rows that match `where` by `data`, in one commit; without `where`, all rows.
+        """Replace the rows that match `where` by `data`, in one commit. Without `where`, replace all rows.
 
         Files that match in part are rewritten without the rows that match. When another change was committed first,
         this one is planned again from the new version, up to eight times.
 
         Args:
-            data: the new rows, as in `append`; may be empty.
+            data: the new rows, as in `append`. May be empty.
             where: a filter, such as `carrier = 'UA'`, of columns that the table has.
             merge_schema: as in `append`.
-            isolation: `serializable`: rows added after the plan that may match are a conflict; `snapshot`: they stay,
+            isolation: `serializable`: rows added after the plan that may match are a conflict. `snapshot`: they stay,
                 which gets through under a steady stream of appends.
             timeout_s: how many seconds planning and waiting may take.
             target_file_size_bytes: about how large a data file gets.
             summary: text to text, kept in the snapshot.
 
         Returns:
-            The commit, with the numbers of rows added and deleted; `None` when `data` is empty and no file held a row
+            The commit, with the numbers of rows added and deleted. `None` when `data` is empty and no file has a row
             that matches. Empty `data` deletes: a commit without rows added.
 
         Raises:
@@ -340,7 +340,7 @@ class TableHandle(TableHistory):
         )
 
     def schema(self) -> pa.Schema:
-        """The Arrow schema of the newest version's rows, as `scan().schema()`; `definition().schema` is Iceberg's."""
+        """The Arrow schema of the newest version's rows, as `scan().schema()`. `definition().schema` is Iceberg's."""
         return self.scan().schema()
 
     def definition(self) -> TableDefinition:

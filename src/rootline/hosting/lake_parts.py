@@ -119,7 +119,7 @@ def embedded_parts(store: ObjectStore, warehouse: str, log: str | None) -> LakeP
 
 
 def lake_finder(store: ObjectStore, warehouse: str, log: str | None) -> FindLake | None:
-    """How to find out which lake this is; `None` where the log lies in the warehouse, and so can be no other's."""
+    """The function that identifies this lake, or `None` where the log is in the warehouse and can be no other's."""
     if log is None or "memory:" in (log[:7], warehouse[:7]):
         return None
     return partial(lake_of, store, warehouse, SystemEnvironment().fresh_id)

@@ -13,9 +13,9 @@ from rootline.storage.lake_identity import FindLake
 
 
 class LogOnDemand:
-    """The log that `open_log` opens; when that fails, the next use tries again.
+    """The log that `open_log` opens. When that fails, the next use tries again.
 
-    `find_lake`: which lake this is, where the log could be another's; it is asked before the first record.
+    `find_lake`: identifies this lake, where the log could be another's. It is called before the first record.
     """
 
     def __init__(self, open_log: Callable[[], WriterLog], find_lake: FindLake | None = None) -> None:

@@ -1,4 +1,4 @@
-"""When leaves are due to be rewritten: a table's thresholds, from its properties.
+"""The thresholds at which leaves are due to be rewritten, from a table's properties.
 
 Owns: names and defaults of the `rootline.compact.*` table properties. Does not own: their bounds
 (`rootline.schemas.table_properties`), what is chosen once a threshold is reached (`leaf_load`,
@@ -39,7 +39,7 @@ class CompactionLimits:
 
     @staticmethod
     def of_properties(properties: Mapping[str, str]) -> CompactionLimits:
-        """The limits that a table's properties set; defaults for the rest."""
+        """The limits that a table's properties set, with defaults for the rest."""
         defaults = CompactionLimits()
         return CompactionLimits(
             leaves=max(2, whole_number(properties, "rootline.compact.leaves", defaults.leaves)),

@@ -51,7 +51,7 @@ class ConversionLimits:
 
     @staticmethod
     def of_properties(properties: Mapping[str, str]) -> ConversionLimits:
-        """The limits that a table's properties set; defaults for the rest."""
+        """The limits that a table's properties set, with defaults for the rest."""
         defaults = ConversionLimits()
         return ConversionLimits(
             is_on=switch(properties, "rootline.convert.equality-deletes", default=defaults.is_on),

@@ -48,7 +48,7 @@ class DataCompactionLimits:
 
     @staticmethod
     def of_properties(properties: Mapping[str, str]) -> DataCompactionLimits:
-        """The limits that a table's properties set; defaults for the rest."""
+        """The limits that a table's properties set, with defaults for the rest."""
         own = DataCompactionLimits()
         return DataCompactionLimits(
             is_on=switch(properties, "rootline.compact.data", default=own.is_on),

@@ -1,9 +1,9 @@
-"""Which versions of a table are kept: its properties.
+"""The properties of a table that decide which of its versions are kept.
 
 Owns: names and defaults of the `rootline.expire` properties. Does not own: their bounds
 (`rootline.schemas.table_properties`), what follows from them (`expiry_plan`), removing roots (`rootline.workers`).
 Invariants: a value that cannot be used is refused by name, never replaced silently; roots stay for at least ten minutes
-after they became unaddressable, whatever a table says.
+after they became unaddressable, whatever a table sets.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ExpiryLimits:
 
     @staticmethod
     def of_properties(properties: Mapping[str, str], *, every_commits: int = EVERY_COMMITS) -> ExpiryLimits:
-        """The limits that a table's properties set; defaults for the rest, `every_commits` among them.
+        """The limits that a table's properties set, with defaults for the rest, `every_commits` among them.
 
         Raises:
             Invalid: `property-invalid`, a property cannot be used: nothing expires by a default that nobody chose.

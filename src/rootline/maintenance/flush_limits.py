@@ -1,4 +1,4 @@
-"""When the root's own rows are due to move to leaves: a table's thresholds, from its properties.
+"""The thresholds at which the root's own rows are due to move to leaves, from a table's properties.
 
 Owns: names and defaults of the `rootline.flush.*` table properties. Does not own: their bounds
 (`rootline.schemas.table_properties`), what is chosen once a threshold is reached (`flush_plan`).
@@ -39,7 +39,7 @@ class FlushLimits:
 
     @staticmethod
     def of_properties(properties: Mapping[str, str]) -> FlushLimits:
-        """The limits that a table's properties set; defaults for the rest."""
+        """The limits that a table's properties set, with defaults for the rest."""
         defaults = FlushLimits()
         data_files = whole_number(properties, "rootline.flush.data-files", defaults.data_files)
         vectors = whole_number(properties, "rootline.flush.vectors", defaults.vectors)

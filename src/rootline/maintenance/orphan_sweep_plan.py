@@ -120,7 +120,7 @@ class Inventory:
         return places[~self._readable[places]]
 
     def keep_foreign(self, names: ForeignNames) -> int:
-        """Note what another table names; how many objects stay only because of that."""
+        """Note the names in another table, and return the number of objects that stay only because of them."""
         places = self.unneeded_of(names)
         self._readable[places] = True
         return len(places)
@@ -244,7 +244,7 @@ def plan_sweep(
     store_ms: int,
     has_unread: bool,
 ) -> SweepPlan | None:
-    """What to condemn now; `None`: nothing, and no horizon is needed either.
+    """The plan of what to condemn now, or `None` if nothing is due and no horizon is needed either.
 
     Args:
         header: of the head that the references were read for.

@@ -14,24 +14,24 @@ from rootline.schemas.table_properties import checked, usable
 
 
 def whole_number(properties: Mapping[str, str], name: str, default: int) -> int:
-    """The number that property `name` holds; `default` when it is not set, or cannot be used."""
+    """The number in property `name`, or `default` when it is not set or cannot be used."""
     text = usable(properties, name)
     return default if text is None else int(text)
 
 
 def switch(properties: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """Whether property `name` is `true`; `default` when it is not set, or cannot be used."""
+    """Whether property `name` is `true`, or `default` when it is not set or cannot be used."""
     text = usable(properties, name)
     return default if text is None else text == "true"
 
 
 def checked_number(properties: Mapping[str, str], name: str, default: int) -> int:
-    """The number that property `name` holds; `default` when it is not set. Raises `Invalid` (`property-invalid`)."""
+    """The number in property `name`, or `default` when it is not set. Raises `Invalid` (`property-invalid`)."""
     text = checked(properties, name)
     return default if text is None else int(text)
 
 
 def checked_switch(properties: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """Whether property `name` is `true`; `default` when it is not set. Raises `Invalid` (`property-invalid`)."""
+    """Whether property `name` is `true`, or `default` when it is not set. Raises `Invalid` (`property-invalid`)."""
     text = checked(properties, name)
     return default if text is None else text == "true"

@@ -41,7 +41,9 @@ class PurgePlan:
 
 
 def purge_due_ms(head: RootHeader, definition: TableDefinition) -> int | None:
-    """When the dropped table is purged (milliseconds, epoch); `None`: not by itself, or it was not dropped.
+    """The time at which the dropped table is purged, in milliseconds since the epoch.
+
+    `None`: it is not purged automatically, or was not dropped.
 
     Raises:
         Invalid: `property-invalid`, the switch of sweeps or the time that a dropped table is kept cannot be used.

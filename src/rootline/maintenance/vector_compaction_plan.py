@@ -122,7 +122,7 @@ class DataVectors:
         self._tables = [_table(columns, "", -1, range(len(places)))]
 
     def take(self, leaf: Leaf, row: ContentEntry, dead: BitMap | None) -> None:
-        """The live vectors of one more delete leaf; `row`: its row in the root, `dead`: its dead ordinals."""
+        """Add the live vectors of one more delete leaf. `row`: its row in the root. `dead`: its dead ordinals."""
         rows = leaf.rows
         is_vector = pc.and_(
             pc.equal(rows.column("content_type"), int(ContentType.POSITION_DELETE)), rows["deletion_vector"]
@@ -136,7 +136,7 @@ class DataVectors:
         self._leaves.append(leaf)
 
     def scattered(self, limits: CompactionLimits) -> list[ContentEntry]:
-        """The vectors to join in one Puffin file; empty while fewer than `vector_files` files hold few vectors."""
+        """The vectors to join in one Puffin file, empty while fewer than `vector_files` files have few vectors."""
         every = pa.concat_tables(self._tables)
         files = every.group_by("location").aggregate([("size", "sum"), ("size", "count")])
         is_small = pc.and_(

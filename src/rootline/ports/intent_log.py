@@ -112,5 +112,5 @@ class MayGoBack(Protocol):
     async def publish_verdicts(
         self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter], last_read: LogRecord | None = None
     ) -> None:
-        """As `VerdictSink.publish_verdicts`, if `last_read` is still there; else raises as `check_is_there`."""
+        """Publish as `VerdictSink.publish_verdicts` if `last_read` is still there, else raise as `check_is_there`."""
         ...

@@ -29,7 +29,7 @@ class ObjectParts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LongObject:
-    """An object that was not read, because it has more bytes than the reader takes; `length`: so many."""
+    """An object that was not read, because it has more bytes than the reader takes. `length`: its size in bytes."""
 
     length: int
 
@@ -39,5 +39,5 @@ class ObjectsUpTo(Protocol):
     """One warehouse."""
 
     async def get_up_to(self, key: ObjectKey, bytes_max: int) -> StoredObject | LongObject | None:
-        """As `ObjectStore.get`, at the same cost; of a longer object only the length is looked at."""
+        """Read the object as `ObjectStore.get` does, at the same cost. Only the length of a longer object is read."""
         ...

@@ -67,7 +67,7 @@ class ObjectStore(Protocol):
     """One warehouse. Every method raises `Unavailable` (`store-unavailable`) when the store cannot be reached."""
 
     async def get(self, key: ObjectKey) -> StoredObject | None:
-        """The whole object, or `None` when there is none; a pipe, a device or a folder in its place is none.
+        """The whole object, or `None` when it does not exist, or a pipe, a device or a folder is in its place.
 
         An absolute key is an adopted table's file outside the warehouse: a folder reads `file:` locations and paths,
         a bucket those of any bucket that its settings reach. The key is not percent-decoded.

@@ -136,7 +136,7 @@ def _check_same_rows(lake: Lake, verdict: Verdict, batch: WrittenBatch, options:
     rows = sum(file.record_count for file in batch.files)
 
     async def brought(session: Session) -> tuple[int, bool]:
-        """How many rows the version added, and whether by one intent alone."""
+        """The number of rows that the version added, and whether one intent alone added them."""
         snapshot = (await read_root(session.store, options.table, Version(version))).header.snapshot
         earlier = (await read_root(session.store, options.table, Version(version - 1))).header.snapshot
         return int(snapshot.summary["added-records"]), snapshot.sequence_number == earlier.sequence_number + 1

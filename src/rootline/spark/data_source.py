@@ -178,7 +178,10 @@ class RootlineDataSource(DataSource):
 
 
 def session_defaults(spark: SparkSession) -> dict[str, str]:
-    """Options by the session's settings, for those that are not given; a path becomes absolute in the session too."""
+    """Options from the session's settings, for those that are not given.
+
+    A path becomes absolute in the session too.
+    """
     found = {option: spark.conf.get(setting, None) for option, setting in _SESSION_SETTINGS.items()}
     defaults = {option: value for option, value in found.items() if value}
     given = defaults.get("warehouse")

@@ -100,12 +100,12 @@ def check_fit(rows: spark.StructType, definition: TableDefinition, table: str, *
 
 
 def renamed(rows: DataFrame, names: Sequence[str]) -> DataFrame:
-    """`rows` with these names; the same object where it has them, so that columns taken from it stay its own."""
+    """`rows` with these names, or the same object if it has them, so that columns taken from it stay its own."""
     return rows if list(rows.columns) == list(names) else rows.toDF(*names)
 
 
 def resolved(names: Sequence[str], known: Iterable[str], *, is_case_sensitive: bool, path: str = "") -> list[str]:
-    """The table's spelling of each of `names`; unchanged where the table has no such column.
+    """The table's spelling of each of `names`, or the name unchanged where the table has no such column.
 
     Raises:
         Invalid: `rows-invalid`, two of them are one column, or one may be two columns.

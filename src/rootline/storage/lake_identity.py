@@ -19,10 +19,10 @@ FindLake = Callable[[], Awaitable[Lake | None]]
 
 
 async def lake_of(store: ObjectStore, place: str, fresh_id: Callable[[], str]) -> Lake | None:
-    """The lake in `store`, under the URL `place` of the caller; its id is made if there is none.
+    """The lake in `store`, under the URL `place` of the caller. An id is created if the lake has no id.
 
-    One GET; a PUT more, and perhaps another GET, in a warehouse without an id. `None`: it has none, and none can be
-    made or read with the rights that there are.
+    Costs one GET, and in a warehouse without an id also a PUT and perhaps another GET. `None`: it has no id, and none
+    can be created or read with the rights that there are.
 
     Raises:
         Unavailable: `store-unavailable`, the id cannot be read.

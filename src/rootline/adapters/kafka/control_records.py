@@ -56,7 +56,7 @@ class ControlKey:
 
 
 def control_key(group_id: str, key: bytes | None) -> ControlKey | None:
-    """The key of a record of this group; `None`: it is another group's.
+    """The key of a record of this group, or `None` if it is another group's.
 
     Raises:
         Unreadable: no key of ours has this form.

@@ -30,7 +30,7 @@ class KafkaCoordinatorLog:
         self._verdicts = KafkaVerdictSink(settings)
 
     async def introduce(self, lake: Lake) -> None:
-        """As `KnowsItsLake.introduce`; another lake's group refuses this one with the first `next`."""
+        """Note the lake that the caller works for. The group of another lake refuses it with the first `next`."""
         self._feed.introduce(lake)
 
     @property

@@ -87,7 +87,7 @@ class KafkaIntentFeed:
             await asyncio.wait([self._woken], timeout=min(left_s, _GLANCE_S))
 
     def introduce(self, lake: Lake) -> None:
-        """As `KnowsItsLake.introduce`; refused with the first `next`."""
+        """Note the lake that the caller works for. The group of another lake refuses it with the first `next`."""
         self._membership.lake = lake
 
     async def released(self) -> None:

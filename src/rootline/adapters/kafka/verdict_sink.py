@@ -1,14 +1,14 @@
-"""Where a coordinator publishes what it decided, when the log is Kafka.
+"""The sink for a coordinator's decisions when the log is Kafka.
 
 Owns: verdicts into records, dead letters with the original bytes. Does not own: delivery (`publisher`), when a
-verdict may be published, what a dead letter's headers say (`dead_letter_headers`).
-Invariants: all of a call is acknowledged by every in-sync replica before it returns; a verdict record holds verdicts of
-one table on one partition of one log, under the table's key, and a second form in JSON is a record by itself; a dead
+verdict may be published, the contents of a dead letter's headers (`dead_letter_headers`).
+Invariants: all of a call is acknowledged by every in-sync replica before it returns; a verdict record has verdicts of
+one table on one partition of one log, under the table's key, and a second form in JSON is a separate record; a dead
 letter has the record's own key and value, unless its topic takes them in no form; no letter keeps another one or a
 verdict from being published.
 
 A topic limits what it stores, and a writer may have compressed its record, which can be too large for any topic without
-compression. The dead letter of such a record is compressed with zstd, by a producer of its own: of all codecs it looks
+compression. The dead letter of such a record is compressed with zstd, by a separate producer: of all codecs zstd looks
 back the furthest. If that is too large as well, the letter is published without the record's bytes (decision 0044).
 """
 

@@ -28,7 +28,7 @@ class KafkaWriterLog:
         self._verdicts = KafkaVerdictSource(settings)
 
     async def introduce(self, lake: Lake) -> None:
-        """Every record says from now on which lake it is for; the coordinators reject those of another one."""
+        """Name the lake in every record from now on. The coordinators reject records for another lake."""
         self._sink.lake = lake
 
     async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:

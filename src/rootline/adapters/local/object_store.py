@@ -91,7 +91,7 @@ class LocalObjectStore:
         return found if isinstance(found, StoredObject) else None
 
     async def get_up_to(self, key: ObjectKey, bytes_max: int) -> StoredObject | LongObject | None:
-        """As `get`; of a longer object only the length."""
+        """Read the object as `get` does, or only the length of a longer object."""
         return await self._read(key, bytes_max)
 
     async def _read(self, key: ObjectKey, bytes_max: int | None) -> StoredObject | LongObject | None:

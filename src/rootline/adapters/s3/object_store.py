@@ -99,7 +99,7 @@ class S3ObjectStore:
         return found
 
     async def get_up_to(self, key: ObjectKey, bytes_max: int) -> StoredObject | LongObject | None:
-        """As `get`; the answer of a longer object ends with its head."""
+        """Read the object as `get` does, but only the head of the answer for a longer object."""
         read = partial(self._get, key=key, bytes_max=bytes_max)
         found: StoredObject | LongObject | None = await self._read(f"GET {key}", key, read)
         return found

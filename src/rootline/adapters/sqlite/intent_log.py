@@ -232,7 +232,7 @@ class SqliteIntentLog:
     async def publish_verdicts(
         self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter], last_read: LogRecord | None = None
     ) -> None:
-        """Durable when it returns; the first verdict and the first dead letter of an offset stay.
+        """Store verdicts and dead letters durably. The first verdict and the first dead letter of an offset stay.
 
         `last_read`: the newest record that the coordinator has read. Raises `Fenced` unless it is still there.
         """

@@ -67,7 +67,7 @@ class SqliteLogArchive:
 
 
 def behind_root(folder: Path, header: RootHeader) -> str | None:
-    """Why the log is not the one whose records this root has decided; `None`: it is, as far as can be told.
+    """The reason why the log is not the one whose records this root has decided, or `None` if nothing shows that.
 
     Raises:
         Unavailable: `log-unavailable`. Corrupt: `log-corrupt`.

@@ -144,7 +144,7 @@ class LogWriter:
     def decide(
         self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter], last_read: LogRecord | None = None
     ) -> list[Verdict]:
-        """Store verdicts and dead letters, the first one of each offset; returns the verdicts that are stored.
+        """Store verdicts and dead letters, the first one of each offset, and return the verdicts that are stored.
 
         `last_read`: the newest record that their coordinator has read. Raises `Fenced` unless it is still there: the
         verdicts would be on other records then.
@@ -181,7 +181,7 @@ class LogWriter:
         return decode_lake(found[0].encode()) or lake
 
     def accept_as_another(self) -> LogId:
-        """Give the log another identity: what it holds has offsets of its own from now on. Returns the new one."""
+        """Give the log another identity, to which the offsets of its records belong from now on, and return it."""
         self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('identity', ?)", (str(uuid.uuid4()),))
         return _identity_of(self._connection, self.path)
 

@@ -28,7 +28,7 @@ def write_stuck(connection: sqlite3.Connection, stuck: ParkedTable, *, over: boo
 
 
 def write_lift(connection: sqlite3.Connection, lift: Lift, *, over: bool) -> None:
-    """Ask for a lift, or note that it was carried out; one that was asked for meanwhile stays."""
+    """Ask for a lift, or note that it was carried out. A lift that was asked for meanwhile stays."""
     if over and lift.name != _rows(connection, _LIFT).get(lift.table, {}).get("name"):
         return
     _write(connection, f"{_LIFT}{lift.table}", {"name": lift.name}, over=over)
@@ -62,11 +62,11 @@ class StuckLog(Protocol):
     """The log, as far as the lot needs it."""
 
     async def mark_stuck(self, stuck: ParkedTable, *, over: bool) -> None:
-        """As `write_stuck`; durable when it returns."""
+        """Write the notice as `write_stuck` does. It is durable when this returns."""
         ...
 
     async def mark_lift(self, lift: Lift, *, over: bool) -> None:
-        """As `write_lift`; durable when it returns."""
+        """Write the lift as `write_lift` does. It is durable when this returns."""
         ...
 
     async def stuck(self) -> Sequence[ParkedTable]:
@@ -85,11 +85,11 @@ class NoticesOnly(ParkingLot):
         self._log = log
 
     async def known(self) -> Sequence[ParkedTable]:
-        """What an earlier coordinator noticed."""
+        """The notices of an earlier coordinator."""
         return await self._log.stuck()
 
     async def park(self, parked: ParkedTable, records: Sequence[LogRecord]) -> ParkedTable:
-        """As the port says; takes no record."""
+        """Store the notice that the table cannot go on. No record may be given."""
         assert not records, f"{parked.table}: the log keeps its records, so none is parked"
         await self._log.mark_stuck(parked, over=False)
         return parked
@@ -122,7 +122,7 @@ def _write(connection: sqlite3.Connection, name: str, body: dict[str, Any], *, o
 
 
 def _rows(connection: sqlite3.Connection, prefix: str) -> dict[str, dict[str, Any]]:
-    """The bodies of the rows with this prefix, by table; a body of a newer version may be empty."""
+    """The bodies of the rows with this prefix, by table. The body of a newer version may be empty."""
     found = connection.execute(
         "SELECT name, value FROM meta WHERE name >= ? AND name < ? ORDER BY name", (prefix, prefix[:-1] + ";")
     )

@@ -145,7 +145,7 @@ class _Reading:
         return replace(definition, schemas=tuple(kept))
 
     def _uuid(self) -> uuid.UUID:
-        """The table's own UUID, so that engines see the same table; in V1 it is optional.
+        """The table's own UUID, so that engines see the same table. It is optional in V1.
 
         The ids of our snapshots follow from UUID and version, which begin again: a table that came from one of ours has
         such ids in its history already, and gets another UUID.

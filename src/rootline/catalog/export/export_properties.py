@@ -24,5 +24,5 @@ def format_of(properties: Mapping[str, str]) -> FormatVersion:
 
 
 def snapshots_of(properties: Mapping[str, str]) -> int:
-    """How many snapshots an export names, besides those of tags."""
+    """The number of snapshots that an export names, besides those of tags."""
     return whole_number(properties, SNAPSHOTS, SNAPSHOTS_DEFAULT)

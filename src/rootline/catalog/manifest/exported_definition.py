@@ -112,7 +112,7 @@ class _Member:
 
 
 class ExportedDefinition:
-    """What an export says of a table besides its files. Two of the same definition and format are the same.
+    """The description of a table in an export, without its files. Two of the same definition and format are the same.
 
     `read_by`: the definition of the export's own version, for that of an older version in the same export.
     """
@@ -128,7 +128,7 @@ class ExportedDefinition:
     def of(
         definition: TableDefinition, format_version: FormatVersion, read_by: ExportedDefinition | None = None
     ) -> ExportedDefinition:
-        """The definition in the form of `format_version`; `read_by` as of the class.
+        """The definition in the form of `format_version`. `read_by`: as in the class.
 
         Raises:
             Invalid: `export-unsupported`, the format does not have a type or a default value of a column.
@@ -183,7 +183,7 @@ class ExportedDefinition:
         return _spec_json(self.fields(spec_id))
 
     def can_state(self, schema_id: int) -> bool:
-        """Whether engines can read snapshots of this schema; others are in no export of a later version."""
+        """Whether engines can read snapshots of this schema. No export of a later version contains others."""
         return _nested_default(self.definition.schema_by_id(schema_id)) is None
 
     def sort_order_id(self, order_id: int | None) -> int | None:
@@ -315,7 +315,7 @@ class ExportedDefinition:
 
     @cached_property
     def _whole_specs(self) -> Mapping[Meaning, int]:
-        """What a spec means, in whole → the first spec that means it."""
+        """The meaning of a whole spec → the id of the first spec with that meaning."""
         found: dict[Meaning, int] = {}
         for spec_id, whole in self._whole_by_spec.items():
             found.setdefault(_meaning(whole), spec_id)

@@ -1,4 +1,4 @@
-"""Whether two Avro files say the same.
+"""The comparison of the contents of two Avro files.
 
 Owns: the comparison. Does not own: taking files apart (`foreign_avro`), what the files mean (the encoders).
 Invariants: a file that cannot be read is never the same as another; how blocks are cut and compressed does not count.

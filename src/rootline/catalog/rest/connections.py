@@ -1,9 +1,9 @@
-"""The connections of an HTTP server: so many, for so long, whoever opens them.
+"""The connections of an HTTP server, limited in number and in time for every client.
 
 Owns: accepting, the limit of open connections, time-outs of slow clients, how often the server's library may log. Does
 not own: requests and answers (`serving`), the library's reading of HTTP (uvicorn's `H11Protocol`).
 Invariants: the descriptors of connections, those that still negotiate TLS included, are at most a quarter of those that
-the process may have; a client that has sent a whole request is answered before one that only holds a connection, or
+the process may have; a client that has sent a whole request is answered before one that only keeps a connection, or
 takes its answer slowly; no wait for a client is without an end; one that takes its answer, however slowly, gets all of
 it unless others need its place (decision 0108).
 
@@ -43,8 +43,9 @@ _SAME_LINE_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """`head_s`: how long a client may take for TLS, and for the head of each request; `stalled_s`: for 64 KB of an
-    answer.
+    """The number of a server's connections, and the seconds that a client may take.
+
+    `head_s`: for TLS, and for the head of each request. `stalled_s`: for 64 KB of an answer.
     """
 
     connections: int
@@ -111,7 +112,7 @@ class Connection(H11Protocol):
         self._await_head()
 
     def data_received(self, data: bytes) -> None:
-        """Part of a request; once all of its head is there, the wait for it ends."""
+        """Receive part of a request, and end the wait for its head once all of it is there."""
         super().data_received(data)
         if not self.is_waiting and self._head is not None:
             self._head.cancel()

@@ -31,7 +31,7 @@ def is_foreign(scope: Scope) -> bool:
 
 
 def named_host(scope: Scope) -> str:
-    """The host that a request names, without its port; empty where it names none that can be read."""
+    """The host that a request names, without its port, or empty if it names no host that can be read."""
     try:
         return urlsplit(f"//{Headers(scope=scope).get('host', '')}").hostname or ""
     except ValueError:

@@ -125,10 +125,10 @@ async def serve_app(
     also_open: frozenset[str] = frozenset(),
     limits: ConnectionLimits | None = None,
 ) -> AsyncIterator[str]:
-    """Serve until the block ends; yields the URL that it listens on. `settings`: as in force without them.
+    """Serve until the block ends, and yield the URL that the server listens on.
 
-    `also_open`: paths that need no token, beside those of health and metrics. `limits`: of connections, as this
-    process's descriptors allow without them.
+    `settings`: those in force if not given. `also_open`: paths that need no token, beside those of health and metrics.
+    `limits`: of connections. Without them, as many as this process's descriptors allow.
 
     Raises:
         OSError: the port is taken. Invalid: `setting-invalid`, of a token's or a certificate's file.

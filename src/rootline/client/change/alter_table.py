@@ -222,7 +222,7 @@ class TableChange:
         return self
 
     def changes_of(self, definition: TableDefinition, digest: bytes) -> DefinitionChanges | None:
-        """What these steps are on `definition`; `None` when they change nothing.
+        """The changes that these steps make to `definition`, or `None` when they change nothing.
 
         Raises:
             Invalid: `definition-invalid` or `evolution-illegal`, naming the column; `property-invalid`.

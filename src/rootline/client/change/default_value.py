@@ -52,7 +52,7 @@ _SPELLED: Final[dict[type[IcebergType], Callable[[Any, str], Any]]] = {
 
 
 def default_value(name: str, of_type: IcebergType, given: Any) -> Any:
-    """`given` as a default of a column of that type; `None` is none.
+    """`given` as a default of a column of that type. `None` means no default.
 
     A float is rounded to the 32 bits that rows have, so that it stays what it is when the column becomes a double.
 

@@ -34,7 +34,10 @@ EVERY_ROW: Final = "true"
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Files that leave, the new files that hold what is left of them, and how many rows are not; `None`: unknown."""
+    """Files to remove, the new files with the rows that remain of them, and the number of removed rows.
+
+    `rows`: `None` if unknown.
+    """
 
     removed: tuple[FileTask, ...]
     rewritten: tuple[DataFile, ...]

@@ -45,7 +45,10 @@ class Matched:
     positions: BitMap64 | None = None
 
     def rows_of(self, task: FileTask) -> int | None:
-        """How many live rows of the planned file match; `None` if only reading its equality deletes would tell."""
+        """The number of live rows of the planned file that match.
+
+        `None`: it is not known without reading the file's equality deletes.
+        """
         if self.positions is not None:
             return len(self.positions)
         if self.extent is Match.NONE:
@@ -54,7 +57,7 @@ class Matched:
 
 
 def matched_rows(found: Iterable[tuple[FileTask, Matched]]) -> int | None:
-    """How many live rows of planned files match; `None` if it is not known of one of them."""
+    """The number of live rows of planned files that match, or `None` if it is not known for one of them."""
     counts = [match.rows_of(task) for task, match in found]
     return None if None in counts else sum(count for count in counts if count is not None)
 

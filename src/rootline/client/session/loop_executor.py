@@ -49,7 +49,10 @@ class LoopExecutor(ThreadPoolExecutor):
         return future
 
     def _start_thread(self) -> bool:
-        """Whether some thread takes calls; Python starts none at the end of a program, some versions of it early."""
+        """Start a thread, and return whether some thread takes calls.
+
+        Python starts no thread at the end of a program, and some versions of it already refuse early.
+        """
         thread = threading.Thread(target=self._work, name=f"{self._name}-{len(self._started)}", daemon=True)
         try:
             thread.start()

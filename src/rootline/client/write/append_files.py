@@ -52,9 +52,9 @@ async def write_and_store(
 async def write_and_store_kept(
     session: Session, table: TableName, definition: TableDefinition, rows: pa.Table, target_bytes: int
 ) -> list[DataFile]:
-    """Data files of `rows` that the table has already, in the store; lineage among their columns is kept.
+    """Write and store data files of `rows` that the table has already. Lineage among their columns is kept.
 
-    A table with columns of its own of these names cannot state the lineage of its rows, so they get a new one.
+    A table whose own columns have these names cannot state the lineage of its rows, so they get a new one.
     """
     if LINEAGE[0] not in rows.column_names or not may_state_lineage(definition):
         return await write_and_store(session, table, definition, rows, target_bytes)

@@ -1,6 +1,6 @@
-"""Whether a table that a caller is about to create is there already.
+"""The check whether a table that a caller is about to create exists already.
 
-Owns: the comparison, and what of it is told. Does not own: creation (`create_table`), definitions
+Owns: the comparison, and what of it is reported. Does not own: creation (`create_table`), definitions
 (`definition_builder`).
 Invariants: a table that has every column that the caller names is what was wanted, however it has evolved; nothing of
 it is changed.
@@ -18,7 +18,7 @@ from rootline.tree.state.name_state import check_is_table
 
 
 async def is_there(session: Session, table: TableName, wanted: TableDefinition) -> bool:
-    """Whether `table` exists; it has every column of `wanted` then.
+    """Whether `table` exists. It has every column of `wanted` then.
 
     Raises:
         Invalid: `table-exists`, it lacks columns, which the message names. `name-is-view`.

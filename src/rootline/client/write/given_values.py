@@ -78,12 +78,12 @@ def is_laid_out(field: NestedField | None) -> bool:
 
 
 def values_of(name: str, values: Sequence[Any], field: NestedField | None, *, are_rows: bool = True) -> pa.Array:
-    """An array of `values` for the column `field` (`None`: the table has none); its write default where one is lacking.
+    """An array of `values` for the column `field`, with its write default where a value is lacking.
 
     Args:
         name: of the column, in messages.
         values: one a row, or `LACKING`.
-        field: the table's column.
+        field: the table's column, or `None` if it has no such column.
         are_rows: whether the place of a value is its row's.
 
     Raises:
@@ -287,7 +287,7 @@ def _not_a(name: str, at: int, value: object, wanted: str) -> Invalid:
 
 
 def _misfit(name: str, values: Sequence[Any], error: Exception) -> Invalid:
-    """Which value is the first that does not go with those before it."""
+    """The error that names the first value that does not go with those before it."""
     low = _first_fault(len(values), lambda count: pa.array(values[:count]))
     if isinstance(error, UnicodeError):
         half = f"column {name}: row {low} (the first is 0) is {values[low]!r:.80}, which has half a character"
@@ -319,7 +319,7 @@ def _has_default(wanted: IcebergType) -> bool:
 
 
 def changed_value(values: Sequence[Any], arrow_type: pa.DataType) -> Any:
-    """A value that `pa.array(values)`, which is of `arrow_type`, does not have as it was; `None`: there is none."""
+    """A value that `pa.array(values)`, which is of `arrow_type`, changes, or `None` if it changes no value."""
     types = pa.types
     if types.is_timestamp(arrow_type):
         return _other_zone(values)

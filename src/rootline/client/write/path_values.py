@@ -56,7 +56,7 @@ def path_values(
 
 
 def _stated(place: str) -> Iterator[tuple[str, str | None]]:
-    """Names and texts, from the outermost folder inwards; `None` is null."""
+    """Yield names and texts, from the outermost folder inwards. `None` is null."""
     for part in PurePosixPath(place).parts[:-1]:
         name, equals, text = part.partition("=")
         if name and equals:

@@ -249,7 +249,7 @@ class _TableCheck:
         return self._entries.given_up
 
     def _way_out(self, place: EntryPlace | None, code: str) -> str:
-        """The intent that takes a file of rows out; empty when it is not live, or its rows can be read."""
+        """The intent that removes a file of rows, or empty when the file is not live or its rows can be read."""
         if place is None or code == STATISTICS_WRONG or not self._live.places_of(place):
             return ""
         vectors = self._live.vectors_of(place.location)

@@ -282,7 +282,7 @@ class EntryCheck:
         return set(added) - came.keys(), step.removed.keys() - went.keys(), shown_removed - briefly.keys()
 
     async def _shown(self, step: Step) -> tuple[set[LiveKey], set[LiveKey]] | None:
-        """What the root shows as added and as removed; `None`: a leaf that it shows cannot be read.
+        """The entries that the root shows as added and as removed, or `None` if a leaf that it shows cannot be read.
 
         Forms that other writers use (decision 0052) are read as `changes` reads them, entry by entry.
         """

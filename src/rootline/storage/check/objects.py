@@ -57,7 +57,7 @@ def key_of(entry: ContentEntry) -> LiveKey:
 
 @dataclass(slots=True)
 class LeafFacts:
-    """What one leaf says, whichever root names it. `is_all_added`: every entry is ADDED."""
+    """The facts of one leaf, the same for every root that names it. `is_all_added`: every entry is ADDED."""
 
     leaf: Leaf
     specs: set[int]

@@ -100,7 +100,10 @@ def _vectors_in(body: bytes, entries: Sequence[ContentEntry]) -> dict[tuple[str,
 async def read_stored_manifest_vectors(
     store: ObjectStore, table: TableName, entries: Iterable[ContentEntry]
 ) -> dict[tuple[str, int], BitMap]:
-    """The same of MANIFEST_DV rows, as ordinals; rows whose vectors are inline are passed over."""
+    """Read the stored vectors of MANIFEST_DV rows as `read_vectors` does, as ordinals.
+
+    Rows whose vectors are inline are skipped.
+    """
     stored = {
         place_of_stored(entry): entry
         for entry in entries

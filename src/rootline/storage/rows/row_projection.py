@@ -87,7 +87,7 @@ class RowProjection:
         return pa.RecordBatch.from_arrays(found, schema=schema)
 
     def as_values(self, array: pa.Array, wanted: IcebergType, name: str, row: int | None) -> pa.Array:
-        """`array` as values of the type `wanted`; `row`: the number of the first value's row. Raises as `columns`."""
+        """`array` as values of the type `wanted`. `row`: the number of the first value's row. Raises as `columns`."""
         return self._array(array, wanted, name, row)
 
     def default_value(self, wanted: NestedField, name: str) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Whether what is about to be committed can be read: decoded with the code of every reader, and compared.
+"""The check that a root about to be committed can be read: decoded with the code of every reader, and compared.
 
 Owns: when a root is read back, and the comparison. Does not own: what must hold between two roots (`invariants`), the
 rules of a definition (`rootline.tree.proof.definition_rules`), who refuses to write (the commit machine).
@@ -23,7 +23,7 @@ from rootline.tree.state.table_state import TableState
 
 
 def read_back_faults(old: TableState | None, applied: Applied) -> list[str]:
-    """What a reader would not find in `applied` as it was meant, in words; empty when all is well."""
+    """The parts of `applied` that a reader would not find as intended, in words. Empty when all is well."""
     new = applied.state
     if old is not None and _rare(old.root) == _rare(new.root):
         return []
@@ -48,7 +48,7 @@ def read_back_faults(old: TableState | None, applied: Applied) -> list[str]:
 
 
 def _rare(root: Root) -> tuple[object, ...]:
-    """What most commits leave unchanged."""
+    """The parts of a root that most commits do not change."""
     header: RootHeader = root.header
     return (
         root.codec.schema_json,

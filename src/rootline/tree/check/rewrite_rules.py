@@ -1,8 +1,8 @@
-"""What a root's rewrites, conversions and joined vectors did without showing it, and what must hold of it.
+"""The changes that a root's rewrites, conversions and joined vectors made without showing them, and the rules for them.
 
 Owns: finding it in loaded states, and the rules. Does not own: which rewrites are accepted (`rewrite`), the same
 question on stored bytes (`rootline.storage.check.entries`), which rows a vector deletes.
-Invariants: pure; costs next to nothing where the root says that nothing was rewritten; nothing of what applying noted
+Invariants: pure; costs next to nothing where the root states that nothing was rewritten; nothing of what applying noted
 is believed.
 
 Source: format page, "Rewrites"; decision 0034.
@@ -26,7 +26,9 @@ from rootline.tree.state.totals import Tally
 
 @dataclass(frozen=True, slots=True)
 class Rewrites:
-    """`came`: what rewrites and conversions of a root made, what it removed again included; `went`: what they replaced.
+    """The entries that a root's rewrites and conversions made, and the entries that these replaced.
+
+    `came`: the made ones, including those that the root removed again. `went`: the replaced ones.
 
     A vector that came is of a conversion, or was joined with others in one Puffin file. One that went is of a rewrite
     if its data file went too.
@@ -97,9 +99,9 @@ def faults_of_rewrites(found: Rewrites, old: RootHeader | None, new: RootHeader,
 
 
 def _faults_of_conversions(found: Rewrites, gone: Set[str], summary: Mapping[str, str]) -> Iterator[str]:
-    """Equality deletes that went are those that the summary counts; no vector comes but by a conversion or a join.
+    """Yield a fault if the summary miscounts removed equality deletes, or a new vector is of no conversion or join.
 
-    A conversion's vector holds what the one before held, and more. A joined one holds the same number of rows.
+    A conversion's vector contains the rows of the one before, and more. A joined one has the same number of rows.
     """
     said, converted = summary.get(CONVERTED_DELETES, "0"), found.went_tally.equality_deletes
     if said != str(converted):

@@ -86,7 +86,10 @@ class Adopting(NamedTuple):
 
 
 class AdoptedTable(NamedTuple):
-    """What a new table goes on from. `foreign_names`: the object of the names outside its folder (`ForeignNames`)."""
+    """The state that a new table continues from.
+
+    `foreign_names`: the object of the names outside its folder (`ForeignNames`).
+    """
 
     state: TableState
     foreign_names: bytes

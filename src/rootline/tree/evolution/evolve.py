@@ -40,7 +40,7 @@ from rootline.tree.proof.definition_rules import check_definition
 
 
 def evolved(before: TableDefinition, changes: DefinitionChanges) -> TableDefinition:
-    """The definition after all of `changes`; `before` itself when they change nothing.
+    """The definition after all of `changes`, or `before` itself when they change nothing.
 
     Raises:
         Invalid: `definition-invalid`, `property-invalid`, `column-untracked` or `evolution-illegal`, naming the

@@ -1,4 +1,4 @@
-r"""The text of a filter as a tree of tests; names and literals are as they were written.
+r"""The text of a filter as a tree of tests, with names and literals as they were written.
 
 Owns: the grammar, and where in the text something is wrong. Does not own: what a name or a literal means
 (`filters`, `filter_values`).
@@ -14,7 +14,7 @@ Grammar (words in any case; a name in double quotes may be any text, with `""` f
              | column ["not"] "like" pattern | column "is" ["not"] ("null" | "nan")
     term    := column | literal            column := name ("." name)*
 
-In a pattern `%` is any number of characters and `_` is one; `\%`, `\_` and `\\` are the characters themselves.
+In a pattern `%` is any number of characters and `_` is one. `\%`, `\_` and `\\` are the characters themselves.
 
 Source: docs/decisions/0058.
 """

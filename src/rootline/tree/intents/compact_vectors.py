@@ -113,7 +113,7 @@ class _Joined:
 
 
 def _joined(draft: Draft, vector: AddedVector) -> _Joined | None:
-    """The join of one vector; `None` if its data file has another vector now, or none."""
+    """The join of one vector, or `None` if its data file now has another vector or no vector."""
     check_own_location(draft, vector.location)
     check_location(vector.referenced_file, is_live=draft.is_live)
     current = draft.vector_of(vector.referenced_file)

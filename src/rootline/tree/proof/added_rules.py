@@ -1,4 +1,4 @@
-"""What must hold for all that a change adds to a table: names, defaults and properties that every engine can use.
+"""The rules for all that a change adds to a table: names, defaults and properties that every engine can use.
 
 Owns: the rules that tables from before them may break. Does not own: what every table must keep
 (`definition_rules`), the step between two schemas (`rootline.tree.evolution`).

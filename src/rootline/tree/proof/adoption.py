@@ -56,7 +56,7 @@ def adopted_location(digest: bytes) -> str:
 
 
 def is_adopted_location(location: str) -> bool:
-    """Whether an intent may name a root at `location`; other objects in that folder mean nothing."""
+    """Whether an intent may name a root at `location`. Other objects in that folder have no meaning."""
     return _ADOPTED.fullmatch(location) is not None
 
 

@@ -89,7 +89,7 @@ def check_nesting(text: str) -> None:
 
 
 def given_definition(text: str) -> TableDefinition:
-    """The definition that a writer gives as JSON; whether a table can have it is `check_definition`'s.
+    """The definition that a writer gives as JSON. `check_definition` decides whether a table can have it.
 
     Raises:
         Invalid: `definition-invalid`, it cannot be read as what it says.

@@ -1,4 +1,4 @@
-"""What must hold for a file that an intent removes, and all that leaves with it.
+"""The rules for a file that an intent removes, and for all that is removed with it.
 
 Owns: the rules of `remove_files`. Does not own: what replaces the files (`append`).
 Invariants: a data file is never removed without its vector, and never while rows of it are deleted that the writer did
@@ -22,7 +22,7 @@ _REMOVABLE = (ContentType.DATA, ContentType.EQUALITY_DELETE)
 
 
 def removals(draft: Draft, intent: Intent, fetched: FetchedObjects) -> list[Live] | Needs:
-    """The live entries that `remove_files` names, and the vectors that go with them; or what must be fetched to tell.
+    """The live entries that `remove_files` names, with their vectors, or the objects that must be fetched to decide.
 
     Raises:
         Invalid: `location-invalid`, `intent-malformed`, `file-not-live`, `stale-source`.
@@ -78,6 +78,6 @@ def _check_seen(
 
 
 def _is_newer(vector: Live, intent: Intent) -> bool:
-    """Whether a vector deletes rows since the writer read; a compaction leaves a vector's sequence number alone."""
+    """Whether a vector deletes rows since the writer read. A compaction does not change a vector's sequence number."""
     read = intent.read_sequence_number
     return read is not None and (vector.entry.version_info.sequence_number or 0) > read

@@ -60,7 +60,7 @@ def wanted(intent: Intent, vector: AddedVector, current: ContentEntry, draft: Dr
 
 
 def seen_to_compare(seen: VectorReference, current: ContentEntry, draft: Draft) -> set[VectorAt]:
-    """Both vectors of a data file, if they may delete the same rows; empty if they cannot be compared.
+    """The places of both vectors of a data file, if they may delete the same rows. Empty if they cannot be compared.
 
     A compaction of vectors changes the place of a vector and nothing else, so a writer may have seen the old place.
     """

@@ -1,4 +1,4 @@
-"""The batches in a broker's answer, judged by their headers; and the batch that takes the place of an unreadable one.
+"""The batches in a broker's answer, judged by their headers, and the batches that replace unreadable ones.
 
 Owns: the layout of a batch's header, which batches are let through, and stand-ins. Does not own: sizes after
 decompression (`decoded_size`), the answers (`fetch_gate`), what becomes of a record that was not read (`records`).
@@ -77,7 +77,7 @@ class _Batch:
 def judged(
     message_set: bytes, next_offset: int, *, batch_bytes_max: int, room_bytes: int, reads_all: bool, tries: bool = True
 ) -> Judged:
-    """What the client library may have of a partition's `message_set`, which was asked for from `next_offset` on.
+    """The batches that the client library may have of a partition's `message_set`, fetched from `next_offset` on.
 
     A batch of more than `batch_bytes_max` is replaced. Large ones are passed on while there is room for them. What
     follows a header that no batch has is left out, and a damaged batch is put in its place.

@@ -103,7 +103,7 @@ def tombstone(settings: KafkaSettings, record: AnswerRecord) -> Outgoing:
 
 
 def answer_record_of(key: ControlKey, value: bytes) -> AnswerRecord:
-    """The record, from one of this kind; its answers are not made before they are asked for. Raises `Unreadable`."""
+    """The record that `value` contains. Its answers are not made before they are asked for. Raises `Unreadable`."""
     log, (name,) = of_log(key), of_names(key, 1)
     body = control_body(value)
     runs = tuple(

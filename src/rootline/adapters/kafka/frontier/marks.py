@@ -1,4 +1,4 @@
-"""Whether a partition still has the record that was read of it last: a log that went back and grew again has not.
+"""The check that a partition still has the record last read from it: a log that went back and grew again has not.
 
 Owns: the mark of a record, and reading the records that marks name. Does not own: when marks are written (`keeper`),
 where (`records`).
@@ -30,7 +30,7 @@ class Mark(NamedTuple):
 
 
 def mark_of_record(record: LogRecord) -> Mark | None:
-    """Its mark; `None`: only its position is known."""
+    """The mark of the record, or `None` if only its position is known."""
     return None if record.not_read else Mark(record.position.offset, mark_of(record.value, record.appended_ms))
 
 
@@ -41,7 +41,9 @@ async def check_marks(
     begins: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
 ) -> None:
-    """Compare the records that `marks` name with the log; `begins` and `ends` of the partitions to look at.
+    """Compare the records that `marks` name with the log.
+
+    `begins`, `ends`: of the partitions to check.
 
     Raises:
         Fenced: `log-behind-root`.

@@ -25,7 +25,10 @@ def pause_outgoing(settings: KafkaSettings, pause: Pause, *, over: bool = False)
 
 
 def pause_of(key: ControlKey, value: bytes) -> tuple[Pause, Unreadable | None]:
-    """The pause in a record of this kind; one that cannot be read is a pause all the same, and the second value why."""
+    """The pause in a record of this kind, and the reason if the record cannot be read.
+
+    A record that cannot be read is a pause all the same.
+    """
     table = TableName(key.names[0])
     try:
         body = control_body(value)

@@ -198,7 +198,9 @@ async def write_frontiers(
     offsets: Mapping[int, int],
     marks: Mapping[int, Mark] = NO_MARKS,
 ) -> None:
-    """Keep these; durable when it returns. `marks`: the record that was read last, of partitions where it is known.
+    """Publish these offsets, which are durable when it returns.
+
+    `marks`: the record that was read last, of partitions where it is known.
 
     Raises:
         Unavailable: `log-unavailable`. OutcomeUnknown: `publish-unknown`; writing again is safe.

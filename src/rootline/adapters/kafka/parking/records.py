@@ -1,4 +1,4 @@
-"""What is parked, and what operators lift, as records of the frontiers' topic.
+"""Parked tables, and operators' lifts, as records of the frontiers' topic.
 
 Owns: the form of these records, and which of them count. Does not own: when they are written (`parking_lot`, and
 `take_over` at an assignment), the parked records themselves (`parked_topic`).
