@@ -50,7 +50,7 @@ def test_nothing_is_lost_or_doubled_when_ledger_and_outcomes_hardly_fit_into_the
     assert outcome.pages >= 10
 
 
-@pytest.mark.parametrize("seed", [41])
+@pytest.mark.parametrize("seed", [62, 95])
 def test_nothing_is_lost_or_doubled_when_tables_are_parked_and_the_log_forgets_what_the_group_has_passed(
     seed: int,
 ) -> None:
