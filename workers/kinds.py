@@ -48,7 +48,7 @@ COMPACT_VECTORS: Final = MaintenanceKind(
     "compaction",
     TaskKind.LEAVES,
     vector_compaction_job,
-    "Deletion vectors are joined in few Puffin files, and large manifest vectors leave the root.",
+    "Vectors are joined in few Puffin files.",
 )
 CONVERT: Final = MaintenanceKind(
     "convert", "conversion", TaskKind.ROWS, conversion_job, "Equality deletes become deletion vectors."

@@ -21,7 +21,7 @@ from rootline.tree.check.state_rules import state_violations
 from rootline.tree.commit.answers import answer
 from rootline.tree.draft.batch import Record
 from rootline.tree.state.name_state import check_is_table
-from tests.golden_files import golden
+from tests.golden_files import FOLDER, golden
 from tests.tree.intents.test_drop import SECOND, another, drop
 from tests.tree.tables import TABLE, TABLE_UUID, Lake, append, create, intent, removed
 
@@ -89,6 +89,10 @@ def test_a_view_is_a_root_of_its_own_content_without_entries() -> None:
     assert view_of(lake).version_log[0].timestamp_ms == 1_000_000  # the log's append time
     assert state_violations(lake.head) == []
     assert decode_root(golden("root-view.avro", lake.bodies[0]), name="view").header == header
+    before = decode_root(
+        (FOLDER / "root-view-unmarked.avro").read_bytes(), name="view"
+    ).header  # of before decision 0106
+    assert replace(before, marks=header.marks) == header
 
 
 def test_each_change_of_a_view_is_the_next_root_of_its_name() -> None:
