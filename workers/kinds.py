@@ -73,7 +73,7 @@ SWEEP: Final = MaintenanceKind(
 )
 
 PURGE: Final = MaintenanceKind(
-    "purge", "purge", TaskKind.HISTORY, purge_job, "A table that was dropped long enough ago is given up for good."
+    "purge", "purge", TaskKind.HISTORY, purge_job, "A table dropped long enough ago is deleted for good."
 )
 
 KINDS: Final = (FLUSH, COMPACT, COMPACT_VECTORS, CONVERT, COMPACT_DATA, PURGE, SWEEP, EXPIRE)

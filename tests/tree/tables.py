@@ -262,14 +262,14 @@ class Lake:
         *,
         offset: int = 4,
     ) -> AddedVector:
-        """Store a vector as a writer would, and name it; one Puffin file may hold several, at offsets below 1,000."""
+        """Store a vector as a writer would, and name it; one Puffin file may hold several."""
         held = BitMap64(positions)
         self.vectors[VectorAt(f"data/{name}.puffin", offset)] = held
         return AddedVector(
             location=f"data/{name}.puffin",
             offset=offset,
             size_in_bytes=40,
-            file_size_in_bytes=1_040,
+            file_size_in_bytes=offset + 96,
             cardinality=len(held),
             referenced_file=target,
             replaces_vector=replaces,
