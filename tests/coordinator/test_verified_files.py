@@ -45,7 +45,10 @@ def definition(verify: str = "footer") -> TableDefinition:
 
 
 def creating(verify: str = "footer") -> Intent:
-    text = definition(verify).to_json().decode()
+    made = dataclasses.replace(
+        definition(), properties={PROPERTY: verify}
+    )  # the client would refuse a wrong value sooner
+    text = made.to_json().decode()
     return Intent(intent_id="create", table=TABLE, kind=IntentKind.CREATE, definition=text)
 
 
@@ -186,8 +189,8 @@ async def test_an_answer_that_was_cut_off_is_looked_at_twice() -> None:
 async def test_another_value_of_the_property_is_refused_at_create(bad: str) -> None:
     async with running() as service:
         (verdict,) = await service.commit(creating(bad))
-    assert told(verdict) == ("rejected", "definition-invalid")
-    assert "write none or footer" in (verdict.message or "")
+    assert told(verdict) == ("rejected", "property-invalid")
+    assert "none or footer" in (verdict.message or "")
 
 
 # files in leaves
@@ -270,7 +273,7 @@ async def test_files_are_looked_at_from_the_intent_on_that_asks_for_it_to_the_on
         COMMITTED,
         missing,
         missing,
-        ("rejected", "definition-invalid"),
+        ("rejected", "property-invalid"),
         COMMITTED,
         COMMITTED,
         COMMITTED,

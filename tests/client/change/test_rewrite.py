@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
 from rootline.client.change.rewrite_files import RewriteOptions, rewrite_intents
 from rootline.client.lake import Lake
 from rootline.client.session.session import Session
 from rootline.client.table_handle import TableHandle
 from rootline.schemas.intent import Intent
+from tests.catalog.iceberg_tables import FolderCatalog
 from tests.client.change.test_equality_deletes import _delete_by_id, _rows
 
 COLUMNS = ["id", "carrier", "delay", "_row_id", "_last_updated_sequence_number"]
@@ -134,8 +137,11 @@ def test_an_overwrite_that_adds_a_column_keeps_the_ids_of_the_other_rows(worn: T
     assert [row for row in rows_of(worn) if row[0] != 100] == [row for row in before if row[0] != 2]
 
 
-def test_a_table_with_a_column_of_its_own_named_row_id_is_overwritten_all_the_same(lake: Lake) -> None:
-    table = lake.create_table("demo.own", {"id": "long", "_row_id": "long"})
+def test_a_table_with_a_column_of_its_own_named_row_id_is_overwritten_all_the_same(lake: Lake, tmp_path: Path) -> None:
+    schema = Schema(*(NestedField(number, name, LongType()) for number, name in enumerate(("id", "_row_id"), 1)))
+    elsewhere = FolderCatalog(tmp_path / "elsewhere").make("own", schema, format_version=2)
+    lake.adopt(elsewhere.metadata_location, "demo.own")  # a new table of ours may not have such a name
+    table = lake.table("demo.own")
     table.append([{"id": 1, "_row_id": 7}, {"id": 2, "_row_id": 8}])
     table.overwrite([{"id": 3, "_row_id": 9}], where="id = 1")
     assert sorted(row["_row_id"] for row in table.scan().to_arrow().to_pylist()) == [8, 9]

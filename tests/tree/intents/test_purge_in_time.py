@@ -84,9 +84,11 @@ def test_a_drop_by_a_coordinator_whose_clock_is_behind_is_as_young_as_the_log_sa
 
 
 @pytest.mark.parametrize("value", ["soon", "-1", "1" * 40])
-def test_a_property_that_is_no_number_counts_as_not_set(value: str) -> None:
-    lake = dropped_lake(**{KEPT_PROPERTY: value})
-    assert purge_due_ms(lake.head.header, lake.head.definition) == dropped_ms(lake) + WEEK_MS
+def test_a_property_from_before_that_is_no_number_is_named_and_nothing_is_purged(value: str) -> None:
+    lake = dropped_lake()
+    wrong = {**lake.head.definition.properties, KEPT_PROPERTY: value}  # no coordinator takes it any more
+    with pytest.raises(Invalid, match=KEPT_PROPERTY):
+        purge_due_ms(lake.head.header, replace(lake.head.definition, properties=wrong))
 
 
 def test_a_worker_with_a_wrong_clock_purges_nothing_early() -> None:
