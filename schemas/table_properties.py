@@ -19,6 +19,8 @@ from typing import Final
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import NAME_MAPPING_PROPERTY
 
+ADOPTED_FROM: Final = "rootline.adopted-from"
+"""The location of the metadata that the table was adopted from, which has the history until then."""
 CASE_PROPERTY: Final = "rootline.names.case-sensitive"
 """Whether columns of one struct may have names that differ only in case."""
 _PREFIX: Final = "rootline."
@@ -45,10 +47,6 @@ def _one_of(*words: str) -> Fault:
 
 
 _SWITCH: Final = _one_of("true", "false")
-
-
-def _any_text(_: str) -> None:
-    return None
 
 
 def name_mapping_fault(text: str) -> str | None:
@@ -101,9 +99,13 @@ def _taken_twice(item: dict[str, object], names: set[str], ids: set[int]) -> str
     return None
 
 
+def _by_adoption(_text: str) -> str:
+    return "only an adoption sets it, and exports read the history of before from there: leave it out"
+
+
 PROPERTIES: Final[Mapping[str, Fault]] = MappingProxyType(
     {
-        "rootline.adopted-from": _any_text,
+        ADOPTED_FROM: _by_adoption,
         "rootline.append.leaf-files": _number(),
         "rootline.compact.adopted": _SWITCH,
         "rootline.compact.data": _SWITCH,
@@ -184,6 +186,11 @@ def check_set(before: Mapping[str, str], after: Mapping[str, str]) -> None:
     """Raise `Invalid` (`property-invalid`) if `after` adds or changes a property that cannot be used."""
     for fault in faults_of_set(before, after):
         raise Invalid("property-invalid", fault)
+
+
+def check_adopted(properties: Mapping[str, str]) -> None:
+    """The same for all properties of a table that is adopted, which names the metadata that it comes from."""
+    check_set({name: text for name, text in properties.items() if name == ADOPTED_FROM}, properties)
 
 
 def usable(properties: Mapping[str, str], name: str) -> str | None:

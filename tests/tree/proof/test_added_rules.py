@@ -142,6 +142,7 @@ def test_an_identifier_field_is_named_once() -> None:
         ({"rootline.verify.files": "??"}, "must be none or footer"),
         ({"rootline.flush.data_files": "7"}, "did you mean rootline.flush.data-files?"),
         ({"schema.name-mapping.default": "["}, "must be JSON"),
+        ({"rootline.adopted-from": "file:///t/v1.metadata.json"}, "only an adoption sets it"),
     ],
 )
 def test_a_property_that_cannot_be_used_is_refused_whatever_sets_it(properties: Mapping[str, str], reason: str) -> None:

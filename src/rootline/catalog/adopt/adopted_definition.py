@@ -33,11 +33,9 @@ from rootline.schemas.table_definition import (
     TableDefinition,
     first_expression_id,
 )
-from rootline.schemas.table_properties import check_set, property_fault
+from rootline.schemas.table_properties import ADOPTED_FROM, check_adopted, property_fault
 from rootline.tree.proof.definition_rules import check_definition
 
-ADOPTED_FROM: Final = "rootline.adopted-from"
-"""Table property: the location of the metadata that the table was adopted from; the history until then is there."""
 DEFINITION_BYTES_MAX: Final = 800_000
 """An intent has room for a little more than this."""
 _VERSION: Final = "rootline.version"
@@ -79,7 +77,7 @@ def adopted_definition(metadata: Mapping[str, Any], location: str, table: str = 
         raise Invalid("metadata-unreadable", f"{location}: this is not table metadata: {error!r:.200}") from error
     try:
         check_definition(made.definition)
-        check_set({}, made.definition.properties)
+        check_adopted(made.definition.properties)
     except Invalid as error:
         raise unsupported(location, error.message.removeprefix("definition: ")) from error
     return made

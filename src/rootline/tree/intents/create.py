@@ -23,7 +23,7 @@ from rootline.schemas.intent import Intent
 from rootline.schemas.object_keys import definition_location
 from rootline.schemas.root_header import DefinitionReference, NameState
 from rootline.schemas.table_definition import TableDefinition
-from rootline.schemas.table_properties import check_set
+from rootline.schemas.table_properties import check_adopted
 from rootline.tree.draft.batch import Adopting, FetchedObjects, Needs
 from rootline.tree.draft.carried import CarriedFields
 from rootline.tree.draft.change import Beginning, Effect
@@ -146,7 +146,7 @@ def definition_of(intent: Intent) -> TableDefinition:
     if intent.adopt is None:
         check_added(None, definition)
     else:  # what other engines made of a table is adopted unchanged, but for properties that are ours to judge
-        check_set({}, definition.properties)
+        check_adopted(definition.properties)
     return definition
 
 
