@@ -29,7 +29,7 @@ from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, Intent, IntentKind
 from rootline.schemas.object_keys import key_of
-from rootline.tree.proof.file_verification import FOOTER, NONE, PROPERTY
+from rootline.tree.proof.file_verification import FOOTER, PROPERTY
 from tests.services.s3_service import S3Service, running_s3
 
 SAMPLES: Final = int(os.environ.get("ROOTLINE_BENCH_VERIFY_SAMPLES", "60"))
@@ -108,16 +108,16 @@ async def _on(service: S3Service, where: str, samples: int) -> list[Result]:
     try:
         async with coordinating(store) as log:
             tables = {
-                verify: _Table(store, log, TableName(f"bench.{verify}"), sink.getvalue()) for verify in (NONE, FOOTER)
+                verify: _Table(store, log, TableName(f"bench.{verify}"), sink.getvalue()) for verify in ("none", FOOTER)
             }
             for verify, table in tables.items():
                 await table.create(verify)
                 await table.fill(samples + _WARM_UP + 2 * _WRITERS * _ROUNDS)
-            plain, verified = tables[NONE], tables[FOOTER]
+            plain, verified = tables["none"], tables[FOOTER]
             ours, theirs = await interleaved(
                 lambda number: verified.commit(), lambda number: plain.commit(), samples, _WARM_UP
             )
-            rates: dict[str, list[float]] = {NONE: [], FOOTER: []}
+            rates: dict[str, list[float]] = {"none": [], FOOTER: []}
             for _ in range(2):
                 for verify, table in tables.items():
                     rates[verify].append(await table.commits_per_s())
@@ -128,7 +128,7 @@ async def _on(service: S3Service, where: str, samples: int) -> list[Result]:
 
 def _results(where: str, ours: Spread, theirs: Spread, rates: dict[str, list[float]]) -> list[Result]:
     load = load_average()
-    with_looks, without = max(rates[FOOTER]), max(rates[NONE])
+    with_looks, without = max(rates[FOOTER]), max(rates["none"])
     return [
         Result(
             "–",
