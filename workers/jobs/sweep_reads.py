@@ -21,7 +21,7 @@ from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.location_hashes import location_hash
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
+from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, FileFormat
 from rootline.schemas.errors import Corrupt, Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.object_keys import (
@@ -39,7 +39,6 @@ from rootline.storage.metadata.page_reader import read_kept
 from rootline.storage.metadata.root_reader import read_definition, read_root
 from rootline.tree.state.addressable import Addressable
 
-_LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 _FOREIGN: Final = re.compile(
     r"metadata/[^/]*\.metadata\.json(?:\.gz)?|metadata/version-hint\.text|metadata/snap-[^/]*\.avro|_delta_log/.*"
 )
@@ -127,7 +126,7 @@ class References:
         entries = [row.entry for block in fresh for row in block.rows]
         await asyncio.to_thread(self._mark, [entry.location for entry in entries], is_readable=is_readable)
         for entry in entries:
-            if entry.content_type in _LEAVES and entry.location not in self._leaves:
+            if entry.content_type in LEAF_TYPES and entry.location not in self._leaves:
                 self._leaves.add(entry.location)
                 await self._leaf(entry, header, is_readable=is_readable)
         if is_readable:

@@ -6,7 +6,8 @@ Invariants: those of the port; creates no file, takes no lock that a writer wait
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -73,11 +74,9 @@ def behind_root(folder: Path, header: RootHeader) -> str | None:
         Unavailable: `log-unavailable`. Corrupt: `log-corrupt`.
 
     """
-    path = folder.absolute() / FILE_NAME
-    if not path.is_file():
-        return None
-    reader = LogReader(path)
-    try:
+    with _reading(folder) as reader:
+        if reader is None:
+            return None
         applied = next_offset(header, reader.identity, 0)
         last, end = LogPosition(reader.identity, 0, applied - 1), reader.end_offset()
         if applied > end:
@@ -87,8 +86,6 @@ def behind_root(folder: Path, header: RootHeader) -> str | None:
         same = [raw for raw in reader.records(last.offset, 1) if raw.position == last]
         is_decided = bool(same) and is_last_decided(header, last, same[0].value, same[0].appended_ms)
         return None if is_decided else log_went_back(header, last)
-    finally:
-        reader.close()
 
 
 def confirmed_in(folder: Path, table: str) -> int | None:
@@ -98,11 +95,19 @@ def confirmed_in(folder: Path, table: str) -> int | None:
         Unavailable: `log-unavailable`. Corrupt: `log-corrupt`.
 
     """
+    with _reading(folder) as reader:
+        return None if reader is None else reader.confirmed_version(table)
+
+
+@contextmanager
+def _reading(folder: Path) -> Iterator[LogReader | None]:
+    """A reader of the log in `folder` until the block ends, or `None` if there is no log."""
     path = folder.absolute() / FILE_NAME
     if not path.is_file():
-        return None
+        yield None
+        return
     reader = LogReader(path)
     try:
-        return reader.confirmed_version(table)
+        yield reader
     finally:
         reader.close()

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
+from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.entry_rules import ManifestKind, entry_violations
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.root_header import Operation
@@ -31,7 +31,6 @@ from rootline.tree.draft.summary import RESTORED_VERSIONS
 from rootline.tree.proof.adopted_rows import faults_of_adopted, has_older_deletes, is_adopted
 
 _FILES_MAX = ContentType.EQUALITY_DELETE
-_LEAVES = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 
 
 class EntryCheck:
@@ -322,7 +321,7 @@ class EntryCheck:
 
 def _is_of_others(live: LiveSet, entry: ContentEntry) -> bool:
     """Whether a row shows its change in a form that no commit of ours has."""
-    if entry.content_type not in _LEAVES:
+    if entry.content_type not in LEAF_TYPES:
         return False
     if entry.version_info.status is Status.DELETED:
         return True

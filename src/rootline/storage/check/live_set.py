@@ -18,7 +18,7 @@ from pyroaring import BitMap
 from rootline.schemas.bytes.leaf.leaf_inheritance import inherited_from
 from rootline.schemas.bytes.root.root_codec import Root, Row
 from rootline.schemas.bytes.vector.vector_codec import decode_inline
-from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status, VersionInfo
+from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, EntryPlace, Status, VersionInfo
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.root_header import Totals
 from rootline.storage.check.findings import FindingBook
@@ -27,7 +27,6 @@ from rootline.tree.proof.adopted_rows import is_adopted
 from rootline.tree.state.totals import Tally, totals_after
 
 _FILES = (ContentType.DATA, ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE)
-_LEAVES = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 
 
 @dataclass(slots=True)
@@ -180,10 +179,10 @@ class LiveSet:
 
     def _replace_leaf_rows(self, step: Step, leaving: Iterable[ContentEntry], coming: Iterable[ContentEntry]) -> None:
         for entry in leaving:
-            if entry.content_type in _LEAVES and self.leaf_rows.pop(entry.location, None) is not None:
+            if entry.content_type in LEAF_TYPES and self.leaf_rows.pop(entry.location, None) is not None:
                 self._tally.count(entry, -1)
         for entry in coming:
-            if entry.content_type in _LEAVES:
+            if entry.content_type in LEAF_TYPES:
                 if entry.location in self.leaf_rows:
                     self._book.add(step.key, "entry-doubled", f"{_named(entry)} has two live rows")
                     continue
@@ -196,7 +195,7 @@ class LiveSet:
         dead = self._union_of_vectors(step, location)
         if row is None:
             facts = self.facts.pop(location, None)
-            is_shown = any(entry.location == location for entry in step.changing if entry.content_type in _LEAVES)
+            is_shown = any(entry.location == location for entry in step.changing if entry.content_type in LEAF_TYPES)
             if self.manifest_vectors.get(location) and is_shown:
                 self._leafless.add(location)
             elif self.manifest_vectors.get(location):

@@ -17,7 +17,7 @@ from pyroaring import BitMap
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.content_entry import ContentEntry, ContentType, Status
+from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, Status
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.root_header import NameState
 from rootline.schemas.table_definition import TableDefinition
@@ -32,8 +32,6 @@ from rootline.tree.filter.prune import PruningFilter
 from rootline.tree.scan.scan_plan import DeletesFor, ScanPlan, ScanPlanner, manifest_vectors
 from rootline.tree.state.table_pages import NO_PAGES
 from rootline.tree.state.table_state import TableState
-
-_LEAF_TYPES = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 
 
 async def load_to_build_on(
@@ -83,7 +81,7 @@ async def load_state(
     `to_build_on`: it is kept for long; leaves' bytes leave the process's memory, and the location index is built.
     """
     definition = await read_definition(store, root.header)
-    rows = [row.entry for row in root.rows if row.entry.content_type in _LEAF_TYPES]
+    rows = [row.entry for row in root.rows if row.entry.content_type in LEAF_TYPES]
     live = [entry for entry in rows if entry.version_info.status is not Status.DELETED]
     leaves = await read_leaves(store, root.header.table, live, known_leaves, definition=definition)
     stored = await read_stored_manifest_vectors(store, root)

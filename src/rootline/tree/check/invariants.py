@@ -16,7 +16,7 @@ from typing import Final
 from pyroaring import BitMap
 
 from rootline.schemas.bytes.leaf.leaf import Leaf
-from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
+from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.identifiers import snapshot_id_of
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.check.page_rules import page_violations
@@ -35,7 +35,6 @@ from rootline.tree.state.totals import Tally, totals_after
 
 _MANY: Final = 1_000
 """Entries that leave one leaf at once: rather counted by its columns, if no vector can have been left behind."""
-_LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 
 
 def violations(
@@ -147,7 +146,7 @@ def _came_in_leaves(new: TableState) -> Iterator[tuple[ContentEntry, Tally]]:
     for ordinal in new.live.unsettled:
         for row in new.root.blocks[ordinal].rows:
             entry = row.entry
-            if entry.version_info.status is Status.ADDED and entry.content_type in _LEAVES:
+            if entry.version_info.status is Status.ADDED and entry.content_type in LEAF_TYPES:
                 yield entry, tally_of_leaf(new.leaves[entry.location], new.live.dead.get(entry.location))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from operator import is_
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage
 from rootline.schemas.bytes.root.header_ledger import HeaderLedger
@@ -19,7 +19,7 @@ from rootline.schemas.bytes.root.ledger_page import LedgerPage, decode_ledger_ro
 from rootline.schemas.bytes.root.left_page import LeftPage
 from rootline.schemas.bytes.root.location_hashes import location_hash
 from rootline.schemas.bytes.root.outcome_page import OutcomePage
-from rootline.schemas.content_entry import ContentEntry, ContentType, Status
+from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, Status
 from rootline.schemas.identifiers import WriterId
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX
 from rootline.schemas.root_header import CommittedRun, Outcomes, WriterRecord
@@ -34,7 +34,6 @@ from rootline.tree.ledger.outcomes import Acknowledged, kept
 from rootline.tree.state.table_state import TableState
 
 Page = TypeVar("Page", LedgerPage, OutcomePage, CondemnedPage, LeftPage)
-_LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 
 
 def page_violations(
@@ -158,7 +157,7 @@ def _left(old: TableState, new: TableState) -> Iterator[str]:
 
 def _not_added(entry: ContentEntry, old: TableState) -> Iterator[str]:
     wanted = location_hash(entry.location)
-    is_new = entry.version_info.status is Status.ADDED or entry.content_type in _LEAVES
+    is_new = entry.version_info.status is Status.ADDED or entry.content_type in LEAF_TYPES
     if is_new and any(wanted in page.locations for page in old.pages.condemned):
         yield f"{entry.location} is added, which was condemned"
 

@@ -22,7 +22,7 @@ from pyroaring import BitMap
 
 from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
+from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.errors import Corrupt
 from rootline.tree.scan.file_task import inherited
 from rootline.tree.state.live_index import StoredAt, ordinals_of_vector
@@ -88,7 +88,7 @@ class RootDiff:
 
     def __post_init__(self) -> None:
         self._vectors = _vectors_of(self.root, self.stored)
-        leaves = [row.entry for row in self.root.rows if row.entry.content_type in _LEAVES]
+        leaves = [row.entry for row in self.root.rows if row.entry.content_type in LEAF_TYPES]
         self.changed = tuple(entry for entry in leaves if _status(entry) is not Status.EXISTING or self._removed(entry))
         self.carriers = ()
         if any(self._is_dropped_whole(entry) for entry in self.changed):
@@ -169,7 +169,6 @@ def diff(root: Root, leaves: Mapping[str, Leaf], stored: StoredOrdinals | None =
 
 
 _FILES = (ContentType.DATA, ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE)
-_LEAVES = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 _NOTHING = BitMap()
 
 

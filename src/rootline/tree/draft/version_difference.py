@@ -20,7 +20,7 @@ from pyroaring import BitMap
 
 from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.bytes.root.root_codec import Root, Row
-from rootline.schemas.content_entry import ContentEntry, ContentType, Status
+from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, Status
 from rootline.schemas.errors import Invalid
 from rootline.tree.draft.draft import Draft
 from rootline.tree.state.live_index import Live, StoredAt, ordinals_of_vector
@@ -34,7 +34,6 @@ MANY: Final = 1_000
 """Entries of one older leaf that come back in a leaf of their own, not in the root."""
 _FEW: Final = 16
 """Of so many entries of a leaf at most one is wanted: each is decoded by itself."""
-_LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 
 
 @dataclass(slots=True)
@@ -57,7 +56,7 @@ class OlderVersion:
             entry = row.entry
             if entry.version_info.status is Status.DELETED:
                 continue
-            if entry.content_type in _LEAVES:
+            if entry.content_type in LEAF_TYPES:
                 self.leaf_rows[entry.location] = entry
             elif entry.content_type is ContentType.MANIFEST_DV:
                 leaf = entry.referenced_file or entry.location

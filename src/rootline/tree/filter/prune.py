@@ -17,7 +17,7 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FloatType
 
-from rootline.schemas.content_entry import ContentEntry, ContentType
+from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry
 from rootline.schemas.expression_types import Function
 from rootline.schemas.statistics import ContentStats
 from rootline.schemas.table_definition import TableDefinition
@@ -39,7 +39,6 @@ from rootline.tree.filter.value_range import Test, may_test, must_test, range_of
 
 Check = Callable[[ContentStats, int | None, Collection[int]], bool]
 _NO_PARTITION: Final[frozenset[int]] = frozenset()
-_LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 
 
 @dataclass(frozen=True)
@@ -128,14 +127,14 @@ def must_match(pruning: PruningFilter, stats: ContentStats, record_count: int | 
 
 def entry_may_match(pruning: PruningFilter, entry: ContentEntry) -> bool:
     """`may_match` of a file's entry, or of a leaf's row."""
-    if entry.content_type in _LEAVES:
+    if entry.content_type in LEAF_TYPES:
         return pruning.may(entry.content_stats, None, _NO_PARTITION)
     return may_match(pruning, entry.content_stats, entry.record_count, entry.partition_spec_id)
 
 
 def entry_must_match(pruning: PruningFilter, entry: ContentEntry) -> bool:
     """`must_match` of a file's entry, or of a leaf's row."""
-    if entry.content_type in _LEAVES:
+    if entry.content_type in LEAF_TYPES:
         return pruning.must(entry.content_stats, None, _NO_PARTITION)
     return must_match(pruning, entry.content_stats, entry.record_count, entry.partition_spec_id)
 

@@ -20,7 +20,7 @@ from pyroaring import BitMap
 from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.root_codec import Root, Row, decode_root, encode_root, seal, sync_marker
-from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status
+from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, FileFormat, Status
 from rootline.schemas.entry_rules import ManifestKind, entry_violations
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import CommitId, SnapshotId, TableName, Version
@@ -47,7 +47,6 @@ _NUMBER_MAX: Final = 2**62
 _TIME_MAX_MS: Final = 7_258_118_400_000
 """The year 2200: a clock that is wrong by more would carry its error into every snapshot to come."""
 _BLOCK_ROWS: Final = 256
-_LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 
 
 def adopted_location(digest: bytes) -> str:
@@ -137,7 +136,7 @@ def proven_adopted(body: bytes, named: AdoptedRoot, table: TableName, definition
 
 def leaves_of(root: Root) -> list[ContentEntry]:
     """The rows of an adopted root that name leaves."""
-    return [row.entry for row in root.rows if row.entry.content_type in _LEAVES]
+    return [row.entry for row in root.rows if row.entry.content_type in LEAF_TYPES]
 
 
 def adopted_state(root: Root, definition: TableDefinition, leaves: Mapping[str, Leaf]) -> TableState:
@@ -212,7 +211,7 @@ def _fault_of_rows(root: Root, definition: TableDefinition) -> str | None:
     if root.codec != EntryCodec.of_definition(definition):
         return "its rows have statistics of another definition"
     rows = [row.entry for row in root.rows]
-    leaves = {entry.location: entry for entry in rows if entry.content_type in _LEAVES}
+    leaves = {entry.location: entry for entry in rows if entry.content_type in LEAF_TYPES}
     vectors = {entry.location for entry in rows if entry.content_type is ContentType.MANIFEST_DV}
     if len(leaves) + len(vectors) != len(rows) or not vectors <= leaves.keys():
         return "it has rows that are neither leaves, each once, nor one vector of each"

@@ -15,13 +15,12 @@ from pyroaring import BitMap
 from rootline.schemas.bytes.leaf.leaf_codec import Leaf
 from rootline.schemas.bytes.root.root_codec import Root, Row
 from rootline.schemas.bytes.vector.vector_codec import decode_inline
-from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
+from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.errors import Corrupt
 from rootline.tree.state.leaf_keys import LeafKeys, place_key, vector_key
 from rootline.tree.state.leaf_lookup import LeafLookup
 from rootline.tree.state.location_index import LocationIndex
 
-_LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 StoredAt = tuple[str, int]
 """A manifest vector's place: Puffin file and offset (bytes)."""
 YOUNG_ROWS_MAX: Final = 16
@@ -83,7 +82,7 @@ class LiveIndex:
         dropped: set[str] = set()
         for row in root.rows:
             index.insert(row)
-            if row.entry.content_type in _LEAVES and row.entry.version_info.status is Status.DELETED:
+            if row.entry.content_type in LEAF_TYPES and row.entry.version_info.status is Status.DELETED:
                 dropped.add(row.entry.location)
         for location in dropped - index.leaf_rows.keys():
             index.orphans.extend(index.manifest_vector_rows.pop(location, ()))

@@ -9,20 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from pyroaring import BitMap
 
 from rootline.schemas.bytes.leaf.leaf_codec import Leaf
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
+from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, EntryPlace
 from rootline.schemas.errors import Internal
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.state.live_index import Live, LiveIndex, StoredAt
 from rootline.tree.state.table_pages import NO_PAGES, TablePages
-
-_LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +47,7 @@ class TableState:
                 `stored_vectors`.
 
         """
-        rows = {row.entry.location: row.entry for row in root.rows if row.entry.content_type in _LEAVES}
+        rows = {row.entry.location: row.entry for row in root.rows if row.entry.content_type in LEAF_TYPES}
         held = {name: leaf.of_row(rows[name]) if name in rows else leaf for name, leaf in leaves.items()}
         return TableState(root, definition, held, LiveIndex.of(root, held, stored_vectors), pages)
 
