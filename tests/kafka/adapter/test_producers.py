@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -194,8 +196,11 @@ def test_when_the_broker_dies_in_the_middle_what_was_not_answered_is_published_a
         async with lake.async_producer() as producer:
             stamped = [producer.stamp(adding(location)) for location in locations]
             await producer.publish(stamped[0])  # connected
-            publishing = [asyncio.ensure_future(producer.publish(one)) for one in stamped]
+            publishing = [asyncio.ensure_future(producer.publish(one)) for one in stamped[:300]]
             await asyncio.wait(publishing, return_when=asyncio.FIRST_COMPLETED)
+            os.kill(broker.pid, signal.SIGSTOP)
+            publishing += [asyncio.ensure_future(producer.publish(one)) for one in stamped[300:]]
+            await asyncio.wait(publishing, return_when=asyncio.FIRST_EXCEPTION)  # sent, and not answered in time
             broker.kill()
             told = await asyncio.gather(*publishing, return_exceptions=True)
             codes = {one.code for one in told if isinstance(one, OutcomeUnknown)}
