@@ -36,7 +36,7 @@ from rootline.coordinator.protocol.machine_state import Phase, Policy, TableMach
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.coordinator.runtime.process_memory import settle_memory
 from rootline.coordinator.runtime.records.record_decoding import decoded
-from rootline.ports.object_store import PutAnswer, PutReply
+from rootline.ports.object_store import PutReply, PutStatus
 from rootline.schemas.bytes.log.avro_framing import shipped_schema
 from rootline.schemas.bytes.log.generic_statistics import to_generic
 from rootline.schemas.bytes.log.intent_codec import decode_intent, encode_intent
@@ -186,7 +186,7 @@ def _sample(machine: TableMachine, batch: Batch, yardsticks: Yardsticks, into: S
 def _carried_out(machine: TableMachine, raws: Sequence[LogRecord]) -> Taken:
     """From bytes to bytes through the coordinator's own code; only the event loop and the network are missing."""
     tick = Tick(_NOW_MS, 0.0, uuid.uuid4().hex, 0.5)
-    landed = PutReplied(PutReply(PutAnswer.CREATED, store_ms=_NOW_MS))
+    landed = PutReplied(PutReply(PutStatus.CREATED, store_ms=_NOW_MS))
     wall = time.perf_counter()
     began = time.process_time()
     records = tuple([record for raw in raws if isinstance(record := decoded(raw, _LIMITS), Record)])

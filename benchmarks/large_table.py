@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from benchmarks.sample_table import COLUMNS, TABLE, create_record, definition
 from rootline.maintenance.file_leaves import LEAF_ENTRIES, leaf_columns
-from rootline.ports.object_store import ObjectStore, PutAnswer
+from rootline.ports.object_store import ObjectStore, PutStatus
 from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, LeafContent, decode_leaf, encode_columns
 from rootline.schemas.bytes.log.intent_codec import decode_intent, encode_intent
 from rootline.schemas.content_entry import ContentType
@@ -101,7 +101,7 @@ async def _commit(store: ObjectStore, state: TableState | None, intent: Intent, 
 
 async def _put(store: ObjectStore, key: ObjectKey, body: bytes) -> None:
     reply = await store.put_if_absent(key, body)
-    if reply.answer is not PutAnswer.CREATED:
+    if reply.answer is not PutStatus.CREATED:
         raise RuntimeError(f"{key}: {reply}")
 
 

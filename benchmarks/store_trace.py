@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutAnswer, PutReply, StoredObject
+from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, PutStatus, StoredObject
 from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.object_keys import roots_prefix, version_of_root_key
 
@@ -44,7 +44,7 @@ class TracingStore:
         began_s = time.monotonic()
         reply = await self.store.put_if_absent(key, body, after=after)
         ended_s = time.monotonic()
-        if reply.answer is PutAnswer.CREATED:
+        if reply.answer is PutStatus.CREATED:
             if self.notes is None:
                 self.puts.append(Put(key, began_s, ended_s, len(body)))
             else:

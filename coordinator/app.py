@@ -242,7 +242,7 @@ class CoordinatorService:
             self.metrics.holding(
                 0 if assignment is None else len(assignment.assigned.starts),
                 len(self._log.paused()),
-                0 if assignment is None else assignment.held_bytes,
+                0 if assignment is None else assignment.buffered_bytes,
             )
             with contextlib.suppress(Unavailable, TimeoutError):
                 async with asyncio.timeout(_LAG_WITHIN_S):  # those who ask for metrics have a deadline too
@@ -292,14 +292,14 @@ class CoordinatorService:
         own, told = self._newest.get(table), await self._log.confirmed_version(table)
         return max((version for version in (own, told) if version is not None), default=None)
 
-    def _told(self, verdicts: Sequence[Verdict], is_told_again: bool) -> None:
+    def _told(self, verdicts: Sequence[Verdict], is_repeated: bool) -> None:
         unread = [verdict for verdict in verdicts if verdict.code in UNREAD]
         read = [verdict for verdict in verdicts if verdict.code not in UNREAD]
         now_ms = self._environment.now_ms()
         for some, of_intents in ((unread, False), (read, True)):
-            counts = self.metrics.told(some, is_told_again)
-            self._lines.told(some, counts, is_told_again, of_intents=of_intents)
-            self.recent.told(some, counts, is_told_again, now_ms)
+            counts = self.metrics.told(some, is_repeated)
+            self._lines.told(some, counts, is_repeated, of_intents=of_intents)
+            self.recent.told(some, counts, is_repeated, now_ms)
 
     def _forget_delays(self) -> None:
         """Of tables that are in memory no more, once they are as many as those that are."""
@@ -311,8 +311,8 @@ class CoordinatorService:
         if isinstance(note, Publication):
             now_ms = self._environment.now_ms()
             counts = self.metrics.published(note, now_ms)
-            self._lines.told(note.verdicts, counts, note.is_told_again, traces=note.traces)
-            self.recent.told(note.verdicts, counts, note.is_told_again, now_ms)
+            self._lines.told(note.verdicts, counts, note.is_repeated, traces=note.traces)
+            self.recent.told(note.verdicts, counts, note.is_repeated, now_ms)
             if note.version is not None:
                 self._newest.pop(table, None)  # so that the table becomes the newest one
                 self._newest[table] = note.version

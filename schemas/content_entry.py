@@ -103,7 +103,7 @@ class ContentEntry:
 
     def with_version_info(self, version_info: VersionInfo) -> ContentEntry:
         """The same entry under another status and other numbers. `dataclasses.replace` takes three times as long."""
-        return quick_entry(
+        return unchecked_entry(
             self.content_type,
             self.location,
             self.file_format,
@@ -138,5 +138,5 @@ class EntryPlace(NamedTuple):
 
 
 _place: Final = EntryPlace._make
-quick_entry: Final = quick(ContentEntry)
-quick_version_info: Final = quick(VersionInfo)
+unchecked_entry: Final = quick(ContentEntry)
+unchecked_version_info: Final = quick(VersionInfo)

@@ -151,7 +151,7 @@ class RejectedSequence(NamedTuple):
     message: str
 
 
-class KeptContent(NamedTuple):
+class ContentDigest(NamedTuple):
     """What a committed intent held, as its writer said.
 
     Digests of 8 bytes each: of writer and sequence, and of what was said (`rootline.schemas.bytes.log.stated_content`).
@@ -215,7 +215,7 @@ class Condemned(NamedTuple):
     since_ms: int
 
 
-class LeftSince(NamedTuple):
+class RetiredSince(NamedTuple):
     """A page of locations that left the live set; `since_ms` and `number` as in `Left`, of the newest of them."""
 
     page: PageReference
@@ -223,7 +223,7 @@ class LeftSince(NamedTuple):
     number: SequenceNumber
 
 
-class Left(NamedTuple):
+class Retired(NamedTuple):
     """Locations that left the live set, as sorted hashes: late ones here, earlier ones in pages, the oldest first.
 
     `rewritten`: other files hold their rows now, if no restore came after `number`. `removed`: all else. `since_ms`:
@@ -235,14 +235,14 @@ class Left(NamedTuple):
     rewritten: bytes = b""
     since_ms: int = 0
     number: SequenceNumber = SequenceNumber(0)
-    pages: tuple[LeftSince, ...] = ()
+    pages: tuple[RetiredSince, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether anything left."""
         return bool(self.removed or self.rewritten or self.pages)
 
 
-NOTHING_LEFT: Final = Left()
+NOTHING_RETIRED: Final = Retired()
 
 
 class ClockJump(NamedTuple):
@@ -321,12 +321,12 @@ class RootHeader:
     """Of all roots before this one, given up or not."""
     removals: Removals | None = None
     log_time: LogTime | None = None
-    contents: tuple[KeptContent, ...] = ()
+    contents: tuple[ContentDigest, ...] = ()
     """Both are `None` in a root that is older than these fields, or of a coordinator that does not know them."""
     horizon_ms: int = 0
     """Files that were uploaded before it are not added any more; 0: there is no horizon yet."""
     condemned: tuple[Condemned, ...] = ()
-    left: Left = NOTHING_LEFT
+    left: Retired = NOTHING_RETIRED
     parent_next_row_id: int | None = None
     """`next_row_id` of the root before, which may be gone; `None` in a root that is older than this field."""
     expiry: Expiry | None = None

@@ -115,7 +115,7 @@ class Choice:
 
 CHOICES: Final[Mapping[Decision, Choice]] = {
     Decision.NEXT: Choice(
-        moves.what_next,
+        moves.choose_next,
         {
             Decision.BUILD: "records wait",
             Phase.GATHERING: "more will come, or verdicts must go out first",
@@ -149,7 +149,7 @@ CHOICES: Final[Mapping[Decision, Choice]] = {
         moves.failed,
         {Phase.WAITING: "pause, longer each time", Phase.STOPPED: "stop requested, no PUT is out"},
     ),
-    Decision.AGAIN: Choice(
+    Decision.RETRY: Choice(
         moves.again,
         {
             Phase.LOADING: "a LIST or GET, or a lost race",
@@ -274,7 +274,7 @@ TRANSITIONS: Final[Mapping[tuple[Phase, type[Event]], Transition]] = {
         [Phase.WAITING],
         TimerFired,
         handlers.waited,
-        {Decision.AGAIN: "the pause is over", Phase.WAITING: "an old timer"},
+        {Decision.RETRY: "the pause is over", Phase.WAITING: "an old timer"},
     ),
     **_staying(_ALL - {Phase.GATHERING, Phase.WAITING}, TimerFired, handlers.ignore),
     # the end

@@ -26,7 +26,7 @@ Events that change no phase (records that arrive while something is in flight, a
 longer count) are in the table only.
 """
 
-_TROUBLE: Final = frozenset({Decision.FAILED, Decision.AGAIN, Phase.WAITING, Phase.QUARANTINED, Phase.STOPPED})
+_TROUBLE: Final = frozenset({Decision.FAILED, Decision.RETRY, Phase.WAITING, Phase.QUARANTINED, Phase.STOPPED})
 """Nodes that a commit in which nothing goes wrong does not meet."""
 
 
@@ -76,12 +76,12 @@ def trouble_arrows() -> list[Arrow]:
     for source, target, why in _arrows():
         if not _TROUBLE & {source, target} or (why.startswith(StopRequested.__name__) and source not in _TROUBLE):
             continue
-        back = target in IN_FLIGHT or (source is Decision.AGAIN and target is Decision.BUILD)
+        back = target in IN_FLIGHT or (source is Decision.RETRY and target is Decision.BUILD)
         arrows.append(
             Arrow(
                 None if source in IN_FLIGHT else source,
                 None if back else target,
-                "where it failed" if source is Decision.AGAIN else why,
+                "where it failed" if source is Decision.RETRY else why,
             )
         )
     return _joined(arrows)

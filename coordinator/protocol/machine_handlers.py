@@ -202,7 +202,7 @@ def _failed(machine: TableMachine, resume: Phase, detail: str) -> Move:
 
 def waited(machine: TableMachine, event: TimerFired, tick: Tick) -> Move:
     """The pause is over."""
-    return Move(Decision.AGAIN if event.token == machine.timer else Phase.WAITING, machine)
+    return Move(Decision.RETRY if event.token == machine.timer else Phase.WAITING, machine)
 
 
 def stop_now(machine: TableMachine, event: StopRequested, tick: Tick) -> Move:

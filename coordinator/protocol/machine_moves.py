@@ -52,7 +52,7 @@ class Move(NamedTuple):
     effects: Sequence[Effect] = ()
 
 
-def what_next(machine: TableMachine, tick: Tick) -> Move:
+def choose_next(machine: TableMachine, tick: Tick) -> Move:
     """Nothing is in flight: stop, rest, hold, look for the table, open a window, or close a batch at once."""
     served = machine.served
     if served:

@@ -49,7 +49,7 @@ class Decision(StrEnum):
     CONFIRMED = "confirmed"  # the own root is the head: its verdicts may go out
     LOST = "lost"  # the version is another's: take the batch to the new head
     FAILED = "failed"  # the store did not answer: when to try again
-    AGAIN = "again"  # the pause is over: take up what failed
+    RETRY = "retry"  # the pause is over: take up what failed
 
 
 Node = Phase | Decision

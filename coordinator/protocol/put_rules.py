@@ -15,7 +15,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from rootline.ports.object_store import PutAnswer
+from rootline.ports.object_store import PutStatus
 from rootline.schemas.identifiers import CommitId
 
 CONFIRMED_FOR_MS: Final = 300_000
@@ -30,14 +30,14 @@ class Outcome(Enum):
     ABSENT = "absent"  # not there now; an earlier attempt may still land, so only the identical bytes may follow
 
 
-def outcome_of_put(answer: PutAnswer) -> Outcome:
+def outcome_of_put(answer: PutStatus) -> Outcome:
     """409, 412, 5xx, time-outs and cancellation are all "ask"; STALE proves that nothing was written."""
     match answer:
-        case PutAnswer.CREATED:
+        case PutStatus.CREATED:
             return Outcome.LANDED
-        case PutAnswer.STALE:
+        case PutStatus.STALE:
             return Outcome.LOST
-        case PutAnswer.EXISTS | PutAnswer.NO_ANSWER:
+        case PutStatus.EXISTS | PutStatus.NO_ANSWER:
             return Outcome.UNKNOWN
 
 

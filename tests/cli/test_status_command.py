@@ -9,7 +9,7 @@ import pytest
 
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.cli.commands.running.status import _show
-from rootline.cli.head_board import AGAIN_MAX, ROOTS_MAX, HeadBoard
+from rootline.cli.head_board import AGAIN_MAX, ROOTS_MAX, HeadCache
 from rootline.connect import connect, open_stored_log
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.object_keys import root_key
@@ -73,7 +73,7 @@ async def test_after_the_first_look_a_refresh_reads_a_bounded_number_of_heads(co
     names = [TableName(f"n.t{number:04}") for number in range(count)]
     for name in names:
         await store.inner.put_if_absent(ObjectKey(root_key(name, Version(0))), b"root")
-    board = HeadBoard(store)
+    board = HeadCache(store)
     assert len(await board.refresh(())) == count
     assert len(store.calls) <= count + 2 + ROOTS_MAX
     assert len(board.damaged) == ROOTS_MAX, "a look reads a bounded number of roots back"

@@ -17,7 +17,7 @@ from rootline.adapters.local.object_remover import LocalObjectRemover
 from rootline.adapters.memory.object_remover import MemoryObjectRemover
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.ports.object_remover import DatedObject, ObjectRemover
-from rootline.ports.object_store import ObjectStore, PutAnswer
+from rootline.ports.object_store import ObjectStore, PutStatus
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey
 from tests.contracts.stores import STORES
@@ -52,7 +52,7 @@ async def put_all(store: ObjectStore, *keys: str) -> None:
     for start in range(0, len(keys), 32):
         some = keys[start : start + 32]
         replies = await asyncio.gather(*(store.put_if_absent(ObjectKey(text), text.encode()) for text in some))
-        assert {reply.answer for reply in replies} == {PutAnswer.CREATED}
+        assert {reply.answer for reply in replies} == {PutStatus.CREATED}
 
 
 async def inventory(remover: ObjectRemover, prefix: str) -> list[DatedObject]:

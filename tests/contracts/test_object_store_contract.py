@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rootline.ports.object_parts import LongObject
-from rootline.ports.object_store import ObjectStore, Predecessor, PutAnswer, StoredObject
+from rootline.ports.object_store import ObjectStore, Predecessor, PutStatus, StoredObject
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import ObjectKey
 from rootline.storage.whole_objects import get_up_to, parts_of
@@ -33,7 +33,7 @@ def key(text: str) -> ObjectKey:
 async def put_all(store: ObjectStore, *keys: str) -> None:
     for start in range(0, len(keys), 32):
         replies = await asyncio.gather(*(store.put_if_absent(key(text), b"x") for text in keys[start : start + 32]))
-        assert {reply.answer for reply in replies} == {PutAnswer.CREATED}
+        assert {reply.answer for reply in replies} == {PutStatus.CREATED}
 
 
 @pytest.mark.parametrize("size", [0, 1, 70_000, 3_000_000])
@@ -43,7 +43,7 @@ async def test_an_object_is_read_back_as_it_was_written(store: ObjectStore, size
     reply = await store.put_if_absent(key("a/b/object"), body)
     found = await store.get(key("a/b/object"))
 
-    assert reply.answer is PutAnswer.CREATED
+    assert reply.answer is PutStatus.CREATED
     assert found is not None
     assert (found.key, found.body) == ("a/b/object", body)
 
@@ -98,7 +98,7 @@ async def test_a_second_put_is_refused_and_changes_nothing(store: ObjectStore) -
 
     again = await store.put_if_absent(key("a/b"), b"second")
 
-    assert again.answer is PutAnswer.EXISTS
+    assert again.answer is PutStatus.EXISTS
     found = await store.get(key("a/b"))
     assert found is not None
     assert found.body == b"first"
@@ -109,7 +109,7 @@ async def test_of_many_writers_at_once_one_wins_and_its_object_is_there(store: O
 
     replies = await asyncio.gather(*(store.put_if_absent(key("race/object"), body) for body in bodies))
 
-    winners = [body for body, reply in zip(bodies, replies, strict=True) if reply.answer is PutAnswer.CREATED]
+    winners = [body for body, reply in zip(bodies, replies, strict=True) if reply.answer is PutStatus.CREATED]
     found = await store.get(key("race/object"))
     assert found is not None
     assert winners == [found.body]
@@ -201,10 +201,10 @@ async def test_a_store_dates_its_answers_or_checks_the_predecessor(store: Object
     reply = await store.put_if_absent(late, b"late", after=Predecessor(key("t/metadata/roots/7")))
 
     if reply.store_ms is None:
-        assert reply.answer is PutAnswer.STALE
+        assert reply.answer is PutStatus.STALE
         assert await store.get(late) is None
     else:
-        assert reply.answer is PutAnswer.CREATED
+        assert reply.answer is PutStatus.CREATED
         found = await store.get(late)
         assert found is not None
         assert found.store_ms is not None
@@ -220,7 +220,7 @@ async def test_the_right_predecessor_lets_the_next_object_in(store: ObjectStore)
     again = await store.put_if_absent(key("t/roots/7"), b"3", after=Predecessor(key("t/roots/8")))
 
     answers = [reply.answer for reply in (first, second, third, again)]
-    assert answers == [PutAnswer.CREATED, PutAnswer.CREATED, PutAnswer.CREATED, PutAnswer.EXISTS]
+    assert answers == [PutStatus.CREATED, PutStatus.CREATED, PutStatus.CREATED, PutStatus.EXISTS]
 
 
 async def test_a_store_may_be_closed_twice(store: ObjectStore) -> None:

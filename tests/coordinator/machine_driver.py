@@ -16,7 +16,7 @@ from rootline.coordinator.protocol.events import Arrived, Event, HeadLoaded, Obj
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.machine_state import Phase, Policy, TableMachine
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
-from rootline.ports.object_store import PutAnswer, PutReply
+from rootline.ports.object_store import PutReply, PutStatus
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, GenericStatistics, Intent, IntentKind
 from rootline.schemas.log_position import LogId, LogPosition
@@ -63,7 +63,7 @@ class Driver:
             self.offset += 1
         return self.tell(Arrived(tuple(records)))
 
-    def put_answers(self, answer: PutAnswer) -> list[Effect]:
+    def put_answers(self, answer: PutStatus) -> list[Effect]:
         return self.tell(PutReplied(PutReply(answer, self.answers_ms)))
 
     @property
@@ -77,7 +77,7 @@ def with_table() -> Driver:
     driver.arrive(create_intent())
     driver.tell(HeadLoaded(None, 0))
     driver.tell(ObjectsStored())
-    driver.put_answers(PutAnswer.CREATED)
+    driver.put_answers(PutStatus.CREATED)
     assert driver.phase is Phase.IDLE
     return driver
 

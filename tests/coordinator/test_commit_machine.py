@@ -31,7 +31,7 @@ from rootline.coordinator.protocol.events import (
 )
 from rootline.coordinator.protocol.machine_state import Phase, TableMachine
 from rootline.coordinator.protocol.put_rules import CONFIRMED_FOR_MS
-from rootline.ports.object_store import PutAnswer
+from rootline.ports.object_store import PutStatus
 from rootline.schemas.errors import Internal
 from rootline.schemas.identifiers import CommitId, Version
 from rootline.schemas.log_position import LogId, LogPosition
@@ -39,7 +39,7 @@ from rootline.schemas.verdict import VerdictKind
 from rootline.tree.draft.batch import Record
 from tests.coordinator.machine_driver import POLICY, TABLE, Driver, append_intent, create_intent, with_table
 
-UNPROVEN = [PutAnswer.EXISTS, PutAnswer.NO_ANSWER]
+UNPROVEN = [PutStatus.EXISTS, PutStatus.NO_ANSWER]
 
 
 def test_a_lone_append_is_one_put_and_its_verdict_comes_after_it() -> None:
@@ -49,13 +49,13 @@ def test_a_lone_append_is_one_put_and_its_verdict_comes_after_it() -> None:
     put = driver.asked(PutRoot)
     assert put.version == 1
     assert len(driver.verdicts) == published, "no verdict before the root is confirmed"
-    driver.put_answers(PutAnswer.CREATED)
+    driver.put_answers(PutStatus.CREATED)
     assert driver.phase is Phase.IDLE
     assert [verdict.version for verdict in driver.verdicts[published:]] == [1]
 
 
 @pytest.mark.parametrize("answer", UNPROVEN)
-def test_an_unproven_put_is_asked_about_and_ones_own_root_has_landed(answer: PutAnswer) -> None:
+def test_an_unproven_put_is_asked_about_and_ones_own_root_has_landed(answer: PutStatus) -> None:
     driver = with_table()
     driver.arrive(append_intent("one"))
     driver.put_answers(answer)
@@ -67,7 +67,7 @@ def test_an_unproven_put_is_asked_about_and_ones_own_root_has_landed(answer: Put
 
 
 @pytest.mark.parametrize("answer", UNPROVEN)
-def test_a_root_that_is_not_there_yet_is_put_again_with_identical_bytes(answer: PutAnswer) -> None:
+def test_a_root_that_is_not_there_yet_is_put_again_with_identical_bytes(answer: PutStatus) -> None:
     driver = with_table()
     driver.arrive(append_intent("one"))
     first = driver.asked(PutRoot)
@@ -83,9 +83,9 @@ def test_a_root_that_is_not_there_yet_is_put_again_with_identical_bytes(answer: 
 def test_a_lost_race_loads_the_head_and_applies_the_batch_to_it() -> None:
     driver, rival = with_table(), with_table()
     rival.arrive(append_intent("theirs"))
-    rival.put_answers(PutAnswer.CREATED)
+    rival.put_answers(PutStatus.CREATED)
     driver.arrive(append_intent("decoy"), append_intent("mine"))
-    driver.put_answers(PutAnswer.EXISTS)
+    driver.put_answers(PutStatus.EXISTS)
     driver.tell(RootReadBack(CommitId("somebody else"), 2_000, 2_000))
     driver.asked(LoadHead)
     driver.tell(HeadLoaded(rival.machine.head, 2_000))
@@ -93,14 +93,14 @@ def test_a_lost_race_loads_the_head_and_applies_the_batch_to_it() -> None:
     assert put.version == 2
     # the record at the rival's offset is answered from the head's outcomes, not applied a second time
     assert driver.verdicts[-1].version == 1
-    driver.put_answers(PutAnswer.CREATED)
+    driver.put_answers(PutStatus.CREATED)
     assert driver.verdicts[-1].version == 2
 
 
 def test_a_stale_answer_proves_that_nothing_was_written() -> None:
     driver = with_table()
     driver.arrive(append_intent("one"))
-    driver.put_answers(PutAnswer.STALE)
+    driver.put_answers(PutStatus.STALE)
     driver.asked(LoadHead)
     assert driver.phase is Phase.LOADING
 
@@ -111,14 +111,14 @@ def test_lost_races_are_run_again_with_growing_pauses_and_never_given_up() -> No
     driver.arrive(append_intent("one"))
     delays = []
     for _ in range(20):
-        driver.put_answers(PutAnswer.STALE)
+        driver.put_answers(PutStatus.STALE)
         if driver.phase is Phase.WAITING:
             delays.append(driver.asked(ArmTimer).delay_s)
             driver.tell(TimerFired(driver.machine.timer))
         driver.tell(HeadLoaded(head, 2_000))
         assert driver.phase is Phase.PUTTING
     assert delays[-1] > delays[0]
-    driver.put_answers(PutAnswer.CREATED)
+    driver.put_answers(PutStatus.CREATED)
     assert driver.verdicts[-1].kind is VerdictKind.COMMITTED
 
 
@@ -126,7 +126,7 @@ def test_a_root_that_landed_after_a_long_pause_is_confirmed_by_a_list_first() ->
     driver = with_table()
     driver.arrive(append_intent("one"))
     driver.answers_ms = 1_000 + CONFIRMED_FOR_MS
-    driver.put_answers(PutAnswer.CREATED)
+    driver.put_answers(PutStatus.CREATED)
     driver.asked(ListHead)
     assert driver.verdicts[-1].version == 0
     driver.tell(HeadListed(Version(1), driver.answers_ms))
@@ -137,13 +137,13 @@ def test_a_root_that_landed_after_a_long_pause_is_confirmed_by_a_list_first() ->
 def test_a_root_built_on_an_expired_head_is_not_acknowledged() -> None:
     driver, rival = with_table(), with_table()
     rival.arrive(append_intent("a"))
-    rival.put_answers(PutAnswer.CREATED)
+    rival.put_answers(PutStatus.CREATED)
     rival.arrive(append_intent("b"))
-    rival.put_answers(PutAnswer.CREATED)
+    rival.put_answers(PutStatus.CREATED)
     driver.offset = 3
     driver.arrive(append_intent("mine"))
     driver.answers_ms = 1_000 + 2 * CONFIRMED_FOR_MS
-    driver.put_answers(PutAnswer.CREATED)  # root 1 had been expired, so the PUT of another root 1 landed
+    driver.put_answers(PutStatus.CREATED)  # root 1 had been expired, so the PUT of another root 1 landed
     driver.tell(HeadListed(Version(2), driver.answers_ms))
     driver.asked(LoadHead)
     assert driver.verdicts[-1].version == 0
@@ -155,9 +155,9 @@ def test_a_head_that_went_back_quarantines_the_table() -> None:
     driver = with_table()
     old = driver.machine.head
     driver.arrive(append_intent("one"))
-    driver.put_answers(PutAnswer.CREATED)
+    driver.put_answers(PutStatus.CREATED)
     driver.arrive(append_intent("two"))
-    driver.put_answers(PutAnswer.STALE)
+    driver.put_answers(PutStatus.STALE)
     driver.tell(HeadLoaded(old, 2_000))
     assert driver.phase is Phase.QUARANTINED
     assert "version 1 was confirmed" in driver.machine.why
@@ -198,7 +198,7 @@ def test_no_root_is_made_before_the_rejections_of_the_time_without_a_table_are_a
     driver.asked(LoadHead)
     driver.tell(HeadLoaded(None, 0))
     driver.tell(ObjectsStored())
-    driver.put_answers(PutAnswer.CREATED)
+    driver.put_answers(PutStatus.CREATED)
     assert [verdict.code for verdict in driver.verdicts] == ["table-unknown", None]
 
 
@@ -216,12 +216,12 @@ def test_outcomes_of_another_log_are_kept_until_somebody_publishes_them() -> Non
     driver = with_table()
     other = LogId("embedded/another")
     driver.tell(Arrived((Record(LogPosition(other, 0, 5), append_intent("elsewhere"), 100),)))
-    driver.put_answers(PutAnswer.CREATED)  # its owner dies here, before it has published the verdict
+    driver.put_answers(PutStatus.CREATED)  # its owner dies here, before it has published the verdict
     heir = Driver(machine=TableMachine(TABLE, POLICY, head=driver.machine.head, phase=Phase.IDLE, base_ms=1_000))
     heir.offset = driver.offset
     for name in ("one", "two"):
         heir.arrive(append_intent(name))
-        heir.put_answers(PutAnswer.CREATED)
+        heir.put_answers(PutStatus.CREATED)
         heir.tell(VerdictsPublished(heir.asked(PublishVerdicts).up_to))
     assert heir.machine.head is not None
     assert other in {run.log for run in heir.machine.head.header.outcomes.runs}
@@ -230,7 +230,7 @@ def test_outcomes_of_another_log_are_kept_until_somebody_publishes_them() -> Non
 def test_a_root_that_cannot_be_read_back_quarantines_the_table_and_decides_nothing() -> None:
     driver = with_table()
     driver.arrive(append_intent("one"))
-    driver.put_answers(PutAnswer.EXISTS)
+    driver.put_answers(PutStatus.EXISTS)
     driver.tell(LoadFailed(True, "root 1 is corrupt"))
     assert driver.phase is Phase.QUARANTINED
     assert driver.verdicts[-1].version == 0
@@ -240,14 +240,14 @@ def test_a_landed_root_whose_answer_has_no_date_is_confirmed_by_a_list() -> None
     driver = with_table()
     driver.arrive(append_intent("one"))
     driver.answers_ms = None
-    driver.put_answers(PutAnswer.CREATED)
+    driver.put_answers(PutStatus.CREATED)
     driver.asked(ListHead)
 
 
 def test_a_redelivered_record_is_answered_again_and_not_applied_again() -> None:
     driver = with_table()
     driver.arrive(append_intent("one"))
-    driver.put_answers(PutAnswer.CREATED)
+    driver.put_answers(PutStatus.CREATED)
     first = driver.verdicts[-1]
     driver.offset -= 1
     driver.arrive(append_intent("one"))
@@ -259,7 +259,7 @@ def test_acknowledged_outcomes_leave_the_next_root() -> None:
     driver = with_table()
     for name in ("one", "two", "three"):
         driver.arrive(append_intent(name))
-        driver.put_answers(PutAnswer.CREATED)
+        driver.put_answers(PutStatus.CREATED)
         publish = driver.asked(PublishVerdicts)
         if name != "three":
             driver.tell(VerdictsPublished(publish.up_to))
@@ -272,7 +272,7 @@ def test_commits_pause_while_too_many_verdicts_wait_to_be_acknowledged() -> None
     driver = with_table()
     for number in range(3):
         driver.arrive(append_intent(f"file-{number}"))
-        driver.put_answers(PutAnswer.CREATED)
+        driver.put_answers(PutStatus.CREATED)
     driver.arrive(append_intent("held"))
     assert driver.phase is Phase.GATHERING
     assert driver.machine.head is not None
@@ -283,7 +283,7 @@ def test_commits_pause_while_too_many_verdicts_wait_to_be_acknowledged() -> None
 def test_writers_in_a_closed_loop_stay_in_one_convoy() -> None:
     driver = with_table()
     driver.arrive(*(append_intent(f"a-{number}") for number in range(4)))
-    driver.put_answers(PutAnswer.CREATED)
+    driver.put_answers(PutStatus.CREATED)
     window = driver.asked(ArmTimer)
     assert driver.phase is Phase.GATHERING
     assert 0 < window.delay_s < 0.01
@@ -297,7 +297,7 @@ def test_writers_in_a_closed_loop_stay_in_one_convoy() -> None:
 def test_a_window_that_ends_takes_what_has_come() -> None:
     driver = with_table()
     driver.arrive(append_intent("a"), append_intent("b"))
-    driver.put_answers(PutAnswer.CREATED)
+    driver.put_answers(PutStatus.CREATED)
     driver.arrive(append_intent("c"))
     driver.tell(TimerFired(driver.machine.timer - 1))
     assert driver.phase is Phase.GATHERING, "a timer that was replaced means nothing"
@@ -310,7 +310,7 @@ def test_a_stop_resolves_the_root_in_flight_and_begins_nothing_new() -> None:
     driver.arrive(append_intent("one"))
     driver.tell(StopRequested())
     driver.arrive(append_intent("two"))
-    driver.put_answers(PutAnswer.NO_ANSWER)
+    driver.put_answers(PutStatus.NO_ANSWER)
     driver.tell(RequestFailed("503"))
     assert driver.phase is Phase.WAITING
     driver.tell(TimerFired(driver.machine.timer))
@@ -333,7 +333,7 @@ def test_a_stop_while_the_head_is_loaded_for_a_batch_that_lost_begins_no_root() 
     driver = with_table()
     head = driver.machine.head
     driver.arrive(append_intent("one"))
-    driver.put_answers(PutAnswer.STALE)
+    driver.put_answers(PutStatus.STALE)
     driver.tell(StopRequested())
     driver.tell(HeadLoaded(head, 2_000))
     assert driver.phase is Phase.STOPPED
@@ -348,7 +348,7 @@ def test_what_the_shell_may_send_at_any_time_is_handled_in_every_phase() -> None
 def test_an_answer_that_nobody_asked_for_is_a_bug_and_says_so() -> None:
     driver = with_table()
     with pytest.raises(Internal, match="PutReplied came while idle"):
-        driver.put_answers(PutAnswer.CREATED)
+        driver.put_answers(PutStatus.CREATED)
 
 
 def test_the_diagram_in_the_docs_is_the_transition_table() -> None:

@@ -18,7 +18,7 @@ from rootline.coordinator.protocol.events import (
     VerdictsPublished,
 )
 from rootline.coordinator.protocol.machine_state import Phase
-from rootline.ports.object_store import PutAnswer
+from rootline.ports.object_store import PutStatus
 from rootline.schemas.identifiers import CommitId
 from rootline.schemas.intent import Intent, IntentKind, VersionReference
 from rootline.schemas.verdict import Verdict
@@ -55,7 +55,7 @@ def succeed(driver: Driver) -> None:
         case Phase.STAGING:
             driver.tell(ObjectsStored())
         case Phase.PUTTING:
-            driver.put_answers(PutAnswer.CREATED)
+            driver.put_answers(PutStatus.CREATED)
         case Phase.GATHERING | Phase.WAITING:
             driver.tell(TimerFired(driver.machine.timer))
         case other:
@@ -115,7 +115,7 @@ def test_a_coordinator_that_holds_the_head_of_a_dropped_table_commits_nothing_to
     finish(rival)
     driver.offset = rival.offset
     driver.arrive(of(FIRST, append_intent("mine")), append_intent("unnamed"))
-    driver.put_answers(PutAnswer.EXISTS)
+    driver.put_answers(PutStatus.EXISTS)
     driver.tell(RootReadBack(CommitId("somebody else"), 2_000, 2_000))
     driver.tell(HeadLoaded(rival.machine.head, 2_000))
     finish(driver)
@@ -135,7 +135,7 @@ def test_a_batch_that_is_taken_to_another_head_is_cut_where_that_head_says() -> 
     driver.offset = rival.offset
     driver.arrive(create(), of(SECOND, append_intent("b")), drop(SECOND, "drop-2"))
     assert driver.asked(PutRoot).version == 1
-    driver.put_answers(PutAnswer.EXISTS)
+    driver.put_answers(PutStatus.EXISTS)
     driver.tell(RootReadBack(CommitId("somebody else"), 2_000, 2_000))
     driver.tell(HeadLoaded(rival.machine.head, 2_000))
     finish(driver)
@@ -190,7 +190,7 @@ def test_a_tombstone_with_a_long_root_is_not_flushed_and_takes_what_it_must() ->
         assert driver.phase in (Phase.STAGING, Phase.PUTTING, Phase.GATHERING), driver.phase
         if driver.phase is Phase.GATHERING:
             break  # it waits for leaves of the first root
-        driver.tell(ObjectsStored()) if driver.phase is Phase.STAGING else driver.put_answers(PutAnswer.CREATED)
+        driver.tell(ObjectsStored()) if driver.phase is Phase.STAGING else driver.put_answers(PutStatus.CREATED)
     assert not head_of(driver).header.is_tombstone
     driver.tell(EncodingFailed("no"))
     finish(driver)

@@ -32,7 +32,7 @@ from rootline.coordinator.protocol.events import (
 from rootline.coordinator.runtime.table.effect_runner import EffectRunner, HeadCheck, StoreEffect
 from rootline.coordinator.runtime.table.log_check import LogCheck
 from rootline.ports.intent_feed import Partition, Reread
-from rootline.ports.object_store import ObjectStore, Predecessor, PutAnswer
+from rootline.ports.object_store import ObjectStore, Predecessor, PutStatus
 from rootline.schemas.errors import Corrupt, Fenced, Internal, Invalid, Unavailable
 from rootline.schemas.identifiers import CommitId, Location, Version
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
@@ -80,7 +80,7 @@ def raising(error: BaseException) -> HookedStore:
 def says_try_again(event: Event) -> bool:
     match event:
         case PutReplied():
-            return event.reply.answer is PutAnswer.NO_ANSWER
+            return event.reply.answer is PutStatus.NO_ANSWER
         case LoadFailed():
             return not event.corrupt
         case _:
@@ -95,7 +95,7 @@ async def test_an_empty_store_has_no_head_and_takes_roots_and_objects() -> None:
     assert await run(StoreObjects((PENDING, PENDING))) == ObjectsStored()
     put = await run(PUT)
     assert isinstance(put, PutReplied)
-    assert put.reply.answer is PutAnswer.CREATED
+    assert put.reply.answer is PutStatus.CREATED
 
 
 async def test_a_stored_table_is_loaded_listed_and_read_back() -> None:

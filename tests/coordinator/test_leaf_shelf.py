@@ -14,7 +14,7 @@ import pytest
 
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.client.write.definition_builder import build_definition
-from rootline.coordinator.runtime.table.leaf_shelf import LeafShelf
+from rootline.coordinator.runtime.table.leaf_shelf import LeafPrefetch
 from rootline.coordinator.runtime.table.object_fetcher import fetch_objects
 from rootline.maintenance.file_leaves import leaf_columns
 from rootline.ports.object_store import ObjectStore, StoredObject
@@ -276,7 +276,7 @@ def test_what_is_read_ahead_is_bounded_and_forgotten_with_its_records() -> None:
     async def main() -> None:
         store = HookedStore()
         small, large = await stored(store.inner, 3, "small"), await stored(store.inner, 300, "large")
-        shelf = LeafShelf(store, TABLE, bytes_max=small.file_size_in_bytes + 1)
+        shelf = LeafPrefetch(store, TABLE, bytes_max=small.file_size_in_bytes + 1)
         record = Record(LogPosition(LogId("l"), 0, 0), adding("a", small, large), 1)
         async with asyncio.TaskGroup() as tasks:
             shelf.expect((record,), DEFINITION, tasks)
@@ -301,7 +301,7 @@ def test_a_leaf_that_could_not_be_read_ahead_is_read_when_it_is_needed() -> None
 
         store = HookedStore(before=fail)
         manifest = await stored(store.inner)
-        shelf = LeafShelf(store, TABLE)
+        shelf = LeafPrefetch(store, TABLE)
         async with asyncio.TaskGroup() as tasks:
             shelf.expect((Record(LogPosition(LogId("l"), 0, 0), adding("a", manifest), 1),), None, tasks)
             needs = Needs(frozenset({manifest.location}), frozenset(), {manifest.location: DEFINITION})
@@ -316,7 +316,7 @@ def test_a_leaf_elsewhere_is_not_read_ahead() -> None:
     async def main() -> None:
         store = HookedStore()
         elsewhere = manifest_of(encoded(3), 3).model_copy(update={"location": "../b/metadata/leaves/x.parquet"})
-        shelf = LeafShelf(store, TABLE)
+        shelf = LeafPrefetch(store, TABLE)
         async with asyncio.TaskGroup() as tasks:
             shelf.expect((Record(LogPosition(LogId("l"), 0, 0), adding("a", elsewhere), 1),), None, tasks)
         assert store.calls == []
@@ -332,10 +332,10 @@ def test_an_encoded_leaf_reads_in_any_parquet_reader() -> None:
 async def test_nothing_is_read_ahead_for_records_of_those_who_may_not_write() -> None:
     store = MemoryObjectStore()
     manifest = await stored(store)
-    shelf = LeafShelf(store, TABLE)
+    shelf = LeafPrefetch(store, TABLE)
     record = Record(LogPosition(LogId("log"), 0, 0), adding("a", manifest), 1)
     async with asyncio.TaskGroup() as tasks:
         shelf.expect([dataclasses.replace(record, refusal=("not-permitted", "no"))], DEFINITION, tasks)
-        assert shelf.held_bytes == 0
+        assert shelf.buffered_bytes == 0
         shelf.expect([record], DEFINITION, tasks)
-        assert shelf.held_bytes == manifest.file_size_in_bytes
+        assert shelf.buffered_bytes == manifest.file_size_in_bytes

@@ -28,7 +28,7 @@ from rootline.coordinator.protocol.machine_state import Phase, TableMachine
 from rootline.coordinator.protocol.put_rules import CONFIRMED_FOR_MS
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.maintenance.self_flush_plan import own_flush
-from rootline.ports.object_store import PutAnswer
+from rootline.ports.object_store import PutStatus
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.intent import Intent, IntentKind, RemovedFile, VersionReference
 from rootline.tree.draft.batch import FetchedObjects
@@ -48,7 +48,7 @@ def at_the_limit() -> Driver:
     driver.arrive(Intent(intent_id="create", table=TABLE, kind=IntentKind.CREATE, definition=text))
     driver.tell(HeadLoaded(None, 0))
     driver.tell(ObjectsStored())
-    driver.put_answers(PutAnswer.CREATED)
+    driver.put_answers(PutStatus.CREATED)
     for number in range(LIMIT):
         assert not asked_for_leaves(driver)
         commit(driver, f"old-{number}")
@@ -69,7 +69,7 @@ def commit(driver: Driver, name: str) -> None:
 def finish(driver: Driver) -> None:
     if driver.phase is Phase.STAGING:
         driver.tell(ObjectsStored())
-    driver.put_answers(PutAnswer.CREATED)
+    driver.put_answers(PutStatus.CREATED)
 
 
 def leaves_of(driver: Driver) -> OwnFlush:
@@ -145,13 +145,13 @@ def putting(driver: Driver) -> None:
 
 def reading_back(driver: Driver) -> None:
     putting(driver)
-    driver.put_answers(PutAnswer.NO_ANSWER)
+    driver.put_answers(PutStatus.NO_ANSWER)
 
 
 def confirming(driver: Driver) -> None:
     putting(driver)
     driver.answers_ms = 1_000 + 2 * CONFIRMED_FOR_MS
-    driver.put_answers(PutAnswer.CREATED)
+    driver.put_answers(PutStatus.CREATED)
 
 
 def waiting(driver: Driver) -> None:
@@ -161,7 +161,7 @@ def waiting(driver: Driver) -> None:
 
 def loading(driver: Driver) -> None:
     putting(driver)
-    driver.put_answers(PutAnswer.STALE)
+    driver.put_answers(PutStatus.STALE)
 
 
 def fetching(driver: Driver) -> None:
@@ -170,7 +170,7 @@ def fetching(driver: Driver) -> None:
 
 def gathering(driver: Driver) -> None:
     driver.arrive(append_intent("a"), append_intent("b"))
-    driver.put_answers(PutAnswer.CREATED)
+    driver.put_answers(PutStatus.CREATED)
     driver.asked(ArmTimer)
 
 
@@ -201,7 +201,7 @@ def settle(driver: Driver) -> None:
                 assert driver.machine.attempt is not None
                 driver.tell(HeadListed(driver.machine.attempt.version, driver.answers_ms))
             case Phase.PUTTING:
-                driver.put_answers(PutAnswer.CREATED)
+                driver.put_answers(PutStatus.CREATED)
             case _:
                 driver.tell(TimerFired(driver.machine.timer))
     raise AssertionError(f"still {driver.phase}")
@@ -300,7 +300,7 @@ def test_a_lost_race_keeps_the_leaves_and_what_the_winner_moved_is_not_moved_aga
     driver.offset += 1
     driver.arrive(append_intent("mine"))
     driver.tell(ObjectsStored())
-    driver.put_answers(PutAnswer.STALE)
+    driver.put_answers(PutStatus.STALE)
     driver.asked(LoadHead)
     driver.tell(HeadLoaded(rival.machine.head, 1_000))
     assert driver.asked(PutRoot).version == LIMIT + 2
@@ -317,7 +317,7 @@ def test_a_lost_race_against_a_root_without_leaves_takes_them_over_all_the_same(
     driver.offset += 1
     driver.arrive(append_intent("mine"))
     driver.tell(ObjectsStored())
-    driver.put_answers(PutAnswer.STALE)
+    driver.put_answers(PutStatus.STALE)
     driver.tell(HeadLoaded(rival.machine.head, 1_000))
     finish(driver)
     assert rows(driver) == 2

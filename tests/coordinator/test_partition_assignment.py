@@ -258,11 +258,11 @@ def test_large_records_that_are_no_intents_count_as_memory_until_they_are_publis
                 log.append(None, bytes(100_000))
             for _ in range(100):
                 await asyncio.sleep(0.5)
-                most = max(most, group.assignment("a").held_bytes)
+                most = max(most, group.assignment("a").buffered_bytes)
             assert 5_000_000 <= most <= 5_000_000 + 10 * 101_000
             hanging = False
             await group.until_settled()
-            assert group.assignment("a").held_bytes == 0
+            assert group.assignment("a").buffered_bytes == 0
         assert len(log.letters) == 300
 
     virtually(main())
@@ -286,15 +286,15 @@ def test_the_memory_of_the_whole_process_holds_the_reading_which_goes_on_later()
             *_, newest = log.records(0)
             record = decoded(newest, IntentLimits())
             assert isinstance(record, Record)
-            assert record.held_bytes * 800 > 10 * 100_000
+            assert record.buffered_bytes * 800 > 10 * 100_000
             most = 0
             while group.lag():
                 assignment = group.assignment("a")
-                most = max(most, assignment.held_bytes)
+                most = max(most, assignment.buffered_bytes)
                 assert not assignment.behind, "no table is over its own limit"
                 await asyncio.sleep(0.01)
-            assert 100_000 <= most <= 100_000 + 10 * 2 * record.held_bytes
-            assert group.assignment("a").held_bytes == 0
+            assert 100_000 <= most <= 100_000 + 10 * 2 * record.buffered_bytes
+            assert group.assignment("a").buffered_bytes == 0
         for table in tables:
             assert len(await group.files(table)) == 100
 

@@ -12,17 +12,17 @@ from rootline.coordinator.protocol.put_rules import (
     outcome_of_read_back,
 )
 from rootline.maintenance.expiry_limits import ROOT_RETENTION_S_MIN
-from rootline.ports.object_store import PutAnswer
+from rootline.ports.object_store import PutStatus
 from rootline.schemas.identifiers import CommitId
 
 
 def test_only_a_created_answer_means_landed() -> None:
-    outcomes = {answer: outcome_of_put(answer) for answer in PutAnswer}
+    outcomes = {answer: outcome_of_put(answer) for answer in PutStatus}
     assert outcomes == {
-        PutAnswer.CREATED: Outcome.LANDED,
-        PutAnswer.EXISTS: Outcome.UNKNOWN,
-        PutAnswer.NO_ANSWER: Outcome.UNKNOWN,
-        PutAnswer.STALE: Outcome.LOST,
+        PutStatus.CREATED: Outcome.LANDED,
+        PutStatus.EXISTS: Outcome.UNKNOWN,
+        PutStatus.NO_ANSWER: Outcome.UNKNOWN,
+        PutStatus.STALE: Outcome.LOST,
     }
 
 

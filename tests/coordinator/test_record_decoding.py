@@ -92,5 +92,5 @@ def test_what_is_counted_for_an_intent_in_memory_is_about_what_it_takes_there(in
         taken = tracemalloc.get_traced_memory()[0] / len(raws) + len(value)
     finally:
         tracemalloc.stop()
-    held = records[0].held_bytes if isinstance(records[0], Record) else 0
+    held = records[0].buffered_bytes if isinstance(records[0], Record) else 0
     assert taken / 2 < held < 2 * taken

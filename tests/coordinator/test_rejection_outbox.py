@@ -68,13 +68,13 @@ class Outbox:
     def __init__(self, log: GroupLog) -> None:
         self.log = log
         self.told: list[int] = []
-        self.held_bytes = 0
+        self.buffered_bytes = 0
         self.outbox = RejectionOutbox(
             Holding(log), SeededEnvironment(1), self._published, self._held, BYTES_MAX, TIMEOUT_S, retry_s=1.0
         )
 
     def _held(self, more_bytes: int) -> None:
-        self.held_bytes += more_bytes
+        self.buffered_bytes += more_bytes
 
     def _published(self, rejections: Sequence[Rejection]) -> None:
         for verdict, _ in rejections:
@@ -181,7 +181,7 @@ def test_a_letter_that_the_log_does_not_take_holds_up_no_other_one(hangs: bool) 
         box.outbox.request_stop()
         await task
         assert sorted(box.told) == sorted(box.letters()) == list(range(1_010))
-        assert (box.outbox.waiting, box.outbox.trouble, box.held_bytes) == (0, "", 0)
+        assert (box.outbox.waiting, box.outbox.trouble, box.buffered_bytes) == (0, "", 0)
 
     virtually(main())
 
@@ -257,7 +257,7 @@ def test_large_ones_are_published_few_at_a_time_and_count_until_they_are() -> No
 
         async def look(operation: str, reader: str) -> None:
             if operation == "letters":
-                sizes.append(box.held_bytes)
+                sizes.append(box.buffered_bytes)
 
         log = GroupLog(before=look)
         box = Outbox(log)
@@ -268,7 +268,7 @@ def test_large_ones_are_published_few_at_a_time_and_count_until_they_are() -> No
         assert box.outbox.is_full
         box.outbox.request_stop()
         await box.outbox.run()
-        assert (box.told, box.held_bytes) == (list(range(60)), 0)
+        assert (box.told, box.buffered_bytes) == (list(range(60)), 0)
         assert all(before - after <= 4_000_000 for before, after in pairwise(sizes))
 
     virtually(main())

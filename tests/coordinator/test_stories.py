@@ -15,7 +15,7 @@ from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.runtime.head_check import CHECK_EVERY_S
 from rootline.coordinator.settings import CoordinatorSettings
-from rootline.ports.object_store import Predecessor, PutAnswer, PutReply
+from rootline.ports.object_store import Predecessor, PutReply, PutStatus
 from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import ObjectKey, TableName
@@ -55,7 +55,7 @@ class ConflictingStore(MemoryObjectStore):
     async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
         if self.refused is None and key == root_key(TABLE, 1):  # type: ignore[arg-type]
             self.refused = body
-            return PutReply(PutAnswer.EXISTS, None, "409 ConditionalRequestConflict")
+            return PutReply(PutStatus.EXISTS, None, "409 ConditionalRequestConflict")
         return await super().put_if_absent(key, body, after=after)
 
 

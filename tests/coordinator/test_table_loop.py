@@ -43,7 +43,7 @@ class Table:
         self.seen: list[Report | Publication] = []
         self.delivered: list[Record] = []
         self.progress: dict[tuple[LogId, int], int] = {}
-        self.held_bytes = 0
+        self.buffered_bytes = 0
         self.turn = asyncio.Lock()
         retry = RetryPolicy(0.02, 5.0, 8)
         context = TableContext(
@@ -69,14 +69,14 @@ class Table:
         """It does."""
 
     def held(self, more_bytes: int) -> None:
-        self.held_bytes += more_bytes
+        self.buffered_bytes += more_bytes
 
     async def deliver(self, *intents: Intent, size: int = 100) -> None:
         records = []
         for intent in intents:
             position = await self.log.publish(TABLE.encode(), b"")
             at_ms = SeededEnvironment(1).now_ms()
-            records.append(Record(position, intent, 1, TABLE.encode(), b"bytes", at_ms, held_bytes=size))
+            records.append(Record(position, intent, 1, TABLE.encode(), b"bytes", at_ms, buffered_bytes=size))
         self.delivered += records
         self.loop.deliver(tuple(records))
 

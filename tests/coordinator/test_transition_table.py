@@ -34,7 +34,7 @@ from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.machine_state import Decision, Node, Phase, Policy, SelfFlush, TableMachine
 from rootline.coordinator.protocol.put_rules import CONFIRMED_FOR_MS
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
-from rootline.ports.object_store import PutAnswer, PutReply
+from rootline.ports.object_store import PutReply, PutStatus
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import CommitId, Version
 from rootline.schemas.intent import AddedManifest, Intent, IntentKind
@@ -104,8 +104,8 @@ class Explorer:
             *(HeadLoaded(head, 1_000) for head in self.heads),
             *(LoadFailed(False, "503"), LoadFailed(True, "corrupt"), RequestFailed("503"), ObjectsStored()),
             Fetched(FetchedObjects({LEAF: None})),
-            *(PutReplied(PutReply(answer, 1_000)) for answer in PutAnswer),
-            *(PutReplied(PutReply(PutAnswer.CREATED, late_ms)), RootReadBack(None, 1_000, None)),
+            *(PutReplied(PutReply(answer, 1_000)) for answer in PutStatus),
+            *(PutReplied(PutReply(PutStatus.CREATED, late_ms)), RootReadBack(None, 1_000, None)),
             *(RootReadBack(CommitId("another's"), 1_000, 1_000), HeadListed(None, 1_000)),
         ]
         if own is not None:
@@ -159,13 +159,13 @@ def a_world() -> World:
     driver = with_table()
     old = driver.machine.head
     driver.arrive(append_intent("one"))
-    driver.put_answers(PutAnswer.CREATED)
+    driver.put_answers(PutStatus.CREATED)
     short, head = driver.machine.head, driver.machine.head
     assert head is not None
     definition = replace(head.definition, properties={"rootline.flush.hard-entries": "1"})
     driver.machine = driver.machine._replace(head=replace(head, definition=definition))
     driver.arrive(append_intent("two"))
-    driver.put_answers(PutAnswer.CREATED)
+    driver.put_answers(PutStatus.CREATED)
     return World(old, short, driver.machine.head, driver.offset)
 
 

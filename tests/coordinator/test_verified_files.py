@@ -13,7 +13,7 @@ import pytest
 
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.client.write.definition_builder import build_definition
-from rootline.coordinator.runtime.table.file_shelf import FileShelf
+from rootline.coordinator.runtime.table.file_shelf import FooterPrefetch
 from rootline.coordinator.runtime.table.object_fetcher import fetch_objects
 from rootline.maintenance.file_leaves import leaf_columns
 from rootline.ports.object_store import ObjectStore
@@ -344,7 +344,7 @@ def test_files_are_looked_at_while_the_root_before_is_put_and_only_once() -> Non
 def test_a_file_that_was_stored_after_its_record_arrived_is_found_when_it_is_needed() -> None:
     async def main() -> None:
         store = MemoryObjectStore()
-        shelf = FileShelf(store, TABLE)
+        shelf = FooterPrefetch(store, TABLE)
         record = Record(LogPosition(LogId("l"), 0, 0), adding("a", data_file("a")), 1)
         async with asyncio.TaskGroup() as tasks:
             shelf.expect([record], definition(), tasks)
@@ -358,7 +358,7 @@ def test_what_was_looked_at_ahead_is_forgotten_with_the_last_record() -> None:
     async def main() -> None:
         store = HookedStore()
         await put(store.inner, "a")
-        shelf = FileShelf(store, TABLE)
+        shelf = FooterPrefetch(store, TABLE)
         record = Record(LogPosition(LogId("l"), 0, 0), adding("a", data_file("a")), 1)
         async with asyncio.TaskGroup() as tasks:
             shelf.expect([record, record], definition(), tasks)

@@ -14,7 +14,7 @@ import pytest
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.coordinator.protocol.batch_builder import begun_by
-from rootline.ports.object_store import ObjectStore, PutAnswer
+from rootline.ports.object_store import ObjectStore, PutStatus
 from rootline.schemas.identifiers import CommitId
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.log_position import LogId, LogPosition
@@ -108,7 +108,7 @@ async def test_whether_a_name_is_a_table_or_a_view_is_decided_by_one_put(any_sto
         applied = apply_batch(None, TABLE, [record], FetchedObjects(), stamp)
         assert isinstance(applied, Applied)
         reply = await any_store.put_if_absent(root_key(TABLE, applied.state.header.version), applied.body)
-        return applied.state.header.name_is if reply.answer is PutAnswer.CREATED else None
+        return applied.state.header.name_is if reply.answer is PutStatus.CREATED else None
 
     won = [state for state in await asyncio.gather(*(put(at) for at in range(32))) if state is not None]
     root = await newest_root(any_store, TABLE)

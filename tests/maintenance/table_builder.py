@@ -22,7 +22,7 @@ from rootline.maintenance.flush_plan import FlushPlan, plan_flush
 from rootline.maintenance.leaf_compaction_plan import LeafCompactionPlan, plan_leaf_compaction
 from rootline.maintenance.leaf_load import LeafLoad
 from rootline.maintenance.planned_leaf import PlannedLeaf, write_leaves
-from rootline.ports.object_store import ObjectStore, PutAnswer
+from rootline.ports.object_store import ObjectStore, PutStatus
 from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
@@ -317,7 +317,7 @@ class TableBuilder:
         for pending in answer.objects:
             await self.put(pending.location, pending.body)
         reply = await self.store.put_if_absent(root_key(self.table, answer.state.header.version), answer.body)
-        assert reply.answer is PutAnswer.CREATED
+        assert reply.answer is PutStatus.CREATED
         self._state = answer.state
         return answer.verdicts
 

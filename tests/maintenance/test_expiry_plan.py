@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rootline.maintenance.expiry_limits import ExpiryLimits
 from rootline.maintenance.expiry_plan import ExpiryPlan, plan_expiry
 from rootline.maintenance.plan import IntentStamp
-from rootline.schemas.bytes.root.kept_page import KeptPage, KeptVersion, encode_kept_page
+from rootline.schemas.bytes.root.kept_page import KeptVersion, RetainedPage, encode_retained_page
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.root_header import RootHeader
@@ -32,14 +32,14 @@ def head(times: Sequence[int], *, oldest: int = 0, tags: Mapping[str, int] | Non
     return dataclasses.replace(header, snapshot=snapshot, oldest_version=Version(oldest), tags=dict(tags or {}))
 
 
-def kept_of(rows: Sequence[KeptVersion]) -> KeptPage | None:
-    return encode_kept_page(uuid.UUID(int=1), rows)[0] if rows else None
+def kept_of(rows: Sequence[KeptVersion]) -> RetainedPage | None:
+    return encode_retained_page(uuid.UUID(int=1), rows)[0] if rows else None
 
 
 class Planned:
     """A plan, and the versions that were read for it."""
 
-    def __init__(self, times: Sequence[int], header: RootHeader, kept: KeptPage | None, **more: object) -> None:
+    def __init__(self, times: Sequence[int], header: RootHeader, kept: RetainedPage | None, **more: object) -> None:
         self.read: list[int] = []
         limits = dataclasses.replace(ExpiryLimits(), **{key: value for key, value in more.items() if key != "now"})  # type: ignore[arg-type]
         steps = plan_expiry(header, kept, limits, now=bool(more.get("now")))
@@ -56,7 +56,7 @@ class Planned:
             said = KeptVersion(wanted, times[wanted], 100)
 
 
-def planned(times: Sequence[int], header: RootHeader, kept: KeptPage | None = None, **more: object) -> ExpiryPlan:
+def planned(times: Sequence[int], header: RootHeader, kept: RetainedPage | None = None, **more: object) -> ExpiryPlan:
     found = Planned(times, header, kept, **more).plan
     assert found is not None
     return found

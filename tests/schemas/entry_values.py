@@ -51,10 +51,10 @@ from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import (
     ClockJump,
     CommittedRun,
+    ContentDigest,
     CoveredOffset,
     DefinitionReference,
     Expiry,
-    KeptContent,
     LogTime,
     Operation,
     OutcomeException,
@@ -237,7 +237,7 @@ def headers() -> st.SearchStrategy[RootHeader]:
         restored_at=count,
         removals=st.none() | removals,
         log_time=st.none() | st.builds(LogTime, count, jumps),
-        contents=st.lists(st.builds(KeptContent, eight, eight), max_size=64).map(tuple),
+        contents=st.lists(st.builds(ContentDigest, eight, eight), max_size=64).map(tuple),
         parent_next_row_id=st.none() | count,
         expiry=st.none() | st.builds(Expiry, count, pages.map(lambda found: found[0] if found else None)),
     )

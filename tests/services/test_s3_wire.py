@@ -8,7 +8,7 @@ import os
 import pytest
 
 from rootline.adapters.s3.object_store import S3ObjectStore
-from rootline.ports.object_store import PutAnswer
+from rootline.ports.object_store import PutStatus
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey
 from tests.services.recording_proxy import Fate, recording_proxy
@@ -38,7 +38,7 @@ async def test_a_put_is_one_request_without_expect_on_a_slow_network(
             reply = await store.put_if_absent(KEY, os.urandom(size))
             await store.close()
 
-    assert reply.answer is PutAnswer.CREATED
+    assert reply.answer is PutStatus.CREATED
     [request] = recorder.requests
     assert request.method == "PUT"
     assert request.headers["if-none-match"] == "*"
@@ -69,7 +69,7 @@ async def test_a_put_whose_reply_is_lost_is_not_sent_again_and_may_be_there(s3_s
         reply = await store.put_if_absent(KEY, b"body")
         await store.close()
 
-    assert reply.answer is PutAnswer.NO_ANSWER
+    assert reply.answer is PutStatus.NO_ANSWER
     assert reply.detail
     assert len([request for request in recorder.of_method("PUT") if request.body == b"body"]) == 1
     found = await direct.get(KEY)
@@ -89,7 +89,7 @@ async def test_a_put_whose_connection_drops_is_not_sent_again(s3_service: S3Serv
         reply = await store.put_if_absent(KEY, b"body")
         await store.close()
 
-    assert reply.answer is PutAnswer.NO_ANSWER
+    assert reply.answer is PutStatus.NO_ANSWER
     assert len([request for request in recorder.of_method("PUT") if request.body == b"body"]) == 1
     assert await direct.get(KEY) is None
     await direct.close()
@@ -101,7 +101,7 @@ async def test_a_put_that_is_answered_503_is_unknown_and_not_sent_again(s3_servi
         reply = await store.put_if_absent(KEY, b"body")
         await store.close()
 
-    assert reply.answer is PutAnswer.NO_ANSWER
+    assert reply.answer is PutStatus.NO_ANSWER
     assert "503" in reply.detail
     assert len(recorder.requests) == 1
 
@@ -117,7 +117,7 @@ async def test_a_silent_store_is_given_up_on_at_the_deadline(s3_service: S3Servi
                 await store.list("demo/")
         await store.close()
 
-    assert reply.answer is PutAnswer.NO_ANSWER
+    assert reply.answer is PutStatus.NO_ANSWER
     assert len(recorder.of_method("PUT")) == 1
 
 
@@ -132,7 +132,7 @@ async def test_a_reply_that_the_network_swallows_is_unknown_and_read_back_elsewh
         reply = await store.put_if_absent(KEY, b"body")
         await store.close()
 
-    assert reply.answer is PutAnswer.NO_ANSWER
+    assert reply.answer is PutStatus.NO_ANSWER
     found = await direct.get(KEY)
     assert found is not None
     assert found.body == b"body"
@@ -146,7 +146,7 @@ async def test_a_connection_that_is_reset_is_unknown(s3_service: S3Service, toxi
         reply = await store.put_if_absent(KEY, b"body")
         await store.close()
 
-    assert reply.answer is PutAnswer.NO_ANSWER
+    assert reply.answer is PutStatus.NO_ANSWER
 
 
 async def test_a_store_that_is_not_there_is_unknown_to_a_put_and_unavailable_to_a_read(s3_service: S3Service) -> None:
@@ -154,7 +154,7 @@ async def test_a_store_that_is_not_there_is_unknown_to_a_put_and_unavailable_to_
 
     reply = await store.put_if_absent(KEY, b"body")
 
-    assert reply.answer is PutAnswer.NO_ANSWER
+    assert reply.answer is PutStatus.NO_ANSWER
     with pytest.raises(Unavailable, match="GET demo/flights"):
         await store.get(KEY)
     with pytest.raises(Unavailable, match="LIST demo/"):
@@ -223,7 +223,7 @@ async def test_warehouses_in_one_bucket_do_not_see_each_other(s3_service: S3Serv
     one, two = s3_service.store(), s3_service.store()
     await one.put_if_absent(KEY, b"one")
 
-    assert (await two.put_if_absent(KEY, b"two")).answer is PutAnswer.CREATED
+    assert (await two.put_if_absent(KEY, b"two")).answer is PutStatus.CREATED
     assert list((await two.list("")).keys) == [KEY]
     await one.close()
     await two.close()

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.ports.object_remover import DatedObject
-from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
+from rootline.ports.object_store import Listing, Predecessor, PutReply, PutStatus, StoredObject
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.object_keys import table_prefix, version_of_root_key
@@ -144,7 +144,7 @@ class ProcessStore:
         async def arrive() -> PutReply:
             reply = await world.store.put_if_absent(key, body, after=after)
             needed = world.needed_of(key)
-            if needed is not None and reply.answer is PutAnswer.CREATED:
+            if needed is not None and reply.answer is PutStatus.CREATED:
                 await needed.landed(key, world.dates())
             world.trace.note(self.name, "put", key, hashlib.sha256(body).hexdigest()[:8], reply.answer.value)
             return reply
@@ -152,12 +152,12 @@ class ProcessStore:
         if fate < 0.03 or world.is_cut_off(key):
             world.trace.note(self.name, "put never arrives", key)
             await self._travel_back()
-            return PutReply(PutAnswer.NO_ANSWER, detail="connection refused, perhaps")
+            return PutReply(PutStatus.NO_ANSWER, detail="connection refused, perhaps")
         if fate < 0.06:
             world.trace.note(self.name, "put will land late", key)
             world.send(_after(world.rng.uniform(0.01, 3.0), arrive))
             await self._travel_back()
-            return PutReply(PutAnswer.NO_ANSWER, detail="time-out")
+            return PutReply(PutStatus.NO_ANSWER, detail="time-out")
         sent = world.send(_after(world.delay_s(), arrive))
         if fate < 0.09:
             world.trace.note(self.name, "put sent twice", key)
@@ -168,9 +168,9 @@ class ProcessStore:
         await self._travel_back()
         if fate < 0.14:
             world.trace.note(self.name, "reply lost", key)
-            return PutReply(PutAnswer.NO_ANSWER, detail="the connection broke")
+            return PutReply(PutStatus.NO_ANSWER, detail="the connection broke")
         if fate < 0.16:
-            return PutReply(PutAnswer.EXISTS, reply.store_ms, "409")
+            return PutReply(PutStatus.EXISTS, reply.store_ms, "409")
         return reply
 
     async def close(self) -> None:

@@ -16,8 +16,8 @@ from rootline.maintenance.expiry_limits import ExpiryLimits
 from rootline.maintenance.expiry_plan import Steps, plan_expiry
 from rootline.maintenance.sweep_limits import SweepLimits
 from rootline.ports.intent_feed import Reread
-from rootline.ports.object_store import ObjectStore, PutAnswer
-from rootline.schemas.bytes.root.kept_page import KeptPage
+from rootline.ports.object_store import ObjectStore, PutStatus
+from rootline.schemas.bytes.root.kept_page import RetainedPage
 from rootline.schemas.identifiers import CommitId, NamespaceName
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_kinds import BEGINNING_KINDS
@@ -136,8 +136,8 @@ def test_the_same_seed_gives_the_same_trace_even_if_roots_and_leaves_are_decoded
 
 
 def test_a_coordinator_that_takes_409_for_its_own_success_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(answer: PutAnswer) -> Outcome:
-        return Outcome.LANDED if answer is PutAnswer.EXISTS else outcome_of_put(answer)
+    def wrong(answer: PutStatus) -> Outcome:
+        return Outcome.LANDED if answer is PutStatus.EXISTS else outcome_of_put(answer)
 
     monkeypatch.setattr(machine_handlers, "outcome_of_put", wrong)
     with pytest.raises(BaseException, match=SOMETHING_BROKE):
@@ -199,7 +199,7 @@ def test_a_worker_that_removes_roots_at_once_is_found(monkeypatch: pytest.Monkey
 
 
 def test_a_worker_that_lets_versions_go_that_have_a_tag_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(header: RootHeader, kept: KeptPage | None, limits: ExpiryLimits, **more: Any) -> Steps:
+    def wrong(header: RootHeader, kept: RetainedPage | None, limits: ExpiryLimits, **more: Any) -> Steps:
         return plan_expiry(replace(header, tags={}), kept, limits, **more)
 
     monkeypatch.setattr(expiry_job, "plan_expiry", wrong)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from rootline.schemas.errors import Unavailable
-from rootline.storage.few_at_once import few_at_once
+from rootline.storage.few_at_once import gather_bounded
 
 
 async def test_results_come_in_the_items_order_whichever_is_done_first() -> None:
@@ -20,7 +20,7 @@ async def test_results_come_in_the_items_order_whichever_is_done_first() -> None
             first.set()
         return item * 10
 
-    assert await few_at_once(range(4), work, 2) == [0, 10, 20, 30]
+    assert await gather_bounded(range(4), work, 2) == [0, 10, 20, 30]
 
 
 async def test_no_more_than_so_many_are_under_way() -> None:
@@ -34,7 +34,7 @@ async def test_no_more_than_so_many_are_under_way() -> None:
         await asyncio.sleep(0)
         running.remove(item)
 
-    await few_at_once(range(20), work, 3)
+    await gather_bounded(range(20), work, 3)
     assert most == 3
 
 
@@ -50,7 +50,7 @@ async def test_the_first_error_is_raised_as_it_is_and_ends_the_others() -> None:
             ended.append(item)
 
     with pytest.raises(Unavailable, match="the store is gone"):
-        await few_at_once([0, 1, 2], work, 3)
+        await gather_bounded([0, 1, 2], work, 3)
     assert sorted(ended) == [0, 2]  # in whichever order the group cancels them
 
 
@@ -58,4 +58,4 @@ async def test_no_items_are_no_results() -> None:
     async def work(item: int) -> int:
         return item
 
-    assert await few_at_once([], work, 3) == []
+    assert await gather_bounded([], work, 3) == []

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 import httpx
 
 from rootline.adapters.local.object_store import LocalObjectStore
-from rootline.cli.lake_look import open_lake_look
+from rootline.cli.lake_look import open_lake_poller
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.http.lake_view import LakeView
 from rootline.coordinator.http.server import http_app
@@ -186,7 +186,7 @@ class Walk:
         as_json = await asyncio.to_thread(lambda: self.run("status", TABLE, *self.log.words, "--json").records)
         listed = await asyncio.to_thread(lambda: self.run("quarantine", "list", *self.log.words, "--json").records)
         url = None if "--log" not in self.log.words else self.log.words[-1]
-        async with open_lake_look(str(self.log.folder), url) as look, client_of(service, look) as client:
+        async with open_lake_poller(str(self.log.folder), url) as look, client_of(service, look) as client:
             while look.tables().at_ms is None:
                 await elapsed(0.01)
             console = (await client.get("/console/data/tables", params={"search": TABLE})).json()["tables"]

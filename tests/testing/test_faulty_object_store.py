@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rootline.adapters.memory.object_store import MemoryObjectStore
-from rootline.ports.object_store import PutAnswer
+from rootline.ports.object_store import PutStatus
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey
 from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, scripted, seeded
@@ -16,14 +16,14 @@ KEY = ObjectKey("t/roots/0")
 @pytest.mark.parametrize(
     ("fault", "answer", "stored"),
     [
-        (Fault.LOST_REQUEST, PutAnswer.NO_ANSWER, False),
-        (Fault.LOST_REPLY, PutAnswer.NO_ANSWER, True),
-        (Fault.OWN_CONFLICT, PutAnswer.EXISTS, True),
-        (Fault.LANDS_LATER, PutAnswer.NO_ANSWER, False),
+        (Fault.LOST_REQUEST, PutStatus.NO_ANSWER, False),
+        (Fault.LOST_REPLY, PutStatus.NO_ANSWER, True),
+        (Fault.OWN_CONFLICT, PutStatus.EXISTS, True),
+        (Fault.LANDS_LATER, PutStatus.NO_ANSWER, False),
     ],
 )
 async def test_a_put_is_stored_or_not_whatever_the_caller_is_told(
-    fault: Fault, answer: PutAnswer, stored: bool
+    fault: Fault, answer: PutStatus, stored: bool
 ) -> None:
     behind = MemoryObjectStore()
     store = FaultyObjectStore(behind, scripted([fault]))
@@ -83,8 +83,8 @@ async def test_a_full_store_takes_nothing() -> None:
 async def test_a_script_is_for_the_keys_that_it_names() -> None:
     store = FaultyObjectStore(MemoryObjectStore(), scripted([Fault.LOST_REPLY], under="t/roots/"))
 
-    assert (await store.put_if_absent(ObjectKey("t/leaves/1"), b"")).answer is PutAnswer.CREATED
-    assert (await store.put_if_absent(KEY, b"")).answer is PutAnswer.NO_ANSWER
+    assert (await store.put_if_absent(ObjectKey("t/leaves/1"), b"")).answer is PutStatus.CREATED
+    assert (await store.put_if_absent(KEY, b"")).answer is PutStatus.NO_ANSWER
 
 
 async def test_the_same_seed_draws_the_same_faults() -> None:

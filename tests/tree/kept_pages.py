@@ -8,7 +8,7 @@ from uuid import UUID
 
 from rootline.maintenance.expiry_limits import ExpiryLimits
 from rootline.maintenance.expiry_plan import ExpiryPlan, plan_expiry
-from rootline.schemas.bytes.root.kept_page import KeptVersion, decode_kept_page, encode_kept_page
+from rootline.schemas.bytes.root.kept_page import KeptVersion, decode_retained_page, encode_retained_page
 from rootline.schemas.intent import Intent, IntentKind, StoredPage, VersionReference
 from tests.tree.tables import Lake, intent
 
@@ -34,10 +34,10 @@ def expire(lake: Lake, oldest: int, keep: Iterable[int] = (), named: str = "", *
 def store_page(lake: Lake, rows: Iterable[KeptVersion], of_table: UUID | None = None) -> StoredPage:
     """A page of kept versions, as an intent names it."""
     table_uuid = of_table or lake.head.header.table_uuid
-    page, body = encode_kept_page(table_uuid, rows)
+    page, body = encode_retained_page(table_uuid, rows)
     location, digest, size, *_ = page.reference
     named = StoredPage(location=location, file_size_in_bytes=size, digest=digest)
-    lake.kept[named] = decode_kept_page(body, digest, size, table_uuid, name=location)
+    lake.kept[named] = decode_retained_page(body, digest, size, table_uuid, name=location)
     return named
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_conversion(table: ReferenceTable, plan: Plan, view: ReferenceTable) -> None:
-    if table.undone_at > view.number:
+    if table.restored_through > view.number:
         raise Rejected("stale-source")
     listed = {*plan.clean, *(vector.target for vector in plan.vectors)}
     for name in plan.converts:

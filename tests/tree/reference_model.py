@@ -36,7 +36,7 @@ class ReferenceTable:
     rejected: dict[tuple[str, str], str] = field(default_factory=dict)
     number: int = 0
     next_row_id: int = 0
-    undone_at: int = 0
+    restored_through: int = 0
     """When an earlier version was last restored, or the table replaced."""
     removed_at: int = 0
     """When rows last left, or came back because a delete left, that no live file or delete shows any more."""
@@ -150,7 +150,7 @@ class ReferenceTable:
     def _repeats(self, plan: Plan) -> bool:
         """Whether all that it brings has been here, and is in other files since."""
         left = [self.rewritten.get(name) for name, _, _ in (*plan.adds, *plan.equality)]
-        if any(number is not None and number <= self.undone_at for number in left):
+        if any(number is not None and number <= self.restored_through for number in left):
             raise Rejected("file-removed")
         is_all = not (plan.removes or plan.vectors or plan.kind is IntentKind.REPLACE)
         if left and None not in left and is_all:
@@ -179,7 +179,7 @@ class ReferenceTable:
             raise Rejected(STALE[plan.kind])
 
     def _check_isolation(self, value: int, read: int) -> None:
-        if max(self.undone_at, self.removed_at) > read:
+        if max(self.restored_through, self.removed_at) > read:
             raise Rejected("isolation-conflict")
         for file in self.files.values():
             if max(file.number, file.rows_left) > read and min(file.ids) <= value <= max(file.ids):
@@ -189,7 +189,7 @@ class ReferenceTable:
 
     def check_sources(self, plan: Plan, view: ReferenceTable) -> None:
         """Files and vectors are the very ones that were read, and nothing was brought back since."""
-        if self.undone_at > view.number:
+        if self.restored_through > view.number:
             raise Rejected("stale-source")
         for name in plan.removes:
             if name not in self.files or max(self.files[name].came, self.files[name].vector_number) > view.number:
@@ -238,7 +238,7 @@ class ReferenceTable:
                 raise Rejected("file-not-live")
             file = self.files[vector.target]
             number = file.vector_number if file.vector is not None else 0
-            if max(file.came, number, self.undone_at) > read:
+            if max(file.came, number, self.restored_through) > read:
                 raise Rejected("row-conflict")
 
     def _check_rows(self, plan: Plan, vector: PlannedVector, view: ReferenceTable) -> None:
@@ -327,7 +327,7 @@ class ReferenceTable:
         if self.is_dropped:
             self.is_dropped = False
             return
-        self.undone_at = self.number
+        self.restored_through = self.number
         files: dict[FileName, File] = {}
         for name, old in then.files.items():
             now = self.files.get(name)

@@ -90,14 +90,14 @@ def begin(table: ReferenceTable, plan: Plan, _view: ReferenceTable) -> None:
     table.files, table.equality, table.tags, table.rewritten = {}, {}, {}, {}
     table.committed, table.rejected = {}, {}
     table.schemas, table.schema, table.first_schema = ((),), 0, 0
-    table.undone_at = table.removed_at = 0
+    table.restored_through = table.removed_at = 0
     table.oldest, table.kept = table.moment + 1, frozenset()
 
 
 def replace_all(table: ReferenceTable, plan: Plan, view: ReferenceTable) -> None:
     """All that is live leaves; the schema is new, even where it is equal to one that was."""
     table.files, table.equality = {}, {}
-    table.undone_at = table.number
+    table.restored_through = table.number
     table.first_schema = table.schema = len(table.schemas)
     table.schemas = (*table.schemas, plan.columns)
     table.change_files(plan, view)

@@ -15,9 +15,9 @@ from pyroaring import BitMap, BitMap64
 
 from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, Leaf, LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
-from rootline.schemas.bytes.root.kept_page import KeptPage
+from rootline.schemas.bytes.root.kept_page import RetainedPage
 from rootline.schemas.bytes.root.ledger_page import decode_ledger_page
-from rootline.schemas.bytes.root.left_page import decode_left_page
+from rootline.schemas.bytes.root.left_page import decode_retired_page
 from rootline.schemas.bytes.root.outcome_page import decode_outcome_page
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.bytes.vector.puffin_codec import decode_puffin
@@ -190,7 +190,7 @@ class Lake:
     offset: int = 0
     now_ms: int = 1_000_000
     rounds: list[Needs] = field(default_factory=list)
-    kept: dict[StoredPage, KeptPage] = field(default_factory=dict)
+    kept: dict[StoredPage, RetainedPage] = field(default_factory=dict)
     limits: HeaderLimits = HEADER_LIMITS
 
     @property
@@ -381,7 +381,7 @@ class Lake:
             tuple(read(decode_ledger_page, page) for page in header.ledger_pages),
             tuple(read(decode_outcome_page, page) for page in header.outcome_pages),
             kept=self.head.pages.kept,
-            left=tuple(read(decode_left_page, item.page) for item in header.left.pages),
+            left=tuple(read(decode_retired_page, item.page) for item in header.left.pages),
         )
 
 

@@ -17,7 +17,7 @@ from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.log_keeps import LogKeeps
 from rootline.ports.object_remover import DatedObject
 from rootline.schemas.bytes.log.intent_codec import encode_intent
-from rootline.schemas.bytes.root.kept_page import KeptVersion, encode_kept_page
+from rootline.schemas.bytes.root.kept_page import KeptVersion, encode_retained_page
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import ObjectKey, Version
 from rootline.schemas.intent import DataFile, Intent, IntentKind, RemovedFile
@@ -166,7 +166,7 @@ class SweepWorld:
                 KeptVersion(root.header.version, root.header.snapshot.timestamp_ms, root.size_in_bytes)
                 for root in roots
             ]
-            page, body = encode_kept_page(head.header.table_uuid, versions)
+            page, body = encode_retained_page(head.header.table_uuid, versions)
             await self.store.put_if_absent(key_of(self.table, page.reference.location), body)
             cargo["page"] = {
                 "location": page.reference.location,

@@ -50,7 +50,7 @@ from rootline.schemas.object_keys import (
     table_prefix,
     version_of_root_key,
 )
-from rootline.storage.few_at_once import few_at_once
+from rootline.storage.few_at_once import gather_bounded
 from rootline.storage.metadata.head_finder import find_head
 from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.stored_file import read_file, read_stored
@@ -154,7 +154,7 @@ class NeighbourReads:
         unread: list[Unavailable] = []
         names = await names_of_folders(self._store, unread)  # also those without a root: it may be about to be stored
         others = [name for name in names if name != table and not self._names_nothing_of(name, look)]
-        found = await few_at_once(others, lambda name: self._look(name, look), _LOOKS_AT_ONCE)
+        found = await gather_bounded(others, lambda name: self._look(name, look), _LOOKS_AT_ONCE)
         are_known, has_kept = not unread, False
         troubles = [
             f"{table}: the tables of a namespace cannot be listed ({error.message}): no file here that other engines "

@@ -1,7 +1,7 @@
 """Lets a partition's offset pass the records of a table that cannot go on: they are parked, and decided later.
 
 Owns: looking for such tables, parking their records, forgetting them once they are decided, and an operator's lifts.
-Does not own: the rule (`parking_rules`), where parked records are stored (the log's `ParkingLot`), reading them
+Does not own: the rule (`parking_rules`), where parked records are stored (the log's `ParkedStore`), reading them
 (`late_tables`).
 Invariants: the offset passes a record only after it is parked durably, or rejected and its rejection acknowledged; a
 record that was given to a table is never rejected for want of room; parked records are forgotten only when every one
@@ -30,7 +30,7 @@ from rootline.coordinator.runtime.table.table_loop import TableLoop
 from rootline.coordinator.runtime.table.table_states import written_reason
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import Partition
-from rootline.ports.parking import Lift, ParkedTable, ParkingLot
+from rootline.ports.parking import Lift, ParkedStore, ParkedTable
 from rootline.schemas.errors import Fenced, Invalid, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogRecord
@@ -64,7 +64,7 @@ class Parking:
 
     owner: ParkingOwner
     late: LateTables
-    lot: ParkingLot
+    lot: ParkedStore
     limits: ParkingLimits
     look_s: float
     went_on: WhoWentOn = field(default_factory=WhoWentOn)

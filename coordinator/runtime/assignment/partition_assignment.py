@@ -94,7 +94,7 @@ class AssignmentSettings:
 class PartitionAssignment:
     """`tables` grows as records of new tables arrive; `late`: those that their own readers serve; `parking`: if it can.
 
-    `held_bytes`: of intents in all tables' queues, and of rejected records that are not published yet.
+    `buffered_bytes`: of intents in all tables' queues, and of rejected records that are not published yet.
     """
 
     assigned: Assigned
@@ -105,7 +105,7 @@ class PartitionAssignment:
     tasks: asyncio.TaskGroup
     told: Told
     tables: dict[TableName, TableLoop] = field(default_factory=dict)
-    held_bytes: int = 0
+    buffered_bytes: int = 0
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     frontier: Frontier = field(init=False)
     late: LateTables = field(init=False)
@@ -217,7 +217,7 @@ class PartitionAssignment:
             len(self._new.looking) > _UNKNOWN_TABLES_MAX
             or len(self._new.unlistable) > _UNLISTABLE_TABLES_MAX
             or self._outbox.is_full
-            or self.held_bytes >= self.settings.queue_bytes_max
+            or self.buffered_bytes >= self.settings.queue_bytes_max
         )
 
     @property
@@ -241,7 +241,7 @@ class PartitionAssignment:
 
     def held(self, more_bytes: int) -> None:
         """Called by a table's loop or by the outbox."""
-        self.held_bytes += more_bytes
+        self.buffered_bytes += more_bytes
 
     async def end(self, *, patience_s: float | None) -> End:
         """Let what is in flight be decided and its verdicts be acknowledged, for `patience_s` seconds, then cut it off.

@@ -112,13 +112,13 @@ class CoordinatorMetrics:
         for appended_ms in publication.appended_ms:
             if appended_ms:
                 self._visible.observe(max(0, now_ms - appended_ms) / 1000)
-        return self.told(publication.verdicts, publication.is_told_again)
+        return self.told(publication.verdicts, publication.is_repeated)
 
-    def told(self, verdicts: Sequence[Verdict], is_told_again: bool) -> VerdictCounts:
+    def told(self, verdicts: Sequence[Verdict], is_repeated: bool) -> VerdictCounts:
         """Count verdicts that the log has acknowledged; how many of each there were."""
         kinds = Counts((verdict.kind, verdict.code or "") for verdict in verdicts)
         for (kind, code), count in kinds.items():
-            (self._told_again if is_told_again else self._verdicts).labels(kind.value, code).inc(count)
+            (self._told_again if is_repeated else self._verdicts).labels(kind.value, code).inc(count)
         return kinds
 
     def is_news(self, table: str, version: int) -> bool:

@@ -58,7 +58,7 @@ class VerdictLines:
         self,
         verdicts: Sequence[Verdict],
         counts: VerdictCounts,
-        is_told_again: bool,
+        is_repeated: bool,
         *,
         of_intents: bool = True,
         traces: Sequence[TraceContext | None] = (),
@@ -75,11 +75,11 @@ class VerdictLines:
         if self._others < self.per_s_max or (is_any_rejected and self._rejected < self.per_s_max):
             for verdict, trace in zip_longest(verdicts, traces):
                 if self._has_room_for(verdict):
-                    _write_one(verdict, is_told_again, of_intents, trace)
+                    _write_one(verdict, is_repeated, of_intents, trace)
                     rest[verdict.kind, verdict.code or ""] -= 1
         for (kind, code), count in rest.items():
             if count:
-                self._rest[kind, code, is_told_again] += count
+                self._rest[kind, code, is_repeated] += count
                 self._rest_warns |= not of_intents
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class VerdictLines:
         return self._others <= self.per_s_max
 
 
-def _write_one(verdict: Verdict, is_told_again: bool, of_intents: bool, trace: TraceContext | None) -> None:
+def _write_one(verdict: Verdict, is_repeated: bool, of_intents: bool, trace: TraceContext | None) -> None:
     log = structlog.get_logger()
     of_trace = {} if trace is None else {"trace_id": trace.trace_id, "span_id": trace.span_id}
     write = log.info if of_intents else log.warning
@@ -125,10 +125,10 @@ def _write_one(verdict: Verdict, is_told_again: bool, of_intents: bool, trace: T
         partition=verdict.partition,
         offset=verdict.offset,
         reason=verdict.message,
-        told_again=is_told_again,
+        told_again=is_repeated,
         **of_trace,
     )
 
 
-def _in_words(kind: VerdictKind, code: str, is_told_again: bool) -> str:
-    return " ".join([kind.value, *([code] if code else []), *(["told again"] if is_told_again else [])])
+def _in_words(kind: VerdictKind, code: str, is_repeated: bool) -> str:
+    return " ".join([kind.value, *([code] if code else []), *(["told again"] if is_repeated else [])])

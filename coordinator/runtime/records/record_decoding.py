@@ -27,7 +27,7 @@ from rootline.schemas.verdict import Verdict, VerdictKind, unread_id
 from rootline.tree.draft.batch import Record
 
 _UNDECODED = "?"
-_quick_record: Final = quick(Record)
+_unchecked_record: Final = quick(Record)
 _INTENT_BYTES: Final = 3_500
 _ADDED_BYTES: Final = 2_000
 _COLUMN_BYTES: Final = 1_400
@@ -63,7 +63,9 @@ def decoded(raw: LogRecord, limits: IntentLimits) -> Record | Rejection:
     headers = raw.headers
     oldest_file_ms = oldest_file_of(headers) if headers else None
     held = size + _held(intent)
-    return _quick_record(raw.position, intent, size, raw.key, raw.value, raw.appended_ms, headers, held, oldest_file_ms)
+    return _unchecked_record(
+        raw.position, intent, size, raw.key, raw.value, raw.appended_ms, headers, held, oldest_file_ms
+    )
 
 
 def of_lake(raw: LogRecord, record: Record, own: Lake) -> Record:

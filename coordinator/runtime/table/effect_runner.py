@@ -42,7 +42,7 @@ from rootline.coordinator.runtime.table.leaf_encoder import LeafEncoder, ThreadL
 from rootline.coordinator.runtime.table.object_fetcher import LeavesAhead, fetch_objects
 from rootline.ports.head_hints import NO_HINTS, HeadHints
 from rootline.ports.intent_feed import Partition
-from rootline.ports.object_store import ObjectStore, PutAnswer, PutReply
+from rootline.ports.object_store import ObjectStore, PutReply, PutStatus
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.errors import Corrupt, Fenced, OutcomeUnknown, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
@@ -129,7 +129,7 @@ class EffectRunner:
                 return ObjectsStored()
             case PutRoot():
                 reply = await self.store.put_if_absent(effect.key, effect.body, after=effect.after)
-                if effect.version == 0 and reply.answer is PutAnswer.CREATED:
+                if effect.version == 0 and reply.answer is PutStatus.CREATED:
                     await self._seen_first()
                 return PutReplied(reply)
             case ReadBack():
@@ -209,7 +209,7 @@ def head_lost(table: TableName, found: int | None, confirmed: int) -> Fenced:
 def _failed(effect: StoreEffect, detail: str) -> Event:
     match effect:
         case PutRoot():
-            return PutReplied(PutReply(PutAnswer.NO_ANSWER, detail=detail))
+            return PutReplied(PutReply(PutStatus.NO_ANSWER, detail=detail))
         case LoadHead():
             return LoadFailed(False, detail)
         case EncodeLeaves():

@@ -26,7 +26,7 @@ from rootline.tree.rules.verified_files import is_in_place, stated
 FILES_AHEAD_MAX: Final = 4_096
 
 
-class FileShelf:
+class FooterPrefetch:
     """The files of one table's waiting records."""
 
     def __init__(self, store: ObjectStore, table: TableName) -> None:
@@ -72,4 +72,4 @@ class FileShelf:
             return False
 
 
-__all__ = ["FILES_AHEAD_MAX", "FileShelf"]
+__all__ = ["FILES_AHEAD_MAX", "FooterPrefetch"]

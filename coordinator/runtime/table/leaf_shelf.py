@@ -16,7 +16,7 @@ from typing import Final
 
 import structlog
 
-from rootline.coordinator.runtime.table.file_shelf import FileShelf
+from rootline.coordinator.runtime.table.file_shelf import FooterPrefetch
 from rootline.coordinator.runtime.table.object_fetcher import ReadLeaf, read_leaf
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import RootlineError
@@ -31,18 +31,18 @@ AHEAD_BYTES_MAX: Final = 128 * 1024 * 1024
 """Of leaves that are read ahead for one table, as their intents state them: two large commits and a small one."""
 
 
-class LeafShelf:
+class LeafPrefetch:
     """The leaves of one table's waiting records."""
 
     def __init__(self, store: ObjectStore, table: TableName, bytes_max: int = AHEAD_BYTES_MAX) -> None:
         self._store, self._table, self._bytes_max = store, table, bytes_max
         self._reads: dict[str, asyncio.Task[ReadLeaf | None]] = {}
         self._sizes: dict[str, int] = {}
-        self.files = FileShelf(store, table)
+        self.files = FooterPrefetch(store, table)
         """Their data files, and those that records name themselves."""
 
     @property
-    def held_bytes(self) -> int:
+    def buffered_bytes(self) -> int:
         """Of the leaves that have been read, or are being read, as their intents state them."""
         return sum(self._sizes.values())
 
@@ -87,7 +87,7 @@ class LeafShelf:
         location, size = manifest.location, manifest.file_size_in_bytes
         if location in self._reads or not (is_plain(location) and location.startswith(LEAVES_PREFIX)):
             return
-        if self.held_bytes + size <= self._bytes_max:
+        if self.buffered_bytes + size <= self._bytes_max:
             self._sizes[location] = size
             self._reads[location] = tasks.create_task(self._read(location, definition), name=f"reading {location}")
 

@@ -23,12 +23,12 @@ import structlog
 from pyroaring import BitMap64
 
 from rootline.coordinator.runtime.table.adoption_reader import read_adopted
-from rootline.coordinator.runtime.table.file_shelf import FileShelf
+from rootline.coordinator.runtime.table.file_shelf import FooterPrefetch
 from rootline.ports.object_parts import LongObject
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf, is_quickly_decoded
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage, decode_condemned_page
-from rootline.schemas.bytes.root.kept_page import KeptPage, decode_kept_page
+from rootline.schemas.bytes.root.kept_page import RetainedPage, decode_retained_page
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.bytes.vector.vector_codec import MAGIC, decode_vector
 from rootline.schemas.content_entry import ContentEntry
@@ -73,7 +73,7 @@ class LeavesAhead(Protocol):
     """Leaves that may have been read already, and files that may have been looked at."""
 
     @property
-    def files(self) -> FileShelf:
+    def files(self) -> FooterPrefetch:
         """The files."""
         ...
 
@@ -92,7 +92,7 @@ async def fetch_objects(
 
     """
     at_once = asyncio.Semaphore(_READS_AT_ONCE)
-    files = FileShelf(store, table) if ahead is None else ahead.files
+    files = FooterPrefetch(store, table) if ahead is None else ahead.files
 
     async def leaf_at(location: str) -> tuple[str, ReadLeaf]:
         definition = needs.proving.get(location)
@@ -203,14 +203,16 @@ async def _condemned(store: ObjectStore, table: TableName, named: StoredPage, ta
     return None
 
 
-async def _kept_page(store: ObjectStore, table: TableName, page: StoredPage, table_uuid: uuid.UUID) -> KeptPage | None:
+async def _kept_page(
+    store: ObjectStore, table: TableName, page: StoredPage, table_uuid: uuid.UUID
+) -> RetainedPage | None:
     """The page that an intent names; `None` when it is absent or not what the intent says."""
     for _ in range(2):
         body = await _body(store, table, page.location)
         if body is None:
             return None
         try:
-            return decode_kept_page(body, page.digest, page.file_size_in_bytes, table_uuid, name=page.location)
+            return decode_retained_page(body, page.digest, page.file_size_in_bytes, table_uuid, name=page.location)
         except Corrupt:
             continue
     return None

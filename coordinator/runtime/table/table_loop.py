@@ -38,7 +38,7 @@ from rootline.coordinator.protocol.events import (
 from rootline.coordinator.protocol.machine_state import Phase, Policy, TableMachine
 from rootline.coordinator.runtime.table.commit_traces import CommitTraces
 from rootline.coordinator.runtime.table.effect_runner import EffectRunner, StoreEffect
-from rootline.coordinator.runtime.table.leaf_shelf import LeafShelf
+from rootline.coordinator.runtime.table.leaf_shelf import LeafPrefetch
 from rootline.coordinator.runtime.table.verdict_outbox import Publication, VerdictOutbox
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import AnsweringSink
@@ -113,7 +113,7 @@ class TableLoop:
             context.runner.timeout_s,
             self._acknowledged,
         )
-        self._shelf = LeafShelf(TimedReads(context.runner.store, context.runner.timeout_s), context.table)
+        self._shelf = LeafPrefetch(TimedReads(context.runner.store, context.runner.timeout_s), context.table)
         self._timer: asyncio.TimerHandle | None = None
         self._encoding: asyncio.Task[None] | None = None
         self._delivered = 0
@@ -174,12 +174,12 @@ class TableLoop:
     def has_room(self) -> bool:
         """Whether the table's queue takes more records; one that commits nothing more takes, and ignores, them all."""
         count = self._delivered + self._machine.queued
-        return count < self._context.queue_intents_max and self.held_bytes < self._context.queue_bytes_max
+        return count < self._context.queue_intents_max and self.buffered_bytes < self._context.queue_bytes_max
 
     @property
-    def held_bytes(self) -> int:
+    def buffered_bytes(self) -> int:
         """About what the table's intents take in memory, bytes, until their verdicts are acknowledged."""
-        return self._delivered_bytes + self._queued_bytes + self._outbox.held_bytes
+        return self._delivered_bytes + self._queued_bytes + self._outbox.buffered_bytes
 
     def is_idle_since(self, monotonic_s: float) -> bool:
         """Whether nothing has happened since, and nothing is under way."""
@@ -198,8 +198,8 @@ class TableLoop:
     def deliver(self, records: tuple[Record, ...]) -> None:
         """Hand over records in the log's order, without a gap after those before; ask `has_room` first."""
         self._delivered += len(records)
-        self._delivered_bytes += sum(record.held_bytes for record in records)
-        self._tell_held(self.held_bytes + self._shelf.held_bytes)
+        self._delivered_bytes += sum(record.buffered_bytes for record in records)
+        self._tell_held(self.buffered_bytes + self._shelf.buffered_bytes)
         self._inbox.put_nowait(Arrived(records))
 
     async def wait_for_room(self) -> None:
@@ -268,7 +268,7 @@ class TableLoop:
     def _end(self, event: Event, tick: Tick, stepped: Step, tasks: asyncio.TaskGroup) -> None:
         if isinstance(event, Arrived):
             self._delivered -= len(event.records)
-            self._delivered_bytes -= sum(record.held_bytes for record in event.records)
+            self._delivered_bytes -= sum(record.buffered_bytes for record in event.records)
         before = self._machine
         self._machine, effects = stepped
         if self.is_stuck and self._held_since_ms is None:
@@ -277,13 +277,13 @@ class TableLoop:
             self._held_since_ms = min((record.appended_ms for record in dropped), default=None)
         after = self._machine
         if after.queue is not before.queue or after.batch is not before.batch:
-            self._queued_bytes = sum(record.held_bytes for record in (*after.batch, *after.queue))
+            self._queued_bytes = sum(record.buffered_bytes for record in (*after.batch, *after.queue))
         self._shelf.keep((*after.batch, *after.queue))
         for effect in effects:
             if self._context.traces is not None:
                 _trace(self._context.traces, effect)
             self._start(effect, tasks)
-        self._tell_held(self.held_bytes + self._shelf.held_bytes)
+        self._tell_held(self.buffered_bytes + self._shelf.buffered_bytes)
         if after.acknowledged is not before.acknowledged:
             self._context.owner.decided(self._context.table, after.acknowledged)
         self._active_s = tick.monotonic_s
@@ -308,10 +308,10 @@ class TableLoop:
     async def _run(self, effect: StoreEffect) -> None:
         self._inbox.put_nowait(await self._context.runner.run(effect, self._shelf))
 
-    def _tell_held(self, held_bytes: int) -> None:
-        if held_bytes != self._told_bytes:
-            self._context.owner.held(held_bytes - self._told_bytes)
-            self._told_bytes = held_bytes
+    def _tell_held(self, buffered_bytes: int) -> None:
+        if buffered_bytes != self._told_bytes:
+            self._context.owner.held(buffered_bytes - self._told_bytes)
+            self._told_bytes = buffered_bytes
 
     def _disarm(self) -> None:
         if self._timer is not None:

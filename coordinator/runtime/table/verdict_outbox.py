@@ -39,7 +39,7 @@ _VERDICT_BYTES: Final = 1_500
 class Publication:
     """What is left of `PublishVerdicts`: when each record was appended (ms), dead letters of those that were rejected.
 
-    `held_bytes`: about what it takes in memory. `answers`: those that no root records. `is_told_again`: a root had
+    `buffered_bytes`: about what it takes in memory. `answers`: those that no root records. `is_repeated`: a root had
     recorded them before this process came to them.
     """
 
@@ -48,9 +48,9 @@ class Publication:
     letters: tuple[DeadLetter, ...]
     up_to: tuple[PartitionOffset, ...]
     version: Version | None
-    held_bytes: int
+    buffered_bytes: int
     answers: tuple[Answer, ...] = ()
-    is_told_again: bool = False
+    is_repeated: bool = False
     traces: tuple[TraceContext | None, ...] = ()
     """Of each verdict's record; empty if none has one."""
 
@@ -65,9 +65,9 @@ class Publication:
             letters=tuple([_letter(item, table) for item in rejected]),
             up_to=effect.up_to,
             version=effect.version,
-            held_bytes=len(effect.decided) * _VERDICT_BYTES + sum([item.record.size_in_bytes for item in rejected]),
+            buffered_bytes=len(effect.decided) * _VERDICT_BYTES + sum([item.record.size_in_bytes for item in rejected]),
             answers=tuple([_answer(item, table) for item in rejected]) if effect.is_unrecorded else (),
-            is_told_again=effect.version is None and not effect.is_unrecorded,
+            is_repeated=effect.version is None and not effect.is_unrecorded,
             traces=tuple(traces) if any(traces) else (),
         )
 
@@ -79,7 +79,7 @@ Published = Callable[[Publication], None]
 class VerdictOutbox:
     """`published` is called with each publication that the log has acknowledged, in order.
 
-    `trouble`: why what was decided cannot be said, if it cannot; it is tried again and again. `held_bytes`: about what
+    `trouble`: why what was decided cannot be said, if it cannot; it is retried. `buffered_bytes`: about what
     all that is not acknowledged takes in memory.
     """
 
@@ -90,7 +90,7 @@ class VerdictOutbox:
     timeout_s: float
     published: Published
     trouble: str = ""
-    held_bytes: int = 0
+    buffered_bytes: int = 0
     _waiting: asyncio.Queue[Publication] = field(default_factory=asyncio.Queue)
     _publishing: Sequence[Publication] = ()
 
@@ -102,7 +102,7 @@ class VerdictOutbox:
     def publish(self, effect: PublishVerdicts) -> None:
         """Behind those before."""
         publication = Publication.of(effect, self.table)
-        self.held_bytes += publication.held_bytes
+        self.buffered_bytes += publication.buffered_bytes
         self._waiting.put_nowait(publication)
 
     async def drained(self) -> None:
@@ -125,7 +125,7 @@ class VerdictOutbox:
     def _acknowledged(self, count: int) -> None:
         done, self._publishing = self._publishing[:count], self._publishing[count:]
         for publication in done:
-            self.held_bytes -= publication.held_bytes
+            self.buffered_bytes -= publication.buffered_bytes
             self.published(publication)
             self._waiting.task_done()
 

@@ -44,7 +44,7 @@ from rootline.schemas.bytes.values.avro_primitives import (
     read_string,
 )
 from rootline.schemas.bytes.values.entry_schema import content_entry_schema, schema_bytes, tracked_of_schema
-from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, VersionInfo, quick_entry
+from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, VersionInfo, unchecked_entry
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.statistics import ContentStats
 from rootline.schemas.table_definition import TableDefinition, TrackedField
@@ -184,7 +184,7 @@ class EntryCodec:
             end = self.statistics.skip(data, position)
             content_stats = LazyStats(self.statistics, data[position:end], name)
             position = end
-        entry = quick_entry(
+        entry = unchecked_entry(
             content_type,
             location,
             file_format,

@@ -24,7 +24,7 @@ from rootline.schemas.bytes.values.avro_primitives import (
     read_optional_long,
     read_present,
 )
-from rootline.schemas.content_entry import DeletionVector, ManifestStats, Status, VersionInfo, quick_version_info
+from rootline.schemas.content_entry import DeletionVector, ManifestStats, Status, VersionInfo, unchecked_version_info
 
 _STATUSES: Final = {int(status): status for status in Status}
 
@@ -97,7 +97,7 @@ def read_version_info(data: bytes, position: int) -> tuple[VersionInfo, int]:
     snapshot_id, position = read_optional_long(data, position)
     sequence_number, position = read_optional_long(data, position)
     file_sequence_number, position = read_optional_long(data, position)
-    return quick_version_info(status, snapshot_id, sequence_number, file_sequence_number), position
+    return unchecked_version_info(status, snapshot_id, sequence_number, file_sequence_number), position
 
 
 def encode_optional_vector(vector: DeletionVector | None) -> bytes:

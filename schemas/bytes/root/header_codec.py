@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rootline.schemas.bytes.root.header_ledger import HeaderLedger
-from rootline.schemas.bytes.root.header_left import LEFT_KEY, decode_left, encode_left
+from rootline.schemas.bytes.root.header_left import RETIRED_KEY, decode_retired, encode_retired
 from rootline.schemas.bytes.root.header_name import decode_name, encode_name
 from rootline.schemas.bytes.root.header_numbers import count_of as _count
 from rootline.schemas.bytes.root.header_totals import list_of_totals, totals_of_list
@@ -33,14 +33,14 @@ from rootline.schemas.identifiers import (
 )
 from rootline.schemas.log_position import MARK_BYTES, LogId
 from rootline.schemas.root_header import (
-    NOTHING_LEFT,
+    NOTHING_RETIRED,
     ClockJump,
     CommittedRun,
     Condemned,
+    ContentDigest,
     CoveredOffset,
     DefinitionReference,
     Expiry,
-    KeptContent,
     LogTime,
     NameState,
     Operation,
@@ -131,7 +131,7 @@ def encode_header(header: RootHeader) -> dict[str, bytes]:
         condemned = [[_page_json(item.page), item.since_version, item.since_ms] for item in header.condemned]
         metadata[HORIZON_KEY] = _json([header.horizon_ms, condemned])
     if header.left:
-        metadata[LEFT_KEY] = encode_left(header.left)
+        metadata[RETIRED_KEY] = encode_retired(header.left)
     if header.parent_next_row_id is not None:
         metadata[PARENT_NEXT_ROW_ID_KEY] = str(header.parent_next_row_id).encode()
     if header.expiry is not None:
@@ -225,7 +225,7 @@ def _header_of(metadata: Mapping[str, bytes]) -> RootHeader:
         condemned=tuple(
             Condemned(_page(*page), Version(_count(version)), _count(since_ms)) for page, version, since_ms in condemned
         ),
-        left=decode_left(metadata[LEFT_KEY]) if LEFT_KEY in metadata else NOTHING_LEFT,
+        left=decode_retired(metadata[RETIRED_KEY]) if RETIRED_KEY in metadata else NOTHING_RETIRED,
         parent_next_row_id=(_decimal(metadata[PARENT_NEXT_ROW_ID_KEY]) if PARENT_NEXT_ROW_ID_KEY in metadata else None),
         expiry=_expiry(*_list(metadata, EXPIRY_KEY)) if EXPIRY_KEY in metadata else None,
         redefined_in=Version(_decimal(metadata[REDEFINED_IN_KEY])) if REDEFINED_IN_KEY in metadata else None,
@@ -332,13 +332,14 @@ def _log_time(newest_ms: Any, jumps: Any) -> LogTime:
     return LogTime(_count(newest_ms), tuple(ClockJump(_count(at), _count(skipped)) for at, skipped in jumps))
 
 
-def _contents(value: bytes) -> tuple[KeptContent, ...]:
+def _contents(value: bytes) -> tuple[ContentDigest, ...]:
     kept = base64.b64decode(value, validate=True)
     if len(kept) % _KEPT_BYTES:
         raise ValueError(f"{CONTENTS_KEY} has {len(kept)} bytes, not {_KEPT_BYTES} for each")
     half = _KEPT_BYTES // 2
     return tuple(
-        KeptContent(kept[at : at + half], kept[at + half : at + _KEPT_BYTES]) for at in range(0, len(kept), _KEPT_BYTES)
+        ContentDigest(kept[at : at + half], kept[at + half : at + _KEPT_BYTES])
+        for at in range(0, len(kept), _KEPT_BYTES)
     )
 
 

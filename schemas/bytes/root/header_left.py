@@ -10,14 +10,14 @@ from rootline.schemas.bytes.root.header_numbers import count_of
 from rootline.schemas.bytes.root.location_hashes import ascending_hashes
 from rootline.schemas.identifiers import SequenceNumber
 from rootline.schemas.object_keys import page_location
-from rootline.schemas.root_header import Left, LeftSince, PageReference
+from rootline.schemas.root_header import PageReference, Retired, RetiredSince
 
-LEFT_KEY: Final = "rootline.left"
+RETIRED_KEY: Final = "rootline.left"
 """Absent where nothing left, as in roots that are older than it."""
 _DIGEST_BYTES: Final = 32
 
 
-def encode_left(left: Left) -> bytes:
+def encode_retired(left: Retired) -> bytes:
     """The value of `rootline.left`; a page's name follows from its digest."""
     pages = [
         [_text(page.digest), page.size_in_bytes, page.content_bytes, since_ms, number]
@@ -27,10 +27,10 @@ def encode_left(left: Left) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def decode_left(value: bytes) -> Left:
+def decode_retired(value: bytes) -> Retired:
     """The other way round. Raises `ValueError` or `TypeError`: it is not that."""
     since_ms, number, removed, rewritten, pages = json.loads(value)
-    found = Left(
+    found = Retired(
         ascending_hashes(_bytes(removed)),
         ascending_hashes(_bytes(rewritten)),
         count_of(since_ms),
@@ -38,16 +38,16 @@ def decode_left(value: bytes) -> Left:
         tuple([_page(*page) for page in pages]),
     )
     if not found:
-        raise ValueError(f"{LEFT_KEY} is there, and says nothing")
+        raise ValueError(f"{RETIRED_KEY} is there, and says nothing")
     return found
 
 
-def _page(digest: Any, size: Any, content: Any, since_ms: Any, number: Any) -> LeftSince:
+def _page(digest: Any, size: Any, content: Any, since_ms: Any, number: Any) -> RetiredSince:
     digest = _bytes(digest)
     if len(digest) != _DIGEST_BYTES:
         raise ValueError("a digest is not 32 bytes long")
     page = PageReference(page_location(digest.hex()), digest, count_of(size), count_of(content))
-    return LeftSince(page, count_of(since_ms), SequenceNumber(count_of(number)))
+    return RetiredSince(page, count_of(since_ms), SequenceNumber(count_of(number)))
 
 
 def _text(value: bytes) -> str:

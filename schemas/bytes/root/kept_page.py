@@ -55,7 +55,7 @@ _timestamp: Final = attrgetter("timestamp_ms")
 
 
 @dataclass(frozen=True, slots=True)
-class KeptPage:
+class RetainedPage:
     """At least one version, ascending."""
 
     reference: PageReference
@@ -77,17 +77,19 @@ class KeptPage:
         return self.versions[at - 1] if at else None
 
 
-def encode_kept_page(
+def encode_retained_page(
     table_uuid: uuid.UUID, versions: Iterable[KeptVersion], salt: bytes = b""
-) -> tuple[KeptPage, bytes]:
+) -> tuple[RetainedPage, bytes]:
     """(the page, its object's bytes) of at least one version, ascending; `salt` as in `encode_page`."""
     held = tuple(versions)
     rows = [encode_value(_ROW, kept._asdict()) for kept in held]
     reference, body = encode_page(PageKind.KEPT, KEPT_SCHEMA_JSON, table_uuid, rows, salt=salt)
-    return KeptPage(reference, held), body
+    return RetainedPage(reference, held), body
 
 
-def decode_kept_page(body: bytes, digest: bytes, size_in_bytes: int, table_uuid: uuid.UUID, *, name: str) -> KeptPage:
+def decode_retained_page(
+    body: bytes, digest: bytes, size_in_bytes: int, table_uuid: uuid.UUID, *, name: str
+) -> RetainedPage:
     """The page that is named by digest and length; `name` is what an error calls it.
 
     Raises:
@@ -111,7 +113,7 @@ def decode_kept_page(body: bytes, digest: bytes, size_in_bytes: int, table_uuid:
     except Unreadable as error:
         raise Corrupt(_CODE, f"{name}: {error}") from None
     content = sum(len(plain) for _, plain in blocks)
-    return KeptPage(PageReference(page_location(digest.hex()), digest, size_in_bytes, content), tuple(held))
+    return RetainedPage(PageReference(page_location(digest.hex()), digest, size_in_bytes, content), tuple(held))
 
 
 def _following(held: list[KeptVersion], kept: KeptVersion) -> KeptVersion:

@@ -38,7 +38,7 @@ _ROW: Final = fastavro.parse_schema(json.loads(LEFT_SCHEMA_JSON))
 
 
 @dataclass(frozen=True, slots=True)
-class LeftPage:
+class RetiredPage:
     """`rewritten`: other files hold their rows now. `removed`: all else that left. No location is in both."""
 
     reference: PageReference
@@ -50,9 +50,9 @@ class LeftPage:
         return len(self.removed) + len(self.rewritten)
 
 
-def encode_left_page(
+def encode_retired_page(
     table_uuid: uuid.UUID, removed: LocationHashes, rewritten: LocationHashes, salt: bytes = b""
-) -> tuple[LeftPage, bytes]:
+) -> tuple[RetiredPage, bytes]:
     """(the page, its object's bytes) of at least one location; `salt` as in `encode_page`."""
     step = _ROW_HASHES * HASH_BYTES
     rows = [
@@ -61,10 +61,10 @@ def encode_left_page(
         for at in range(0, len(hashes.packed), step)
     ]
     reference, body = encode_page(PageKind.LEFT, LEFT_SCHEMA_JSON, table_uuid, rows, salt=salt)
-    return LeftPage(reference, removed, rewritten), body
+    return RetiredPage(reference, removed, rewritten), body
 
 
-def decode_left_page(body: bytes, reference: PageReference, table_uuid: uuid.UUID, *, name: str) -> LeftPage:
+def decode_retired_page(body: bytes, reference: PageReference, table_uuid: uuid.UUID, *, name: str) -> RetiredPage:
     """The page that `reference` names; `name` is what an error calls it. Raises `Corrupt` as `decode_page`."""
     held: dict[bool, list[bytes]] = {False: [], True: []}
     try:
@@ -74,4 +74,4 @@ def decode_left_page(body: bytes, reference: PageReference, table_uuid: uuid.UUI
         removed, rewritten = (LocationHashes(b"".join(held[item])) for item in (False, True))
     except (Unreadable, ValueError) as error:
         raise Corrupt("page-corrupt", f"{name}: {error}") from None
-    return LeftPage(reference, removed, rewritten)
+    return RetiredPage(reference, removed, rewritten)

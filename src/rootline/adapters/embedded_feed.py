@@ -15,7 +15,7 @@ from typing import Final
 from rootline.adapters.sqlite.stuck_rows import NoticesOnly
 from rootline.ports.intent_feed import Answer, Assigned, Delivered, FeedEvent, Partition, Reread, before_upgrade
 from rootline.ports.intent_log import IntentLog, KnowsItsLake, MayGoBack
-from rootline.ports.parking import ParkingLot
+from rootline.ports.parking import ParkedStore
 from rootline.ports.pausing import Pause
 from rootline.schemas.bytes.log.lake_claim import Lake
 from rootline.schemas.dead_letter import DeadLetter
@@ -73,7 +73,7 @@ class EmbeddedFeed:
             await self._log.introduce(lake)
 
     @property
-    def parking(self) -> ParkingLot | None:
+    def parking(self) -> ParkedStore | None:
         """The lot for notices and lifts. No record is parked, because the log keeps those that are undecided."""
         return self._lot
 

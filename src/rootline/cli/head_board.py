@@ -17,7 +17,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Corrupt, Unavailable
 from rootline.schemas.identifiers import TableName, Version
-from rootline.storage.few_at_once import few_at_once
+from rootline.storage.few_at_once import gather_bounded
 from rootline.storage.metadata.head_finder import HeadKey, at_head, find_head
 from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.table_head import newest_root
@@ -29,7 +29,7 @@ ROOTS_MAX: Final = 50
 _AT_ONCE: Final = 8
 
 
-class HeadBoard:
+class HeadCache:
     """For one store; a name whose folder holds no root is none."""
 
     def __init__(self, store: ObjectStore, only: TableName | None = None, roots_max: int = ROOTS_MAX) -> None:
@@ -50,7 +50,7 @@ class HeadBoard:
         fresh = [name for name in names if name not in self._read]
         known = sorted((name for name in self._read if name not in fresh), key=lambda name: name not in urgent)
         due = [*fresh, *known[: max(0, AGAIN_MAX - len(fresh))]]
-        for name, head in zip(due, await few_at_once(due, self._head, _AT_ONCE), strict=True):
+        for name, head in zip(due, await gather_bounded(due, self._head, _AT_ONCE), strict=True):
             self._read.pop(name, None)
             self._read[name] = head
         await self._prove([name for name in due if self._read[name] is not None], urgent)
@@ -59,7 +59,7 @@ class HeadBoard:
     async def _prove(self, found: Collection[TableName], urgent: Collection[TableName]) -> None:
         order = {name: number for number, name in enumerate(self._proven)}
         due = sorted(found, key=lambda name: (name not in urgent, order.get(name, -1)))[: self._roots_max]
-        for name, why in zip(due, await few_at_once(due, self._wrong_with, _AT_ONCE), strict=True):
+        for name, why in zip(due, await gather_bounded(due, self._wrong_with, _AT_ONCE), strict=True):
             self._proven.pop(name, None)
             self._proven[name] = None
             self.damaged.pop(name, None)

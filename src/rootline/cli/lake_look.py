@@ -16,7 +16,7 @@ from typing import Final
 
 import structlog
 
-from rootline.cli.head_board import HeadBoard
+from rootline.cli.head_board import HeadCache
 from rootline.cli.lake_status import look_at_tables
 from rootline.client.session.loop_thread import LoopThread
 from rootline.connect import open_warehouse
@@ -46,7 +46,7 @@ class LakeLook:
         self._log = log
         self._thread = thread
         self._store = store
-        self._board = HeadBoard(store, roots_max=_ROOTS_MAX)
+        self._board = HeadCache(store, roots_max=_ROOTS_MAX)
         self._known = LakeTables()
         self._asked_s = -LOOK_EVERY_S
         self._looking: Future[LakeTables] | None = None
@@ -86,7 +86,7 @@ class LakeLook:
 
 
 @contextlib.asynccontextmanager
-async def open_lake_look(warehouse: str, log: str | None) -> AsyncIterator[LakeLook]:
+async def open_lake_poller(warehouse: str, log: str | None) -> AsyncIterator[LakeLook]:
     """Look at a lake until the block ends. Raises `RootlineError`: its store cannot be opened."""
     thread = LoopThread("rootline console")
 

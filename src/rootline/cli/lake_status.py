@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rootline.cli.head_board import HeadBoard
+from rootline.cli.head_board import HeadCache
 from rootline.connect import LogState, log_behind_root, look_at_log
 from rootline.coordinator.http.lake_view import TableStatus
 from rootline.coordinator.runtime.table.table_states import TableFacts, TableState, facts_of_written, state_of
@@ -27,7 +27,7 @@ _COMPARED_MAX: Final = 50
 
 
 async def look_at_tables(
-    board: HeadBoard, warehouse: str, log: str | None, only: TableName | None = None
+    board: HeadCache, warehouse: str, log: str | None, only: TableName | None = None
 ) -> tuple[list[TableStatus], list[str]]:
     """Every table, or `only` one, by name; and what did not answer."""
     troubles: list[str] = []
@@ -79,7 +79,7 @@ def _may_be_behind(state: LogState, name: TableName) -> bool:
 
 
 async def _behind_root(
-    board: HeadBoard, warehouse: str, log: str | None, names: Sequence[TableName]
+    board: HeadCache, warehouse: str, log: str | None, names: Sequence[TableName]
 ) -> dict[TableName, str]:
     """Why the log is not the one whose records a table's root has decided, for each of `names` where it is not."""
     found: dict[TableName, str] = {}

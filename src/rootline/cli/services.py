@@ -18,7 +18,7 @@ import structlog
 
 from rootline.catalog.rest.settings import catalog_settings
 from rootline.cli.catalog_service import open_catalog, server_extra, warn_if_open
-from rootline.cli.lake_look import open_lake_look
+from rootline.cli.lake_look import open_lake_poller
 from rootline.cli.listening import port_refused
 from rootline.cli.process_metrics import describe_process
 from rootline.cli.telemetry import telemetry
@@ -201,7 +201,7 @@ async def _serve_coordinator(
     catalog = lake = None
     is_shared = not warehouse.startswith("memory:")  # which no one else could read
     if settings.http_console and is_shared:
-        lake = await around.enter_async_context(open_lake_look(warehouse, log))
+        lake = await around.enter_async_context(open_lake_poller(warehouse, log))
     if settings.http_catalog and is_shared:
         chosen = catalog_settings()
         catalog = await around.enter_async_context(open_catalog(warehouse, chosen, service.metrics.registry))

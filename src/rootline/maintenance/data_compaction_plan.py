@@ -90,15 +90,15 @@ def choose_files(
     worn: set[str] = set()
     definition = files.state.definition
     for entry in (live.entry for live in files.data_files(limits.small)):
-        is_worn = _is_worn(files, entry, limits)
+        is_delete_heavy = _is_worn(files, entry, limits)
         values = partition_tuple(entry, definition)
         if entry.partition_spec_id != definition.default_spec_id or values is None:
             continue
-        if is_worn and _size(entry) > limits.bytes:
+        if is_delete_heavy and _size(entry) > limits.bytes:
             left.append(entry)
-        elif is_worn or _size(entry) < limits.small:
+        elif is_delete_heavy or _size(entry) < limits.small:
             partitions.setdefault(values, []).append(entry)
-            worn |= {entry.location} if is_worn else set()
+            worn |= {entry.location} if is_delete_heavy else set()
     found = [(_group(held, worn, limits, lost, at_most), held) for held in partitions.values()]
     groups = [group for group, _ in found if group]
     due = sum(map(_size, left)) + sum(_size(entry) for group, held in found if group for entry in held)

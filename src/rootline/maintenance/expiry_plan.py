@@ -18,7 +18,7 @@ from typing import Final
 
 from rootline.maintenance.expiry_limits import ExpiryLimits
 from rootline.maintenance.plan import IntentStamp, WrittenPlan
-from rootline.schemas.bytes.root.kept_page import KEPT_MAX, KeptPage, KeptVersion, encode_kept_page
+from rootline.schemas.bytes.root.kept_page import KEPT_MAX, KeptVersion, RetainedPage, encode_retained_page
 from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import IntentKind, StoredPage, VersionReference
 from rootline.schemas.root_header import RootHeader
@@ -56,7 +56,7 @@ class ExpiryPlan:
         if not self.kept:
             return WrittenPlan((), stamp.intent(IntentKind.EXPIRE, self.made_from_version, ref=reference))
         salt = f"made from {self.made_from_version}".encode()  # no page is made again that a sweep may have condemned
-        page, body = encode_kept_page(stamp.table_uuid, self.kept, salt)
+        page, body = encode_retained_page(stamp.table_uuid, self.kept, salt)
         location, digest, size, *_ = page.reference
         named = StoredPage(location=location, file_size_in_bytes=size, digest=digest)
         intent = stamp.intent(IntentKind.EXPIRE, self.made_from_version, ref=reference, page=named)
@@ -64,7 +64,7 @@ class ExpiryPlan:
 
 
 def plan_expiry(
-    header: RootHeader, kept: KeptPage | None, limits: ExpiryLimits, *, now_ms: int | None = None, now: bool = False
+    header: RootHeader, kept: RetainedPage | None, limits: ExpiryLimits, *, now_ms: int | None = None, now: bool = False
 ) -> Steps:
     """What is due at a head.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from rootline.ports.intent_log import VerdictSink
-from rootline.ports.parking import ParkedTable, ParkingLot
+from rootline.ports.parking import ParkedStore, ParkedTable
 from rootline.ports.pausing import Pause
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
@@ -234,7 +234,7 @@ class CoordinatorLog(IntentFeed, AnsweringSink, Protocol):
     """A coordinator's side of a log."""
 
     @property
-    def parking(self) -> ParkingLot | None:
+    def parking(self) -> ParkedStore | None:
         """Where records are parked; `None`: the log keeps what is undecided, so no table needs that."""
         ...
 

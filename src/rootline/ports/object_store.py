@@ -16,7 +16,7 @@ from typing import Protocol
 from rootline.schemas.identifiers import ObjectKey
 
 
-class PutAnswer(Enum):
+class PutStatus(Enum):
     """The answer to a conditional PUT. Only CREATED proves anything; after the others, read the object back."""
 
     CREATED = "created"
@@ -40,7 +40,7 @@ class Predecessor:
 class PutReply:
     """`store_ms`: the store's own date of the answer, milliseconds since the epoch; `None` if it has none."""
 
-    answer: PutAnswer
+    answer: PutStatus
     store_ms: int | None = None
     detail: str = ""
 

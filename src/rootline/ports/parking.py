@@ -62,7 +62,7 @@ class Lift:
     name: str = ""
 
 
-class ParkingLot(Protocol):
+class ParkedStore(Protocol):
     """A log's place for parked records. Calls for partitions that are others' fail with `log-unavailable`."""
 
     async def park(self, parked: ParkedTable, records: Sequence[LogRecord]) -> ParkedTable:

@@ -24,7 +24,7 @@ from rootline.client.session.session import Session
 from rootline.ports.object_files import ObjectFiles
 from rootline.schemas.content_entry import FileFormat
 from rootline.schemas.identifiers import TableName
-from rootline.storage.few_at_once import few_at_once
+from rootline.storage.few_at_once import gather_bounded
 from rootline.storage.metadata.stored_file import stored_key
 from rootline.storage.rows.arrow_types import arrow_field_of
 from rootline.tree.scan.file_task import FileTask
@@ -86,7 +86,7 @@ async def files_to_hand_over(
         known = (entry.content_stats.get(field_id) for field_id in floats)
         return ParquetFile(path, any(one is None or one.nan_value_count != 0 for one in known))
 
-    return await few_at_once(tasks, looked_at, _FOOTERS_AT_ONCE)
+    return await gather_bounded(tasks, looked_at, _FOOTERS_AT_ONCE)
 
 
 def is_plain(path: str) -> bool:

@@ -12,7 +12,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-async def few_at_once(items: Iterable[T], work: Callable[[T], Awaitable[R]], at_once: int) -> list[R]:
+async def gather_bounded(items: Iterable[T], work: Callable[[T], Awaitable[R]], at_once: int) -> list[R]:
     """The results of `work` on each item, in the items' order; at most `at_once` are under way at a time.
 
     The first error cancels what is under way and is raised as it is, not in a group.

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from rootline.ports.object_store import ObjectStore, PutAnswer
+from rootline.ports.object_store import ObjectStore, PutStatus
 from rootline.schemas.bytes.log.lake_claim import LAKE_KEY, Lake, decode_lake, encode_lake
 from rootline.schemas.errors import RootlineError, Unavailable
 
@@ -42,7 +42,7 @@ async def lake_of(store: ObjectStore, place: str, fresh_id: Callable[[], str]) -
         except RootlineError as error:
             _log_without(place, str(error))
             return None
-        if reply.answer is PutAnswer.CREATED:
+        if reply.answer is PutStatus.CREATED:
             return made
         found = await store.get(LAKE_KEY)
         if found is None:

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from rootline.ports.object_store import ObjectStore, PutAnswer, PutReply
+from rootline.ports.object_store import ObjectStore, PutReply, PutStatus
 from rootline.schemas.errors import Fenced, Unavailable
 from rootline.schemas.identifiers import ObjectKey
 
@@ -49,12 +49,12 @@ async def _race(stores: Sequence[ObjectStore], key: ObjectKey, racers: int) -> N
         if isinstance(reply, BaseException):
             raise reply
         replies.append(reply)
-    winners = [number for number, reply in enumerate(replies) if reply.answer is PutAnswer.CREATED]
+    winners = [number for number, reply in enumerate(replies) if reply.answer is PutStatus.CREATED]
     held = await _read_back(stores[0], key, replies)
     late = await stores[-1].put_if_absent(key, _LATE)
     held_after = await _read_back(stores[0], key, replies)
     store = stores[0]
-    if late.answer is PutAnswer.CREATED or held_after == _LATE:
+    if late.answer is PutStatus.CREATED or held_after == _LATE:
         raise _lies(store, "it ignores If-None-Match: a PUT to an object that exists was carried out")
     if len(winners) > 1:
         raise _lies(store, f"it let {len(winners)} of {racers} writers win a race for one object")
@@ -71,7 +71,7 @@ async def _read_back(store: ObjectStore, key: ObjectKey, replies: Sequence[PutRe
     found = await store.get(key)
     if found is not None:
         return found.body
-    if any(reply.answer in (PutAnswer.CREATED, PutAnswer.EXISTS) for reply in replies):
+    if any(reply.answer in (PutStatus.CREATED, PutStatus.EXISTS) for reply in replies):
         raise _lies(store, "an object that it confirmed cannot be read back right after")
     detail = next((reply.detail for reply in replies if reply.detail), "the store gave no reason")
     raise Unavailable("store-unavailable", f"{store!r}: none of {len(replies)} PUTs was carried out: {detail}")
@@ -92,7 +92,7 @@ async def _check_order(stores: Sequence[ObjectStore], folder: str) -> None:
 async def _put_acknowledged(store: ObjectStore, key: ObjectKey) -> None:
     reply = await store.put_if_absent(key, b"")
     for _ in range(_RESENDS_MAX):
-        if reply.answer is not PutAnswer.NO_ANSWER:
+        if reply.answer is not PutStatus.NO_ANSWER:
             return
         reply = await store.put_if_absent(key, b"")
     raise Unavailable("store-unavailable", f"{store!r}: PUT {key} was not answered: {reply.detail}")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutAnswer, PutReply, StoredObject
+from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, PutStatus, StoredObject
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey
 
@@ -116,15 +116,15 @@ class FaultyObjectStore:
             case Fault.FULL:
                 raise Unavailable("store-unavailable", f"{key}: no space left (a fault of the test)")
             case Fault.LOST_REQUEST:
-                return PutReply(PutAnswer.NO_ANSWER, detail="the request was lost (a fault of the test)")
+                return PutReply(PutStatus.NO_ANSWER, detail="the request was lost (a fault of the test)")
             case Fault.LANDS_LATER:
                 self._delayed.append(_Delayed(key, bytes(body), after, self._landing_calls))
-                return PutReply(PutAnswer.NO_ANSWER, detail="the request is on its way (a fault of the test)")
+                return PutReply(PutStatus.NO_ANSWER, detail="the request is on its way (a fault of the test)")
         reply = await self._inner.put_if_absent(key, body, after=after)
         if fault is Fault.LOST_REPLY:
-            return PutReply(PutAnswer.NO_ANSWER, detail="the reply was lost (a fault of the test)")
-        if fault is Fault.OWN_CONFLICT and reply.answer is PutAnswer.CREATED:
-            return PutReply(PutAnswer.EXISTS, reply.store_ms, "sent twice (a fault of the test)")
+            return PutReply(PutStatus.NO_ANSWER, detail="the reply was lost (a fault of the test)")
+        if fault is Fault.OWN_CONFLICT and reply.answer is PutStatus.CREATED:
+            return PutReply(PutStatus.EXISTS, reply.store_ms, "sent twice (a fault of the test)")
         return reply
 
     async def list(self, prefix: str, *, limit: int | None = None) -> Listing:

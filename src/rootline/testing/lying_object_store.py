@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from enum import Enum
 
-from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
+from rootline.ports.object_store import Listing, Predecessor, PutReply, PutStatus, StoredObject
 from rootline.schemas.identifiers import ObjectKey
 
 
@@ -39,10 +39,10 @@ class LyingObjectStore:
     async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
         """Answers CREATED, and overwrites, where an honest store answers EXISTS."""
         if self._lie is Lie.RACES and key in self._objects:
-            return PutReply(PutAnswer.EXISTS)
+            return PutReply(PutStatus.EXISTS)
         await asyncio.sleep(0)  # others come in between
         self._objects[key] = body
-        return PutReply(PutAnswer.CREATED)
+        return PutReply(PutStatus.CREATED)
 
     async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
         """The keys under `prefix`, ascending; the first `limit` of them."""

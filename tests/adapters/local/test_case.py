@@ -13,7 +13,7 @@ from rootline.adapters.local.object_store import LocalObjectStore
 from rootline.client.session.writer_stamp import WriterStamp
 from rootline.client.write.create_table import create_table
 from rootline.client.write.definition_builder import build_definition
-from rootline.ports.object_store import PutAnswer
+from rootline.ports.object_store import PutStatus
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import ObjectKey, TableName
 
@@ -32,7 +32,7 @@ async def test_a_name_that_differs_only_in_case_is_refused_where_it_would_be_the
     tmp_path: Path, table: str
 ) -> None:
     store = LocalObjectStore(tmp_path, case_probe=cannot)
-    assert (await store.put_if_absent(key("a.b"), b"root")).answer is PutAnswer.CREATED
+    assert (await store.put_if_absent(key("a.b"), b"root")).answer is PutStatus.CREATED
 
     with pytest.raises(Invalid, match="this file system cannot tell") as put:
         await store.put_if_absent(key(table), b"root")
@@ -47,8 +47,8 @@ async def test_a_name_that_differs_only_in_case_is_refused_where_it_would_be_the
 async def test_other_names_and_the_same_name_are_as_before(tmp_path: Path) -> None:
     store = LocalObjectStore(tmp_path, case_probe=cannot)
     for table in ("a.b", "a.c", "d.B"):
-        assert (await store.put_if_absent(key(table), b"root")).answer is PutAnswer.CREATED
-        assert (await store.put_if_absent(key(table), b"root")).answer is PutAnswer.EXISTS
+        assert (await store.put_if_absent(key(table), b"root")).answer is PutStatus.CREATED
+        assert (await store.put_if_absent(key(table), b"root")).answer is PutStatus.EXISTS
         assert (await store.list(f"{table.replace('.', '/')}/")).keys == (key(table),)
     await store.close()
 
@@ -56,7 +56,7 @@ async def test_other_names_and_the_same_name_are_as_before(tmp_path: Path) -> No
 async def test_both_names_are_tables_where_the_file_system_tells_them_apart(tmp_path: Path) -> None:
     store = LocalObjectStore(tmp_path, case_probe=lambda _: True)
     for table in ("a.b", "a.B", "A.b"):
-        assert (await store.put_if_absent(key(table), b"root")).answer is PutAnswer.CREATED
+        assert (await store.put_if_absent(key(table), b"root")).answer is PutStatus.CREATED
     await store.close()
 
 

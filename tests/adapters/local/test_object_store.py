@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from rootline.adapters.local.object_store import LocalObjectStore
-from rootline.ports.object_store import Predecessor, PutAnswer
+from rootline.ports.object_store import Predecessor, PutStatus
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey
 
@@ -94,7 +94,7 @@ async def test_what_a_crash_left_is_no_object_and_no_head(store: LocalObjectStor
 
     reply = await store.put_if_absent(root(0), b"body", after=Predecessor(None))
 
-    assert reply.answer is PutAnswer.CREATED
+    assert reply.answer is PutStatus.CREATED
     assert list((await store.list("")).keys) == [root(0)]
 
 
@@ -122,7 +122,7 @@ async def test_a_put_waits_for_a_deletion_that_holds_the_folder(store: LocalObje
     (tmp_path / root(0)).unlink()
     os.close(deleting)
 
-    assert (await put).answer is PutAnswer.STALE
+    assert (await put).answer is PutStatus.STALE
 
 
 async def test_puts_do_not_shut_each_other_out(store: LocalObjectStore, tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ async def test_puts_do_not_shut_each_other_out(store: LocalObjectStore, tmp_path
     reply = await store.put_if_absent(root(1), b"body", after=Predecessor(root(0)))
 
     os.close(other)
-    assert reply.answer is PutAnswer.CREATED
+    assert reply.answer is PutStatus.CREATED
 
 
 async def test_a_version_that_was_deleted_is_not_made_again(store: LocalObjectStore, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ async def test_a_version_that_was_deleted_is_not_made_again(store: LocalObjectSt
     reply = await slow.put_if_absent(root(1), b"late", after=Predecessor(root(0)))
 
     await slow.close()
-    assert reply.answer is PutAnswer.STALE
+    assert reply.answer is PutStatus.STALE
     assert await store.get(root(1)) is None
 
 
@@ -157,7 +157,7 @@ async def test_two_stores_on_one_folder_take_turns(store: LocalObjectStore, tmp_
     for number in range(20):
         turn = (store, other)[number % 2]
         reply = await turn.put_if_absent(root(number), b"body", after=Predecessor(previous))
-        assert reply.answer is PutAnswer.CREATED
+        assert reply.answer is PutStatus.CREATED
         previous = root(number)
     await other.close()
 
@@ -169,7 +169,7 @@ async def test_looking_into_a_warehouse_that_does_not_exist_makes_nothing(tmp_pa
     assert list(await store.folders("")) == []
     assert await store.get(root(0)) is None
     assert not (tmp_path / "some").exists()
-    assert (await store.put_if_absent(root(0), b"now")).answer is PutAnswer.CREATED
+    assert (await store.put_if_absent(root(0), b"now")).answer is PutStatus.CREATED
     await store.close()
 
 
@@ -178,7 +178,7 @@ async def test_a_folder_that_vanished_is_made_again(store: LocalObjectStore, tmp
     (tmp_path / "a/b/one").unlink()
     (tmp_path / "a/b").rmdir()
 
-    assert (await store.put_if_absent(ObjectKey("a/b/two"), b"")).answer is PutAnswer.CREATED
+    assert (await store.put_if_absent(ObjectKey("a/b/two"), b"")).answer is PutStatus.CREATED
 
 
 async def test_a_file_in_the_way_of_a_folder_is_named(store: LocalObjectStore, tmp_path: Path) -> None:
@@ -193,14 +193,14 @@ RACER = """
 import asyncio, sys
 from pathlib import Path
 from rootline.adapters.local.object_store import LocalObjectStore
-from rootline.ports.object_store import PutAnswer
+from rootline.ports.object_store import PutStatus
 
 async def main() -> None:
     store = LocalObjectStore(Path(sys.argv[1]))
     sys.stdin.readline()
     for number in range(100):
         reply = await store.put_if_absent(f"race/{number:03}", sys.argv[2].encode() * 1000)
-        if reply.answer is PutAnswer.CREATED:
+        if reply.answer is PutStatus.CREATED:
             print(number)
     await store.close()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rootline.adapters.local.object_store import LocalObjectStore
-from rootline.ports.object_store import Predecessor, PutAnswer
+from rootline.ports.object_store import Predecessor, PutStatus
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey
 from rootline.storage.metadata.store_object import store_object
@@ -48,7 +48,7 @@ async def test_what_was_answered_created_is_there_whole_after_a_power_cut(
 ) -> None:
     reply = await store.put_if_absent(key, b"body", after=Predecessor(None) if key == ROOT else None)
 
-    assert reply.answer is PutAnswer.CREATED
+    assert reply.answer is PutStatus.CREATED
     assert await left_after_a_cut(disk, key) == b"body"
 
 
@@ -118,7 +118,7 @@ async def test_a_root_that_was_read_is_there_after_a_power_cut_even_if_its_maker
     disk.fails = {disk.top / "new" / "lake" / "demo/flights/metadata/roots"}
     reply = await store.put_if_absent(second, b"second", after=Predecessor(ROOT))
     disk.fails = set()
-    assert reply.answer is PutAnswer.NO_ANSWER
+    assert reply.answer is PutStatus.NO_ANSWER
 
     reader = LocalObjectStore(disk.top / "new" / "lake")
     found = await reader.get(second)
@@ -134,7 +134,7 @@ async def test_an_object_that_is_found_stored_is_durable_even_if_its_maker_died_
     await store.put_if_absent(LEAF, b"body")
     other = ObjectKey("demo/flights/metadata/leaves/b.parquet")
     disk.fails = {disk.top / "new" / "lake" / "demo/flights/metadata/leaves"}
-    assert (await store.put_if_absent(other, b"other")).answer is PutAnswer.NO_ANSWER
+    assert (await store.put_if_absent(other, b"other")).answer is PutStatus.NO_ANSWER
     disk.fails = set()
 
     second = LocalObjectStore(disk.top / "new" / "lake")

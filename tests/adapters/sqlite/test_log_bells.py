@@ -11,7 +11,7 @@ import pytest
 
 from rootline.adapters.sqlite import log_watch
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
-from rootline.adapters.sqlite.log_bells import LogBells, bells_folder
+from rootline.adapters.sqlite.log_bells import Wakeups, wakeups_folder
 from rootline.adapters.sqlite.log_file import LogReader, LogWriter
 from rootline.adapters.sqlite.log_watch import LogWatch
 from rootline.schemas.log_position import LogPosition
@@ -45,7 +45,7 @@ async def test_a_record_and_its_verdict_wake_other_waiters_that_never_look_by_th
 ) -> None:
     monkeypatch.setattr(log_watch, "_PAUSE_MIN_S", 24 * 3600.0)
     writer, coordinator = SqliteIntentLog(tmp_path), SqliteIntentLog(tmp_path)
-    folder = bells_folder(await writer.identity())
+    folder = wakeups_folder(await writer.identity())
     reading = asyncio.ensure_future(coordinator.read(0, limit=10, wait_s=WAIT_S))
     await bells_hang(folder, 1)
     position = await writer.publish(b"demo.a", b"one")
@@ -76,7 +76,7 @@ def test_who_has_a_bell_looks_by_itself_seldom_once_all_is_quiet_and_often_while
     reader = CountingReader(tmp_path / "log.sqlite")
 
     async def watched() -> tuple[int, int, int]:
-        watch = LogWatch(reader, LogBells(tmp_path / "bells"))
+        watch = LogWatch(reader, Wakeups(tmp_path / "bells"))
         waiting = asyncio.ensure_future(watch.records(9, limit=1, wait_s=3600))
         await asyncio.sleep(2)
         first = reader.looks
@@ -130,13 +130,13 @@ async def test_a_bell_that_a_killed_process_left_is_removed_and_strange_files_ar
     (folder / "notes.bell").write_text("kept")
     (tmp_path / "aim").write_text("kept")
     (folder / "link.bell").symlink_to(tmp_path / "aim")
-    LogBells(folder).ring()
+    Wakeups(folder).ring()
     assert names_in(folder) == [".2-being-made.bell", "link.bell", "notes.bell"]
     assert (folder / "notes.bell").read_text() == (tmp_path / "aim").read_text() == "kept"
 
 
 async def test_a_bell_that_no_one_answers_for_long_never_makes_the_one_who_rings_wait(tmp_path: Path) -> None:
-    deaf, ringing = LogBells(tmp_path / "log"), LogBells(tmp_path / "log")
+    deaf, ringing = Wakeups(tmp_path / "log"), Wakeups(tmp_path / "log")
     rung = asyncio.Event()
     deaf.hear(rung.set)
     for _ in range(66_000):  # more than a pipe holds, while the loop does not run

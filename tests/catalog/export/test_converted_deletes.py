@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rootline.catalog.export.converted_deletes import FILES_AT_ONCE, ConvertedDeletes, files_to_merge
 from rootline.catalog.export.known_deletes import KnownDeletes, folder_of, listed_prefix
 from rootline.catalog.manifest.format_version import FormatVersion
-from rootline.ports.object_store import ObjectStore, PutAnswer, PutReply
+from rootline.ports.object_store import ObjectStore, PutReply, PutStatus
 from rootline.schemas.content_entry import ContentType, FileFormat, Status, VersionInfo
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey
@@ -208,8 +208,8 @@ async def test_only_a_few_data_files_are_held_at_once_and_each_delete_file_is_re
 
     class Store(CountingStore):
         async def put_if_absent(self, key: ObjectKey, body: bytes) -> PutReply:
-            assert (await table.store.put_if_absent(key, body)).answer is PutAnswer.CREATED
-            return PutReply(PutAnswer.CREATED)
+            assert (await table.store.put_if_absent(key, body)).answer is PutStatus.CREATED
+            return PutReply(PutStatus.CREATED)
 
     store = Store(table)
     made = await converter(table, V3, store=store).merged(files_to_merge(await table.plan(), V3))

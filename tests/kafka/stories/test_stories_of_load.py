@@ -37,7 +37,7 @@ async def shared(settings: KafkaSettings) -> AsyncIterator[SharedTable]:
         yield made
 
 
-async def held_bytes(service: CoordinatorService, stop: asyncio.Event) -> int:
+async def buffered_bytes(service: CoordinatorService, stop: asyncio.Event) -> int:
     """The most that the service held in memory until `stop`, as its metrics say."""
     most = 0.0
     while not stop.is_set():
@@ -62,7 +62,7 @@ async def test_a_backlog_of_ten_thousand_intents_is_bounded_in_memory_and_drains
         await shared.publish(*backlog[first : first + 1_000])
     stop = asyncio.Event()
     async with coordinating(shared.settings, shared.store, table_queue_intents_max=QUEUE) as service:
-        watching = asyncio.ensure_future(held_bytes(service, stop))
+        watching = asyncio.ensure_future(buffered_bytes(service, stop))
         await ready(service)
         judged = await shared.judge(patience_s=240)
         stop.set()
@@ -71,7 +71,7 @@ async def test_a_backlog_of_ten_thousand_intents_is_bounded_in_memory_and_drains
     assert judged.kinds[VerdictKind.COMMITTED] == BACKLOG + 1
     assert len(await shared.live_files()) == BACKLOG
     assert await shared.versions() <= 2 + 2 * BACKLOG // 512
-    assert 0 < most <= 3 * QUEUE * kept.held_bytes, "a queue, and two reads of about a thousand before it was full"
+    assert 0 < most <= 3 * QUEUE * kept.buffered_bytes, "a queue, and two reads of about a thousand before it was full"
 
 
 async def test_a_thousand_tables_in_one_process_are_all_served(shared: SharedTable) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rootline.ports.object_store import PutAnswer
+from rootline.ports.object_store import PutStatus
 from rootline.schemas.identifiers import ObjectKey
 from tests.services.constant_ingest.fast_clock import LEAP_MS, FastClock
 from tests.services.constant_ingest.fast_dates import FastDates
@@ -34,7 +34,7 @@ async def test_every_date_that_a_store_tells_is_the_fast_clocks_and_an_object_ke
     assert began_ms <= stored_ms <= put.store_ms <= clock.now_ms()
     clock.leap()
     again = await store.put_if_absent(key, b"another body")
-    assert again.answer is PutAnswer.EXISTS
+    assert again.answer is PutStatus.EXISTS
     assert again.store_ms is not None
     assert again.store_ms >= put.store_ms + LEAP_MS - 1000
     await store.put_if_absent(other, b"")

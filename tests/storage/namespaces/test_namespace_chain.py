@@ -11,7 +11,7 @@ import pytest
 
 from rootline.adapters.local.object_store import LocalObjectStore
 from rootline.adapters.memory.object_store import MemoryObjectStore
-from rootline.ports.object_store import ObjectStore, Predecessor, PutAnswer, PutReply
+from rootline.ports.object_store import ObjectStore, Predecessor, PutReply, PutStatus
 from rootline.schemas.errors import Corrupt, Invalid, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import NamespaceName, ObjectKey
 from rootline.schemas.object_keys import namespace_key
@@ -144,7 +144,7 @@ class _Forgetful(MemoryObjectStore):
     async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
         if self._stores_it and self._stores_it.pop(0):
             await super().put_if_absent(key, body, after=after)
-        return PutReply(PutAnswer.NO_ANSWER)
+        return PutReply(PutStatus.NO_ANSWER)
 
 
 async def test_a_lost_answer_is_read_back_and_the_change_is_made_once() -> None:

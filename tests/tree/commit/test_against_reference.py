@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from rootline.maintenance.expiry_limits import ExpiryLimits
 from rootline.maintenance.expiry_plan import Steps, plan_expiry
 from rootline.schemas.bytes.log.stated_content import content_headers
-from rootline.schemas.bytes.root.kept_page import KeptPage
+from rootline.schemas.bytes.root.kept_page import RetainedPage
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.root_header import NameState, RootHeader
@@ -218,7 +218,7 @@ def test_versions_that_have_a_tag_can_be_read_whatever_expires(sequence: list[Dr
     tried(sequence)
 
 
-def lets_tags_go(header: RootHeader, kept: KeptPage | None, limits: ExpiryLimits, *, now: bool) -> Steps:
+def lets_tags_go(header: RootHeader, kept: RetainedPage | None, limits: ExpiryLimits, *, now: bool) -> Steps:
     """A plan of a worker who does not look at tags."""
     return plan_expiry(replace(header, tags={}), kept, limits, now=now)
 

@@ -8,7 +8,7 @@ import pytest
 
 from rootline.maintenance.orphan_sweep_plan import locations_of
 from rootline.schemas.intent import IntentKind, VersionReference
-from rootline.schemas.root_header import NOTHING_LEFT
+from rootline.schemas.root_header import NOTHING_RETIRED
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.ledger.left_spill import FRESH_BYTES_MAX
 from tests.tree.intents.test_drop import another, drop, undrop
@@ -213,7 +213,7 @@ def test_without_a_horizon_what_no_copy_on_the_log_can_name_is_forgotten() -> No
     lake.days_pass(7)
     assert len(lake.head.header.left.pages) == 1
     lake.days_pass(3)
-    assert lake.head.header.left == NOTHING_LEFT
+    assert lake.head.header.left == NOTHING_RETIRED
 
 
 def test_a_clock_that_jumps_ahead_forgets_nothing() -> None:
@@ -231,4 +231,4 @@ def test_a_dropped_table_comes_back_with_it_and_the_next_of_the_name_begins_with
     lake.put(undrop(lake.head.header.version))
     assert is_duplicate(lake.put(append("again", data_file(path[5:-8]), table_uuid=TABLE_UUID)))
     assert codes(lake.put(drop("once more"), another())) == [None, None]
-    assert (lake.head.header.left, lake.head.pages.left) == (NOTHING_LEFT, ())
+    assert (lake.head.header.left, lake.head.pages.left) == (NOTHING_RETIRED, ())

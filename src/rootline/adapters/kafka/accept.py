@@ -33,7 +33,7 @@ class Acceptance:
     """A partition that coordinators refuse to read, and the offset from which they may go on.
 
     `remembered`: the offset that the group remembers, or its record in the frontiers' topic if that is greater, and
-    `remembered_log` its log; `is_anew`: of a topic that was deleted since. `parked`: what of that topic is parked, and
+    `remembered_log` its log; `is_new_log`: of a topic deleted since. `parked`: what of that topic is parked, and
     stays so: its positions are of a log that is gone.
     """
 
@@ -42,16 +42,16 @@ class Acceptance:
     remembered_log: LogId | None
     log: LogId
     next_offset: int
-    is_anew: bool
+    is_new_log: bool
     parked: str = ""
 
     @property
     def removed(self) -> int | None:
         """How many offsets retention removed from where the partition stood; `None` if this cannot be known."""
-        return None if self.is_anew or self.remembered is None else self.next_offset - self.remembered
+        return None if self.is_new_log or self.remembered is None else self.next_offset - self.remembered
 
     def __str__(self) -> str:
-        if not self.is_anew:
+        if not self.is_new_log:
             last = self.next_offset - 1
             what = (
                 f"retention removed records that may be undecided, offsets {self.remembered} to {last} ({self.removed})"
@@ -108,18 +108,18 @@ async def _found(settings: KafkaSettings, consumer: AIOKafkaConsumer, found: Top
         for at in places
     ]
     gone = await _parked_of(settings, memory.bookmark) if memory.bookmark not in (None, found.log) else {}
-    was_anew = memory.bookmark not in (None, found.log)
+    was_new_log = memory.bookmark not in (None, found.log)
     accepted: list[Acceptance] = []
     for held in facts:
         offset, log = (None, None) if held.committed is None else (held.committed.offset, held.committed.log)
-        is_anew = was_anew if log is None else log != found.log
-        if not is_anew:
+        is_new_log = was_new_log if log is None else log != found.log
+        if not is_new_log:
             offset = known_offset(held)
-        if not is_anew and offset is not None:
+        if not is_new_log and offset is not None:
             check_ranges(topic, found.log, [(held.partition, offset, 0, held.end)])
-        if is_anew or is_lost(held) or (offset is not None and offset < held.begin):
-            left = gone.get(held.partition, "") if is_anew else ""
-            accepted.append(Acceptance(held.partition, offset, log, found.log, held.begin, is_anew, left))
+        if is_new_log or is_lost(held) or (offset is not None and offset < held.begin):
+            left = gone.get(held.partition, "") if is_new_log else ""
+            accepted.append(Acceptance(held.partition, offset, log, found.log, held.begin, is_new_log, left))
     return accepted
 
 
@@ -153,7 +153,7 @@ async def _set(settings: KafkaSettings, consumer: AIOKafkaConsumer, log: LogId, 
     publisher = frontier_publisher(settings)
     try:
         await write_frontiers(settings, publisher, log, {held.partition: held.next_offset for held in accepted})
-        if stage is Stage.UPGRADED and any(held.is_anew for held in accepted):  # no older version has read this log
+        if stage is Stage.UPGRADED and any(held.is_new_log for held in accepted):  # no older version has read this log
             await publisher.publish([upgrade_outgoing(settings, log, {})])
     except OutcomeUnknown as error:  # the group remembers it, and the next coordinator writes it
         raise log_unavailable(settings, error.message, topic=settings.frontiers_topic) from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rootline.adapters.kafka.intent_feed import KafkaIntentFeed
-from rootline.adapters.kafka.parking_lot.lot import KafkaParkingLot
+from rootline.adapters.kafka.parking_lot.lot import KafkaParkedStore
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
 from rootline.ports.intent_feed import Answer, FeedEvent, Partition, Reread
@@ -34,7 +34,7 @@ class KafkaCoordinatorLog:
         self._feed.introduce(lake)
 
     @property
-    def parking(self) -> KafkaParkingLot:
+    def parking(self) -> KafkaParkedStore:
         """As `CoordinatorLog.parking`."""
         return self._feed.parking
 

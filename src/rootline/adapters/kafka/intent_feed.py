@@ -18,7 +18,7 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from rootline.adapters.kafka.fetching.fetch_gate import suspect
 from rootline.adapters.kafka.membership import KafkaMembership, Place
-from rootline.adapters.kafka.parking_lot.lot import KafkaParkingLot
+from rootline.adapters.kafka.parking_lot.lot import KafkaParkedStore
 from rootline.adapters.kafka.pausing.follower import PauseFollower
 from rootline.adapters.kafka.progress import AnswerHolder, KafkaProgress
 from rootline.adapters.kafka.records import log_records
@@ -53,7 +53,7 @@ class KafkaIntentFeed:
         self._membership = KafkaMembership(settings, self._wake, self._lose)
         self._progress = KafkaProgress(settings, self._membership)
         self._answers = AnswerHolder(settings, self._membership, self._progress.turn)
-        self.parking = KafkaParkingLot(settings, self._membership, self._progress.turn)
+        self.parking = KafkaParkedStore(settings, self._membership, self._progress.turn)
         self._rereaders = KafkaRereaders(settings, self._membership)
         self._pause_follower = PauseFollower(settings)
         self._woken: asyncio.Future[None] | None = None

@@ -38,7 +38,7 @@ from rootline.adapters.posix_files import (
     wait_for_lock,
 )
 from rootline.ports.object_parts import LongObject
-from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
+from rootline.ports.object_store import Listing, Predecessor, PutReply, PutStatus, StoredObject
 from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey
@@ -213,7 +213,7 @@ class LocalObjectStore:
             # only deletion excludes us, briefly
             wait_for_lock(folder, fcntl.LOCK_SH, patience_s=_LOCK_WAIT_S)
             reply = self._created(folder, path, body, after)
-            if reply.answer is PutAnswer.EXISTS:
+            if reply.answer is PutStatus.EXISTS:
                 os.fsync(folder)  # its maker may have died before it synced the name, and the caller relies on it
             return reply
         except OSError as error:
@@ -225,11 +225,11 @@ class LocalObjectStore:
         if after is not None and (refusal := self._refusal(folder, path, after)) is not None:
             return refusal
         if _exists(folder, path.name):
-            return PutReply(PutAnswer.EXISTS)
+            return PutReply(PutStatus.EXISTS)
         reply = _create(folder, path, body)
-        if reply.answer is PutAnswer.NO_ANSWER:
+        if reply.answer is PutStatus.NO_ANSWER:
             self._unsynced_folders.add(path.parent)
-        elif after is not None and reply.answer is PutAnswer.CREATED:
+        elif after is not None and reply.answer is PutStatus.CREATED:
             first = min(path.name, path.name if after.key is None else _name_of(after.key))
             self._first_names[path.parent] = _FirstName(_change_of(folder), first)
         return reply
@@ -245,8 +245,8 @@ class LocalObjectStore:
         if first == expected:
             return None
         if _exists(folder, path.name):
-            return PutReply(PutAnswer.EXISTS)
-        return PutReply(PutAnswer.STALE, detail=f"{path.parent}: the first name is {first}, not {expected}")
+            return PutReply(PutStatus.EXISTS)
+        return PutReply(PutStatus.STALE, detail=f"{path.parent}: the first name is {first}, not {expected}")
 
     def _check_case(self, key: str) -> None:
         """Refuse a namespace or table whose folder is there under a name in other case: it would be the same folder."""
@@ -325,15 +325,15 @@ def _create(folder: int, path: Path, body: bytes) -> PutReply:
         _write_synced(folder, temporary, body)
         os.link(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
     except FileExistsError:
-        return PutReply(PutAnswer.EXISTS)
+        return PutReply(PutStatus.EXISTS)
     finally:
         with contextlib.suppress(OSError):
             os.unlink(temporary, dir_fd=folder)
     try:
         os.fsync(folder)
     except OSError as error:
-        return PutReply(PutAnswer.NO_ANSWER, detail=f"{path}: linked, but its folder was not synced: {error.strerror}")
-    return PutReply(PutAnswer.CREATED)
+        return PutReply(PutStatus.NO_ANSWER, detail=f"{path}: linked, but its folder was not synced: {error.strerror}")
+    return PutReply(PutStatus.CREATED)
 
 
 def _write_synced(folder: int, name: str, body: bytes) -> None:

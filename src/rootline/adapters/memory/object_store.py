@@ -16,7 +16,7 @@ from typing import Final
 from rootline.adapters.absolute_keys import FILE_SCHEMES, S3_SCHEMES, AbsoluteKeys
 from rootline.adapters.object_key_rules import check_key, check_prefix
 from rootline.ports.object_remover import DatedObject
-from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
+from rootline.ports.object_store import Listing, Predecessor, PutReply, PutStatus, StoredObject
 from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.identifiers import ObjectKey
 
@@ -51,11 +51,11 @@ class MemoryObjectStore:
         check_key(key)
         now_ms = self._now_ms()
         if key in self._objects:
-            return PutReply(PutAnswer.EXISTS, now_ms)
+            return PutReply(PutStatus.EXISTS, now_ms)
         if after is not None and self._clock_ms is None and self._first_in_folder_of(key) != after.key:
-            return PutReply(PutAnswer.STALE, now_ms, f"{after.key} is not the first key of its folder")
+            return PutReply(PutStatus.STALE, now_ms, f"{after.key} is not the first key of its folder")
         self.place(key, body)
-        return PutReply(PutAnswer.CREATED, now_ms)
+        return PutReply(PutStatus.CREATED, now_ms)
 
     async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
         """The keys under `prefix`, ascending; the first `limit` of them."""

@@ -37,7 +37,7 @@ from rootline.adapters.object_key_rules import check_key, check_prefix
 from rootline.adapters.s3.client import s3_client
 from rootline.adapters.s3.settings import S3Settings
 from rootline.ports.object_parts import LongObject
-from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
+from rootline.ports.object_store import Listing, Predecessor, PutReply, PutStatus, StoredObject
 from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.errors import Fenced, Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey
@@ -127,15 +127,15 @@ class S3ObjectStore:
         except ClientError as error:
             status, code = _status_of(error), _code_of(error)
             if status in (409, 412):
-                return PutReply(PutAnswer.EXISTS, _date_of(error.response), f"{status} {code}")
+                return PutReply(PutStatus.EXISTS, _date_of(error.response), f"{status} {code}")
             if (400 <= status < 500 and status not in (408, 429)) or code == "NotImplemented":
                 raise self._refused(f"PUT {key}", error) from error
-            return PutReply(PutAnswer.NO_ANSWER, _date_of(error.response), f"{status} {code}")
+            return PutReply(PutStatus.NO_ANSWER, _date_of(error.response), f"{status} {code}")
         except _NOT_SENT as error:
             raise Unavailable("store-unavailable", f"{self._name}: PUT {key} was not sent: {error}") from error
         except _NO_ANSWER as error:
-            return PutReply(PutAnswer.NO_ANSWER, None, f"{self._name}: PUT {key}: {_reason(error)}")
-        return PutReply(PutAnswer.CREATED, _date_of(answer))
+            return PutReply(PutStatus.NO_ANSWER, None, f"{self._name}: PUT {key}: {_reason(error)}")
+        return PutReply(PutStatus.CREATED, _date_of(answer))
 
     async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
         """The keys under `prefix`, ascending; the first `limit` of them. `store_ms` is the first page's date."""

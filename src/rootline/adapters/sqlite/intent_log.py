@@ -22,7 +22,7 @@ from typing import Final, Generic, TypeVar
 
 from rootline.adapters.blocking_calls import hand_over
 from rootline.adapters.log_position_rules import check_identity
-from rootline.adapters.sqlite.log_bells import LogBells, bells_folder
+from rootline.adapters.sqlite.log_bells import Wakeups, wakeups_folder
 from rootline.adapters.sqlite.log_file import LogReader, LogWriter
 from rootline.adapters.sqlite.log_pruning import Pruned
 from rootline.adapters.sqlite.log_watch import LogWatch
@@ -75,7 +75,7 @@ class SqliteIntentLog:
             self._writer.close()
             raise
         self._identity = self._writer.identity
-        self._bells = LogBells(bells_folder(self._identity))
+        self._bells = Wakeups(wakeups_folder(self._identity))
         self._watch = LogWatch(self._reader, self._bells)
         self._requests: queue.SimpleQueue[_Request[object] | None] = queue.SimpleQueue()
         self._closed = False

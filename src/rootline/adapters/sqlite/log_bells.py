@@ -27,12 +27,12 @@ _SUFFIX: Final = ".bell"
 _READ_BYTES: Final = 4_096
 
 
-def bells_folder(log: LogId) -> Path:
+def wakeups_folder(log: LogId) -> Path:
     """Where the bells of a log are on this machine, for this user: not in the lake, which may be copied."""
     return Path(tempfile.gettempdir()) / f"rootline-{os.getuid()}" / log.rpartition("/")[2]
 
 
-class LogBells:
+class Wakeups:
     """The bells in `folder`, of one log; `hear` belongs to one event loop, `ring` to any thread."""
 
     def __init__(self, folder: Path) -> None:

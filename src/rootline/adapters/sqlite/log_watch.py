@@ -15,7 +15,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
-from rootline.adapters.sqlite.log_bells import LogBells
+from rootline.adapters.sqlite.log_bells import Wakeups
 from rootline.adapters.sqlite.log_file import LogReader
 from rootline.schemas.errors import RootlineError, Unavailable
 from rootline.schemas.log_position import LogRecord
@@ -33,7 +33,7 @@ _Answer = TypeVar("_Answer")
 class LogWatch:
     """The waiters of one log, on one event loop."""
 
-    def __init__(self, reader: LogReader, bells: LogBells) -> None:
+    def __init__(self, reader: LogReader, bells: Wakeups) -> None:
         self._reader = reader
         self._bells = bells
         self._readers: set[asyncio.Future[None]] = set()

@@ -1,6 +1,6 @@
 """Tables that cannot go on, in the file of an embedded log: notices, and an operator's lifts, as rows of `meta`.
 
-Owns: the rows, and `ParkingLot` over them. Does not own: when a table is noticed or lifted
+Owns: the rows, and `ParkedStore` over them. Does not own: when a table is noticed or lifted
 (`rootline.coordinator.runtime.assignment.parking`).
 Invariants: no record is ever parked, because the log keeps what is undecided; an older version ignores the rows.
 """
@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Final, Protocol
 
-from rootline.ports.parking import Lift, ParkedTable, ParkingLot
+from rootline.ports.parking import Lift, ParkedStore, ParkedTable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId, LogRecord
 
@@ -78,7 +78,7 @@ class StuckLog(Protocol):
         ...
 
 
-class NoticesOnly(ParkingLot):
+class NoticesOnly(ParkedStore):
     """The lot of a log that keeps what is undecided: who cannot go on, and who is to be tried again."""
 
     def __init__(self, log: StuckLog) -> None:

@@ -22,7 +22,7 @@ from rootline.catalog.export.export_keys import hash_of
 from rootline.catalog.export.known_deletes import NOTHING, Converted, KnownDeletes, folder_of, name_of
 from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.catalog.manifest.position_delete_file import encode_position_deletes
-from rootline.ports.object_store import ObjectStore, PutAnswer
+from rootline.ports.object_store import ObjectStore, PutStatus
 from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.bytes.vector.puffin_codec import MAGIC, VectorBlob, encode_puffin, spread_offset, spread_puffin
 from rootline.schemas.content_entry import (
@@ -296,7 +296,7 @@ class ConvertedDeletes:
         key = key_of(self._table, folder_of(self._format_version) + name)
         async with self._puts:
             reply = await self._store.put_if_absent(key, body)
-        if reply.answer not in (PutAnswer.CREATED, PutAnswer.EXISTS) and await self._store.get(key) is None:
+        if reply.answer not in (PutStatus.CREATED, PutStatus.EXISTS) and await self._store.get(key) is None:
             raise Unavailable("store-unavailable", f"{key}: the store did not confirm the export: {reply.detail}")
         self._known.add(name)
         location = folder_of(self._format_version) + name

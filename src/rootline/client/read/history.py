@@ -16,7 +16,7 @@ from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.root_header import RootHeader
-from rootline.storage.few_at_once import few_at_once
+from rootline.storage.few_at_once import gather_bounded
 from rootline.storage.metadata.page_reader import read_kept
 from rootline.storage.metadata.table_loader import load_state
 from rootline.tree.check.verdict_roots import records_verdicts_only
@@ -57,7 +57,7 @@ async def read_history(
         # the parent of the last one that is wanted is read too: it shows if that one changed anything
         count = min(limit - len(found), _ROOTS_TOGETHER)
         versions = range(next_version, max(last, next_version - count + 1) - 1, -1)
-        for older in await few_at_once(versions, root_of, _AT_ONCE):
+        for older in await gather_bounded(versions, root_of, _AT_ONCE):
             if older is None:
                 continue
             if everything or not records_verdicts_only(older, newer):
@@ -68,7 +68,7 @@ async def read_history(
         found.append(newer.header)
     if len(found) < limit:
         below = Addressable.of(head, await read_kept(store, head)).older()[-(limit - len(found)) :]
-        kept = await few_at_once(reversed(below), root_of, _AT_ONCE)
+        kept = await gather_bounded(reversed(below), root_of, _AT_ONCE)
         found += [root.header for root in kept if root is not None]
     return found[:limit]
 

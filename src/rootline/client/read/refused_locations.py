@@ -9,7 +9,7 @@ from rootline.schemas.bytes.root.condemned_page import is_condemned
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.metadata.page_reader import read_condemned, read_left
 from rootline.tree.draft.carried import CarriedFields
-from rootline.tree.draft.left import LeftDraft, undone_at
+from rootline.tree.draft.left import RetiredDraft, restored_through
 from rootline.tree.state.table_pages import TablePages
 
 
@@ -27,7 +27,7 @@ async def refused_locations(store: ObjectStore, header: RootHeader, locations: I
 
 def refused_by(header: RootHeader, pages: TablePages, locations: Iterable[str]) -> frozenset[str]:
     """As `refused_locations`, from the pages of condemned and of rewritten locations."""
-    left, undone = LeftDraft(header.left, pages.left), undone_at(CarriedFields.of(header))
+    left, undone = RetiredDraft(header.left, pages.left), restored_through(CarriedFields.of(header))
 
     def is_refused(location: str) -> bool:
         has_left = bool(left) and left.find(location, undone) is not None

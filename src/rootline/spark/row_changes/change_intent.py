@@ -29,7 +29,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AddedVector, Intent, IntentKind, Isolation
 from rootline.spark.file_sink import FilesWritten
 from rootline.spark.row_changes.change_tasks import TaskChanges
-from rootline.storage.few_at_once import few_at_once
+from rootline.storage.few_at_once import gather_bounded
 from rootline.storage.rows.row_deletes import DeletesOfScan
 from rootline.tree.scan.file_task import FileTask
 
@@ -109,7 +109,7 @@ async def touched_files(session: Session, plan: FilePlan, gone: Mapping[str, Bit
         return Touched(task, deletes.positions or BitMap64(), gone[task.location])
 
     try:
-        return await few_at_once(tasks, touched, _VECTORS_AT_ONCE)
+        return await gather_bounded(tasks, touched, _VECTORS_AT_ONCE)
     finally:
         await reading.close()
 

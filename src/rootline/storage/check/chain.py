@@ -35,7 +35,7 @@ from rootline.storage.metadata.head_finder import at_head
 from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.stored_file import stored_key
 from rootline.tree.commit.apply import WRITER_RETENTION_S
-from rootline.tree.intents.drop import begins_anew, empties
+from rootline.tree.intents.drop import purges, starts_new_table
 from rootline.tree.state.addressable import Addressable
 
 _ROOTS_AT_ONCE: Final = 16
@@ -183,7 +183,7 @@ class _TableCheck:
             self.book.add(key, "entry-doubled", "one block of entries is in it twice")
         definition = await self._objects.definition(root.header)
         self._definition = definition or self._definition
-        if old is not None and (begins_anew(old.header, root.header) or empties(old.header, root.header)):
+        if old is not None and (starts_new_table(old.header, root.header) or purges(old.header, root.header)):
             old = None  # nothing of what was there goes on, and nothing of it is shown as removed
         step = await self._live.follow(old, root, key)
         self.summary.entries += len(step.rows)

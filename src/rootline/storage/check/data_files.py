@@ -26,7 +26,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.check.column_facts import ColumnFacts
 from rootline.storage.check.findings import CheckSummary, DataFiles, Fault, FindingBook
 from rootline.storage.check.object_file import ObjectFile
-from rootline.storage.few_at_once import few_at_once
+from rootline.storage.few_at_once import gather_bounded
 from rootline.storage.rows.data_file_formats import OpenFile, all_rows, open_data_file, refuse_unreadable
 from rootline.storage.rows.field_matching import field_id_of, finder_for
 from rootline.storage.rows.parquet_file import ParquetRows
@@ -69,9 +69,9 @@ class DataFileCheck:
     async def files(self, wanted: Iterable[tuple[ObjectKey, NamedFile]]) -> None:
         """Look at these, a few at a time; ask for not more than `FILES_TOGETHER`."""
         parts = parts_of(self.store)
-        there = await few_at_once(wanted, lambda item: self._length(parts, *item), _LENGTHS_AT_ONCE)
+        there = await gather_bounded(wanted, lambda item: self._length(parts, *item), _LENGTHS_AT_ONCE)
         if self.closely is not DataFiles.SIZES:
-            await few_at_once([one for one in there if one is not None], self._open, _OPEN_AT_ONCE)
+            await gather_bounded([one for one in there if one is not None], self._open, _OPEN_AT_ONCE)
 
     async def _length(
         self, parts: ObjectParts, key: ObjectKey, file: NamedFile

@@ -15,7 +15,7 @@ from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import snapshot_id_of
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.check.findings import Fault
-from rootline.tree.intents.drop import begins_anew
+from rootline.tree.intents.drop import starts_new_table
 from rootline.tree.intents.kinds import carried_violations
 from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT
 
@@ -45,7 +45,7 @@ def faults_of_step(old: Root, new: Root) -> Iterator[Fault]:
     before, after = old.header, new.header
     if after.parent_digest != old.digest:
         yield Fault("parent-mismatch", f"its parent digest is not the digest of the stored root {before.version}")
-    is_another = begins_anew(before, after)
+    is_another = starts_new_table(before, after)
     if after.table_uuid != before.table_uuid and not is_another:
         yield Fault("parent-mismatch", f"table uuid {after.table_uuid} is not its parent's, {before.table_uuid}")
     if after.snapshot.parent_id != before.snapshot.snapshot_id and not is_another:

@@ -21,9 +21,9 @@ from rootline.schemas.bytes.iceberg.manifest_codec import decode_manifest
 from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf
 from rootline.schemas.bytes.leaf.leaf_inheritance import inherited_from
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage
-from rootline.schemas.bytes.root.kept_page import KeptPage, decode_kept_page
+from rootline.schemas.bytes.root.kept_page import RetainedPage, decode_retained_page
 from rootline.schemas.bytes.root.ledger_page import LedgerPage, decode_ledger_page
-from rootline.schemas.bytes.root.left_page import LeftPage, decode_left_page
+from rootline.schemas.bytes.root.left_page import RetiredPage, decode_retired_page
 from rootline.schemas.bytes.root.outcome_page import OutcomePage, covers_of, decode_outcome_page
 from rootline.schemas.bytes.root.page_codec import location_of
 from rootline.schemas.bytes.vector.puffin_codec import decode_puffin
@@ -93,8 +93,8 @@ class ObjectCheck:
         self._leaves: dict[str, LeafFacts | None] = {}
         self._vector_files: dict[str, _VectorFile | None] = {}
         self._definitions: dict[tuple[str, bytes], TableDefinition | None] = {}
-        self._pages: dict[PageReference, LedgerPage | OutcomePage | CondemnedPage | LeftPage | None] = {}
-        self._kept: dict[PageReference, KeptPage | None] = {}
+        self._pages: dict[PageReference, LedgerPage | OutcomePage | CondemnedPage | RetiredPage | None] = {}
+        self._kept: dict[PageReference, RetainedPage | None] = {}
         self.named_locations: set[str] = set()
         """Every metadata object that a root named so far."""
 
@@ -145,7 +145,7 @@ class ObjectCheck:
         ledger = [page for at in header.ledger_pages if isinstance(page := self._pages[at], LedgerPage)]
         outcomes = [page for at in header.outcome_pages if isinstance(page := self._pages[at], OutcomePage)]
         condemned = [page for at in header.condemned if isinstance(page := self._pages[at.page], CondemnedPage)]
-        gone = [page for item in header.left.pages if isinstance(page := self._pages[item.page], LeftPage)]
+        gone = [page for item in header.left.pages if isinstance(page := self._pages[item.page], RetiredPage)]
         found = TablePages(tuple(ledger), tuple(outcomes), tuple(condemned), await self.kept(header), tuple(gone))
         return found if found.are_those_of(header) else None
 
@@ -242,7 +242,7 @@ class ObjectCheck:
                 self._note(key, faults_of_record(writer, record, header))
         return page
 
-    async def kept(self, header: RootHeader) -> KeptPage | None:
+    async def kept(self, header: RootHeader) -> RetainedPage | None:
         """The page of the versions that are kept below the oldest addressable one, if the root names one."""
         reference = None if header.expiry is None else header.expiry.kept
         if reference is None:
@@ -251,13 +251,13 @@ class ObjectCheck:
             self._kept[reference] = await self._read_kept(header, reference)
         return self._kept[reference]
 
-    async def _read_kept(self, header: RootHeader, reference: PageReference) -> KeptPage | None:
+    async def _read_kept(self, header: RootHeader, reference: PageReference) -> RetainedPage | None:
         found = await self._page_body(reference)
         if found is None:
             return None
         key, body = found
         try:
-            page = decode_kept_page(body, reference.digest, reference.size_in_bytes, header.table_uuid, name=key)
+            page = decode_retained_page(body, reference.digest, reference.size_in_bytes, header.table_uuid, name=key)
         except Corrupt as error:
             self._book.add_error(key, error)
             return None
@@ -291,12 +291,12 @@ class ObjectCheck:
             self._book.add_error(found[0], error)
             return None
 
-    async def _left(self, header: RootHeader, reference: PageReference) -> LeftPage | None:
+    async def _left(self, header: RootHeader, reference: PageReference) -> RetiredPage | None:
         found = await self._page_body(reference)
         if found is None:
             return None
         try:
-            return decode_left_page(found[1], reference, header.table_uuid, name=found[0])
+            return decode_retired_page(found[1], reference, header.table_uuid, name=found[0])
         except Corrupt as error:
             self._book.add_error(found[0], error)
             return None

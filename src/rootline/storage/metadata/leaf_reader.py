@@ -18,7 +18,7 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.few_at_once import few_at_once
+from rootline.storage.few_at_once import gather_bounded
 from rootline.storage.metadata.stored_file import read_file, stored_key
 
 LEAVES_AT_ONCE: Final = 8
@@ -86,6 +86,6 @@ async def read_leaves(
     async def read(entry: ContentEntry) -> Leaf:
         return await read_leaf(store, table, entry, definition=definition)
 
-    leaves = await few_at_once(wanted, read, LEAVES_AT_ONCE)
+    leaves = await gather_bounded(wanted, read, LEAVES_AT_ONCE)
     found |= {entry.location: leaf for entry, leaf in zip(wanted, leaves, strict=True)}
     return {location: found[location] for location in rows}

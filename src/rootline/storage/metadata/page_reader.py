@@ -10,13 +10,13 @@ from collections.abc import Mapping
 
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage, decode_condemned_page
-from rootline.schemas.bytes.root.kept_page import KeptPage, decode_kept_page
+from rootline.schemas.bytes.root.kept_page import RetainedPage, decode_retained_page
 from rootline.schemas.bytes.root.ledger_page import decode_ledger_page
-from rootline.schemas.bytes.root.left_page import LeftPage, decode_left_page
+from rootline.schemas.bytes.root.left_page import RetiredPage, decode_retired_page
 from rootline.schemas.bytes.root.outcome_page import decode_outcome_page
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.root_header import PageReference, RootHeader
-from rootline.storage.few_at_once import few_at_once
+from rootline.storage.few_at_once import gather_bounded
 from rootline.storage.metadata.stored_file import read_stored, stored_key
 from rootline.tree.state.table_pages import NO_PAGES, TablePages
 
@@ -45,14 +45,14 @@ async def read_pages(store: ObjectStore, header: RootHeader, known: TablePages =
     async def body_of(reference: PageReference) -> bytes:
         return await read_stored(store, header.table, reference.location, code="page-corrupt")
 
-    for reference, body in zip(wanted, await few_at_once(wanted, body_of, PAGES_AT_ONCE), strict=True):
+    for reference, body in zip(wanted, await gather_bounded(wanted, body_of, PAGES_AT_ONCE), strict=True):
         name = stored_key(header.table, reference.location)
         if reference in of_ledger:
             ledger[reference] = decode_ledger_page(body, reference, header.table_uuid, name=name)
         elif reference in of_condemned:
             condemned[reference] = condemned_page_of(body, reference, header, name=name)
         elif reference in of_left:
-            left[reference] = decode_left_page(body, reference, header.table_uuid, name=name)
+            left[reference] = decode_retired_page(body, reference, header.table_uuid, name=name)
         else:
             outcomes[reference] = decode_outcome_page(body, reference, header.table_uuid, name=name)
     return TablePages(
@@ -64,7 +64,7 @@ async def read_pages(store: ObjectStore, header: RootHeader, known: TablePages =
     )
 
 
-async def read_kept(store: ObjectStore, header: RootHeader, known: KeptPage | None = None) -> KeptPage | None:
+async def read_kept(store: ObjectStore, header: RootHeader, known: RetainedPage | None = None) -> RetainedPage | None:
     """The versions that are kept below the oldest addressable one; `None`: none is. Raises as `read_pages`."""
     reference = None if header.expiry is None else header.expiry.kept
     if reference is None:
@@ -73,7 +73,7 @@ async def read_kept(store: ObjectStore, header: RootHeader, known: KeptPage | No
         return known
     body = await read_stored(store, header.table, reference.location, code="page-corrupt")
     name = stored_key(header.table, reference.location)
-    page = decode_kept_page(body, reference.digest, reference.size_in_bytes, header.table_uuid, name=name)
+    page = decode_retained_page(body, reference.digest, reference.size_in_bytes, header.table_uuid, name=name)
     if page.reference != reference:
         raise Corrupt("page-corrupt", f"{name}: it is not the page that the root names")
     return page
@@ -98,16 +98,16 @@ async def read_condemned(
     return tuple(found)
 
 
-async def read_left(store: ObjectStore, header: RootHeader) -> tuple[LeftPage, ...]:
+async def read_left(store: ObjectStore, header: RootHeader) -> tuple[RetiredPage, ...]:
     """The pages of rewritten locations that a header names. Raises as `read_condemned`."""
     references = [item.page for item in header.left.pages]
 
-    async def page_of(reference: PageReference) -> LeftPage:
+    async def page_of(reference: PageReference) -> RetiredPage:
         body = await read_stored(store, header.table, reference.location, code="page-corrupt")
         name = stored_key(header.table, reference.location)
-        return decode_left_page(body, reference, header.table_uuid, name=name)
+        return decode_retired_page(body, reference, header.table_uuid, name=name)
 
-    return tuple(await few_at_once(references, page_of, PAGES_AT_ONCE))
+    return tuple(await gather_bounded(references, page_of, PAGES_AT_ONCE))
 
 
 def condemned_page_of(body: bytes, reference: PageReference, header: RootHeader, *, name: str) -> CondemnedPage:

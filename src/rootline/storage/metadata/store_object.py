@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rootline.ports.object_store import ObjectStore, PutAnswer
+from rootline.ports.object_store import ObjectStore, PutStatus
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey
 
@@ -37,7 +37,7 @@ class Held:
 async def store_dated(store: ObjectStore, key: ObjectKey, body: bytes) -> Held:
     """As `store_object`, with the date of the object, or of the answer that it was created."""
     reply = await store.put_if_absent(key, body)
-    if reply.answer is PutAnswer.CREATED:
+    if reply.answer is PutStatus.CREATED:
         return Held(body, reply.store_ms)
     found = await store.get(key)  # one's own PUT may have been sent twice, or its answer lost
     if found is None:

@@ -8,7 +8,7 @@ from typing import Final
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
-from rootline.storage.few_at_once import few_at_once
+from rootline.storage.few_at_once import gather_bounded
 from rootline.storage.metadata.stored_file import stored_key
 
 _AT_ONCE: Final = 16
@@ -23,4 +23,4 @@ async def stored_dates(store: ObjectStore, table: TableName, locations: Sequence
         except Invalid:
             return None  # no store can hold a key like this
 
-    return dict(zip(locations, await few_at_once(locations, date_of, _AT_ONCE), strict=True))
+    return dict(zip(locations, await gather_bounded(locations, date_of, _AT_ONCE), strict=True))

@@ -17,7 +17,7 @@ from rootline.schemas.errors import Corrupt, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import namespace_in, table_in
 from rootline.schemas.root_header import NameState
-from rootline.storage.few_at_once import few_at_once
+from rootline.storage.few_at_once import gather_bounded
 from rootline.storage.metadata.head_finder import find_head
 from rootline.storage.metadata.table_head import is_table, name_state
 
@@ -100,5 +100,5 @@ async def list_views(store: ObjectStore) -> list[TableName]:
 
 async def _those(store: ObjectStore, wanted: Callable[[TableName], Awaitable[bool]]) -> list[TableName]:
     names = await list_names(store)
-    there = await few_at_once(names, wanted, _LOOKS_AT_ONCE)
+    there = await gather_bounded(names, wanted, _LOOKS_AT_ONCE)
     return [name for name, is_one in zip(names, there, strict=True) if is_one]

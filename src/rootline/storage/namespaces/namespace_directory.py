@@ -14,7 +14,7 @@ from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import NamespaceName, TableName
 from rootline.schemas.object_keys import namespace_in, table_in
 from rootline.schemas.root_header import NameState
-from rootline.storage.few_at_once import few_at_once
+from rootline.storage.few_at_once import gather_bounded
 from rootline.storage.metadata.table_head import name_state
 from rootline.storage.namespaces.namespace_chain import read_namespace
 
@@ -33,7 +33,7 @@ async def list_namespaces(store: ObjectStore) -> list[NamespaceName]:
     async def is_there(name: NamespaceName) -> bool:
         return await namespace_exists(store, name)
 
-    found = await few_at_once(names, is_there, _LOOKS_AT_ONCE)
+    found = await gather_bounded(names, is_there, _LOOKS_AT_ONCE)
     return sorted(name for name, there in zip(names, found, strict=True) if there)
 
 

@@ -38,7 +38,7 @@ from rootline.storage.rows.metadata_columns import (
     may_state_lineage,
     metadata_field,
 )
-from rootline.storage.rows.parquet_file import BATCH_ROWS, KEPT, STREAMED, ParquetRows
+from rootline.storage.rows.parquet_file import BATCH_ROWS, COLLECTED, STREAMED, ParquetRows
 from rootline.storage.rows.partition_constants import constants_of
 from rootline.storage.rows.row_deletes import RowDeletes
 from rootline.storage.rows.row_groups import Run, group_check, runs_of
@@ -199,7 +199,7 @@ class FileReading:
     def rows(self, run: Run) -> Iterator[pa.RecordBatch]:
         """Batches of the live, matching rows of `run`, in the file's order. Raises as `read_rows`."""
         is_kept = self.handed_rows_max > BATCH_ROWS and self.residual is None and not self.deletes_rows
-        batches = rows_of_run(self.file, self.entry, run, self.names, KEPT if is_kept else STREAMED)
+        batches = rows_of_run(self.file, self.entry, run, self.names, COLLECTED if is_kept else STREAMED)
         start, size = run.start, self.handed_rows_max
         for batch in _gathered(batches, max((len(key) for key, _ in self.keys), default=0)):
             found = self._handed_out(self._projected(batch), start)

@@ -18,7 +18,7 @@ from typing import Final
 import pyarrow as pa
 
 from rootline.storage.rows.data_file_reader import FileReading
-from rootline.storage.rows.held_parts import HeldPart
+from rootline.storage.rows.held_parts import CachedPart
 from rootline.storage.rows.stored_rows import StoredRows
 
 _PORTION_ROWS: Final = 131_072
@@ -109,7 +109,7 @@ class _FetchingAhead:
     def __init__(self, stored: StoredRows, reading: FileReading) -> None:
         self._stored, self._reading = stored, reading
         self._left = iter(reading.runs)
-        self._coming: asyncio.Task[list[HeldPart]] | None = None
+        self._coming: asyncio.Task[list[CachedPart]] | None = None
 
     async def __aenter__(self) -> _FetchingAhead:
         self._begin()
@@ -120,7 +120,7 @@ class _FetchingAhead:
             self._coming.cancel()
             await asyncio.gather(self._coming, return_exceptions=True)
 
-    async def next(self) -> list[HeldPart]:
+    async def next(self) -> list[CachedPart]:
         """The parts of the next run."""
         assert self._coming is not None, "asked once for each run"
         found = await self._coming

@@ -25,7 +25,7 @@ from rootline.schemas.content_entry import FileFormat
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.location_rules import is_plain
-from rootline.storage.few_at_once import few_at_once
+from rootline.storage.few_at_once import gather_bounded
 from rootline.storage.metadata.stored_file import stored_key
 from rootline.storage.whole_objects import parts_of
 from rootline.tree.proof.file_verification import StatedFile
@@ -69,7 +69,7 @@ class FooterReader:
     async def fault_in(self, leaf: Leaf) -> Invalid | None:
         """What is wrong with one of the files in a leaf; `None`: all are what it states. Raises as `fault_of`."""
         for portion in _portions(leaf):
-            for fault in await few_at_once(portion, self.fault_of, FILES_AT_ONCE):
+            for fault in await gather_bounded(portion, self.fault_of, FILES_AT_ONCE):
                 if fault is not None:
                     return Invalid(fault.code, f"leaf {leaf.location!r}: {fault.message}")
         return None

@@ -30,7 +30,7 @@ class ByteRange:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldPart:
+class CachedPart:
     """The bytes of an object from `start` on."""
 
     start: int
@@ -58,15 +58,15 @@ def joined(
     return found
 
 
-class HeldParts(io.RawIOBase):
+class CachedParts(io.RawIOBase):
     """An object of `length` bytes, of which `tail` is always held, and what `hold` was given last."""
 
-    def __init__(self, length: int, tail: HeldPart) -> None:
+    def __init__(self, length: int, tail: CachedPart) -> None:
         super().__init__()
         self._length, self._tail, self._at = length, tail, 0
         self.hold(())
 
-    def hold(self, parts: Sequence[HeldPart]) -> None:
+    def hold(self, parts: Sequence[CachedPart]) -> None:
         """Read from these, ascending by `start`, and no longer from those before."""
         self._starts, self._parts = [part.start for part in parts], parts
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from rootline.schemas.bytes.leaf.parquet_footer import ColumnChunk, column_chunks
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
-from rootline.storage.rows.held_parts import ByteRange, HeldParts
+from rootline.storage.rows.held_parts import ByteRange, CachedParts
 
 BATCH_ROWS: Final = 65_536
 _LARGE_BATCH_BYTES: Final = 16 * 1024 * 1024
@@ -39,10 +39,10 @@ class Portion:
 
 
 STREAMED: Final = Portion(131_072, 32 * 1024 * 1024)
-KEPT: Final = Portion(1_048_576, 128 * 1024 * 1024)
+COLLECTED: Final = Portion(1_048_576, 128 * 1024 * 1024)
 """For rows that stay in memory anyway."""
 
-Source: TypeAlias = bytes | pa.Buffer | pa.NativeFile | HeldParts
+Source: TypeAlias = bytes | pa.Buffer | pa.NativeFile | CachedParts
 """A whole file in memory, one that Arrow reads itself, or parts of one."""
 
 
@@ -65,8 +65,8 @@ def open_parquet(source: Source, name: str) -> pq.ParquetFile:
         raise _of_disk(error, name) or fault from error
 
 
-def _seekable(source: Source) -> pa.NativeFile | HeldParts:
-    return source if isinstance(source, pa.NativeFile | HeldParts) else pa.BufferReader(source)
+def _seekable(source: Source) -> pa.NativeFile | CachedParts:
+    return source if isinstance(source, pa.NativeFile | CachedParts) else pa.BufferReader(source)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.storage.rows.data_file_formats import refuse_unreadable
 from rootline.storage.rows.data_file_reader import FileReading, RowsWanted, output_schema
 from rootline.storage.rows.decoding_ahead import UNLIMITED, DecodingAhead, OpenedFile
-from rootline.storage.rows.parquet_file import BATCH_ROWS, KEPT
+from rootline.storage.rows.parquet_file import BATCH_ROWS, COLLECTED
 from rootline.storage.rows.row_deletes import DeletesOfScan
 from rootline.storage.rows.stored_rows import PART_READS, PartReads, find_stored
 from rootline.tree.filter.filters import BoundFilter
@@ -47,7 +47,7 @@ class _Pace:
 
 _STREAM: Final = _Pace(room=2, handed_rows_max=BATCH_ROWS)
 _LIMITED: Final = _Pace(room=1, handed_rows_max=BATCH_ROWS)
-_WHOLE: Final = _Pace(room=UNLIMITED, handed_rows_max=KEPT.rows_max)
+_WHOLE: Final = _Pace(room=UNLIMITED, handed_rows_max=COLLECTED.rows_max)
 """For rows that stay in memory anyway."""
 
 

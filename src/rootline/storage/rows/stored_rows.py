@@ -21,10 +21,10 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.content_entry import ContentEntry, FileFormat
 from rootline.schemas.errors import Corrupt, Unavailable
 from rootline.schemas.identifiers import ObjectKey, TableName
-from rootline.storage.few_at_once import few_at_once
+from rootline.storage.few_at_once import gather_bounded
 from rootline.storage.metadata.stored_file import read_file, stored_key
 from rootline.storage.rows.data_file_formats import OpenFile, open_data_file, refuse_unreadable
-from rootline.storage.rows.held_parts import ByteRange, HeldPart, HeldParts, joined
+from rootline.storage.rows.held_parts import ByteRange, CachedPart, CachedParts, joined
 from rootline.storage.rows.parquet_file import ParquetRows
 from rootline.storage.rows.row_groups import Run
 
@@ -52,7 +52,7 @@ class _Parts:
 
     store: ObjectParts
     key: ObjectKey
-    held: HeldParts
+    held: CachedParts
     length: int
 
 
@@ -68,7 +68,7 @@ class StoredRows:
         """Whether nothing has to be fetched."""
         return self._parts is None
 
-    async def fetch(self, run: Run, names: Sequence[str]) -> list[HeldPart]:
+    async def fetch(self, run: Run, names: Sequence[str]) -> list[CachedPart]:
         """The parts that have the columns `names` of `run`.
 
         Raises:
@@ -82,12 +82,12 @@ class StoredRows:
         wanted = self.file.ranges(run.groups, names, parts.length)
         asked = joined(one for one in wanted if not parts.held.holds(one))
 
-        async def fetched(one: ByteRange) -> HeldPart:
-            return HeldPart(one.start, await _whole_part(parts.store, parts.key, one))
+        async def fetched(one: ByteRange) -> CachedPart:
+            return CachedPart(one.start, await _whole_part(parts.store, parts.key, one))
 
-        return await few_at_once(asked, fetched, _REQUESTS_AT_ONCE)
+        return await gather_bounded(asked, fetched, _REQUESTS_AT_ONCE)
 
-    def hold(self, parts: Sequence[HeldPart]) -> None:
+    def hold(self, parts: Sequence[CachedPart]) -> None:
         """Decode from these from now on."""
         if self._parts is not None:
             self._parts.held.hold(parts)
@@ -148,7 +148,7 @@ async def _found_in_parts(
     if len(tail) < footer_bytes <= size:
         start = size - footer_bytes
         tail = await _whole_part(store, key, ByteRange(start, size))
-    held = HeldParts(size, HeldPart(start, tail))
+    held = CachedParts(size, CachedPart(start, tail))
     return lambda: StoredRows(open_data_file(held, entry), _Parts(store, key, held, size))
 
 

@@ -22,7 +22,7 @@ from rootline.schemas.root_header import RootHeader
 from rootline.tree.check.page_rules import page_violations
 from rootline.tree.check.rewrite_rules import NO_REWRITES, faults_of_rewrites, rewrites_of
 from rootline.tree.draft.summary import REPLACED_TABLE, RESTORED_VERSIONS
-from rootline.tree.intents.drop import begins_anew, empties
+from rootline.tree.intents.drop import purges, starts_new_table
 from rootline.tree.intents.kinds import carried_violations
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.ledger.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
@@ -49,7 +49,7 @@ def violations(
     `acknowledged` and `limits` are those that `new` was made with.
     """
     sentences = list(faults_of_first(new.header, _leaf_rows(new)) if old is None else _chain(old, new))
-    goes_on = old is not None and not (begins_anew(old.header, new.header) or empties(old.header, new.header))
+    goes_on = old is not None and not (starts_new_table(old.header, new.header) or purges(old.header, new.header))
     return [
         *sentences,
         *page_violations(old, new, acknowledged, limits),
@@ -63,7 +63,7 @@ def _chain(old: TableState, new: TableState) -> Iterator[str]:
         yield f"version {after.version} follows {before.version}"
     if after.parent_digest != old.root.digest:
         yield "the parent's digest is not the parent's"
-    is_another = begins_anew(before, after)
+    is_another = starts_new_table(before, after)
     if after.table != before.table or (after.table_uuid != before.table_uuid and not is_another):
         yield f"the table is {after.table} ({after.table_uuid}), the parent's {before.table} ({before.table_uuid})"
     if after.snapshot.parent_id != before.snapshot.snapshot_id and not is_another:

@@ -16,7 +16,7 @@ from typing import TypeVar
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage
 from rootline.schemas.bytes.root.header_ledger import HeaderLedger
 from rootline.schemas.bytes.root.ledger_page import LedgerPage, decode_ledger_row
-from rootline.schemas.bytes.root.left_page import LeftPage
+from rootline.schemas.bytes.root.left_page import RetiredPage
 from rootline.schemas.bytes.root.location_hashes import location_hash
 from rootline.schemas.bytes.root.outcome_page import OutcomePage
 from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, Status
@@ -24,7 +24,7 @@ from rootline.schemas.identifiers import WriterId
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX
 from rootline.schemas.root_header import CommittedRun, Outcomes, WriterRecord
 from rootline.tree.draft.summary import RESTORED_VERSIONS
-from rootline.tree.intents.drop import begins_anew
+from rootline.tree.intents.drop import starts_new_table
 from rootline.tree.ledger.header_limits import HeaderLimits
 from rootline.tree.ledger.ledger import REJECTED_MAX, lost_runs
 from rootline.tree.ledger.left_spill import LOCATIONS_MAX
@@ -33,7 +33,7 @@ from rootline.tree.ledger.outcome_spill import are_within
 from rootline.tree.ledger.outcomes import Acknowledged, kept
 from rootline.tree.state.table_state import TableState
 
-Page = TypeVar("Page", LedgerPage, OutcomePage, CondemnedPage, LeftPage)
+Page = TypeVar("Page", LedgerPage, OutcomePage, CondemnedPage, RetiredPage)
 
 
 def page_violations(
@@ -50,11 +50,11 @@ def page_violations(
         if version < new.header.oldest_version and (new.pages.kept is None or new.pages.kept.find(version) is None):
             yield f"version {version}, which has tag {name!r}, is not among the kept versions"
     if old is not None:
-        if not begins_anew(old.header, new.header):  # the ledger is a table's own
+        if not starts_new_table(old.header, new.header):  # the ledger is a table's own
             yield from _ledger(old, new)
         yield from _outcomes(old, new, acknowledged)
         yield from _condemned(old, new)
-        if not begins_anew(old.header, new.header):
+        if not starts_new_table(old.header, new.header):
             yield from _left(old, new)
 
 

@@ -23,7 +23,7 @@ from rootline.tree.draft.batch import Applied, FetchedObjects, Needs, NoTable, R
 from rootline.tree.draft.change import Effect
 from rootline.tree.draft.dead_leaves import drop_dead_leaves
 from rootline.tree.draft.merged_puffin import write_merged
-from rootline.tree.intents.self_flush import OwnFlush, relieve
+from rootline.tree.intents.self_flush import OwnFlush, take_own_leaves
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.ledger.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
 from rootline.tree.state.table_state import TableState
@@ -84,7 +84,7 @@ def apply_batch(
         draft.place_merged(rows)
         decisions.objects.append(puffin)
     if relief is not None and state is not None and not (draft.is_tombstone or draft.is_first):
-        decisions.objects.extend(relieve(draft, relief))
+        decisions.objects.extend(take_own_leaves(draft, relief))
     stays_dropped = draft.is_tombstone and state is not None and state.header.is_tombstone
     if (Effect.MAINTAINS in draft.effect or draft.rows.moved) and not stays_dropped:
         drop_dead_leaves(draft)

@@ -25,7 +25,7 @@ from rootline.schemas.intent import Intent
 from rootline.tree.draft.batch import FetchedObjects, Needs, Record
 from rootline.tree.draft.change import Change
 from rootline.tree.draft.draft import Draft
-from rootline.tree.draft.left import HowLeft, undone_at
+from rootline.tree.draft.left import Retirement, restored_through
 
 ASKED_MAX: Final = 1_000
 """Files of one intent whose dates the coordinator asks for itself."""
@@ -44,7 +44,7 @@ def brought_by(intent: Intent, change: Change) -> list[str]:
         if leaf.row.entry.location in own:
             continue
         found.append(leaf.row.entry.location)
-        if leaf.brings is not None:
+        if leaf.added_tally is not None:
             found += leaf.lookup.leaf.columns(["location"]).column(0).to_pylist()
     found += [vector.row.entry.location for vector in change.stored_vectors.values()]
     return [location for location in found if location not in own]
@@ -62,11 +62,11 @@ def was_committed_before(draft: Draft, intent: Intent, change: Change) -> bool:
     rows = [row.entry for rows in (change.added, change.rewritten) for row in rows]
     brought = [entry.location for entry in rows if entry.content_type is not ContentType.POSITION_DELETE]
     for leaf in change.incoming:
-        if leaf.brings is not None and leaf.lookup.holds(ContentType.DATA):
+        if leaf.added_tally is not None and leaf.lookup.holds(ContentType.DATA):
             brought += leaf.lookup.leaf.columns(["location"]).column(0).to_pylist()
-        elif leaf.brings is not None:
+        elif leaf.added_tally is not None:
             brought += [entry.location for _, entry in leaf.lookup.equality_deletes]
-    left = [left_as(draft, location) for location in brought]
+    left = [retirement_of(draft, location) for location in brought]
     adds_only = not (intent.remove_files or intent.add_vectors or change.removed or change.replaced or change.merged)
     if adds_only and change.definition is None and left and all(left):
         return True
@@ -76,12 +76,12 @@ def was_committed_before(draft: Draft, intent: Intent, change: Change) -> bool:
     return False
 
 
-def left_as(draft: Draft, location: str) -> bool:
+def retirement_of(draft: Draft, location: str) -> bool:
     """Whether a location was in the table and was rewritten. Raises `Invalid` (`file-removed`): it was removed."""
-    how = draft.left.find(location, undone_at(draft.carried))
-    if how is HowLeft.REMOVED:
+    how = draft.left.find(location, restored_through(draft.carried))
+    if how is Retirement.REMOVED:
         raise _removed(location)
-    return how is HowLeft.REWRITTEN
+    return how is Retirement.REWRITTEN
 
 
 def check_arrival(draft: Draft, record: Record, locations: Sequence[str], fetched: FetchedObjects) -> Needs | None:

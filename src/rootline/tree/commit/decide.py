@@ -22,7 +22,7 @@ from rootline.tree.commit.arrival_rules import (
     brought_by,
     check_arrival,
     check_not_condemned,
-    left_as,
+    retirement_of,
     was_committed_before,
 )
 from rootline.tree.commit.table_rules import (
@@ -120,7 +120,7 @@ class Decisions:
         try:
             row = None if draft is None or not draft.is_table else fast_append_row(draft, intent)
             if self.draft is not None and row is not None:
-                if self.draft.left and left_as(self.draft, row.entry.location):
+                if self.draft.left and retirement_of(self.draft, row.entry.location):
                     self._repeats(record, self.draft)
                     return
                 if self.draft.sweeps and self._waits_for_dates(record, [row.entry.location]):

@@ -19,7 +19,7 @@ from rootline.schemas.root_header import Condemned, Outcomes, PartitionOffset, R
 from rootline.tree.commit.decide import Decisions
 from rootline.tree.draft.batch import Record, Stamp
 from rootline.tree.draft.draft import Draft
-from rootline.tree.draft.left import undone_at
+from rootline.tree.draft.left import restored_through
 from rootline.tree.draft.summary import operation_of, summary_of
 from rootline.tree.intents.kinds import said_by_kinds
 from rootline.tree.intents.sweep import orphan_age_s
@@ -100,7 +100,7 @@ def next_header(
         table_uuid=draft.definition.table_uuid,
         salt=draft.salt,
     )
-    undone = undone_at(draft.carried)
+    undone = restored_through(draft.carried)
     latest_ms = max([timestamp_ms, *(record.appended_ms for record in records)])
     left = fit_left(
         draft.left.header,
@@ -112,7 +112,7 @@ def next_header(
             counted_ms=counted_ms(log_time),
             orphan_age_ms=1000 * orphan_age_s(draft.definition.properties, draft.log_retention_s),
         ),
-        undone_at=undone,
+        restored_through=undone,
         table_uuid=draft.definition.table_uuid,
         salt=draft.salt,
     )

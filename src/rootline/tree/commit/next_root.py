@@ -20,7 +20,7 @@ from typing import Final
 
 from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.bytes.root.root_codec import RootBlock, Row, encode_root, seal, sync_marker
-from rootline.schemas.content_entry import Status, VersionInfo, quick_version_info
+from rootline.schemas.content_entry import Status, VersionInfo, unchecked_version_info
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.commit.advance_index import advanced_index
 from rootline.tree.commit.manifest_vectors import ManifestVectorUpdate, manifest_vector_updates
@@ -46,7 +46,7 @@ def next_root(draft: Draft, header: RootHeader, pages: TablePages = NO_PAGES) ->
     parent = draft.parent
     sync = sync_marker(header.table_uuid) if parent is None else parent.root.sync
     vectors = manifest_vector_updates(draft)
-    gone = _gone(draft, vectors)
+    gone = _replaced_row_ids(draft, vectors)
     carried = _Carried(draft, sync)
     if parent is not None:
         carried.take(parent.root.blocks, parent.live.unsettled, gone)
@@ -138,7 +138,7 @@ class _Carried:
                 yield fitting
                 continue
             existing = fitting.with_version_info(
-                quick_version_info(
+                unchecked_version_info(
                     Status.EXISTING, numbers.snapshot_id, numbers.sequence_number, numbers.file_sequence_number
                 )
             )
@@ -146,7 +146,7 @@ class _Carried:
             yield existing
 
 
-def _gone(draft: Draft, vectors: dict[str, ManifestVectorUpdate]) -> set[int]:
+def _replaced_row_ids(draft: Draft, vectors: dict[str, ManifestVectorUpdate]) -> set[int]:
     """The identities of the parent's row objects that are not in the next root as they are."""
     gone = {id(row) for rows in (draft.rows.removed, draft.rows.moved) for row in rows.values()}
     gone.update(id(row) for update in vectors.values() for row in update.gone)

@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 
 from rootline.schemas.bytes.leaf.leaf_codec import Leaf
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage
-from rootline.schemas.bytes.root.kept_page import KeptPage
+from rootline.schemas.bytes.root.kept_page import RetainedPage
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Invalid
@@ -39,7 +39,7 @@ UNKNOWN_SIZE: Final = -1
 class Record:
     """One decoded intent, its position on the log, and the bytes of its record (key, value and headers).
 
-    `held_bytes`: about what all of it takes in memory, which is many times as much.
+    `buffered_bytes`: about what all of it takes in memory, which is many times as much.
     """
 
     position: LogPosition
@@ -49,7 +49,7 @@ class Record:
     value: bytes = b""
     appended_ms: int = 0
     headers: Headers = ()
-    held_bytes: int = 0
+    buffered_bytes: int = 0
     oldest_file_ms: int | None = None
     """What the writer says of its files: the store's date of the first upload; it is only a claim."""
     refusal: tuple[str, str] | None = None
@@ -114,7 +114,7 @@ class FetchedObjects:
     """Proposals of sweeps, by location."""
     dates: Mapping[str, int | None] = field(default_factory=dict)
     """When files were stored, by location: the store's own dates."""
-    kept: Mapping[StoredPage, KeptPage | None] = field(default_factory=dict)
+    kept: Mapping[StoredPage, RetainedPage | None] = field(default_factory=dict)
     files: Mapping[StatedFile, Invalid | None] = field(default_factory=dict)
     definitions: Mapping[DefinitionReference, TableDefinition | None] = field(default_factory=dict)
     """Of older versions."""

@@ -14,7 +14,7 @@ from enum import Flag, auto
 from pyroaring import BitMap, BitMap64
 
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage
-from rootline.schemas.bytes.root.kept_page import KeptPage
+from rootline.schemas.bytes.root.kept_page import RetainedPage
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.identifiers import Version
@@ -55,12 +55,12 @@ class IncomingLeaf:
     lookup: LeafLookup
     row: Row
     dead: BitMap
-    brings: Tally | None = None
+    added_tally: Tally | None = None
 
 
 def is_added_leaf(leaf: IncomingLeaf | None) -> bool:
     """Whether `leaf` adds entries in this batch, instead of taking them over."""
-    return leaf is not None and leaf.brings is not None
+    return leaf is not None and leaf.added_tally is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Change:
     """Live entries that leave because `rewritten` says the same now: no root shows them as removed."""
     rewritten: tuple[Row, ...] = ()
     """EXISTING rows of what says the same as `replaced`: files that hold its rows, vectors that delete its rows."""
-    shown_before: tuple[Row, ...] = ()
+    prior_vectors: tuple[Row, ...] = ()
     """EXISTING rows of vectors that this root shows as removed in place of those of their data files that the batch has
     removed: a conversion adds to both, so that the difference is what other intents deleted."""
     written: Mapping[str, Mapping[str, BitMap64]] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class Change:
     """The table was replaced: all that was live leaves, and this is the first schema that counts."""
     condemned: tuple[CondemnedPage, ...] | None = None
     """The pages that `carried.condemned` names; `None`: as they were."""
-    kept: tuple[KeptPage, ...] | None = None
+    kept: tuple[RetainedPage, ...] | None = None
     """The page that `carried.expiry` names, if it names one; `None`: as it was."""
 
 

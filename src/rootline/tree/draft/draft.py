@@ -16,7 +16,7 @@ from pyroaring import BitMap, BitMap64
 
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage, is_condemned
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
-from rootline.schemas.bytes.root.kept_page import KeptPage
+from rootline.schemas.bytes.root.kept_page import RetainedPage
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import (
     ContentEntry,
@@ -24,7 +24,7 @@ from rootline.schemas.content_entry import (
     EntryPlace,
     Status,
     VersionInfo,
-    quick_version_info,
+    unchecked_version_info,
 )
 from rootline.schemas.identifiers import SequenceNumber, SnapshotId, Version, snapshot_id_of
 from rootline.schemas.root_header import NameState, Removals, Totals
@@ -33,7 +33,7 @@ from rootline.tree.draft.carried import CarriedFields
 from rootline.tree.draft.change import Beginning, Change, Effect, IncomingLeaf, MergedVector, StoredManifestVector
 from rootline.tree.draft.counts import Counts
 from rootline.tree.draft.leaf_overlay import LeafOverlay
-from rootline.tree.draft.left import LeftDraft
+from rootline.tree.draft.left import RetiredDraft
 from rootline.tree.draft.removals import removals_after, removals_of
 from rootline.tree.draft.row_overlay import RowOverlay
 from rootline.tree.proof.row_limits import RowLimits, limits_of
@@ -79,12 +79,12 @@ class Draft:
         self.counts = Counts(Totals() if parent is None else parent.header.totals)
         self.condemned: tuple[CondemnedPage, ...] = ()
         """What no intent may add any more, besides what is older than `carried.horizon_ms`."""
-        self.left = LeftDraft()
+        self.left = RetiredDraft()
         self.appended_ms = 0
         """The log's append time of the intent that is decided now."""
         self.log_retention_s = 0
         """How long the log keeps a record."""
-        self.kept: KeptPage | None = None
+        self.kept: RetainedPage | None = None
         """The versions that can be read below the oldest addressable one."""
         self.is_tombstone = carried.name_is is NameState.TOMBSTONE
         """Whether the table was dropped, as the batch leaves it so far."""
@@ -103,7 +103,7 @@ class Draft:
         if header.expiry is not None:
             draft.kept = parent.known_pages.kept
         if header.left:
-            draft.left = LeftDraft(header.left, parent.known_pages.left if header.left.pages else ())
+            draft.left = RetiredDraft(header.left, parent.known_pages.left if header.left.pages else ())
         return draft
 
     @staticmethod
@@ -172,13 +172,13 @@ class Draft:
     def numbers(self, status: Status = Status.ADDED) -> VersionInfo:
         """Snapshot id and sequence numbers of what the next accepted intent adds."""
         number = self.sequence_number + 1
-        return quick_version_info(status, self.snapshot_id, number, number)
+        return unchecked_version_info(status, self.snapshot_id, number, number)
 
     def numbers_at(self, number: int, status: Status = Status.EXISTING) -> VersionInfo:
         """Snapshot id and sequence numbers of what the intent with that sequence number did."""
-        return quick_version_info(status, self.snapshot_id, number, number)
+        return unchecked_version_info(status, self.snapshot_id, number, number)
 
-    def under(self, definition: TableDefinition, carried: CarriedFields) -> Draft:
+    def with_definition(self, definition: TableDefinition, carried: CarriedFields) -> Draft:
         """This draft as an intent sees it that changes the definition; to look at only, `self` stays as it is."""
         seen = copy(self)
         seen.definition, seen.codec, seen.carried = definition, EntryCodec.of_definition(definition), carried
@@ -210,7 +210,7 @@ class Draft:
 
     def is_live(self, location: str) -> bool:
         """Whether some live entry has exactly this location (vectors of a shared file by their first blob only)."""
-        came, before = self.rows.came, self.rows.before.rows
+        came, before = self.rows.new_rows, self.rows.before.rows
         for place in ((ContentType.DATA, location, None), (ContentType.EQUALITY_DELETE, location, None)):
             if place in came or (place in before and place not in self.rows.removed and place not in self.rows.moved):
                 return True
@@ -263,7 +263,7 @@ class Draft:
             self._remove_from(leaf, ordinals, number)
         for row in change.added:
             self._bring(row, self.counts.added)
-        for row in change.shown_before:
+        for row in change.prior_vectors:
             self._show_before(row, number)
         for merged in change.merged:
             self._bring(Row(merged.entry, b""), self.counts.added)
@@ -317,7 +317,7 @@ class Draft:
 
     def _bring(self, row: Row, tally: Tally) -> None:
         entry = row.entry
-        self.rows.bring(row)
+        self.rows.add(row)
         tally.count(entry)
         if entry.first_row_id is not None and entry.content_type is not ContentType.POSITION_DELETE:
             self.next_row_id = max(self.next_row_id, entry.first_row_id + entry.record_count)
@@ -326,10 +326,10 @@ class Draft:
         entry = leaf.row.entry
         self.in_leaves.incoming[entry.location] = leaf
         self.counts.added.count(entry)
-        if leaf.brings is not None:
-            self.counts.added.take(leaf.brings)
+        if leaf.added_tally is not None:
+            self.counts.added.take(leaf.added_tally)
             if entry.first_row_id is not None:
-                self.next_row_id = entry.first_row_id + leaf.brings.rows
+                self.next_row_id = entry.first_row_id + leaf.added_tally.rows
 
     def _remove_from(self, location: str, ordinals: BitMap, number: SequenceNumber) -> None:
         lookup = self.lookup_of(location)

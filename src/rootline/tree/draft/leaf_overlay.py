@@ -108,7 +108,7 @@ class LeafOverlay:
         for lookup in self._with_key(vector_key(data_location)):
             ordinal, gone = lookup.keys.find_vector(data_location), self.removed.get(lookup.location)
             incoming = self.incoming.get(lookup.location)
-            is_new = incoming is not None and incoming.brings is not None
+            is_new = incoming is not None and incoming.added_tally is not None
             if ordinal is not None and gone is not None and ordinal in gone.ordinals and not is_new:
                 return Live(lookup.entry(ordinal), leaf=lookup.location, ordinal=ordinal)
         return None

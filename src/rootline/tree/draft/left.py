@@ -14,11 +14,11 @@ from enum import Enum, auto
 from functools import cached_property
 from typing import Final
 
-from rootline.schemas.bytes.root.left_page import LeftPage
+from rootline.schemas.bytes.root.left_page import RetiredPage
 from rootline.schemas.bytes.root.location_hashes import HASH_BYTES, LocationHashes, location_hash
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import SequenceNumber
-from rootline.schemas.root_header import NOTHING_LEFT, Left
+from rootline.schemas.root_header import NOTHING_RETIRED, Retired
 from rootline.tree.draft.carried import CarriedFields
 from rootline.tree.draft.change import Change
 from rootline.tree.ledger.left_spill import Leaving
@@ -26,22 +26,22 @@ from rootline.tree.ledger.left_spill import Leaving
 _FILES: Final = (ContentType.DATA, ContentType.EQUALITY_DELETE)
 
 
-class HowLeft(Enum):
+class Retirement(Enum):
     """`REWRITTEN`: other files hold its rows. `REMOVED`: they are gone, or were before a restore."""
 
     REMOVED = auto()
     REWRITTEN = auto()
 
 
-def undone_at(carried: CarriedFields) -> SequenceNumber:
+def restored_through(carried: CarriedFields) -> SequenceNumber:
     """The sequence number of the last intent that undid what was rewritten before it: of a restore or a replace."""
     return max(carried.restored_at, carried.replaced_at)
 
 
-class LeftDraft:
+class RetiredDraft:
     """`header` and `pages` are the parent's; changed by `note` only."""
 
-    def __init__(self, header: Left = NOTHING_LEFT, pages: tuple[LeftPage, ...] = ()) -> None:
+    def __init__(self, header: Retired = NOTHING_RETIRED, pages: tuple[RetiredPage, ...] = ()) -> None:
         self.header, self.pages = header, pages
         self._came: dict[bytes, SequenceNumber] = {}
 
@@ -55,29 +55,29 @@ class LeftDraft:
             if live.entry.content_type in _FILES:
                 self._came[location_hash(live.entry.location)] = number
 
-    def find(self, location: str, undone_at: int) -> HowLeft | None:
-        """How a location left; `None`: it did not, or it is forgotten. `undone_at`: as of the function."""
+    def find(self, location: str, restored_through: int) -> Retirement | None:
+        """How a location left; `None`: it did not, or it is forgotten. `restored_through`: as of the function."""
         wanted = location_hash(location)
         came = self._came.get(wanted)
         if came is not None:
-            return _how(True, came, undone_at)
+            return _how(True, came, restored_through)
         late = self._late.get(wanted)
         if late is not None:
-            return _how(late, self.header.number, undone_at)
+            return _how(late, self.header.number, restored_through)
         first_half = int.from_bytes(wanted[:8], "big")
         for item, page in zip(reversed(self.header.pages), reversed(self.pages), strict=True):
             if page.rewritten.may_hold(first_half) and wanted in page.rewritten:
-                return _how(True, item.number, undone_at)
+                return _how(True, item.number, restored_through)
             if page.removed.may_hold(first_half) and wanted in page.removed:
-                return HowLeft.REMOVED
+                return Retirement.REMOVED
         return None
 
-    def leaving(self, undone_at: int) -> Leaving | None:
+    def leaving(self, restored_through: int) -> Leaving | None:
         """What the batch let leave; `None`: nothing."""
         if not self._came:
             return None
-        removed = LocationHashes.of(item for item, came in self._came.items() if came <= undone_at)
-        rewritten = LocationHashes.of(item for item, came in self._came.items() if came > undone_at)
+        removed = LocationHashes.of(item for item, came in self._came.items() if came <= restored_through)
+        rewritten = LocationHashes.of(item for item, came in self._came.items() if came > restored_through)
         return Leaving(removed, rewritten, max(self._came.values()))
 
     @cached_property
@@ -91,6 +91,6 @@ class LeftDraft:
         }
 
 
-def _how(is_rewritten: bool, number: int, undone_at: int) -> HowLeft:
+def _how(is_rewritten: bool, number: int, restored_through: int) -> Retirement:
     """What a record up to sequence number `number` says by now."""
-    return HowLeft.REWRITTEN if is_rewritten and number > undone_at else HowLeft.REMOVED
+    return Retirement.REWRITTEN if is_rewritten and number > restored_through else Retirement.REMOVED

@@ -19,7 +19,7 @@ def live_equality_deletes(draft: Draft) -> Iterator[ContentEntry]:
     for place, row in draft.live.equality_deletes.items():
         if draft.rows.of_parent(place) is not None:
             yield row.entry
-    for row in draft.rows.came.values():
+    for row in draft.rows.new_rows.values():
         if row.entry.content_type is ContentType.EQUALITY_DELETE:
             yield row.entry
     for lookup in draft.in_leaves.lookups():

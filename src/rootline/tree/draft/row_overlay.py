@@ -21,7 +21,7 @@ class RowOverlay:
 
     def __init__(self, before: LiveIndex) -> None:
         self.before = before
-        self.came: dict[EntryPlace, Row] = {}
+        self.new_rows: dict[EntryPlace, Row] = {}
         """Rows that the batch brings: ADDED ones, and EXISTING ones that rewrites made."""
         self.came_bytes = 0
         """Of their tails, before compression; what left again included."""
@@ -34,7 +34,7 @@ class RowOverlay:
 
     def __len__(self) -> int:
         """How many rows the next root has at most."""
-        return len(self.before.rows) + len(self.came) + len(self.removed)
+        return len(self.before.rows) + len(self.new_rows) + len(self.removed)
 
     def of_parent(self, place: EntryPlace) -> Row | None:
         """The parent's row at `place`, if it is still live there."""
@@ -43,7 +43,7 @@ class RowOverlay:
 
     def at(self, place: EntryPlace) -> Row | None:
         """The live row at `place`."""
-        return self.came.get(place) or self.of_parent(place)
+        return self.new_rows.get(place) or self.of_parent(place)
 
     def vector_of(self, data_location: str) -> Live | None:
         """The live vector of a data file, if a row of the root is one."""
@@ -62,7 +62,7 @@ class RowOverlay:
 
     def forget(self, place: EntryPlace) -> Row | None:
         """Let a row that a rewrite or a conversion of this batch made leave without a trace; `None`: there is none."""
-        row = self.came.get(place)
+        row = self.new_rows.get(place)
         if row is None or row.entry.version_info.status is not Status.EXISTING:
             return None
         self.take_back(place)
@@ -74,32 +74,32 @@ class RowOverlay:
         for place, row in self.before.rows.items():
             if place not in self.removed and place not in self.moved:
                 yield row
-        yield from self.came.values()
+        yield from self.new_rows.values()
 
     def added(self) -> Iterator[Row]:
         """The rows that the next root shows as added."""
-        return (row for row in self.came.values() if row.entry.version_info.status is Status.ADDED)
+        return (row for row in self.new_rows.values() if row.entry.version_info.status is Status.ADDED)
 
     def rewritten(self) -> Iterator[Row]:
         """The rows of files that rewrites made."""
-        return (row for row in self.came.values() if row.entry.version_info.status is Status.EXISTING)
+        return (row for row in self.new_rows.values() if row.entry.version_info.status is Status.EXISTING)
 
-    def bring(self, row: Row) -> None:
+    def add(self, row: Row) -> None:
         """Let a row come."""
         entry = row.entry
-        self.came[entry.place] = row
+        self.new_rows[entry.place] = row
         self.came_bytes += len(row.tail)
         if entry.content_type is ContentType.POSITION_DELETE:
             self._vectors[entry.referenced_file or ""] = entry
 
     def encode_again(self, codec: EntryCodec) -> None:
         """Let what came have the layout of `codec`. What has no place yet is not encoded before it has one."""
-        self.came = {place: row.again(codec) if row.tail else row for place, row in self.came.items()}
+        self.new_rows = {place: row.again(codec) if row.tail else row for place, row in self.new_rows.items()}
         self.rewritten_removed = [row.again(codec) for row in self.rewritten_removed]
 
     def take_back(self, place: EntryPlace) -> Row | None:
         """Let a row that came leave again; `None`: no row came at `place`."""
-        row = self.came.pop(place, None)
+        row = self.new_rows.pop(place, None)
         if row is None:
             return None
         if row.entry.version_info.status is Status.EXISTING:

@@ -20,7 +20,7 @@ def alter(_draft: Draft, _intent: Intent, _fetched: FetchedObjects) -> Change:
     return Change(Effect.NOTHING)
 
 
-def says_of_alters(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
+def summary_of_alters(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
     """What a root's summary says: the digest of the definition, if it is another one than before."""
     if any(change.definition is not None for change in draft.changes):
         return {CHANGED_DEFINITION: draft.carried.definition.digest.hex()}

@@ -81,7 +81,7 @@ def convert_equality_deletes(draft: Draft, intent: Intent, fetched: FetchedObjec
     return coming.change()
 
 
-def says_of_conversions(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
+def summary_of_conversions(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
     """What a root's summary says of its conversions: no other count knows of them."""
     converted = draft.counts.replaced.equality_deletes
     return {CONVERTED_DELETES: str(converted)} if converted else {}
@@ -226,7 +226,7 @@ class _Coming:
             removed=tuple(self._removed),
             replaced=tuple(self._replaced),
             rewritten=tuple(row for row, added in zip(rows, is_added, strict=True) if not added),
-            shown_before=tuple(before),
+            prior_vectors=tuple(before),
             objects=tuple(objects),
             written=written,
         )

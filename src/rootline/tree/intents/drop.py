@@ -117,7 +117,7 @@ def brought_back(draft: Draft, intent: Intent) -> Change:
     return Change(Effect.NOTHING, carried=replace(draft.carried, name_is=NameState.TABLE))
 
 
-def says_of_drops(before: RootHeader | None, draft: Draft) -> dict[str, str]:
+def summary_of_drops(before: RootHeader | None, draft: Draft) -> dict[str, str]:
     """What a root's summary says of what its name is."""
     if before is None:
         return {NAME_IS: "dropped"} if draft.is_tombstone else {}
@@ -137,7 +137,7 @@ def drop_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
         yield f"{len(after.drops)} drops are remembered, the parent remembers {len(before.drops)}"
     if after.is_tombstone and not before.is_tombstone and after.drops[-1].version != after.version:
         yield f"the table is dropped in version {after.version}, it says {after.drops[-1].version}"
-    if empties(before, after):
+    if purges(before, after):
         if after.totals != Totals():
             yield f"its table was purged, and the totals are {after.totals}"
         if after.oldest_version != after.version or after.tags:
@@ -146,12 +146,12 @@ def drop_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
         yield f"the totals of a dropped table are {after.totals}, they were {before.totals}"
 
 
-def begins_anew(before: RootHeader, after: RootHeader) -> bool:
+def starts_new_table(before: RootHeader, after: RootHeader) -> bool:
     """Whether `after` is the first root of another table of the name."""
     return before.is_tombstone and after.table_uuid != before.table_uuid
 
 
-def empties(before: RootHeader, after: RootHeader) -> bool:
+def purges(before: RootHeader, after: RootHeader) -> bool:
     """Whether the table of `before` was purged in `after`."""
     is_purged = bool(after.drops) and after.drops[-1].is_purged and after.is_tombstone
     return is_purged and not (before.is_tombstone and before.drops[-1].is_purged)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from rootline.schemas.bytes.root.kept_page import KeptPage
+from rootline.schemas.bytes.root.kept_page import RetainedPage
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import Intent, StoredPage
@@ -24,7 +24,7 @@ from rootline.schemas.root_header import Expiry, RootHeader
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Effect
 from rootline.tree.draft.draft import Draft
-from rootline.tree.intents.drop import empties
+from rootline.tree.intents.drop import purges
 
 EXPIRED_BELOW: Final = "rootline.expired-below"
 """In a snapshot's summary: the oldest addressable version, where its intents changed what can be read."""
@@ -72,7 +72,7 @@ def expire(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Ne
     )
 
 
-def says_of_expiry(before: RootHeader | None, draft: Draft) -> dict[str, str]:
+def summary_of_expiry(before: RootHeader | None, draft: Draft) -> dict[str, str]:
     """What a root's summary says of versions that were given up."""
     if draft.carried.expiry == (None if before is None else before.expiry):
         return {}
@@ -89,7 +89,7 @@ def expiry_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
     if after.expiry is None or stated != str(after.oldest_version):
         yield f"its summary gives up versions below {stated}, its header those below {after.oldest_version}"
         return
-    newest = after.version if empties(before, after) else before.version  # a purge gives up all that came before
+    newest = after.version if purges(before, after) else before.version  # a purge gives up all that came before
     if not before.oldest_version <= after.oldest_version <= newest:
         yield f"versions below {after.oldest_version} are given up, of {before.oldest_version} to {before.version}"
     given_up = 0 if before.expiry is None else before.expiry.given_up_bytes
@@ -101,7 +101,7 @@ def _digest_of(expiry: Expiry | None) -> bytes | None:
     return None if expiry is None or expiry.kept is None else expiry.kept.digest
 
 
-def _page(draft: Draft, oldest: RootHeader, named: StoredPage, fetched: FetchedObjects) -> KeptPage:
+def _page(draft: Draft, oldest: RootHeader, named: StoredPage, fetched: FetchedObjects) -> RetainedPage:
     """The page, none of whose rows contradicts what is known. Raises `Invalid`."""
     page = fetched.kept[named]
     if page is None:
@@ -119,7 +119,7 @@ def _page(draft: Draft, oldest: RootHeader, named: StoredPage, fetched: FetchedO
     return page
 
 
-def _check_tags(draft: Draft, oldest: Version, page: KeptPage | None) -> None:
+def _check_tags(draft: Draft, oldest: Version, page: RetainedPage | None) -> None:
     for name, version in draft.carried.tags.items():
         if version < oldest and (page is None or page.find(version) is None):
             raise Invalid("version-tagged", f"version {version} has tag {name!r}, and a tag's version is kept")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.bytes.root.statistics_codec import LazyStats
-from rootline.schemas.content_entry import ContentType, FileFormat, quick_entry
+from rootline.schemas.content_entry import ContentType, FileFormat, unchecked_entry
 from rootline.schemas.intent import Intent, IntentKind, Isolation
 from rootline.schemas.location_rules import is_plain
 from rootline.schemas.object_keys import RESERVED_PREFIXES
@@ -63,7 +63,7 @@ def fast_append_row(draft: Draft, intent: Intent) -> Row | None:
         or not statistics.proof.holds(encoded, record_count, definition.spec_by_id(file.partition_spec_id).expr_ids)
     ):
         return None
-    entry = quick_entry(
+    entry = unchecked_entry(
         ContentType.DATA,
         location,
         file.file_format,

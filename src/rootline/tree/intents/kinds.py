@@ -22,23 +22,30 @@ from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Beginning, Change
 from rootline.tree.draft.draft import Draft
-from rootline.tree.intents.alter import alter, alter_violations, says_of_alters
+from rootline.tree.intents.alter import alter, alter_violations, summary_of_alters
 from rootline.tree.intents.append import append
 from rootline.tree.intents.compact_vectors import compact_vectors, summary_of_joins
-from rootline.tree.intents.convert_equality_deletes import convert_equality_deletes, says_of_conversions
+from rootline.tree.intents.convert_equality_deletes import convert_equality_deletes, summary_of_conversions
 from rootline.tree.intents.create import create
-from rootline.tree.intents.drop import beginning_violations, begins_anew, drop, drop_violations, purge, says_of_drops
-from rootline.tree.intents.expire import expire, expiry_violations, says_of_expiry
+from rootline.tree.intents.drop import (
+    beginning_violations,
+    drop,
+    drop_violations,
+    purge,
+    starts_new_table,
+    summary_of_drops,
+)
+from rootline.tree.intents.expire import expire, expiry_violations, summary_of_expiry
 from rootline.tree.intents.flush import flush
 from rootline.tree.intents.overwrite import overwrite
 from rootline.tree.intents.remove import remove
-from rootline.tree.intents.replace import replace, replace_violations, says_of_replaces
-from rootline.tree.intents.restore import restore, restore_violations, says_of_restores
-from rootline.tree.intents.rewrite import rewrite, says_of_rewrites
+from rootline.tree.intents.replace import replace, replace_violations, summary_of_replaces
+from rootline.tree.intents.restore import restore, restore_violations, summary_of_restores
+from rootline.tree.intents.rewrite import rewrite, summary_of_rewrites
 from rootline.tree.intents.row_delta import row_delta
-from rootline.tree.intents.sweep import says_of_sweeps, sweep, sweep_violations
-from rootline.tree.intents.tag import says_of_tags, tag, tag_violations
-from rootline.tree.intents.view import create_view, drop_view, replace_view, says_of_views, view_violations
+from rootline.tree.intents.sweep import summary_of_sweeps, sweep, sweep_violations
+from rootline.tree.intents.tag import summary_of_tags, tag, tag_violations
+from rootline.tree.intents.view import create_view, drop_view, replace_view, summary_of_views, view_violations
 
 Judge = Callable[[Draft, Intent, FetchedObjects], Change | Beginning | Needs]
 """What an intent does to a table, or what must be fetched to tell. Raises `Invalid`: it is rejected."""
@@ -70,18 +77,18 @@ KINDS: Final[Mapping[IntentKind, Kind]] = {  # words of the summary come in this
     IntentKind.FLUSH: Kind(flush),
     IntentKind.COMPACT_LEAVES: Kind(flush),
     IntentKind.COMPACT_VECTORS: Kind(compact_vectors, says=summary_of_joins),
-    IntentKind.TAG: Kind(tag, says=says_of_tags, rule=tag_violations, finding="tags-wrong"),
-    IntentKind.RESTORE: Kind(restore, says=says_of_restores, rule=restore_violations),
-    IntentKind.REWRITE: Kind(rewrite, says=says_of_rewrites),
-    IntentKind.CONVERT_EQUALITY_DELETES: Kind(convert_equality_deletes, says=says_of_conversions),
-    IntentKind.ALTER: Kind(alter, says=says_of_alters, rule=alter_violations),
-    IntentKind.REPLACE: Kind(replace, says=says_of_replaces, rule=replace_violations),
-    IntentKind.EXPIRE: Kind(expire, says=says_of_expiry, rule=expiry_violations),
-    IntentKind.SWEEP: Kind(sweep, says=says_of_sweeps, rule=sweep_violations),
-    IntentKind.DROP: Kind(drop, says=says_of_drops, rule=drop_violations),
+    IntentKind.TAG: Kind(tag, says=summary_of_tags, rule=tag_violations, finding="tags-wrong"),
+    IntentKind.RESTORE: Kind(restore, says=summary_of_restores, rule=restore_violations),
+    IntentKind.REWRITE: Kind(rewrite, says=summary_of_rewrites),
+    IntentKind.CONVERT_EQUALITY_DELETES: Kind(convert_equality_deletes, says=summary_of_conversions),
+    IntentKind.ALTER: Kind(alter, says=summary_of_alters, rule=alter_violations),
+    IntentKind.REPLACE: Kind(replace, says=summary_of_replaces, rule=replace_violations),
+    IntentKind.EXPIRE: Kind(expire, says=summary_of_expiry, rule=expiry_violations),
+    IntentKind.SWEEP: Kind(sweep, says=summary_of_sweeps, rule=sweep_violations),
+    IntentKind.DROP: Kind(drop, says=summary_of_drops, rule=drop_violations),
     IntentKind.PURGE: Kind(purge),
     IntentKind.CREATE_VIEW: Kind(begin=create_view),
-    IntentKind.REPLACE_VIEW: Kind(replace_view, says=says_of_views, rule=view_violations),
+    IntentKind.REPLACE_VIEW: Kind(replace_view, says=summary_of_views, rule=view_violations),
     IntentKind.DROP_VIEW: Kind(drop_view),
 }
 
@@ -89,7 +96,7 @@ KINDS: Final[Mapping[IntentKind, Kind]] = {  # words of the summary come in this
 def said_by_kinds(before: RootHeader | None, draft: Draft) -> dict[str, str]:
     """What the kinds of a batch have to say in the snapshot's summary."""
     if before is not None and draft.is_first:
-        return says_of_drops(before, draft)  # nothing else of the table that was goes on
+        return summary_of_drops(before, draft)  # nothing else of the table that was goes on
     said: dict[str, str] = {}
     for kind in KINDS.values():
         if kind.says is not None:
@@ -99,7 +106,7 @@ def said_by_kinds(before: RootHeader | None, draft: Draft) -> dict[str, str]:
 
 def carried_violations(before: RootHeader, after: RootHeader) -> Iterator[tuple[str, str]]:
     """What is wrong with what a header carries, given the one before it: (code of the finding, sentence)."""
-    if begins_anew(before, after):
+    if starts_new_table(before, after):
         yield from (("parent-mismatch", sentence) for sentence in beginning_violations(before, after))
         return
     for kind in KINDS.values():

@@ -42,7 +42,7 @@ class Redefinition:
 
     def seen(self, draft: Draft) -> Draft:
         """`draft` under this definition, to judge by; `draft` itself stays as it is."""
-        return draft.under(self.definition, replace(draft.carried, definition=self.reference))
+        return draft.with_definition(self.definition, replace(draft.carried, definition=self.reference))
 
     def with_change(self, draft: Draft, change: Change) -> Change:
         """What the rest of the intent does, and this, as one change of `draft`."""

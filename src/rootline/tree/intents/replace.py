@@ -82,7 +82,7 @@ def check_meant_for_this(draft: Draft, intent: Intent) -> None:
         )
 
 
-def says_of_replaces(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
+def summary_of_replaces(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
     """What a root's summary says of replaces: the first schema that counts after the last of them."""
     ids = [change.new_schema_id for change in draft.changes if change.new_schema_id is not None]
     return {REPLACED_TABLE: str(ids[-1])} if ids else {}

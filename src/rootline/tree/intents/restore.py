@@ -110,7 +110,7 @@ def _restored(draft: Draft, older: OlderVersion, fetched: FetchedObjects) -> Cha
     written: list[PendingObject] = []
     for old_leaf, ordinals in found.then_in_leaves.values():
         back, encoded = returning_leaf(draft, old_leaf, ordinals, next_row_id)
-        next_row_id += 0 if back.brings is None else back.brings.rows
+        next_row_id += 0 if back.added_tally is None else back.added_tally.rows
         incoming.append(back)
         written.append(PendingObject(encoded.location, encoded.body))
     return Change(
@@ -125,7 +125,7 @@ def _restored(draft: Draft, older: OlderVersion, fetched: FetchedObjects) -> Cha
     )
 
 
-def says_of_restores(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
+def summary_of_restores(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
     """What a root's summary says of restores: the versions, in the order of the intents."""
     versions = [str(change.restored) for change in draft.changes if change.restored is not None]
     return {RESTORED_VERSIONS: ",".join(versions)} if versions else {}

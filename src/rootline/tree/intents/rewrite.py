@@ -58,7 +58,7 @@ def rewrite(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | N
     return Change(Effect.MAINTAINS, replaced=tuple(leaving), rewritten=tuple(coming))
 
 
-def says_of_rewrites(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
+def summary_of_rewrites(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
     """What a root's summary says of its rewrites: no other count knows of them."""
     replaced, rewritten = draft.counts.replaced.data_files, draft.counts.rewritten.data_files
     return {REPLACED_FILES: str(replaced), REWRITTEN_FILES: str(rewritten)} if replaced else {}

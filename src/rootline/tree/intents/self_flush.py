@@ -36,7 +36,7 @@ class OwnFlush:
         return sum(manifest.record_count for manifest in self.manifests)
 
 
-def relieve(draft: Draft, flush: OwnFlush) -> tuple[PendingObject, ...]:
+def take_own_leaves(draft: Draft, flush: OwnFlush) -> tuple[PendingObject, ...]:
     """Let leaves take over what they hold and the draft still has; the objects to store before the root.
 
     A leaf that the table has already is left out: a root that names it landed, of this coordinator or of another; so is

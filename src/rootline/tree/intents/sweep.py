@@ -112,7 +112,7 @@ def live_since(draft: Draft, sequence_number: int) -> Iterator[str]:
         yield from (item.page.location for item in header.left.pages)
 
 
-def says_of_sweeps(before: RootHeader | None, draft: Draft) -> dict[str, str]:
+def summary_of_sweeps(before: RootHeader | None, draft: Draft) -> dict[str, str]:
     """What a root's summary says of sweeps."""
     said: dict[str, str] = {}
     if draft.carried.horizon_ms > (0 if before is None else before.horizon_ms):

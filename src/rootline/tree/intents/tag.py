@@ -53,7 +53,7 @@ def check_tag_name(name: str) -> str:
     return name
 
 
-def says_of_tags(before: RootHeader | None, draft: Draft) -> dict[str, str]:
+def summary_of_tags(before: RootHeader | None, draft: Draft) -> dict[str, str]:
     """What a root's summary says of tags."""
     changed = changed_tags({} if before is None else before.tags, draft.carried.tags)
     return {CHANGED_TAGS: changed} if changed else {}

@@ -88,7 +88,7 @@ def definition_of_view(view_uuid: UUID) -> TableDefinition:
     )
 
 
-def says_of_views(before: RootHeader | None, draft: Draft) -> dict[str, str]:
+def summary_of_views(before: RootHeader | None, draft: Draft) -> dict[str, str]:
     """What a root's summary says of the view."""
     word = _word(None if before is None else before.view, draft.carried.view)
     return {} if word is None else {VIEW_VERSION: word}

@@ -14,7 +14,7 @@ from typing import Final
 from rootline.schemas.bytes.log.stated_content import kept_of, said_in
 from rootline.schemas.intent import Intent
 from rootline.schemas.log_position import Headers
-from rootline.schemas.root_header import KeptContent
+from rootline.schemas.root_header import ContentDigest
 
 CONTENTS_MAX: Final = 64
 
@@ -22,7 +22,7 @@ CONTENTS_MAX: Final = 64
 class ContentDraft:
     """The contents while a batch is applied: the parent's, and those of the batch."""
 
-    def __init__(self, parent: tuple[KeptContent, ...]) -> None:
+    def __init__(self, parent: tuple[ContentDigest, ...]) -> None:
         self._kept = parent
 
     def committed(self, intent: Intent, headers: Headers) -> None:
@@ -36,13 +36,13 @@ class ContentDraft:
         new = _kept(intent, headers)
         return new is not None and any(old.pair == new.pair and old != new for old in self._kept)
 
-    def finished(self) -> tuple[KeptContent, ...]:
+    def finished(self) -> tuple[ContentDigest, ...]:
         """The next root's."""
         return self._kept
 
 
-def _kept(intent: Intent, headers: Headers) -> KeptContent | None:
+def _kept(intent: Intent, headers: Headers) -> ContentDigest | None:
     value = said_in(headers) if headers else None
     if value is None or intent.writer_id is None or intent.writer_sequence is None:
         return None
-    return KeptContent(*kept_of(intent.writer_id, intent.writer_sequence, value))
+    return ContentDigest(*kept_of(intent.writer_id, intent.writer_sequence, value))

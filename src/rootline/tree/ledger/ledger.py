@@ -68,7 +68,7 @@ def with_committed(record: WriterRecord, sequence: int, version: Version) -> Wri
         new = (*runs, CommittedRun(sequence, sequence, version, 0)) if last is None else (*runs[:-1], last)
     else:
         new = _filled(runs, sequence, version)
-    return _quick_record(_bounded(new, RUNS_MAX), record.rejected, record.last_seen_ms)
+    return _unchecked_record(_bounded(new, RUNS_MAX), record.rejected, record.last_seen_ms)
 
 
 def with_rejected(record: WriterRecord, rejected: RejectedSequence) -> WriterRecord:
@@ -222,4 +222,4 @@ class LedgerDraft:
 
 
 _NOBODY: Final = WriterRecord()
-_quick_record: Final = quick(WriterRecord)
+_unchecked_record: Final = quick(WriterRecord)

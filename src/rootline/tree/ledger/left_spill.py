@@ -19,10 +19,10 @@ import uuid
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from rootline.schemas.bytes.root.left_page import LeftPage, encode_left_page
+from rootline.schemas.bytes.root.left_page import RetiredPage, encode_retired_page
 from rootline.schemas.bytes.root.location_hashes import HASH_BYTES, LocationHashes
 from rootline.schemas.identifiers import SequenceNumber
-from rootline.schemas.root_header import Left, LeftSince
+from rootline.schemas.root_header import Retired, RetiredSince
 from rootline.tree.ledger.page_merge import first_to_merge
 from rootline.tree.state.pending_object import PendingObject
 
@@ -57,8 +57,8 @@ class Forgetting:
 class FittedLeft(NamedTuple):
     """What the header says, the pages beside it, and the pages to store first, if there are new ones."""
 
-    header: Left
-    pages: tuple[LeftPage, ...]
+    header: Retired
+    pages: tuple[RetiredPage, ...]
     objects: tuple[PendingObject, ...] = ()
 
 
@@ -72,12 +72,12 @@ class Leaving:
 
 
 def fit_left(
-    header: Left,
-    pages: tuple[LeftPage, ...],
+    header: Retired,
+    pages: tuple[RetiredPage, ...],
     leaving: Leaving | None,
     forgetting: Forgetting,
     *,
-    undone_at: int,
+    restored_through: int,
     table_uuid: uuid.UUID,
     salt: bytes = b"",
 ) -> FittedLeft:
@@ -88,7 +88,7 @@ def fit_left(
         pages: that it names.
         leaving: in this batch; `None`: nothing.
         forgetting: what is old enough to be forgotten.
-        undone_at: the sequence number of the last restore: what was rewritten before does not hold its rows now.
+        restored_through: the sequence number of the last restore: what was rewritten before does not hold its rows now.
         table_uuid: whose pages they are.
         salt: of a new page's name.
 
@@ -101,7 +101,9 @@ def fit_left(
         return FittedLeft(header, pages)
     removed, rewritten = leaving.removed, leaving.rewritten
     if header.since_ms >= before_ms:
-        earlier = _as_of(LocationHashes(header.removed), LocationHashes(header.rewritten), header.number, undone_at)
+        earlier = _as_of(
+            LocationHashes(header.removed), LocationHashes(header.rewritten), header.number, restored_through
+        )
         removed, rewritten = _joined((removed, rewritten), earlier)
     fresh = header._replace(
         removed=removed.packed, rewritten=rewritten.packed, since_ms=forgetting.now_ms, number=leaving.number
@@ -111,17 +113,19 @@ def fit_left(
     first = _first_to_merge(header.pages, len(removed.packed) + len(rewritten.packed), forgetting)
     since_ms = max([forgetting.now_ms, *(item.since_ms for item in header.pages[first:])])
     for item, page in zip(reversed(header.pages[first:]), reversed(pages[first:]), strict=True):
-        removed, rewritten = _joined((removed, rewritten), _as_of(page.removed, page.rewritten, item.number, undone_at))
-    page, body = encode_left_page(table_uuid, removed, rewritten, salt)
+        removed, rewritten = _joined(
+            (removed, rewritten), _as_of(page.removed, page.rewritten, item.number, restored_through)
+        )
+    page, body = encode_retired_page(table_uuid, removed, rewritten, salt)
     kept = [*zip(header.pages[:first], pages[:first], strict=True)]
-    kept.append((LeftSince(page.reference, since_ms, leaving.number), page))
+    kept.append((RetiredSince(page.reference, since_ms, leaving.number), page))
     while len(kept) > 1 and sum(len(page) for _, page in kept) > LOCATIONS_MAX:
         del kept[0]
-    names = Left(pages=tuple([item for item, _ in kept]))
+    names = Retired(pages=tuple([item for item, _ in kept]))
     return FittedLeft(names, tuple([page for _, page in kept]), (PendingObject(page.reference.location, body),))
 
 
-def _first_to_merge(pages: tuple[LeftSince, ...], fresh_bytes: int, forgetting: Forgetting) -> int:
+def _first_to_merge(pages: tuple[RetiredSince, ...], fresh_bytes: int, forgetting: Forgetting) -> int:
     """The index from which on pages go into the new one: neighbours that are as young, and not much larger."""
     part_ms = max(1, forgetting.orphan_age_ms // _PARTS)
     at = len(pages)
@@ -133,10 +137,10 @@ def _first_to_merge(pages: tuple[LeftSince, ...], fresh_bytes: int, forgetting: 
 
 
 def _as_of(
-    removed: LocationHashes, rewritten: LocationHashes, number: int, undone_at: int
+    removed: LocationHashes, rewritten: LocationHashes, number: int, restored_through: int
 ) -> tuple[LocationHashes, LocationHashes]:
     """What was rewritten before a restore counts as removed."""
-    return (removed, rewritten) if number > undone_at else (removed.union(rewritten), LocationHashes())
+    return (removed, rewritten) if number > restored_through else (removed.union(rewritten), LocationHashes())
 
 
 def _joined(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rootline.schemas.bytes.root.root_codec import Row
-from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, quick_entry
+from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, unchecked_entry
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile, EqualityDeleteFile, Intent, IntentKind
 from rootline.schemas.location_rules import check_location, is_plain
@@ -35,7 +35,7 @@ def added_rows(draft: Draft, intent: Intent) -> list[Row]:
     rows: list[Row] = []
     for data_file in intent.add_data_files:
         check_file_rows(data_file.location, data_file.record_count, data_file.file_size_in_bytes, limits)
-        entry = quick_entry(
+        entry = unchecked_entry(
             ContentType.DATA,
             data_file.location,
             _checked_format(data_file),

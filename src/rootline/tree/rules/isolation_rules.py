@@ -76,7 +76,7 @@ def entries_after(draft: Draft, sequence_number: int, pruning: PruningFilter) ->
 
     Of data leaves only entries that may match: those are found over columns, because a leaf may be new as a whole.
     """
-    for row in draft.rows.came.values():
+    for row in draft.rows.new_rows.values():
         if (row.entry.version_info.sequence_number or 0) > sequence_number:
             yield row.entry
     for place, row in draft.live.rows.items():

@@ -197,7 +197,7 @@ def named_locations(intent: Intent) -> list[str]:
 
 
 def _in_root(draft: Draft) -> list[str]:
-    places = (*draft.live.rows, *draft.rows.came)
+    places = (*draft.live.rows, *draft.rows.new_rows)
     return [place.location for place in places if place.content_type in _FILES]
 
 

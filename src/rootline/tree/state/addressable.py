@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rootline.schemas.bytes.root.kept_page import KeptPage
+from rootline.schemas.bytes.root.kept_page import RetainedPage
 from rootline.schemas.errors import Invalid
 from rootline.schemas.root_header import RootHeader
 
@@ -24,10 +24,10 @@ class Addressable:
     oldest: int
     newest: int
     tags: Mapping[str, int]
-    kept: KeptPage | None = None
+    kept: RetainedPage | None = None
 
     @staticmethod
-    def of(head: RootHeader | None, kept: KeptPage | None = None) -> Addressable:
+    def of(head: RootHeader | None, kept: RetainedPage | None = None) -> Addressable:
         """What a head addresses, with the page that it names; nothing, while there is none."""
         if head is None:
             return Addressable("this table", 0, -1, {})

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage
-from rootline.schemas.bytes.root.kept_page import KeptPage
+from rootline.schemas.bytes.root.kept_page import RetainedPage
 from rootline.schemas.bytes.root.ledger_page import LedgerPage
-from rootline.schemas.bytes.root.left_page import LeftPage
+from rootline.schemas.bytes.root.left_page import RetiredPage
 from rootline.schemas.bytes.root.outcome_page import OutcomePage
 from rootline.schemas.root_header import PageReference, RootHeader
 
@@ -27,8 +27,8 @@ class TablePages:
     ledger: tuple[LedgerPage, ...] = ()
     outcomes: tuple[OutcomePage, ...] = ()
     condemned: tuple[CondemnedPage, ...] = ()
-    kept: KeptPage | None = None
-    left: tuple[LeftPage, ...] = ()
+    kept: RetainedPage | None = None
+    left: tuple[RetiredPage, ...] = ()
 
     def are_those_of(self, header: RootHeader) -> bool:
         """Whether these are the pages, all of them, that a header names."""
@@ -43,12 +43,12 @@ class TablePages:
 
 
 def _are(
-    pages: Sequence[LedgerPage | OutcomePage | CondemnedPage | LeftPage], references: Sequence[PageReference]
+    pages: Sequence[LedgerPage | OutcomePage | CondemnedPage | RetiredPage], references: Sequence[PageReference]
 ) -> bool:
     return len(pages) == len(references) and all(map(_is, pages, references))
 
 
-def _is(page: LedgerPage | OutcomePage | CondemnedPage | LeftPage, reference: PageReference) -> bool:
+def _is(page: LedgerPage | OutcomePage | CondemnedPage | RetiredPage, reference: PageReference) -> bool:
     return page.reference == reference
 
 

@@ -88,7 +88,7 @@ class ParkedTopic:
     async def read(
         self, parked: ParkedTable, from_offset: int, *, without_missing: bool
     ) -> AsyncGenerator[list[LogRecord], None]:
-        """As `ParkingLot.parked_records`."""
+        """As `ParkedStore.parked_records`."""
         at = TopicPartition(self._settings.parked_topic, parked.partition)
         expected, last = 0, -1
         consumer = make_consumer(self._settings, group_id=None, reset="none", reads_all=True)

@@ -33,7 +33,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId, LogRecord
 
 
-class KafkaParkingLot:
+class KafkaParkedStore:
     """For one event loop. `committing`: held for each commit of this member."""
 
     def __init__(self, settings: KafkaSettings, membership: KafkaMembership, committing: asyncio.Lock) -> None:
@@ -45,7 +45,7 @@ class KafkaParkingLot:
         self._failed: set[tuple[TableName, LogId, int]] = set()
 
     async def park(self, parked: ParkedTable, records: Sequence[LogRecord]) -> ParkedTable:
-        """As `ParkingLot.park`."""
+        """As `ParkedStore.park`."""
         async with self._turn:
             place = self._place(parked)
             if records:
@@ -69,7 +69,7 @@ class KafkaParkingLot:
     async def parked_records(
         self, parked: ParkedTable, from_offset: int, *, without_missing: bool
     ) -> AsyncGenerator[Sequence[LogRecord], None]:
-        """As `ParkingLot.parked_records`."""
+        """As `ParkedStore.parked_records`."""
         self._place(parked)
         portions = self._topic.read(parked, from_offset, without_missing=without_missing)
         try:
@@ -79,7 +79,7 @@ class KafkaParkingLot:
             await portions.aclose()
 
     async def unpark(self, parked: ParkedTable) -> None:
-        """As `ParkingLot.unpark`."""
+        """As `ParkedStore.unpark`."""
         async with self._turn:
             tables = {table: held for table, held in self._place(parked).parked.tables.items() if table != parked.table}
             await self._write(parked, tables)
@@ -89,7 +89,7 @@ class KafkaParkingLot:
                 await self._topic.remove_before(parked.partition, end, log=parked.log)
 
     async def lifts(self) -> Sequence[Lift]:
-        """As `ParkingLot.lifts`."""
+        """As `ParkedStore.lifts`."""
         log = self._membership.log
         if log is None:
             return ()
@@ -98,7 +98,7 @@ class KafkaParkingLot:
         return [lift for lift in recorded.lifts if lift.partition in own]
 
     async def lifted(self, lift: Lift) -> None:
-        """As `ParkingLot.lifted`; only an owner whom the group knows may say so."""
+        """As `ParkedStore.lifted`; only an owner whom the group knows may say so."""
         await self._confirm(lift.log, lift.partition, self._membership.generation)
         await self._membership.frontiers.publish([lift_outgoing(self._settings, lift, done=True)])
 

@@ -44,18 +44,18 @@ def status(
     On Kafka, lag and the oldest intent are those of the table's partition, which it may share with others; lag counts
     what the group does not know to be decided yet. Ends with 3 if the store or the log does not answer.
     """
-    from rootline.cli.head_board import HeadBoard
+    from rootline.cli.head_board import HeadCache
     from rootline.cli.lake_status import look_at_tables
     from rootline.cli.open_lake import lake_to_read
     from rootline.client import checks
 
     place, only = required(warehouse), None if name is None else checks.table(name)
     with lake_to_read(place, log) as lake:
-        board: HeadBoard | None = None
+        board: HeadCache | None = None
 
         async def look(session: Any) -> tuple[list[dict[str, Any]], list[str]]:
             nonlocal board
-            board = board or HeadBoard(session.store, only)
+            board = board or HeadCache(session.store, only)
             tables, troubles = await look_at_tables(board, place, log, only)
             return [_record(status) for status in tables], troubles
 
