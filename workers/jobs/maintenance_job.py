@@ -1,8 +1,9 @@
 """Carries a plan out: plan, store its objects, publish its intent, wait for the verdict.
 
-Owns: the order of these steps, and what each outcome means for the next look. Does not own: what is read to plan (the
-planners: `flush_job`, `leaf_compaction_job`, `vector_compaction_job`), what a plan writes (`rootline.maintenance`),
-rebasing over what happened since (`rootline.tree`), when to look (`rootline.workers.head_watcher`).
+Owns: each of these steps for a worker, and what each outcome means for the next look. Does not own: their order
+(`rootline.storage.replanning`), what is read to plan (the planners: `flush_job`, `leaf_compaction_job`,
+`vector_compaction_job`), what a plan writes (`rootline.maintenance`), rebasing over what happened since
+(`rootline.tree`), when to look (`rootline.workers.head_watcher`).
 Invariants: never writes a root; deletes nothing: objects of a plan that was not committed are orphans, left for the
 sweep; while the outcome of one intent is unknown, the same table gets no second one of its kind.
 
@@ -32,6 +33,7 @@ from rootline.schemas.verdict import Verdict, VerdictKind, is_about, lost_place
 from rootline.storage.metadata.head_finder import at_head
 from rootline.storage.metadata.root_reader import read_definition, read_root
 from rootline.storage.metadata.store_object import store_object
+from rootline.storage.replanning import drive_async
 from rootline.tree.state.pending_object import PendingObject
 from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport
 
@@ -67,6 +69,14 @@ class _Published:
     @property
     def report(self) -> JobReport:
         return JobReport(JobOutcome.UNKNOWN, self.leaves, self.entries)
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """An intent for `root`, new or still undecided; or the report of a plan that ended because `root` expired."""
+
+    root: Root
+    what: _Published | JobReport
 
 
 class Planner(Protocol):
@@ -120,25 +130,42 @@ class MaintenanceJob:
             return await self._run(table)
 
     async def _run(self, table: TableName) -> JobReport:
-        report = expired = JobReport(JobOutcome.NOTHING_DUE)
+        report = JobReport(JobOutcome.NOTHING_DUE)  # of the last intent; of a plan that found nothing after it, too
         if self._environment.monotonic_s() < self._refused_until_s:
             return report
-        for _ in range(self._settings.replans_max + 1):
+
+        async def plan() -> _Attempt | None:
+            nonlocal report
             root = await self._read_head(table)
             if root is None:
-                return report
+                return None
             undecided = self._undecided.get(table)
+            if undecided is not None:
+                return _Attempt(root, undecided)
             try:
-                published = await self._publish_plan(table, root) if undecided is None else undecided
+                stored = await self._stored_plan(table, root)
             except Corrupt as error:
-                expired = await self._expired_meanwhile(table, root, error)
-                continue
-            if published is None:
-                return replace(report, has_leaves=_has_leaves(root))
-            report = await self._settle(table, published, root)
-            if report.outcome is not JobOutcome.STALE:
-                return report
-        return expired if report.outcome is JobOutcome.NOTHING_DUE else report
+                return _Attempt(root, await self._expired_meanwhile(table, root, error))
+            if stored is None:
+                report = replace(report, has_leaves=_has_leaves(root))
+                return None
+            return _Attempt(root, stored)
+
+        async def publish(attempt: _Attempt) -> JobReport:
+            nonlocal report
+            if isinstance(attempt.what, JobReport):
+                return attempt.what
+            is_new = table not in self._undecided
+            published = await self._publish(table, attempt.what) if is_new else attempt.what
+            report = await self._settle(table, published, attempt.root)
+            return report
+
+        def delay_of(outcome: JobReport, replans: int) -> float | None:
+            is_again = outcome.outcome is JobOutcome.STALE and replans < self._settings.replans_max
+            return 0.0 if is_again else None
+
+        last = await drive_async(plan, publish, delay_of)
+        return report if last is None or report.outcome is not JobOutcome.NOTHING_DUE else last
 
     async def dry_run(self, table: TableName) -> JobReport:
         """What `run` would do first; as `Job.dry_run`."""
@@ -171,7 +198,8 @@ class MaintenanceJob:
         async with _deadline(self._settings.request_timeout_s, f"reading the head of {table}"):
             return await at_head(self._store, table, lambda head: read_root(self._store, table, head.version))
 
-    async def _publish_plan(self, table: TableName, root: Root) -> _Published | None:
+    async def _stored_plan(self, table: TableName, root: Root) -> _Published | None:
+        """The intent of what is due, its objects in the store; `None`: nothing is due."""
         definition = await read_definition(self._store, root.header)
         plan = await self._plan(table, root, definition)
         if plan is None:
@@ -179,7 +207,7 @@ class MaintenanceJob:
         written = await asyncio.to_thread(plan.write, self._stamp(table, root), definition)
         for item in written.objects:
             await self._store_object(table, item)
-        return await self._publish(table, _Published.of(plan, written))
+        return _Published.of(plan, written)
 
     def _stamp(self, table: TableName, root: Root) -> IntentStamp:
         return IntentStamp(

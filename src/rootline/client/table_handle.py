@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rootline.client import checks
-from rootline.client.change.replan_policy import STALE_CODES
 from rootline.client.checks import DEFAULT_TARGET_BYTES
 from rootline.client.read.time_travel import Moment, PointInTime, read_head
 from rootline.client.session.commit import Commit
@@ -35,6 +34,11 @@ if TYPE_CHECKING:
     from rootline.client.read.scan import Scan
     from rootline.client.read.tree_view import TreeView
     from rootline.client.write.new_files import FileList
+
+_STALE_CODES: Final = frozenset(
+    ("table-uuid-mismatch", "table-dropped", "table-uuid-missing", "table-replaced", "schema-unknown", "spec-unknown")
+)
+"""Rejections after which a table's definition is read again before the next change."""
 
 
 class TableHandle(TableHistory):
@@ -395,7 +399,7 @@ class TableHandle(TableHistory):
         try:
             return self._lake.holder.run(operation)
         except Invalid as error:
-            if error.code in STALE_CODES:
+            if error.code in _STALE_CODES:
                 self._known = None  # the table was changed or made again meanwhile; the next call reads its definition
             raise
 

@@ -17,8 +17,6 @@ from functools import partial
 
 import structlog
 
-from rootline.client.change.planned_change import LEAST_WAIT_S
-from rootline.client.change.replan_policy import replan_delay_s
 from rootline.client.lake import Lake
 from rootline.client.read.file_rows import seen_vector
 from rootline.client.session.session import Session
@@ -36,6 +34,7 @@ from rootline.spark.options import OnRejected, PartitionMode, SourceOptions
 from rootline.spark.replaced_rows import Replaced, replaced_by
 from rootline.spark.upsert_files import check_upsert
 from rootline.storage.metadata.root_reader import read_root
+from rootline.storage.replanning import Patience, drive, no_jitter
 
 QUERY_WRITER_PREFIX = "spark/"
 """Of the writer of a streaming query that names none: the query's id follows, and a new checkpoint has a new one."""
@@ -179,21 +178,13 @@ def _decided_in_the_end(
     lake: Lake, planned: Callable[[], Intent | None], batch: WrittenBatch, options: SourceOptions
 ) -> Verdict | None:
     """The verdict on what is planned, which is planned again when another change was first."""
-    deadline_s = time.monotonic() + options.verdict_timeout_ms / 1000
-    replans = 0
-    while True:
-        intent = planned()
-        if intent is None:
-            return None
-        verdict = decided(lake, intent, batch, max(deadline_s - time.monotonic(), LEAST_WAIT_S))
-        delay_s = None
-        if verdict.kind is VerdictKind.REJECTED:
-            error = Invalid(verdict.code or "", verdict.message or "")
-            delay_s = replan_delay_s(error, replans, 0.5, deadline_s - time.monotonic())
-        if delay_s is None:
-            return _settled(verdict, options)
-        replans += 1
-        time.sleep(delay_s)
+    patience = Patience.of(options.verdict_timeout_ms / 1000, time.monotonic, no_jitter)
+
+    def publish(intent: Intent) -> Verdict:
+        return decided(lake, intent, batch, patience.verdict_wait_s)
+
+    verdict = drive(planned, publish, patience.delay_of)
+    return None if verdict is None else _settled(verdict, options)
 
 
 def carried_files(lake: Lake, batch: WrittenBatch, definition: TableDefinition, options: SourceOptions) -> NewFiles:

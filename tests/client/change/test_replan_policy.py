@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rootline.client.change.replan_policy import REPLANS_MAX, replan_delay_s
 from rootline.schemas.errors import Invalid
+from rootline.storage.replanning import REPLANS_MAX, replan_delay_s
 
 STALE = Invalid("stale-source", "data/a.parquet: another vector")
 

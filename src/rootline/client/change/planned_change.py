@@ -1,35 +1,32 @@
 """A change that is made from a plan: its intent, and committing it.
 
-Owns: what every change by filter takes, the fields that all such intents share, the caller's deadline, and planning
-again when another change was first. Does not own: the plan and what it changes (`delete_rows`, `overwrite_rows`,
-`rewrite_files`), which rejections are worth another plan (`replan_policy`).
+Owns: what every change by filter takes, and the fields that all such intents share. Does not own: the plan and what it
+changes (`delete_rows`, `overwrite_rows`, `rewrite_files`), planning again (`rootline.storage.replanning`).
 Invariants: an intent names the version that it was planned from; a removed file is named with the vector that was seen
 on it, so a concurrent delete is never undone; each plan makes a new intent.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from rootline.client import checks
-from rootline.client.change.replan_policy import replan_delay_s
 from rootline.client.read.file_plan import FilePlan
 from rootline.client.read.file_rows import seen_vector
-from rootline.client.session.commit import Commit
+from rootline.client.session.commit import Commit, commit_of
 from rootline.client.session.session import Session
 from rootline.client.session.writer_stamp import WriterStamp
-from rootline.client.write.append_files import commit_intent
+from rootline.client.write.append_files import verdict_on
 from rootline.client.write.new_files import NewFiles
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedVector, Intent, IntentKind, Isolation, RemovedFile
 from rootline.schemas.table_definition import TableDefinition
+from rootline.schemas.verdict import Verdict
+from rootline.storage.replanning import Patience, drive_async
 from rootline.tree.scan.file_task import FileTask
 
-LEAST_WAIT_S: Final = 1.0
-"""A verdict is waited for at least so long, however much of the caller's time the planning took."""
 _NO_FILES: Final = NewFiles()
 
 
@@ -106,18 +103,10 @@ async def commit_planned(
         OutcomeUnknown: `verdict-timeout`.
 
     """
-    clock = session.environment.monotonic_s
-    deadline_s = clock() + timeout_s
-    replans = 0
-    while True:
-        intent = await plan_intent()
-        if intent is None:
-            return None
-        try:
-            return await commit_intent(session, stamp, intent, timeout_s=max(deadline_s - clock(), LEAST_WAIT_S))
-        except Invalid as error:
-            delay_s = replan_delay_s(error, replans, session.environment.jitter(), deadline_s - clock())
-            if delay_s is None:
-                raise
-            replans += 1
-            await asyncio.sleep(delay_s)
+    patience = Patience.of(timeout_s, session.environment.monotonic_s, session.environment.jitter)
+
+    async def publish(intent: Intent) -> Verdict:
+        return await verdict_on(session, stamp, intent, timeout_s=patience.verdict_wait_s)
+
+    verdict = await drive_async(plan_intent, publish, patience.delay_of)
+    return None if verdict is None else commit_of(verdict)

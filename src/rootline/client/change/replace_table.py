@@ -13,7 +13,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
+from enum import Enum
+from itertools import count, cycle
 from typing import Any, Final
 
 from pyiceberg.schema import Schema
@@ -40,6 +41,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, Intent, IntentKind
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.root_reader import read_definition
+from rootline.storage.replanning import Patience, drive_async, no_jitter
 from rootline.tree.evolution.changes import (
     DefinitionChange,
     DefinitionChanges,
@@ -54,8 +56,8 @@ from rootline.tree.evolution.evolve import replaced_definition
 
 _NO_TABLE: Final = {"table-unknown", "table-dropped"}
 _OTHERS_WERE_FASTER: Final = {"table-exists", "table-replaced", "table-uuid-mismatch", "table-uuid-missing"}
-_TURNS: Final = 8
-"""Of who creates or replaces while others create, drop and replace the same name."""
+_OTHER_WAYS_MAX: Final = 14
+"""Changes between replacing and creating, while others create, drop and replace the same name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,30 +233,62 @@ async def create_or_replace(
     Raises as `replace_table`, and `create_table`.
     """
     assert becomes.schema is not None, "a new table needs columns"
-    clock = session.environment.monotonic_s
-    deadline_s = clock() + timeout_s
-    for turn in range(_TURNS):
-        rest_s = max(deadline_s - clock(), 1.0)
-        try:
-            return await replace_table(session, stamp, table, becomes, rows, rest_s, target_bytes, summary)
-        except Invalid as error:
-            if error.code not in _NO_TABLE or turn == _TURNS - 1:
-                raise
+    schema, patience = becomes.schema, Patience.of(timeout_s, session.environment.monotonic_s, no_jitter)
+    ways = cycle(_Way)
+
+    async def choose_way() -> _Way:
+        return next(ways)
+
+    async def create() -> Commit:
         definition = build_definition(
-            becomes.schema,
+            schema,
             partition_by=becomes.partition_by or (),
             sort_by=becomes.sort_by or (),
             properties=becomes.properties,
             table_uuid=uuid.uuid4(),
         )
+        made = await create_table(session, stamp, table, definition, timeout_s=patience.verdict_wait_s)
+        if rows is None or not rows.num_rows:
+            return made
+        files = await write_and_store(session, table, definition, rows, target_bytes)
+        wait_s = patience.verdict_wait_s
+        return await append_files(session, stamp, table, definition, files, timeout_s=wait_s, summary=summary)
+
+    async def commit(way: _Way) -> _Lost | Commit:
         try:
-            made = await create_table(session, stamp, table, definition, timeout_s=max(deadline_s - clock(), 1.0))
-            if rows is None or not rows.num_rows:
-                return made
-            files = await write_and_store(session, table, definition, rows, target_bytes)
-            rest_s = max(deadline_s - clock(), 1.0)
-            return await append_files(session, stamp, table, definition, files, timeout_s=rest_s, summary=summary)
+            if way is _Way.CREATE:
+                return await create()
+            wait_s = patience.verdict_wait_s
+            return await replace_table(session, stamp, table, becomes, rows, wait_s, target_bytes, summary)
         except Invalid as error:
-            if error.code not in _OTHERS_WERE_FASTER | _NO_TABLE:
-                raise
-    raise Internal("invariant-broken", f"{table}: neither created nor replaced")
+            return _Lost(way, error)
+
+    outcome = await drive_async(choose_way, commit, _other_way_delay)
+    if isinstance(outcome, _Lost):
+        raise outcome.error
+    if outcome is None:
+        raise Internal("invariant-broken", f"{table}: neither created nor replaced")
+    return outcome
+
+
+class _Way(Enum):
+    """The two ways, in the order in which they are tried, in turns."""
+
+    REPLACE = "replace"
+    CREATE = "create"
+
+
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """A way that was rejected."""
+
+    way: _Way
+    error: Invalid
+
+
+def _other_way_delay(outcome: _Lost | Commit, replans: int) -> float | None:
+    """No pause before the other way, where the name was found in the other state; `None`: the outcome is final."""
+    if isinstance(outcome, Commit) or replans >= _OTHER_WAYS_MAX:
+        return None
+    codes = _NO_TABLE if outcome.way is _Way.REPLACE else _NO_TABLE | _OTHERS_WERE_FASTER
+    return 0.0 if outcome.error.code in codes else None

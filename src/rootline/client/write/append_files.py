@@ -28,6 +28,7 @@ from rootline.client.write.new_files import FileList, for_intent
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, Intent, IntentKind
 from rootline.schemas.table_definition import TableDefinition
+from rootline.schemas.verdict import Verdict
 from rootline.storage.rows.metadata_columns import LINEAGE, may_state_lineage
 
 
@@ -82,11 +83,16 @@ async def commit_intent(session: Session, stamp: WriterStamp, intent: Intent, *,
         OutcomeUnknown: `verdict-timeout`.
 
     """
+    return commit_of(await verdict_on(session, stamp, intent, timeout_s=timeout_s))
+
+
+async def verdict_on(session: Session, stamp: WriterStamp, intent: Intent, *, timeout_s: float) -> Verdict:
+    """Publish `intent`, and return its verdict, a rejection too. Raises `OutcomeUnknown` (`verdict-timeout`)."""
     stamped = stamp.stamp(intent)
     deadline_s = session.environment.monotonic_s() + timeout_s
     position = await publish_intent(session, stamped)
     rest_s = deadline_s - session.environment.monotonic_s()
-    return commit_of(await await_verdict(session, stamped, position, timeout_s=rest_s))
+    return await await_verdict(session, stamped, position, timeout_s=rest_s)
 
 
 async def append_files(

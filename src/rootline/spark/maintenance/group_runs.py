@@ -11,7 +11,6 @@ Source: decision 0096.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -22,7 +21,6 @@ from typing import Final
 import structlog
 
 from rootline.client.change.planned_change import planned_intent
-from rootline.client.change.replan_policy import replan_delay_s
 from rootline.client.change.rewrite_files import whole_tasks
 from rootline.client.lake import Lake
 from rootline.client.read.file_plan import FilePlan, plan_files
@@ -42,6 +40,7 @@ from rootline.schemas.intent import IntentKind
 from rootline.spark.maintenance.group_tasks import FilesOfGroup, GroupWork
 from rootline.spark.maintenance.row_order import Curve, RowOrder
 from rootline.spark.options import SourceOptions
+from rootline.storage.replanning import is_mended_by_replan
 from rootline.tree.scan.file_task import FileTask
 from rootline.tree.scan.scan_plan import DeletesFor
 
@@ -228,7 +227,7 @@ class GroupRuns:
         try:
             return _Outcome(_Landed(planned.group, written, self._committed(planned, written)))
         except Invalid as error:
-            if replan_delay_s(error, 0, 0.5, math.inf) is None:
+            if not is_mended_by_replan(error.code):
                 raise
             plan = self._plan()  # a delete that it has, and the files' tasks have not, would be undone
             return self._planned_again(planned) or self._tried_again(planned, plan, _live(plan, planned))

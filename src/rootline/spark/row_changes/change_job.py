@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.schema import Schema
 
-from rootline.client.change.replan_policy import replan_delay_s
 from rootline.client.lake import Lake
 from rootline.client.read.file_plan import FilePlan, plan_files
 from rootline.client.read.time_travel import PointInTime, read_head
@@ -25,7 +24,7 @@ from rootline.client.write.new_files import NewFiles
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
 from rootline.schemas.table_definition import TableDefinition
-from rootline.schemas.verdict import VerdictKind
+from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.spark.batch_commit import WrittenBatch, carried_files, decided
 from rootline.spark.connection import committing_lake, guest_lake
 from rootline.spark.data_source import ensure_registered, session_defaults
@@ -44,6 +43,7 @@ from rootline.spark.row_changes.checked_shuffles import checked_shuffles
 from rootline.spark.row_changes.condition_reading import read_condition
 from rootline.spark.spark_types import spark_schema_of
 from rootline.storage.metadata.root_reader import read_definition
+from rootline.storage.replanning import Patience, drive, no_jitter
 from rootline.storage.rows.data_file_reader import RowsWanted
 from rootline.storage.rows.metadata_columns import FILE, POS, ROW_ID, may_state_lineage
 from rootline.tree.scan.scan_plan import DeletesFor
@@ -166,23 +166,28 @@ def carried_out(
 
     """
     ensure_registered(spark)
-    replans = 0
-    while True:
+    patience = Patience(time.monotonic, no_jitter)
+
+    def plan() -> _Change:
         begin = begun(options, condition)
-        change = _planned(spark, begin, _run(frame_of(begin), options, begin), mode)
+        return _planned(spark, begin, _run(frame_of(begin), options, begin), mode)
+
+    def publish(change: _Change) -> _Outcome:
         with committing_lake(options) as lake:
-            intent = _intent(lake, begin, change)
-            if intent is None:
-                return RowsChanged(None)
-            verdict = decided(lake, intent, change.batch, options.verdict_timeout_ms / 1000)
-        if verdict.kind is not VerdictKind.REJECTED:
-            return RowsChanged(verdict.version, *change.counts)
-        error = Invalid(verdict.code or "intent-malformed", verdict.message or f"{options.table}: rejected")
-        delay_s = replan_delay_s(error, replans, 0.5, float("inf"))
-        if delay_s is None:
-            raise error
-        replans += 1
-        time.sleep(delay_s)
+            intent = _intent(lake, change)
+            wait_s = options.verdict_timeout_ms / 1000
+            return _Outcome(change, None if intent is None else decided(lake, intent, change.batch, wait_s))
+
+    def delay_of(outcome: _Outcome, replans: int) -> float | None:
+        return None if outcome.verdict is None else patience.delay_of(outcome.verdict, replans)
+
+    outcome = drive(plan, publish, delay_of)
+    if outcome is None or outcome.verdict is None:
+        return RowsChanged(None)
+    verdict = outcome.verdict
+    if verdict.kind is VerdictKind.REJECTED:
+        raise Invalid(verdict.code or "intent-malformed", verdict.message or f"{options.table}: rejected")
+    return RowsChanged(verdict.version, *outcome.change.counts)
 
 
 def begun(options: SourceOptions, condition: object) -> JobBegin:
@@ -216,12 +221,21 @@ def _run(frame: DataFrame, options: SourceOptions, begin: JobBegin) -> JobResult
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """What is to be published: new files, and either files that get a vector or files that leave."""
+    """New files to publish for what `begin` read, and either files that get a vector or files to remove."""
 
+    begin: JobBegin
     batch: WrittenBatch
     counts: tuple[int, int, int]
     marked: tuple[Touched, ...] = ()
     removed: tuple[Touched, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """The verdict on a change; `None`: it changed nothing, and nothing was published."""
+
+    change: _Change
+    verdict: Verdict | None
 
 
 def _planned(spark: SparkSession, begin: JobBegin, job: JobResult, mode: Mode) -> _Change:
@@ -233,11 +247,11 @@ def _planned(spark: SparkSession, begin: JobBegin, job: JobResult, mode: Mode) -
         written += _rewritten(spark, begin, [file for file in touched if not file.is_whole])
     batch = WrittenBatch.of(written, options.writer_id, options.writer_sequence)
     files = tuple(touched)
-    return _Change(batch, job.counts, () if is_removal else files, files if is_removal else ())
+    return _Change(begin, batch, job.counts, () if is_removal else files, files if is_removal else ())
 
 
-def _intent(lake: Lake, begin: JobBegin, change: _Change) -> Intent | None:
-    options, plan = begin.options, begin.plan
+def _intent(lake: Lake, change: _Change) -> Intent | None:
+    options, plan = change.begin.options, change.begin.plan
     new = carried_files(lake, change.batch, plan.definition, options) if change.batch.files else NewFiles()
 
     async def operation(session: Session) -> Intent | None:
