@@ -61,7 +61,7 @@ class TableHandle(TableHistory):
         """Add rows: write Parquet files, store them, publish one intent, wait for its verdict.
 
         Args:
-            data: a data frame of pandas or Polars, any rows of Arrow, a list of dicts, a dict of columns.
+            data: a data frame of pandas or Polars, whatever exports Arrow, a list of dicts, a dict of columns.
                 Columns are found by name; values of another type are cast where none of them changes.
             merge_schema: add columns that the table lacks, at every depth, and widen types (int to long, float to
                 double, decimals), in the same commit; for Python's own numbers only if a value needs it.

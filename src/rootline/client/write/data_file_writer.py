@@ -185,7 +185,9 @@ def check_names(names: Sequence[str], definition: TableDefinition) -> None:
 def _batches_of(table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
     if isinstance(table, pa.Table):
         found: list[pa.RecordBatch] = table.to_batches()
-        return found or [pa.RecordBatch.from_pylist([], schema=table.schema)]
+        return found or [
+            pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in table.schema.types], table.column_names)
+        ]
     return [table] if isinstance(table, pa.RecordBatch) else list(table)
 
 

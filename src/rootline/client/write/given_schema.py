@@ -31,7 +31,7 @@ from pyiceberg.types import (
 
 from rootline.client import checks
 from rootline.client.write.arrow_schema import iceberg_schema, iceberg_type
-from rootline.client.write.given_frames import is_pandas_frame, is_polars_frame, pandas_columns, polars_table
+from rootline.client.write.given_rows import check_polars, is_lazy, is_pandas_frame, pandas_columns
 from rootline.client.write.type_words import type_of_words
 from rootline.schemas.errors import Invalid
 from rootline.schemas.schema_rules import NESTING_MAX
@@ -69,17 +69,20 @@ def given_schema(given: Any) -> Schema:
 
 
 def _arrow_schema(given: Any) -> pa.Schema:
-    if isinstance(given, pa.Table | pa.RecordBatch | pa.RecordBatchReader):
-        return given.schema
-    if is_pandas_frame(given):
+    if isinstance(given, pa.RecordBatchReader):
+        return given.schema  # its stream stays the caller's
+    if is_pandas_frame(given):  # through its series, for the reasons that `given_rows` has
         return pa.schema([_field_of_series(name, series) for name, series in pandas_columns(given, _CODE).items()])
-    if is_polars_frame(given):
-        return polars_table(given.head(0), _CODE).schema
+    if is_lazy(given):
+        given = given.head(0).collect()
+    check_polars(given, _CODE)
     try:
         if hasattr(given, "__arrow_c_schema__"):
             return pa.schema(given)
         if hasattr(given, "__arrow_c_stream__"):
             return pa.RecordBatchReader.from_stream(given).schema
+        if hasattr(given, "__arrow_c_array__"):
+            return pa.record_batch(given).schema
     except (pa.ArrowException, TypeError, ValueError, NotImplementedError) as error:
         raise Invalid(
             _CODE, f"a {type(given).__name__} cannot be read as an Arrow schema: {error}; {_FORMS}"

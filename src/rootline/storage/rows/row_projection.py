@@ -239,12 +239,20 @@ class RowProjection:
 def _plain(array: pa.Array) -> pa.Array:
     """The same values without an encoding that the table does not have."""
     if isinstance(array, pa.DictionaryArray):
-        return array.dictionary_decode()
+        return _without_views(array).dictionary_decode()
     if isinstance(array, pa.RunEndEncodedArray):
         return pc.run_end_decode(array)
     kind = array.type
     if pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind) or _is_list_view(kind):
         return array.cast(pa.list_(kind.value_field))
+    return array
+
+
+def _without_views(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    """The same array with a dictionary that Arrow can decode: it takes no values from one of views."""
+    for is_view, plain in ((pa.types.is_string_view, pa.large_string()), (pa.types.is_binary_view, pa.large_binary())):
+        if is_view(array.type.value_type):
+            return pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(plain))
     return array
 
 
