@@ -140,6 +140,22 @@ def test_of_many_who_replace_at_once_each_lands_whole_and_the_last_one_stays(lak
     assert flights.head().snapshot.summary["rootline.replaced-table"] == "6"
 
 
+def test_of_many_who_make_or_replace_the_same_table_at_once_none_is_refused(lake: Lake) -> None:
+    done: list[str] = []
+
+    def work(number: int) -> None:
+        rows = {"id": [number] * 3}
+        done.append(lake.replace_table("demo.raced", data=rows, create=True, timeout_s=120).name)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(done) == 6
+    assert list(lake.table("demo.raced").check()) == []
+
+
 def test_wrong_arguments_are_refused_before_anything_is_stored(lake: Lake, flights: TableHandle) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"schema": 5}, "definition-invalid"),
