@@ -11,6 +11,8 @@ from typing import Final
 
 DISTRIBUTION: Final = "rootline-lake"
 VERSION = "0.1.0"  # the build reads it here
+LAST_THAT_UPGRADES: Final = "caa9e5f4"
+"""The last commit with `rootline upgrade`, for logs that the first release wrote."""
 
 
 def install_command(extra: str) -> str:

@@ -227,8 +227,10 @@ _CODES_OF_THE_REST: Final = (
     ErrorCode(
         "log-corrupt",
         "Corrupt",
-        "The embedded log's file is not a Rootline log, or it is damaged.",
-        "Move it away and restore it from a copy.",
+        "The embedded log's file is not a Rootline log, it is damaged, or it has a layout that this version does not "
+        "read.",
+        "If the message names a layout or another version, do what it says. Else move the file away and restore it "
+        "from a copy.",
         "Do not delete it: intents without a verdict exist nowhere else.",
     ),
     ErrorCode(

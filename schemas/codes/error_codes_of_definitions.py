@@ -278,9 +278,10 @@ CODES_OF_DEFINITIONS: Final = (
     ErrorCode(
         "upgrade-needed",
         "Invalid",
-        "Only newer versions of Rootline know what was asked for, and older ones may still be at work in this lake.",
-        "Stop all coordinators of older versions, run `rootline upgrade`, start the new ones, and send it again.",
-        "Do not run it while an older version is still needed: older coordinators cannot go on afterwards.",
+        "Retired: this version never answers with it, but older verdicts and dead letters may contain it. The first "
+        "release did not know what was asked for, and its coordinators could still read the log then.",
+        "Send it again: a log that this version opens is closed to the first release.",
+        "Do not change the intent: nothing is wrong with it.",
     ),
     ErrorCode(
         "store-denied",

@@ -48,7 +48,6 @@ from rootline.adapters.pausing import stuck_tables as stuck_tables
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.adapters.tracing import RecordedSpan as RecordedSpan
 from rootline.adapters.tracing import recording_spans as recording_spans
-from rootline.adapters.upgraded import LakeUpgrade
 from rootline.client import checks
 from rootline.client.lake import Lake
 from rootline.client.session.session import Session
@@ -119,16 +118,6 @@ def connect(
 def lake_folder(url: str) -> Path | None:
     """The folder that a warehouse's URL names; `None` if it is not a folder of this machine."""
     return local_folder(url)
-
-
-def upgrade_lake(warehouse: str | None, log: str | None, *, apply: bool) -> LakeUpgrade:
-    """As `rootline.adapters.upgrade.upgrade_lake`; the warehouse may be unnamed if the log is on Kafka."""
-    from rootline.adapters.upgrade import upgrade_lake as upgrade
-
-    if warehouse is None and not is_kafka(log):
-        raise Invalid("setting-invalid", "no warehouse is named: pass --warehouse, or set ROOTLINE_WAREHOUSE")
-    place = "" if warehouse is None else check_warehouse(warehouse)
-    return upgrade(place, check_log(log, place), apply=apply)
 
 
 async def accept_log(log: str | None, warehouse: str, stored: SqliteIntentLog) -> None:

@@ -22,6 +22,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from rootline.adapters.kafka.group_offsets import Stage
 from rootline.adapters.kafka.intent_feed import KafkaIntentFeed
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import create_topics, record_bytes_max, topic_identity
@@ -123,9 +124,17 @@ def until_shown(holds: Callable[[], bool], what: str) -> None:
         assert time.monotonic() < deadline_s, f"not shown by the brokers: {what}"
 
 
+def set_bookmark(settings: KafkaSettings, log: LogId) -> None:
+    """Set the group's bookmark, as a coordinator does: no coordinator of the first release reads the log."""
+    _set_offset(settings, TopicPartition(settings.dead_letters_topic, 0, 0, log + Stage.UPGRADED))
+
+
 def set_committed(settings: KafkaSettings, partition: int, offset: int, metadata: str = "") -> None:
     """Set the group's offset, as an operator's tool does while no member runs."""
-    place = TopicPartition(settings.intents_topic, partition, offset, metadata)
+    _set_offset(settings, TopicPartition(settings.intents_topic, partition, offset, metadata))
+
+
+def _set_offset(settings: KafkaSettings, place: TopicPartition) -> None:
     request = ConsumerGroupTopicPartitions(settings.group_id, [place])
     admin = admin_of(settings)
     (future,) = admin.alter_consumer_group_offsets([request]).values()

@@ -32,5 +32,9 @@ def test_explain_prints_what_the_page_says(run: Run, code: str) -> None:
     assert run("explain", code, "--json").records[0]["do_not"] == told.do_not
 
 
+def test_a_retired_code_is_explained_as_retired(run: Run) -> None:
+    assert run("explain", "upgrade-needed", "--json").records[0]["meaning"].startswith("Retired: this version never")
+
+
 def test_every_category_of_a_code_is_known() -> None:
     assert {code.category for code in CODES.values()} <= CATEGORIES.keys()

@@ -1,7 +1,7 @@
 """A lake in a folder that the released version wrote, with intents that wait for a verdict, under this version.
 
-What the released version told and what it left undecided is in tests/golden/released; the last verdicts of `PENDING`
-are those that it gave itself to a copy of the same lake.
+Its log was upgraded by caa9e5f4. What the released version told and what it left undecided is in tests/golden/released;
+the last verdicts of `PENDING` are those that it gave itself to a copy of the same lake.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rootline.client.lake import Lake
 from rootline.connect import connect
 from rootline.schemas.intent import Intent
 from rootline.schemas.verdict import Verdict
-from tests.upgrade.released_lake import FLIGHTS, PLAIN, Facts, facts_of, unpack
+from tests.upgrade.released_lake import FLIGHTS, PLAIN, Facts, facts_of, unpack_upgraded
 
 PENDING: Final = (
     ("committed", 6, None),
@@ -35,7 +35,7 @@ def facts() -> Facts:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return unpack("embedded", tmp_path)
+    return unpack_upgraded("embedded", tmp_path)
 
 
 @pytest.fixture

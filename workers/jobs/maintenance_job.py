@@ -41,8 +41,6 @@ _OF_NO_TABLES: Final = ("expiry", "sweep", "purge")
 """What is planned for a view too, and still for a table that was dropped."""
 OF_ANY_NAME: Final = ("expire", "sweep", "purge")
 """The kinds that plan these, by their names in `rootline.workers.kinds`."""
-UPGRADE_AGAIN_S: Final = 3600.0
-"""What needs `rootline upgrade` is refused for every table of the log; this long, no worker asks again."""
 LOOKS_AT_UNKNOWN_MAX: Final = 10
 """After so many looks without an answer a job plans again: safe, because what moved already is masked."""
 
@@ -118,7 +116,6 @@ class MaintenanceJob:
         self._writer_id = f"{PROCESS_WRITER_PREFIX}{context.environment.fresh_id()}"
         self._sequences: dict[TableName, int] = {}
         self._undecided: dict[TableName, _Published] = {}
-        self._refused_until_s = float("-inf")
         self._in_hand: defaultdict[TableName, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def run(self, table: TableName) -> JobReport:
@@ -131,8 +128,6 @@ class MaintenanceJob:
 
     async def _run(self, table: TableName) -> JobReport:
         report = JobReport(JobOutcome.NOTHING_DUE)  # of the last intent; of a plan that found nothing after it, too
-        if self._environment.monotonic_s() < self._refused_until_s:
-            return report
 
         async def plan() -> _Attempt | None:
             nonlocal report
@@ -281,8 +276,6 @@ class MaintenanceJob:
             return self._landed(table, published, verdict.version)
         # a rejected sequence stays open: the next intent of this table fills it
         self._undecided.pop(table)
-        if verdict.code == "upgrade-needed":
-            self._refused_until_s = self._environment.monotonic_s() + UPGRADE_AGAIN_S
         outcome = JobOutcome.STALE if verdict.code == self._planner.stale else JobOutcome.REJECTED
         return replace(published.report, outcome=outcome, code=verdict.code, message=verdict.message)
 

@@ -32,7 +32,6 @@ from rootline.coordinator.runtime.records.decoding_trial import DecodingTrial
 from rootline.coordinator.runtime.records.principals import Principals
 from rootline.coordinator.runtime.records.record_decoding import (
     Rejection,
-    before_upgrade,
     decoded,
     of_lake,
     poison_rejection,
@@ -119,7 +118,6 @@ class PartitionAssignment:
     _looked_for_idle_s: float = 0.0
     _poison_candidates: Mapping[Partition, int] = field(init=False)
     _answered: dict[LogPosition, Answer] = field(init=False)
-    _shared_to: Mapping[Partition, int] = field(init=False)
     _poison: dict[LogPosition, str] = field(default_factory=dict)
     _trial: DecodingTrial = field(init=False)
 
@@ -130,7 +128,6 @@ class PartitionAssignment:
             (log, partition): offset for log, partition, offset in self.assigned.poison_candidates
         }
         self._answered = {answer.position: answer for answer in self.assigned.answered}
-        self._shared_to = {(log, partition): offset for log, partition, offset in self.assigned.before_upgrade}
         self._trial = DecodingTrial(self.settings.limits)
         self._outbox = RejectionOutbox(
             self.log,
@@ -145,10 +142,7 @@ class PartitionAssignment:
         self.pausing = Pausing(self, _LOOK_S)
         self.pausing.take(self.assigned.paused)
         lot, after_s = self.log.parking, self.settings.parking_after_s
-        parks_nothing = (
-            self.assigned.retention_s is None
-        )  # then the lot keeps notices only, which older ones may ignore
-        if lot is not None and (self.assigned.parked or parks_nothing or not self.assigned.may_be_shared):
+        if lot is not None:
             limits = ParkingLimits(after_s, self.settings.parked_bytes_max, self.assigned.retention_s)
             self.parking = Parking(self, self.late, lot, limits, min(_LOOK_S, after_s / 10))
 
@@ -305,8 +299,6 @@ class PartitionAssignment:
             found = self.settings.principals.judged(raw, found)
         if self.settings.lake is not None and raw.headers and isinstance(found, Record):
             found = of_lake(raw, found, self.settings.lake)
-        if self._shared_to and raw.position.offset < self._shared_to.get(raw.position[:2], 0):
-            found = before_upgrade(raw, found)
         if self._answered and (answer := self._answered.get(raw.position)) is not None:
             return told_again(raw, found, answer.code, answer.message)
         return found

@@ -13,7 +13,6 @@ from typing import Final
 import structlog
 
 from rootline.ports.intent_feed import Answer
-from rootline.schemas.bytes.log.first_release import beyond_first_release
 from rootline.schemas.bytes.log.intent_codec import decode_intent
 from rootline.schemas.bytes.log.lake_claim import Lake, refusal_of_lake
 from rootline.schemas.dead_letter import DeadLetter
@@ -77,18 +76,6 @@ def of_lake(raw: LogRecord, record: Record, own: Lake) -> Record:
 def poison_rejection(raw: LogRecord, how: str) -> Rejection:
     """The rejection of a record that must not be decoded in this process."""
     return _rejection(raw, Invalid("undecodable", f"the record {how}; it was not decoded again"))
-
-
-def before_upgrade(raw: LogRecord, found: Record | Rejection) -> Record | Rejection:
-    """`found`, unless only newer versions can read the intent, and others may have the record as well."""
-    beyond = beyond_first_release(found.intent) if isinstance(found, Record) else None
-    if beyond is None:
-        return found
-    reason = (
-        f"{beyond} is known only to newer versions of Rootline, and this lake may still be shared with older ones: "
-        "stop them, run `rootline upgrade`, then send the intent again"
-    )
-    return told_again(raw, found, "upgrade-needed", reason)
 
 
 def told_again(raw: LogRecord, found: Record | Rejection, code: str, message: str) -> Rejection:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from rootline.adapters.sqlite.stuck_rows import NoticesOnly
-from rootline.ports.intent_feed import Answer, Assigned, Delivered, FeedEvent, Partition, Reread, before_upgrade
+from rootline.ports.intent_feed import Answer, Assigned, Delivered, FeedEvent, Partition, Reread
 from rootline.ports.intent_log import IntentLog, KnowsItsLake, MayGoBack
 from rootline.ports.parking import ParkedStore
 from rootline.ports.pausing import Pause
@@ -36,7 +36,6 @@ class EmbeddedFeed:
     `mark`: a file that exists while a coordinator reads, so that the next one notices when this one crashed.
     `pruning`: keeps the log from growing. It runs from the first `next` until `close`.
     `check_writable`: raises `Unavailable` while verdicts cannot be written. Called now and then. `next` reports it.
-    `upgraded_from`: the first offset that only newer versions have read, or `None` if older ones may read all.
     `pauses`: the tables that operators have paused. `lot`: tables that cannot go on. A log in memory has neither.
     """
 
@@ -47,7 +46,6 @@ class EmbeddedFeed:
         pruning: Callable[[], Coroutine[None, None, None]] | None = None,
         check_writable: Callable[[], Awaitable[None]] | None = None,
         check_every_s: float = CHECK_EVERY_S,
-        upgraded_from: Callable[[], int | None] = lambda: 0,
         pauses: Callable[[], Awaitable[Sequence[Pause]]] | None = None,
         lot: NoticesOnly | None = None,
     ) -> None:
@@ -57,7 +55,6 @@ class EmbeddedFeed:
         self._check_writable, self._check_every_s = check_writable, check_every_s
         self._beside: list[asyncio.Task[None]] = []
         self._unwritable: Unavailable | None = None
-        self._upgraded_from = upgraded_from
         self._pauses = pauses
         self._lot = lot
         self._may_go_back = log if isinstance(log, MayGoBack) else None
@@ -87,9 +84,8 @@ class EmbeddedFeed:
             self._identity = identity
             self._begin_beside()
             poison_candidates = (PartitionOffset(identity, _PARTITION, self._end),) if self._left_mark() else ()
-            shared = before_upgrade({(identity, _PARTITION): self._position}, {_PARTITION: self._upgraded_from()})
             start = PartitionOffset(identity, _PARTITION, self._position)
-            return Assigned((start,), poison_candidates, parked=stuck, paused=paused, before_upgrade=shared)
+            return Assigned((start,), poison_candidates, parked=stuck, paused=paused)
         if self._unwritable is not None:
             raise Unavailable(self._unwritable.code, self._unwritable.message)
         if hold:

@@ -117,13 +117,12 @@ def open_embedded_feed(log: IntentLog, url: str | None, warehouse: str) -> Coord
     def step() -> Awaitable[Pruned]:
         return log.prune(retention, now_ms=time.time_ns() // 1_000_000)
 
-    pruning, since = partial(pruning_loop, step), log.upgraded_from
+    pruning = partial(pruning_loop, step)
     return EmbeddedFeed(
         log,
         mark,
         pruning,
         log.check_writable,
-        upgraded_from=since,
         pauses=log.pauses,
         lot=NoticesOnly(log),
     )

@@ -42,7 +42,6 @@ from rootline.cli.commands import (
     tag,
     topics,
     trace,
-    upgrade,
     view,
 )
 from rootline.cli.commands.running import pause, status
@@ -57,7 +56,7 @@ GROUPS: Final = {
         "table", "namespace", "view", "history", "tree", "tag", "restore", "check", "adopt", "export"
     ),
     "Services": ("up", "coordinator", "worker", "catalog", "maintenance"),
-    "Operators": ("status", "pause", "resume", "quarantine", "dlq", "tasks", "topics", "store", "config", "upgrade"),
+    "Operators": ("status", "pause", "resume", "quarantine", "dlq", "tasks", "topics", "store", "config"),
     "Help": ("demo", "explain", "completion"),
 }  # fmt: skip
 """The commands as `rootline --help` lists them."""
@@ -109,7 +108,6 @@ for command in (
     trace.trace,
     explain.explain,
     completion.completion,
-    upgrade.upgrade,
     pause.pause,
     pause.resume,
     status.status,

@@ -22,7 +22,6 @@ from rootline.schemas.root_header import PartitionOffset
 Partition = tuple[LogId, int]
 """One partition of one log."""
 
-_ALL: Final = 2**63 - 1
 ANY_TABLE: Final = TableName("*")
 """In an answer that an earlier version held: it did not say of which table."""
 
@@ -60,25 +59,6 @@ class Assigned:
     """For `confirm`."""
     paused: tuple[Pause, ...] = ()
     """What operators have paused; `IntentFeed.pauses` tells later changes."""
-    before_upgrade: tuple[PartitionOffset, ...] = ()
-    """Versions that know less may have read, or may yet read, the records before these offsets (`rootline upgrade`)."""
-
-    @property
-    def may_be_shared(self) -> bool:
-        """Whether a version that knows less may be the next reader of one of these partitions."""
-        return any(end.next_offset == _ALL for end in self.before_upgrade)
-
-
-def before_upgrade(
-    starts: Mapping[Partition, int], upgraded_from: Mapping[int, int | None]
-) -> tuple[PartitionOffset, ...]:
-    """`Assigned.before_upgrade` of partitions that are read from these offsets.
-
-    `upgraded_from`: partition → the first offset that only newer versions have read; `None`: older ones may read all.
-    """
-    shared = ((log, partition, upgraded_from.get(partition, 0)) for log, partition in starts)
-    ends = [PartitionOffset(log, partition, _ALL if end is None else end) for log, partition, end in shared]
-    return tuple(end for end in ends if end.next_offset > starts[end.log, end.partition])
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from rootline.adapters.kafka.frontier.answers import ANSWERS_MAX, AnswerRecord, 
 from rootline.adapters.kafka.frontier.lake_record import lake_outgoing
 from rootline.adapters.kafka.frontier.pause_record import pause_outgoing
 from rootline.adapters.kafka.frontier.records import FrontierReading, Recorded, frontier_record
-from rootline.adapters.kafka.frontier.upgrade_record import upgrade_outgoing
+from rootline.adapters.kafka.group.standing import upgrade_outgoing
 from rootline.adapters.kafka.parking.parked_topic import said_of
 from rootline.adapters.kafka.parking.records import ParkingRecord, lift_outgoing, next_parking_record, parking_outgoing
 from rootline.adapters.kafka.publisher import Outgoing
@@ -40,7 +40,7 @@ GOOD = (
     outgoing(SETTINGS, ANSWERS),
     parking_outgoing(SETTINGS, NAMES),
     lift_outgoing(SETTINGS, LIFTED),
-    upgrade_outgoing(SETTINGS, LOG, {0: 2}),
+    upgrade_outgoing(SETTINGS, LOG),
     pause_outgoing(SETTINGS, PAUSE),
 )
 
@@ -65,8 +65,8 @@ HOSTILE: list[tuple[bytes | None, bytes]] = [
     (key(GROUP, LOG, 0), b'{"next-offset":1e999}'),
     (key(GROUP, LOG, 0), b'{"next-offset":' + b"9" * 30 + b"}"),
     (key(GROUP, LOG, 0), b"{" + b" " * 1_100_000 + b"}"),
-    (key(GROUP, LOG, "upgraded"), b'{"from":{"0":1e999}}'),
-    (key(GROUP, LOG, "upgraded"), b'{"from":{"-1":1}}'),
+    (key(GROUP, LOG, "upgraded"), b"[]"),
+    (key(GROUP, LOG, "upgraded"), b""),
     (key(GROUP, LOG, 0, "parked", "n"), _ROW),
     (key(GROUP, LOG, 0, "parked", "n"), b'{"epoch":1,"tables":[' + _ROW.replace(b'"next":1', b'"next":1e999') + b"]}"),
     (key(GROUP, LOG, 0, "parked", "n"), b'{"epoch":Infinity,"tables":[]}'),
@@ -102,7 +102,7 @@ def told(recorded: Recorded) -> tuple[Any, ...]:
         recorded.answers,
         recorded.parked,
         recorded.lifts,
-        recorded.upgraded_from,
+        recorded.is_upgraded,
         recorded.pauses,
     )
 
@@ -112,14 +112,14 @@ def test_a_record_that_cannot_be_read_is_skipped_and_the_others_count(hostile: t
     before = SKIPPED.labels("frontiers")._value.get()
     found = reading(*GOOD, hostile).recorded()
     assert SKIPPED.labels("frontiers")._value.get() == before + 1
-    assert told(found) == ({0: 6}, (ANSWERS,), (NAMES,), (LIFTED,), {0: 2}, (PAUSE,))
+    assert told(found) == ({0: 6}, (ANSWERS,), (NAMES,), (LIFTED,), True, (PAUSE,))
 
 
 @pytest.mark.parametrize("good", GOOD)
 def test_under_the_key_of_a_readable_record_the_readable_one_still_counts(good: Outgoing) -> None:
     found = reading(*GOOD, (good.key, b"[" * 100_000)).recorded()
     pauses = (PAUSE,) if b"paused" not in (good.key or b"") else (Pause(TABLE, 0, "its record cannot be read"),)
-    assert told(found) == ({0: 6}, (ANSWERS,), (NAMES,), (LIFTED,), {0: 2}, pauses)
+    assert told(found) == ({0: 6}, (ANSWERS,), (NAMES,), (LIFTED,), True, pauses)
 
 
 def test_a_record_of_another_group_or_log_costs_no_more_than_its_key() -> None:

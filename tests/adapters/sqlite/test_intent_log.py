@@ -15,7 +15,7 @@ import pytest
 
 from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
-from rootline.adapters.sqlite.log_file import FILE_NAME, LogReader, LogWriter
+from rootline.adapters.sqlite.log_file import FILE_NAME, LogWriter
 from rootline.ports.intent_feed import Delivered
 from rootline.schemas.errors import Corrupt, Fenced, Unavailable
 from rootline.schemas.verdict import Verdict, VerdictKind
@@ -281,31 +281,6 @@ async def test_thousands_of_waiters_are_all_answered(tmp_path: Path) -> None:
     assert await waiting == [committed(place.log, place.offset) for place in positions]
     await writer.close()
     await coordinator.close()
-
-
-async def test_a_file_of_an_earlier_version_gets_the_column_for_contents_and_that_version_goes_on_with_it(
-    tmp_path: Path,
-) -> None:
-    folder = tmp_path / ".rootline"
-    log = SqliteIntentLog(folder)
-    await log.publish(b"k", b"before")
-    await log.close()
-    with contextlib.closing(sqlite3.connect(folder / FILE_NAME)) as file, file:
-        file.execute("ALTER TABLE intents DROP COLUMN content")
-    reader = LogReader(folder / FILE_NAME)
-    assert [record.headers for record in reader.records(0, 10)] == [()]
-    reader.close()
-    log = SqliteIntentLog(folder)
-    await log.publish_many([(b"k", b"now", b"said")])
-    with contextlib.closing(sqlite3.connect(folder / FILE_NAME)) as file, file:  # as the earlier version appends
-        file.execute("INSERT INTO intents (key, value, appended_ms) VALUES (?, ?, ?)", (b"k", b"by the earlier one", 1))
-    records = await log.read(0, limit=10, wait_s=0)
-    assert [(record.value, bool(record.headers)) for record in records] == [
-        (b"before", False),
-        (b"now", True),
-        (b"by the earlier one", False),
-    ]
-    await log.close()
 
 
 async def test_a_process_that_stood_still_does_not_blame_another_one(tmp_path: Path) -> None:

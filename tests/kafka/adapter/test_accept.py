@@ -21,6 +21,7 @@ from tests.kafka.feeding import (
     member_of,
     numbered,
     remove_before,
+    set_bookmark,
     set_committed,
 )
 from tests.services.kafka_service import KafkaService
@@ -144,6 +145,7 @@ async def test_nothing_is_accepted_while_a_coordinator_runs(settings: KafkaSetti
 def test_what_the_log_never_had_is_not_accepted(run: Run, named: KafkaSettings) -> None:
     log: LogId = topic_identity(named, named.intents_topic).log
     set_committed(named, 0, 3, log)
+    set_bookmark(named, log)
     result = run("topics", "accept", "--log", named.url, "--yes")
     assert (result.code, "log-behind-root" in result.err) == (1, True)
     assert committed(named, 0) == 3

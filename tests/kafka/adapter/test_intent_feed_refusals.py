@@ -8,6 +8,7 @@ import pytest
 
 from rootline.adapters.kafka.frontier.marks import Mark
 from rootline.adapters.kafka.frontier.records import frontier_publisher, read_frontiers, write_frontiers
+from rootline.adapters.kafka.group.standing import upgrade_outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import create_topics, topic_identity
 from rootline.ports.intent_feed import Revoked
@@ -23,6 +24,7 @@ from tests.kafka.feeding import (
     member_of,
     numbered,
     remove_before,
+    set_bookmark,
     set_committed,
 )
 from tests.services.kafka_service import KafkaService
@@ -44,6 +46,7 @@ async def refusal_of(member: Member, *, hold: bool = False) -> Fenced:
 async def record(settings: KafkaSettings, log: LogId, offsets: dict[int, int]) -> None:
     publisher = frontier_publisher(settings)
     try:
+        await publisher.publish([upgrade_outgoing(settings, log)])
         await write_frontiers(settings, publisher, log, offsets)
     finally:
         await publisher.close()
@@ -214,10 +217,11 @@ async def test_without_anything_remembered_a_log_whose_beginning_is_gone_is_refu
 async def test_an_installation_that_has_only_the_groups_offsets_goes_on_and_has_a_frontier_from_then_on(
     settings: KafkaSettings,
 ) -> None:
-    """As an older version left it: three topics, an offset of the group, retention up to it."""
+    """As after the frontiers' topic was deleted: offsets of the group, retention up to one of them."""
     append(settings, 0, numbered(0, 20))
     log = topic_identity(settings, settings.intents_topic).log
     set_committed(settings, 0, 12, log)
+    set_bookmark(settings, log)
     remove_before(settings, 0, 12)
     delete_topic(settings, settings.frontiers_topic)
     async with member_of(settings) as member:
@@ -292,6 +296,7 @@ async def test_a_log_that_ends_before_what_was_decided_is_refused(settings: Kafk
     append(settings, 0, numbered(0, 10))
     log = topic_identity(settings, settings.intents_topic).log
     set_committed(settings, 0, 11, log)
+    set_bookmark(settings, log)
     async with member_of(settings) as member:
         refusal = await refusal_of(member)
     assert refusal.code == "log-behind-root"

@@ -15,7 +15,6 @@ from typing import Any, Final
 import pytest
 from confluent_kafka import Producer
 
-from rootline.adapters.kafka.group.upgrade import upgrade_topic
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import topic_identity
 from rootline.adapters.kafka.writer_log import KafkaWriterLog
@@ -113,10 +112,7 @@ async def test_every_record_of_the_first_release_is_told_what_it_was_told(
         await store.close()
 
 
-async def test_it_is_altered_and_dropped_on_s3_after_the_upgrade_is_known(
-    released: KafkaLake, settings: KafkaSettings
-) -> None:
-    assert (await asyncio.to_thread(upgrade_topic, settings, apply=True)).members == ()
+async def test_it_is_altered_and_dropped_on_s3(released: KafkaLake, settings: KafkaSettings) -> None:
     store = released.store()
 
     def change(lake: Lake) -> None:

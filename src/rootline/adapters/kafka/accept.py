@@ -16,9 +16,9 @@ from aiokafka.errors import IllegalGenerationError, KafkaError, RebalanceInProgr
 
 from rootline.adapters.kafka.clients import make_consumer, start_consumer, stop_consumer
 from rootline.adapters.kafka.frontier.records import frontier_publisher, read_frontiers, write_frontiers
-from rootline.adapters.kafka.frontier.upgrade_record import upgrade_outgoing
 from rootline.adapters.kafka.group.empty_group import check_group_empty, group_active
-from rootline.adapters.kafka.group_offsets import Stage, commit_offsets, group_memory, membership_of, write_bookmark
+from rootline.adapters.kafka.group.standing import check_upgraded, recorded_if_any, upgrade_outgoing
+from rootline.adapters.kafka.group_offsets import commit_offsets, group_memory, membership_of, write_bookmark
 from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.parking.records import counting
 from rootline.adapters.kafka.settings import KafkaSettings
@@ -70,8 +70,8 @@ def accept_topic(settings: KafkaSettings, *, apply: bool) -> list[Acceptance]:
     """What coordinators refuse to read of the intents topic; with `apply` they may go on. Blocks; not on an event loop.
 
     Raises:
-        Invalid: `group-active`, a coordinator runs. Fenced: `log-behind-root`, which cannot be accepted.
-        Unavailable: `log-unavailable`.
+        Invalid: `group-active`, a coordinator runs; `setting-invalid`, nobody has upgraded the group.
+        Fenced: `log-behind-root`, which cannot be accepted. Unavailable: `log-unavailable`.
 
     """
     return asyncio.run(_accept(settings, apply))
@@ -98,10 +98,12 @@ async def _accept(settings: KafkaSettings, apply: bool) -> list[Acceptance]:
 
 async def _found(settings: KafkaSettings, consumer: AIOKafkaConsumer, found: TopicIdentity) -> list[Acceptance]:
     topic = settings.intents_topic
-    await asyncio.to_thread(complete_topics, settings)
-    recorded = (await read_frontiers(settings, found.log)).frontiers
+    known = await recorded_if_any(settings, found.log)
     places = [TopicPartition(topic, number) for number in range(found.partitions)]
     memory = await group_memory(settings, consumer, places)
+    check_upgraded(settings, found.log, memory, known)
+    await asyncio.to_thread(complete_topics, settings)
+    recorded = (known or await read_frontiers(settings, found.log)).frontiers
     begins, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
     facts = [
         PartitionFacts(at.partition, memory.offsets.get(at), begins[at], ends[at], recorded.get(at.partition))
@@ -146,15 +148,14 @@ async def _set(settings: KafkaSettings, consumer: AIOKafkaConsumer, log: LogId, 
     """
     offsets = {TopicPartition(settings.intents_topic, held.partition): held.next_offset for held in accepted}
     generation = membership_of(consumer)  # it has not joined: a broker accepts that while the group has no members
-    stage = (await group_memory(settings, consumer, ())).keeps_out
-    if not await write_bookmark(settings, consumer, log, generation=generation, stage=stage):
+    if not await write_bookmark(settings, consumer, log, generation=generation):
         raise KafkaError(f"the group's offset of {settings.dead_letters_topic} cannot be written")
     await commit_offsets(consumer, offsets, log, generation=generation)
     publisher = frontier_publisher(settings)
     try:
         await write_frontiers(settings, publisher, log, {held.partition: held.next_offset for held in accepted})
-        if stage is Stage.UPGRADED and any(held.is_new_log for held in accepted):  # no older version has read this log
-            await publisher.publish([upgrade_outgoing(settings, log, {})])
+        if not (await read_frontiers(settings, log)).is_upgraded:
+            await publisher.publish([upgrade_outgoing(settings, log)])
     except OutcomeUnknown as error:  # the group remembers it, and the next coordinator writes it
         raise log_unavailable(settings, error.message, topic=settings.frontiers_topic) from None
     finally:

@@ -32,7 +32,7 @@ class Stage(StrEnum):
     READING = ""
     CONCLUDED = " concluded"  # it ended there normally
     UPGRADED = " (upgraded: only newer versions of Rootline may read it; do not accept it with an older one)"
-    """Of the bookmark alone: the first release takes it for another log, and shows it in its refusal to start."""
+    """Only in the bookmark: the first release takes it for another log's, and shows it in its refusal to start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,12 @@ class Committed:
 class GroupMemory:
     """The offsets that are remembered of some partitions, and the topic's identity in the bookmark.
 
-    `keeps_out`: the bookmark's stage; `UPGRADED` keeps the first release out.
+    `is_upgraded`: the bookmark keeps the first release out.
     """
 
     offsets: Mapping[TopicPartition, Committed]
     bookmark: LogId | None
-    keeps_out: Stage = Stage.READING
+    is_upgraded: bool = False
 
 
 async def group_memory(
@@ -68,7 +68,11 @@ async def group_memory(
     found = await consumer._coordinator.fetch_committed_offsets([*partitions, place])
     known = {at: _committed(held) for at, held in found.items()}
     bookmark = known.pop(place, None)
-    return GroupMemory(known, None) if bookmark is None else GroupMemory(known, bookmark.log, bookmark.stage)
+    return (
+        GroupMemory(known, None)
+        if bookmark is None
+        else GroupMemory(known, bookmark.log, bookmark.stage is Stage.UPGRADED)
+    )
 
 
 def membership_of(consumer: AIOKafkaConsumer) -> int:
@@ -100,13 +104,11 @@ async def commit_offsets(
         await coordinator._do_commit_offsets(None, held)
 
 
-async def write_bookmark(
-    settings: KafkaSettings, consumer: AIOKafkaConsumer, log: LogId, *, generation: int, stage: Stage = Stage.READING
-) -> bool:
+async def write_bookmark(settings: KafkaSettings, consumer: AIOKafkaConsumer, log: LogId, *, generation: int) -> bool:
     """Store `log` as the topic's identity; whether that succeeded. Only a diagnosis needs it."""
     try:
         async with asyncio.timeout(settings.request_timeout_s):
-            await commit_offsets(consumer, {bookmark_of(settings): 0}, log, generation=generation, stage=stage)
+            await commit_offsets(consumer, {bookmark_of(settings): 0}, log, generation=generation, stage=Stage.UPGRADED)
     except (KafkaError, TimeoutError) as error:
         logger = structlog.get_logger("rootline.kafka")
         logger.info("the log's identity was not stored", action="bookmark", reason=repr(error))

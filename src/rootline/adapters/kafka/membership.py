@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -40,8 +40,8 @@ from rootline.adapters.kafka.frontier.records import Recorded, read_frontiers
 from rootline.adapters.kafka.frontier.take_over import assigned_with, take_over
 from rootline.adapters.kafka.group.errors_of_group import error_of_group
 from rootline.adapters.kafka.group.rebalance_listener import RebalanceListener
-from rootline.adapters.kafka.group.standing import Standing, join_as, standing_of, upgraded_from
-from rootline.adapters.kafka.group_offsets import Stage, group_memory, membership_of, write_bookmark
+from rootline.adapters.kafka.group.standing import check_upgraded, recorded_if_any, upgrade_outgoing
+from rootline.adapters.kafka.group_offsets import group_memory, membership_of, write_bookmark
 from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.parking.records import ParkingRecord
 from rootline.adapters.kafka.settings import KafkaSettings
@@ -58,6 +58,8 @@ from rootline.ports.intent_feed import Assigned, FeedEvent, Revoked
 from rootline.schemas.bytes.log.lake_claim import Lake
 from rootline.schemas.errors import Fenced, Invalid, RootlineError, Unavailable
 from rootline.schemas.log_position import LogId, LogRecord
+
+_Read = TypeVar("_Read")
 
 
 @dataclass(slots=True)
@@ -99,7 +101,6 @@ class KafkaMembership:
         self._doubted_at_s = 0.0
         self._sure_at_s = -1.0
         self._fenced: Fenced | None = None
-        self._standing = Standing.SHARED
         self._partitions = 0
         self._closed = False
         self._has_checked = False
@@ -266,12 +267,11 @@ class KafkaMembership:
     # in the background
 
     async def _connect(self) -> None:
-        await self._ask_identity()
-        await self._check_topics()
+        log = await self._ask_identity()
         consumer = make_consumer(self._settings, group_id=self._settings.group_id, reset="none")
         await start_consumer(consumer, patience_s=self._settings.request_timeout_s)
         try:
-            await self._look_at_standing(consumer)
+            await self._prepare_group(consumer, log)
         except BaseException:
             await stop_consumer(consumer, patience_s=self._settings.request_timeout_s)
             raise
@@ -279,17 +279,25 @@ class KafkaMembership:
         on_cluster_change(consumer, self.doubt)
         consumer.subscribe([self._topic], listener=RebalanceListener(self, consumer))
 
-    async def _look_at_standing(self, consumer: AIOKafkaConsumer) -> None:
-        log = await self._ask_identity()
-        recorded = await self._recorded(log)
-        check_lake(self._settings, recorded.lake, self.lake)
-        if self.lake is not None and recorded.lake is None:
-            await self.frontiers.publish([lake_outgoing(self._settings, self.lake)])
+    async def _prepare_group(self, consumer: AIOKafkaConsumer, log: LogId) -> None:
+        """Refuse a group or a lake that is not to be joined, then write what its first member writes."""
+        recorded = await self._reading(recorded_if_any(self._settings, log))
+        places = [TopicPartition(self._topic, number) for number in range(self._partitions)]
         async with asyncio.timeout(self._settings.request_timeout_s):
-            self._standing = await standing_of(
-                self._settings, self.frontiers, consumer, log, recorded, self._partitions
-            )
-        join_as(consumer, self._standing)
+            memory = await group_memory(self._settings, consumer, places)
+        check_log(self._topic, memory.bookmark, log)
+        check_upgraded(self._settings, log, memory, recorded)
+        await self._check_topics()
+        if recorded is None:
+            recorded = await self._recorded(log)
+        check_lake(self._settings, recorded.lake, self.lake)
+        first = []
+        if self.lake is not None and recorded.lake is None:
+            first.append(lake_outgoing(self._settings, self.lake))
+        if not recorded.is_upgraded:
+            first.append(upgrade_outgoing(self._settings, log))
+        if first:
+            await self.frontiers.publish(first)
 
     async def _check_topics(self) -> None:
         """Only once: refuse topics that would lose records before anything is read."""
@@ -318,9 +326,6 @@ class KafkaMembership:
         log = await self._ask_identity()
         recorded = await self._recorded(log)
         check_lake(self._settings, recorded.lake, self.lake)
-        if self._standing is Standing.SHARED and recorded.upgraded_from is not None:
-            self.start_anew("the lake was upgraded")
-            return
         async with asyncio.timeout(self._settings.request_timeout_s):
             memory, begins, ends = await asyncio.gather(
                 group_memory(self._settings, consumer, partitions),
@@ -336,9 +341,8 @@ class KafkaMembership:
         starts = starts_of(self._topic, log, memory.bookmark, facts)
         await check_marks(self._settings, log, recorded.marks, begins, ends)
         recorded = await with_names_found_again(self._settings, log, recorded, facts)
-        stage = memory.keeps_out if self._standing is Standing.SHARED else Stage.UPGRADED
-        if (memory.bookmark, memory.keeps_out) != (log, stage):
-            await write_bookmark(self._settings, consumer, log, generation=self.generation, stage=stage)
+        if memory.bookmark != log or not memory.is_upgraded:
+            await write_bookmark(self._settings, consumer, log, generation=self.generation)
         poison_candidates = poison_candidates_of(facts)
         begun = {at: starts[at.partition] for at in partitions}
         taken = await take_over(self._settings, self.frontiers, consumer, self.generation, log, recorded, begun)
@@ -351,14 +355,17 @@ class KafkaMembership:
             consumer.seek(at, start)
         self.is_settled = True
         retention_s = self._settings.intents_retention_min_hours * 3600.0
-        since = upgraded_from(recorded, starts)
         self._events.append(
-            assigned_with(log, starts, poison_candidates, taken, retention_s, self.generation, since, recorded.pauses)
+            assigned_with(log, starts, poison_candidates, taken, retention_s, self.generation, recorded.pauses)
         )
 
     async def _recorded(self, log: LogId) -> Recorded:
-        """What the frontiers' topic says. A rebalance does not interrupt it: it closes its own connection."""
-        reading = asyncio.get_running_loop().create_task(read_frontiers(self._settings, log))
+        """The records of the frontiers' topic."""
+        return await self._reading(read_frontiers(self._settings, log))
+
+    async def _reading(self, read: Coroutine[Any, Any, _Read]) -> _Read:
+        """The result of `read`. A rebalance does not interrupt it: it closes its own connection."""
+        reading = asyncio.get_running_loop().create_task(read)
         self._retiring.add(reading)
         reading.add_done_callback(self._retired)
         return await asyncio.shield(reading)

@@ -2,7 +2,7 @@
 
 Owns: these calls as one object. Does not own: what each topic must look like (`topics`), what may be accepted
 (`accept`), what is parked (`parking_lot/administration`).
-Invariants: nothing is changed but by `create`, by `lift`, and by `accept` and `upgrade` with `apply=True`.
+Invariants: nothing is changed but by `create`, by `lift`, and by `accept` with `apply=True`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from rootline.adapters.kafka.accept import Acceptance, accept_topic
 from rootline.adapters.kafka.clients import make_admin
 from rootline.adapters.kafka.frontier.retention import offsets_retention
 from rootline.adapters.kafka.group.state import GroupState, group_state
-from rootline.adapters.kafka.group.upgrade import upgrade_topic
 from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.parking_lot.administration import lift_table, parked_tables
 from rootline.adapters.kafka.settings import KafkaSettings
@@ -27,7 +26,6 @@ from rootline.adapters.kafka.topics import (
     topic_identity,
     topic_names,
 )
-from rootline.adapters.upgraded import LakeUpgrade
 from rootline.ports.parking import ParkedTable
 
 
@@ -49,10 +47,6 @@ class KafkaTopics:
     def accept(self, *, apply: bool) -> list[Acceptance]:
         """As `accept_topic`."""
         return accept_topic(self.settings, apply=apply)
-
-    def upgrade(self, *, apply: bool) -> LakeUpgrade:
-        """As `upgrade_topic`."""
-        return upgrade_topic(self.settings, apply=apply)
 
     def parked(self) -> list[ParkedTable]:
         """As `parked_tables`."""

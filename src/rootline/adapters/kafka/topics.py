@@ -67,6 +67,11 @@ def topic_identity(settings: KafkaSettings, topic: str) -> TopicIdentity:
     return TopicIdentity(LogId(f"{cluster.cluster_id}/{description.topic_id}"), len(description.partitions))
 
 
+def topic_exists(settings: KafkaSettings, topic: str) -> bool:
+    """Whether the brokers know `topic`; blocks. Raises `Unavailable` (`log-unavailable`)."""
+    return _descriptions(make_admin(settings), settings, [topic])[topic] is not None
+
+
 def record_bytes_max(settings: KafkaSettings, topic: str) -> int | None:
     """The largest batch that `topic` accepts; `None` if this client has no right to ask; blocks."""
     try:

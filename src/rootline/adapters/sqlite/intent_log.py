@@ -175,15 +175,6 @@ class SqliteIntentLog:
         """A table is to be tried again, or that is `over`. Raises as `publish`."""
         await self._write(lambda writer: writer.mark_lift(lift, over=over))
 
-    async def upgrade(self) -> None:
-        """Keep older versions of Rootline out from now on. Raises as `publish`."""
-        await self._write(lambda writer: writer.upgrade())
-
-    def upgraded_from(self) -> int | None:
-        """The first offset that only newer versions have read; `None`: older ones may read all."""
-        self._check_open()
-        return self._reader.upgraded_from()
-
     async def prune(self, retention: LogRetention, *, now_ms: int) -> Pruned:
         """Delete some of what was decided longer ago than `retention`; `now_ms` by the wall clock.
 

@@ -21,15 +21,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from rootline.adapters.posix_files import make_durable_folder, sync_folder, wait_for_lock
-from rootline.adapters.sqlite.log_layout import (
-    CARRIED,
-    DECIDED,
-    carried_columns,
-    check_layout,
-    complete,
-    upgrade,
-    upgraded_from,
-)
+from rootline.adapters.sqlite.log_layout import CARRIED, DECIDED, check_layout, create_tables
 from rootline.adapters.sqlite.log_pruning import Pruned, prune_step, pruning_state
 from rootline.adapters.sqlite.open_file import OpenFile
 from rootline.adapters.sqlite.pause_rows import pauses_in, write_pause
@@ -54,15 +46,6 @@ _READ_BYTES_MAX: Final = 8_000_000
 _OFFSETS_PER_QUERY: Final = 500
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _NOT_A_LOG: Final = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
-_TABLES: Final = (
-    "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS intents (log_offset INTEGER PRIMARY KEY AUTOINCREMENT,"
-    " key BLOB, value BLOB NOT NULL, appended_ms INTEGER NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS verdicts (log_offset INTEGER PRIMARY KEY, body TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS dead_letters (log_offset INTEGER PRIMARY KEY,"
-    " body TEXT NOT NULL, key BLOB, value BLOB NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS heads (table_name TEXT PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID",
-)
 
 
 class LogWriter:
@@ -209,10 +192,6 @@ class LogWriter:
         """As `stuck_rows`."""
         write_lift(self._connection, lift, over=over)
 
-    def upgrade(self) -> None:
-        """Keep versions out that do not know the newest layout (`log_layout`)."""
-        upgrade(self._connection, _end_offset(self._connection))
-
     def prune(self, retention: LogRetention, *, now_ms: int, limit: int) -> Pruned:
         """One step of deleting what was decided longer ago than `retention`: at most `limit` records."""
         decided_below = self.first_undecided()
@@ -231,7 +210,6 @@ class LogReader:
         try:
             self._connection = _connect(path)
             self.identity = _identity_of(self._connection, path)
-            self._carried = ", ".join(carried_columns(self._connection))
         except sqlite3.Error as error:
             raise _failed(path, error) from error
 
@@ -244,11 +222,6 @@ class LogReader:
         """The offset that the next record will get."""
         with self._failures():
             return _end_offset(self._connection)
-
-    def upgraded_from(self) -> int | None:
-        """The first offset that only newer versions have read; `None`: older ones may read all."""
-        with self._failures():
-            return upgraded_from(self._connection)
 
     def check_is_there(self, last_read: LogRecord) -> None:
         """Raises `Fenced` unless this record is still there."""
@@ -296,7 +269,7 @@ class LogReader:
         return self._records(f"{where} AND key = ? ORDER BY log_offset DESC LIMIT ?", (*values, key, limit))
 
     def _records(self, where: str, values: tuple[int | bytes, ...]) -> list[LogRecord]:
-        columns = f"log_offset, key, appended_ms, {self._carried}, value"
+        columns = f"log_offset, key, appended_ms, {', '.join(CARRIED)}, value"
         rows = self._rows(f"SELECT {columns} FROM intents WHERE {where}", values)
         return [
             LogRecord(
@@ -362,25 +335,27 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> LogId:
-    """Create what is missing, in one transaction; returns the log's identity."""
+    """The log's identity. Fills a new file, in one transaction."""
     application_id = connection.execute("PRAGMA application_id").fetchone()[0]
-    if application_id != _APPLICATION_ID and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+    is_new = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+    if application_id != _APPLICATION_ID and not is_new:
         raise Corrupt(
             "log-corrupt", f"{path}: this is a SQLite database of another program: use another folder for the log"
         )
+    if not is_new:
+        check_layout(connection, path)
     mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
     if mode != "wal":
         raise Unavailable(
             "log-unavailable",
             f"{path}: the file system does not support SQLite's WAL (the journal mode stays {mode}): use a local disk",
         )
-    connection.execute("BEGIN IMMEDIATE")
-    connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
-    for statement in _TABLES:
-        connection.execute(statement)
-    complete(connection)
-    connection.execute("INSERT OR IGNORE INTO meta VALUES ('identity', ?)", (str(uuid.uuid4()),))
-    connection.execute("COMMIT")
+    if is_new:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
+        create_tables(connection)
+        connection.execute("INSERT INTO meta VALUES ('identity', ?)", (str(uuid.uuid4()),))
+        connection.execute("COMMIT")
     return _identity_of(connection, path)
 
 

@@ -1,9 +1,9 @@
-"""Which versions of Rootline may write to the file of an embedded log, and what is missing in an older file.
+"""The layout of an embedded log's file, and the refusal of a file with another one.
 
-Owns: the layouts, the columns that came since the first one, and raising the layout. Does not own: what is read and
-written (`log_file`), who may upgrade (`rootline.adapters.upgrade`).
-Invariants: a file is made in the newest layout; one of layout 1, which the first release wrote, stays as it is until
-`rootline upgrade`; from then on that release cannot open it, and one that has it open can tell no verdict.
+Owns: the tables of a new file, the columns of an intent that are optional. Does not own: the rows that are written and
+read (`log_file`).
+Invariants: a file of another layout is refused before anything is written to it; a verdict names the layout, so a
+program of the first release that still has the file open cannot write one.
 
 Source: docs/decisions/0076.
 """
@@ -11,85 +11,60 @@ Source: docs/decisions/0076.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from rootline.schemas.distribution import LAST_THAT_UPGRADES
 from rootline.schemas.errors import Corrupt
 
-SHARED: Final = "1"
-"""The layout of the first release: its hosts may take over at any time."""
-UPGRADED: Final = "2"
+LAYOUT: Final = "2"
+_FIRST_LAYOUT: Final = "1"
 CLAIMS: Final = "oldest_file_ms"
 SAID: Final = "content"
 TRACE: Final = "trace"
-"""What the header `traceparent` says on Kafka."""
+"""The value of Kafka's header `traceparent`."""
 CARRIED: Final = (SAID, CLAIMS, TRACE)
-"""Of an intent: columns that a file of the first layout may lack."""
-_BY: Final = "layout"
-"""Of a verdict: written by a version that knows the upgrade."""
-_UPGRADED_FROM: Final = "upgraded-from"
-_FIRST_OFFSET: Final = 1
-_ADDED: Final = (
-    ("intents", SAID, "BLOB"),
-    ("intents", CLAIMS, "INTEGER"),
-    ("intents", TRACE, "BLOB"),
-    ("verdicts", _BY, "INTEGER"),
+"""Columns of an intent that are headers on Kafka."""
+DECIDED: Final = f"INSERT OR IGNORE INTO verdicts (log_offset, body, layout) VALUES (?, ?, {LAYOUT})"
+_CREATED: Final = (
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE intents (log_offset INTEGER PRIMARY KEY AUTOINCREMENT, key BLOB, value BLOB NOT NULL,"
+    f" appended_ms INTEGER NOT NULL, {SAID} BLOB, {CLAIMS} INTEGER, {TRACE} BLOB)",
+    "CREATE TABLE verdicts (log_offset INTEGER PRIMARY KEY, body TEXT NOT NULL, layout INTEGER)",
+    "CREATE TABLE dead_letters (log_offset INTEGER PRIMARY KEY, body TEXT NOT NULL, key BLOB, value BLOB NOT NULL)",
+    "CREATE TABLE heads (table_name TEXT PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TRIGGER no_older_verdicts BEFORE INSERT ON verdicts WHEN NEW.layout IS NULL BEGIN"
+    " SELECT RAISE(ABORT, 'this lake was upgraded (rootline upgrade): use a newer version of Rootline'); END",
+    f"INSERT INTO meta VALUES ('layout', '{LAYOUT}'), ('upgraded-from', '1')",
 )
-DECIDED: Final = f"INSERT OR IGNORE INTO verdicts (log_offset, body, {_BY}) VALUES (?, ?, {UPGRADED})"
-_NO_OLDER_VERDICTS: Final = (
-    f"CREATE TRIGGER IF NOT EXISTS no_older_verdicts BEFORE INSERT ON verdicts WHEN NEW.{_BY} IS NULL BEGIN"
-    " SELECT RAISE(ABORT, 'this lake was upgraded (rootline upgrade): use a newer version of Rootline'); END"
-)
+"""Versions up to the one in `LAST_THAT_UPGRADES` need the offset `upgraded-from`: they, too, open a new file."""
 
 
-def complete(connection: sqlite3.Connection) -> None:
-    """Add the columns that an older file lacks; a file that was just made gets the newest layout. In a transaction."""
-    for table, column, kind in _ADDED:
-        if not _has_column(connection, table, column):
-            connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
-    if "layout" not in _meta(connection):
-        _raise_to_newest(connection, _FIRST_OFFSET)
-
-
-def upgrade(connection: sqlite3.Connection, end_offset: int) -> None:
-    """Keep older versions out from now on; does nothing to a file of the newest layout. In a transaction."""
-    if _meta(connection)["layout"] == SHARED:
-        _raise_to_newest(connection, end_offset)
-
-
-def upgraded_from(connection: sqlite3.Connection) -> int | None:
-    """The first offset that only newer versions have read; `None`: older ones may read all."""
-    meta = _meta(connection)
-    return None if meta["layout"] == SHARED else int(meta[_UPGRADED_FROM])
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Fill a new file. In a transaction."""
+    for statement in _CREATED:
+        connection.execute(statement)
 
 
 def check_layout(connection: sqlite3.Connection, path: Path) -> Mapping[str, str]:
-    """The file's facts about itself. Raises `Corrupt` (`log-corrupt`) if this version does not know its layout."""
-    meta = _meta(connection)
-    if meta.get("layout") not in (SHARED, UPGRADED):
+    """The rows of `meta` by name. Raises `Corrupt` (`log-corrupt`) if the file has another layout."""
+    meta: dict[str, str] = dict(connection.execute("SELECT name, value FROM meta").fetchall())
+    columns = {column[1] for column in connection.execute("PRAGMA table_info(intents)")}
+    found = meta.get("layout")
+    if found == LAYOUT and columns.issuperset(CARRIED):
+        return meta
+    reason = f"{path}: the log has layout {found}, and this version of Rootline reads {LAYOUT}"
+    if found == _FIRST_LAYOUT:
         raise Corrupt(
             "log-corrupt",
-            f"{path}: its layout is {meta.get('layout')}, this version of Rootline reads {SHARED} and {UPGRADED}: use "
-            "another one",
+            f"{reason}: nobody has upgraded it since the first release. Close all programs that have it open, run "
+            f"`rootline upgrade` of commit {LAST_THAT_UPGRADES}, then open it with this version",
         )
-    return meta
-
-
-def carried_columns(connection: sqlite3.Connection) -> Iterator[str]:
-    """As `CARRIED`, with NULL for those that the file lacks."""
-    return (column if _has_column(connection, "intents", column) else "NULL" for column in CARRIED)
-
-
-def _has_column(connection: sqlite3.Connection, table: str, column: str) -> bool:
-    return any(known[1] == column for known in connection.execute(f"PRAGMA table_info({table})"))
-
-
-def _raise_to_newest(connection: sqlite3.Connection, end_offset: int) -> None:
-    connection.execute(_NO_OLDER_VERDICTS)
-    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_UPGRADED_FROM, str(end_offset)))
-    connection.execute("INSERT OR REPLACE INTO meta VALUES ('layout', ?)", (UPGRADED,))
-
-
-def _meta(connection: sqlite3.Connection) -> dict[str, str]:
-    return dict(connection.execute("SELECT name, value FROM meta").fetchall())
+    if found == LAYOUT:
+        raise Corrupt(
+            "log-corrupt",
+            f"{path}: the log lacks columns, because only versions before commit {LAST_THAT_UPGRADES} have opened it. "
+            "Open it once with that commit, then with this version",
+        )
+    raise Corrupt("log-corrupt", f"{reason}. Open it with the version that made it, or a newer one")

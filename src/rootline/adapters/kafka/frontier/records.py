@@ -38,7 +38,6 @@ from rootline.adapters.kafka.frontier.answers import AnswerRecord, answer_record
 from rootline.adapters.kafka.frontier.lake_record import lake_of
 from rootline.adapters.kafka.frontier.marks import Mark
 from rootline.adapters.kafka.frontier.pause_record import pause_of
-from rootline.adapters.kafka.frontier.upgrade_record import upgrade_of
 from rootline.adapters.kafka.parking.records import ParkingRecord, lift_of, parking_record_of
 from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
@@ -87,8 +86,8 @@ class Recorded:
     answers: tuple[AnswerRecord, ...]
     parked: tuple[ParkingRecord, ...] = ()
     lifts: tuple[Lift, ...] = ()
-    upgraded_from: Mapping[int, int] | None = None
-    """As in `upgrade_record`; `None`: there is no such record, so older versions may be in the group."""
+    is_upgraded: bool = False
+    """Whether a record says that no coordinator of the first release reads the log."""
     pauses: tuple[Pause, ...] = ()
     lake: Lake | None = None
     """To which the group's coordinators commit; `None`: none of them has said it."""
@@ -131,7 +130,7 @@ class FrontierReading:
         self._parked: dict[bytes, ParkingRecord] = {}
         self._lifts: dict[bytes, Lift] = {}
         self._pauses: dict[bytes, Pause] = {}
-        self._upgraded_from: Mapping[int, int] | None = None
+        self._is_upgraded = False
         self._unread: dict[bytes, tuple[str, int]] = {}
 
     def take(self, record: Any) -> None:
@@ -154,7 +153,7 @@ class FrontierReading:
             tuple(self._answers.values()),
             tuple(self._parked.values()),
             tuple(self._lifts.values()),
-            self._upgraded_from,
+            self._is_upgraded,
             tuple(self._pauses.values()),
             next(iter(self._lakes.values()), None),
             {partition: mark for partition, mark in self._marks.items() if mark is not None},
@@ -173,7 +172,8 @@ class FrontierReading:
         elif key.kind == LAKE:
             self._lakes.setdefault(raw, lake_of(value))
         elif key.kind == UPGRADED:
-            self._upgraded_from = upgrade_of(value)
+            control_body(value)  # its offsets are of no use any more
+            self._is_upgraded = True
         elif key.kind == ANSWERS:
             self._answers[raw] = answer_record_of(key, value)
         elif key.kind == PARKED:

@@ -29,7 +29,7 @@ from rootline.adapters.kafka.parking.records import (
 )
 from rootline.adapters.kafka.publisher import Outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.ports.intent_feed import Assigned, before_upgrade
+from rootline.ports.intent_feed import Assigned
 from rootline.ports.pausing import Pause
 from rootline.schemas.errors import OutcomeUnknown
 from rootline.schemas.log_position import LogId
@@ -106,7 +106,6 @@ def assigned_with(
     taken: Mapping[TopicPartition, TakenOver],
     retention_s: float,
     term: int,
-    upgraded_from: Mapping[int, int | None],
     pauses: Iterable[Pause],
 ) -> Assigned:
     """The event that tells of this assignment; partition → offset where it starts, and where suspects end."""
@@ -118,5 +117,4 @@ def assigned_with(
         retention_s,
         term,
         tuple(pauses),
-        before_upgrade({(log, number): start for number, start in starts.items()}, upgraded_from),
     )

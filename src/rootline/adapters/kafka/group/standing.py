@@ -1,76 +1,62 @@
-"""Whether older versions of Rootline may be in the group, and the protocol that keeps them out.
+"""Refuses the group of a log that only the first release has read, and marks a new group as newer.
 
-Owns: that protocol, and finding out at the first connection. Does not own: `rootline upgrade` (`upgrade`), joining
-(`membership`), the record (`upgrade_record`).
-Invariants: a group that older versions may be in is joined as they join it; of an upgraded one the broker refuses every
-member that does not know the newer protocol; a group that remembers nothing is a new one, and begins upgraded.
+Owns: the refusal, the record in the frontiers' topic that says that no coordinator of the first release reads the log.
+Does not own: what else keeps such a coordinator out: the assignor (`clients`), the bookmark (`group_offsets`).
+Invariants: a group is refused before anything is written; the record is written before a new group is joined, and is
+never removed; a record of another group or of another topic id is never used.
 
 Source: docs/decisions/0076.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from enum import Enum, auto
+import asyncio
+import json
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-
-from rootline.adapters.kafka.frontier.keeper import FrontierKeeper
-from rootline.adapters.kafka.frontier.records import Recorded
-from rootline.adapters.kafka.frontier.upgrade_record import upgrade_outgoing
-from rootline.adapters.kafka.group_offsets import group_memory
+from rootline.adapters.kafka.control_records import UPGRADED
+from rootline.adapters.kafka.frontier.records import Recorded, read_frontiers
+from rootline.adapters.kafka.group_offsets import GroupMemory
+from rootline.adapters.kafka.publisher import Outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.topics import topic_exists
+from rootline.schemas.distribution import LAST_THAT_UPGRADES
+from rootline.schemas.errors import Invalid
 from rootline.schemas.log_position import LogId
 
 
-class Standing(Enum):
-    """Who may be in the group."""
-
-    SHARED = auto()
-    """Versions as old as the first release, too."""
-    UPGRADED = auto()
+def upgrade_outgoing(settings: KafkaSettings, log: LogId) -> Outgoing:
+    """The record. Coordinators up to `LAST_THAT_UPGRADES` read `from`: offsets by partition, absent for 0."""
+    key = json.dumps([settings.group_id, log, UPGRADED]).encode()
+    return Outgoing(settings.frontiers_topic, key, json.dumps({"from": {}}).encode())
 
 
-class UpgradedAssignor(RoundRobinPartitionAssignor):  # type: ignore[misc]
-    """As the library's own, under a name that the first release does not offer."""
-
-    name = "rootline-2"
-
-
-async def standing_of(
-    settings: KafkaSettings,
-    keeper: FrontierKeeper,
-    consumer: AIOKafkaConsumer,
-    log: LogId,
-    recorded: Recorded,
-    partitions: int,
-) -> Standing:
-    """The group's standing; a group that has never read this log, or any, is upgraded with this call.
+async def recorded_if_any(settings: KafkaSettings, log: LogId) -> Recorded | None:
+    """The frontiers' topic as `read_frontiers` returns it; `None`: there is no such topic. Creates none.
 
     Raises:
-        KafkaError: no answer. Unavailable: `log-unavailable`. OutcomeUnknown: `publish-unknown`; asking again is safe.
+        Unavailable: `log-unavailable`.
 
     """
-    if recorded.upgraded_from is not None:
-        return Standing.UPGRADED
-    if recorded.frontiers or recorded.answers or recorded.parked:
-        return Standing.SHARED
-    places = [TopicPartition(settings.intents_topic, number) for number in range(partitions)]
-    memory = await group_memory(settings, consumer, places)
-    if memory.offsets or memory.bookmark is not None:
-        return Standing.SHARED
-    await keeper.publish([upgrade_outgoing(settings, log, {})])
-    return Standing.UPGRADED
+    if await asyncio.to_thread(topic_exists, settings, settings.frontiers_topic):
+        return await read_frontiers(settings, log)
+    return None
 
 
-def join_as(consumer: AIOKafkaConsumer, standing: Standing) -> None:
-    """Offer the protocol of the group's standing; after the consumer has started, before it joins."""
-    if standing is Standing.UPGRADED:
-        consumer._coordinator._assignors = (UpgradedAssignor,)
+def check_upgraded(settings: KafkaSettings, log: LogId, memory: GroupMemory, recorded: Recorded | None) -> None:
+    """Raise unless the group has been upgraded, or has read nothing of `log`.
 
+    Raises:
+        Invalid: `setting-invalid`.
 
-def upgraded_from(recorded: Recorded, partitions: Mapping[int, int]) -> dict[int, int | None]:
-    """Partition → the first offset that no older version has read; `None`: older ones may read all."""
-    known = recorded.upgraded_from
-    return {partition: None if known is None else known.get(partition, 0) for partition in partitions}
+    """
+    if memory.is_upgraded or (recorded is not None and recorded.is_upgraded):
+        return
+    has_record = recorded is not None and bool(recorded.frontiers or recorded.answers or recorded.parked)
+    has_offset = any(committed.log == log for committed in memory.offsets.values())
+    if has_record or has_offset or memory.bookmark == log:
+        raise Invalid(
+            "setting-invalid",
+            f"{settings.url}: group {settings.group_id} has read topic {settings.intents_topic}, and nothing shows "
+            "that it was upgraded since the first release (cb577a9). Stop all coordinators, run `rootline upgrade` of "
+            f"commit {LAST_THAT_UPGRADES}, then start those of this version",
+        )
