@@ -17,7 +17,7 @@ from rootline.client.lake import Lake
 from rootline.schemas.intent import Intent
 from rootline.schemas.verdict import Verdict
 from tests.golden_files import FOLDER
-from tests.stored.story import FEED, TABLES, VIEW, Told, as_json, files_of, rows_of
+from tests.stored.story import FEED, PAUSED, STUCK, TABLES, VIEW, Told, as_json, files_of, rows_of
 
 STORED: Final = FOLDER / "stored"
 
@@ -44,9 +44,9 @@ class Facts:
     def of(name: str) -> Facts:
         """The facts of the lake `name`."""
         held: dict[str, Any] = json.loads(gzip.decompress((STORED / f"{name}.json.gz").read_bytes()))
-        told = tuple(Told(_intent(item["intent"]), Verdict.model_validate(item["verdict"])) for item in held["told"])
+        told = tuple(Told(intent_of(item["intent"]), Verdict.model_validate(item["verdict"])) for item in held["told"])
         versions = {table: {int(at): index for at, index in by.items()} for table, by in held["versions"].items()}
-        undecided = tuple(map(_intent, held["undecided"]))
+        undecided = tuple(map(intent_of, held["undecided"]))
         same = {name: held[name] for name in ("contents", "tables", "tags", "view", "files")}
         return Facts(**same, versions=versions, told=told, undecided=undecided, more=held["more"])
 
@@ -79,7 +79,8 @@ def assert_sound(lake: Lake) -> None:
     """Check every table; nothing is wrong."""
     for table in TABLES:
         assert list(lake.table(table).check(data_files="all")) == [], table
-    assert list(lake.table(FEED).check(data_files="ignored")) == []
+    for table in {FEED, STUCK, PAUSED} & set(lake.list_tables()):
+        assert list(lake.table(table).check(data_files="ignored")) == [], table
 
 
 def append_to_all(lake: Lake) -> None:
@@ -93,6 +94,15 @@ def append_to_all(lake: Lake) -> None:
         assert rows_of(handle, head) == before, table
 
 
+def assert_told_as_before(lake: Lake, facts: Facts) -> None:
+    """Send decided intents again; each gets the verdict that it had, a commit as a duplicate."""
+    with lake.producer() as producer:
+        for told in facts.told:
+            verdict = producer.publish(told.intent).verdict(timeout_s=60)
+            kind = "duplicate" if told.verdict.kind.value == "committed" else told.verdict.kind.value
+            assert shown(verdict) == (kind, told.verdict.version, told.verdict.code), told.intent.intent_id
+
+
 def shown(verdict: Verdict) -> tuple[str, int | None, str | None]:
     """Kind, version and code."""
     return verdict.kind.value, verdict.version, verdict.code
@@ -103,5 +113,6 @@ def feed_files(lake: Lake) -> list[str]:
     return files_of(lake.table(FEED))
 
 
-def _intent(held: dict[str, Any]) -> Intent:
+def intent_of(held: dict[str, Any]) -> Intent:
+    """An intent that is stored as JSON."""
     return Intent.model_validate_json(json.dumps(held))

@@ -49,6 +49,10 @@ TYPES: Final = "shop.types"
 """A column of each type that has bounds, nested ones, and a partition by each transform."""
 FEED: Final = "shop.feed"
 """Intents of many writers, with rejections. Its files do not exist: only the metadata is of interest."""
+STUCK: Final = "shop.stuck"
+"""On Kafka: its root was damaged for a while, so its newest intents are parked."""
+PAUSED: Final = "shop.paused"
+"""On Kafka: paused, with an intent that waits."""
 VIEW: Final = "shop.by_city"
 TABLES: Final = (TRIPS, COMPACTED, REPLACED, AGAIN, BROUGHT_BACK, TYPES)
 """Those with rows."""
@@ -229,10 +233,10 @@ def _make_names(lake: Lake) -> None:
     view.set_properties({"comment": "how many"})
 
 
-def append(name: str, records: int, *, again: str = "") -> Intent:
+def append(name: str, records: int, *, again: str = "", table: str = FEED) -> Intent:
     """Add a file that does not exist."""
     files = [DataFile(location=f"data/{name}.parquet", record_count=records, file_size_in_bytes=100)]
-    return Intent(intent_id=f"append-{name}{again}", table=FEED, kind=IntentKind.APPEND, add_data_files=files)
+    return Intent(intent_id=f"append-{name}{again}", table=table, kind=IntentKind.APPEND, add_data_files=files)
 
 
 def remove(name: str) -> Intent:
@@ -263,10 +267,10 @@ def publish_rejected(lake: Lake) -> None:
             producer.publish(remove(f"a-file-that-was-never-there-{number:03}"), writer_sequence=number)
 
 
-def decide_all(lake: Lake) -> None:
+def decide_all(lake: Lake, number: int = 0) -> None:
     """Wait until everything that was published before is decided: one more intent is."""
     with lake.producer("last") as producer:
-        verdict = producer.publish(append("last", 1), writer_sequence=0).verdict()
+        verdict = producer.publish(append(f"last-{number}", 1), writer_sequence=number).verdict()
     assert verdict.kind is VerdictKind.COMMITTED, verdict
 
 
@@ -344,10 +348,15 @@ def put_in_folder(folder: Path) -> PutObject:
         path = folder / key
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(body)
-        then_s = path.stat().st_mtime - 40 * 24 * 3600
-        os.utime(path, (then_s, then_s))
+        date_back(path)
 
     return put
+
+
+def date_back(path: Path) -> None:
+    """Date a file forty days ago."""
+    then_s = path.stat().st_mtime - 40 * 24 * 3600
+    os.utime(path, (then_s, then_s))
 
 
 def _maintained(lake: Lake, warehouse: str, log: str | None, table: str, kind: str) -> None:

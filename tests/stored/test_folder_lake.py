@@ -14,7 +14,15 @@ from rootline.client.lake import Lake
 from rootline.connect import connect
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.errors import Invalid
-from tests.stored.stored_lake import Facts, append_to_all, assert_as_stored, assert_sound, feed_files, shown, unpack
+from tests.stored.stored_lake import (
+    Facts,
+    append_to_all,
+    assert_as_stored,
+    assert_sound,
+    assert_told_as_before,
+    feed_files,
+    unpack,
+)
 from tests.stored.story import AGAIN, BROUGHT_BACK, COMPACTED, DROPPED, FEED, REPLACED, TRIPS, VIEW
 
 
@@ -43,11 +51,7 @@ def test_every_version_has_its_rows_and_every_table_grows_and_stays_sound(stored
 
 def test_a_decided_intent_that_is_sent_again_is_not_decided_again(stored: Lake, facts: Facts) -> None:
     assert any(told.verdict.kind.value == "rejected" for told in facts.told)
-    with stored.producer() as producer:
-        for told in facts.told:
-            verdict = producer.publish(told.intent).verdict()
-            kind = "duplicate" if told.verdict.kind.value == "committed" else told.verdict.kind.value
-            assert shown(verdict) == (kind, told.verdict.version, told.verdict.code), told.intent.intent_id
+    assert_told_as_before(stored, facts)
 
 
 def test_what_waited_on_the_log_is_decided_once_in_its_order(stored: Lake, facts: Facts) -> None:
