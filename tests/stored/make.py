@@ -85,7 +85,8 @@ def make_kafka(work: Path) -> None:
 
 def _fill_kafka(address: KafkaLake, bucket: Path, work: Path) -> dict[str, Any]:
     warehouse, log = address.warehouse, address.kafka.url
-    environment = {**address.environment(), "ROOTLINE_COORDINATOR__PARKING_AFTER_S": "1"}
+    options = {"ROOTLINE_COORDINATOR__PARKING_AFTER_S": "1", "ROOTLINE_COORDINATOR__PROBE_ROUNDS": "0"}
+    environment = {**address.environment(), **options}
     process = RootlineProcess("maker", ("coordinator",), environment, work)
 
     def put(key: str, body: bytes) -> None:

@@ -53,7 +53,7 @@ def watch(stored: KafkaLake) -> Iterator[Watch]:
 
 def test_its_rows_are_read_from_s3_and_it_is_sound(stored: KafkaLake, facts: Facts) -> None:
     with stored.client() as lake:
-        assert_as_stored(lake, facts)
+        assert_as_stored(lake, facts, lambda versions: (min(versions),))  # those between are read from a folder
         assert_sound(lake)
 
 
@@ -114,4 +114,4 @@ def grow(stored: KafkaLake, facts: Facts) -> None:
             for held in (*facts.more["parked"], *facts.more["paused"]):
                 assert producer.publish(intent_of(held)).verdict(timeout_s=60).kind.value == "duplicate"
         assert_told_as_before(lake, facts)
-        assert_sound(lake)
+        assert_sound(lake, "listed")

@@ -16,7 +16,10 @@ from typing import Any, Final
 import pytest
 from pyiceberg.types import LongType
 
+from rootline.schemas.bytes.root.condemned_page import decode_condemned_page, encode_condemned_page
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
+from rootline.schemas.bytes.root.left_page import decode_left_page, encode_left_page
+from rootline.schemas.bytes.root.location_hashes import LocationHashes, location_hash
 from rootline.schemas.bytes.root.root_codec import decode_root, encode_root, sync_marker
 from rootline.schemas.bytes.values.avro_container import read_head
 from rootline.schemas.identifiers import CommitId, Location, SequenceNumber, SnapshotId, TableName, Version, WriterId
@@ -201,6 +204,15 @@ def test_every_field_of_a_header_has_a_telling_value_in_a_stored_root() -> None:
 def test_a_stored_root_that_no_test_reads_is_an_error() -> None:
     folder = Path(__file__).parents[3] / "golden" / "roots"
     assert {path.stem for path in folder.iterdir()} == set(EXPECTED)
+
+
+def test_stored_pages_of_locations_are_read_and_written_as_the_very_same_bytes() -> None:
+    one, two = (LocationHashes.of(map(location_hash, names)) for names in (("data/a", "data/b"), ("data/c",)))
+    condemned, made = encode_condemned_page(TABLE_UUID, 1_700_000_000_000, one, (bytes(32),))
+    held, named = golden("page-condemned.avro", made), condemned.reference
+    assert decode_condemned_page(held, named.location, named.digest, len(held), TABLE_UUID, name="page") == condemned
+    left, made = encode_left_page(TABLE_UUID, one, two)
+    assert decode_left_page(golden("page-left.avro", made), left.reference, TABLE_UUID, name="page") == left
 
 
 def documented_keys() -> set[str]:
