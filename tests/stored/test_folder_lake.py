@@ -68,7 +68,7 @@ def test_what_waited_on_the_log_is_decided_once_in_its_order(stored: Lake, facts
     )
 
 
-def test_a_dropped_table_comes_back_with_its_rows_and_a_purged_one_does_not(stored: Lake, facts: Facts) -> None:
+def test_dropped_tables_come_back_with_their_rows(stored: Lake, facts: Facts) -> None:
     with pytest.raises(Invalid, match="table-dropped"):
         stored.table(DROPPED)
     assert stored.restore_table(DROPPED).scan().to_arrow()["id"].to_pylist() == [0, 1, 2]

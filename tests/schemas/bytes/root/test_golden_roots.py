@@ -18,7 +18,7 @@ from pyiceberg.types import LongType
 
 from rootline.schemas.bytes.root.condemned_page import decode_condemned_page, encode_condemned_page
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
-from rootline.schemas.bytes.root.left_page import decode_left_page, encode_left_page
+from rootline.schemas.bytes.root.left_page import decode_retired_page, encode_retired_page
 from rootline.schemas.bytes.root.location_hashes import LocationHashes, location_hash
 from rootline.schemas.bytes.root.root_codec import decode_root, encode_root, sync_marker
 from rootline.schemas.bytes.values.avro_container import read_head
@@ -29,13 +29,11 @@ from rootline.schemas.root_header import (
     ClockJump,
     CommittedRun,
     Condemned,
+    ContentDigest,
     CoveredOffset,
     DefinitionReference,
     Drop,
     Expiry,
-    KeptContent,
-    Left,
-    LeftSince,
     LogTime,
     NameState,
     Operation,
@@ -47,6 +45,8 @@ from rootline.schemas.root_header import (
     RejectedSequence,
     Removal,
     Removals,
+    Retired,
+    RetiredSince,
     RootHeader,
     Snapshot,
     Totals,
@@ -74,12 +74,12 @@ FIRST: Final = RootHeader(
 REMOVED: Final = Removals(
     SequenceNumber(4), (Removal(SequenceNumber(5), 0, b"\x00"), Removal(SequenceNumber(7), 1, b"\x02\x04")), bytes(8)
 )
-LEFT: Final = Left(
+RETIRED: Final = Retired(
     bytes(16),
     bytes(range(16)) + bytes(range(16, 32)),
     1_700_000_000_009,
     SequenceNumber(8),
-    (LeftSince(PAGE._replace(location=page_location(PAGE.digest.hex())), 1_700_000_000_005, SequenceNumber(6)),),
+    (RetiredSince(PAGE._replace(location=page_location(PAGE.digest.hex())), 1_700_000_000_005, SequenceNumber(6)),),
 )
 DROPPED: Final = (Drop(uuid.UUID(int=77), Version(1), 5, True), Drop(TABLE_UUID, Version(3), 1_700_000_000_000))
 
@@ -135,7 +135,7 @@ EXPECTED: Final[Mapping[str, RootHeader]] = {
         FIRST, log_time=LogTime(1_700_000_000_100, (ClockJump(1_600_000_000_000, 100_000_000_000),))
     ),
     "rootline.contents": replace(
-        FIRST, contents=(KeptContent(b"pair-one", bytes(8)), KeptContent(b"pair-two", LEFT.rewritten[:8]))
+        FIRST, contents=(ContentDigest(b"pair-one", bytes(8)), ContentDigest(b"pair-two", RETIRED.rewritten[:8]))
     ),
     "rootline.marks": replace(
         FIRST, offsets=(PartitionOffset(LOG, 0, 12), PartitionOffset(LOG, 3, 1)), marks=(None, bytes(range(8)))
@@ -143,7 +143,7 @@ EXPECTED: Final[Mapping[str, RootHeader]] = {
     "rootline.horizon": replace(
         FIRST, horizon_ms=1_700_000_000_001, condemned=(Condemned(PAGE, Version(4), 1_700_000_000_002),)
     ),
-    "rootline.left": replace(FIRST, left=LEFT),
+    "rootline.left": replace(FIRST, left=RETIRED),
     "rootline.earlier-bytes": replace(FIRST, earlier_bytes=9_876),
     "rootline.parent-next-row-id": replace(FIRST, parent_next_row_id=0),
     "rootline.expiry": replace(FIRST, earlier_bytes=9_876, expiry=Expiry(5_432, PAGE)),
@@ -211,8 +211,8 @@ def test_stored_pages_of_locations_are_read_and_written_as_the_very_same_bytes()
     condemned, made = encode_condemned_page(TABLE_UUID, 1_700_000_000_000, one, (bytes(32),))
     held, named = golden("page-condemned.avro", made), condemned.reference
     assert decode_condemned_page(held, named.location, named.digest, len(held), TABLE_UUID, name="page") == condemned
-    left, made = encode_left_page(TABLE_UUID, one, two)
-    assert decode_left_page(golden("page-left.avro", made), left.reference, TABLE_UUID, name="page") == left
+    retired, made = encode_retired_page(TABLE_UUID, one, two)
+    assert decode_retired_page(golden("page-left.avro", made), retired.reference, TABLE_UUID, name="page") == retired
 
 
 def documented_keys() -> set[str]:
