@@ -124,13 +124,11 @@ def _publish(lake: Lake, intents: Sequence[Intent]) -> list[Any]:
 
 def _until_parked(lake: Lake, settings: KafkaSettings, records: int) -> None:
     """A table is parked while others of its partition go on."""
-    for number in range(1_000):
-        if [table.records for table in KafkaTopics(settings).parked()] == [records]:
-            return
-        with lake.producer(f"goes-on-{number}") as producer:
-            producer.publish(append(f"goes-on-{number}", 1), writer_sequence=0).verdict()
-        time.sleep(0.2)
-    raise AssertionError("no table is parked")
+    deadline_s = time.monotonic() + 60
+    with lake.producer() as producer:
+        while [table.records for table in KafkaTopics(settings).parked()] != [records]:
+            assert time.monotonic() < deadline_s, "no table is parked"
+            producer.publish(append(f"goes-on-{time.monotonic_ns()}", 1)).verdict()
 
 
 def _decided(settings: KafkaSettings) -> list[list[int]]:
