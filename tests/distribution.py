@@ -34,6 +34,7 @@ _GROUPS: Final = {
         "tests/services/broken_redis/",
         "tests/services/watching/",
         "tests/spark/torture/",
+        "tests/stored/test_kafka_",
     ),
     "spark": ("tests/spark/",),
     "engines": ("tests/engines/",),

@@ -34,6 +34,13 @@ from tests.services.toxiproxy import Proxy, Toxiproxy
 USER = "rootline"
 PASSWORD = "rootline-tests-only"
 _PATIENCE_S = 120.0
+_NEVER_MS = str(10 * 365 * 24 * 3600 * 1000)
+_NOTHING_EXPIRES = {
+    "log.initial.task.delay.ms": _NEVER_MS,
+    "log.retention.check.interval.ms": _NEVER_MS,
+    "offsets.retention.minutes": str(2**31 - 1),
+}
+"""For data that is older than the topics keep it."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +55,15 @@ class _Ports:
 
 
 class KafkaBroker:
-    """A broker of our own: it can be killed and started again on the same ports and data."""
+    """A broker of our own: it can be killed and started again on the same ports and data.
 
-    def __init__(self, software: KafkaSoftware, folder: Path, *, recording: bool = False) -> None:
+    `is_movable`: a copy of its data can be started again in another folder, on other ports, after any time. Where
+    `folder` has data, the broker goes on with it.
+    """
+
+    def __init__(
+        self, software: KafkaSoftware, folder: Path, *, recording: bool = False, is_movable: bool = False
+    ) -> None:
         # a broker that is dead, and a proxy that is not there yet, keep their ports
         self._held = [held_port() for _ in range(5)]
         self.ports = _Ports(*(held.getsockname()[1] for held in self._held))
@@ -60,17 +73,22 @@ class KafkaBroker:
         self._starts = 0
         self.authority = folder / "authority.pem"
         self._properties = folder / "server.properties"
-        self._properties.write_text(_properties(self.ports, folder))
-        words = ("format", "--standalone", "--cluster-id", _cluster_id(), "--config", self._properties)
+        self._properties.write_text(_properties(self.ports, folder, is_movable=is_movable))
+        if not (folder / "data").exists():
+            self._format(is_movable=is_movable)
+        self._process = self._start()
+
+    def _format(self, *, is_movable: bool) -> None:
+        quorum = () if is_movable else ("--standalone",)
+        words = ("format", *quorum, "--cluster-id", _cluster_id(), "--config", self._properties)
         formatted = subprocess.run(
-            [str(part) for part in software.command("kafka.tools.StorageTool", *words)],
+            [str(part) for part in self._software.command("kafka.tools.StorageTool", *words)],
             capture_output=True,
             text=True,
             timeout=120,
             check=False,
         )
         assert formatted.returncode == 0, formatted.stdout + formatted.stderr
-        self._process = self._start()
 
     @property
     def pid(self) -> int:
@@ -184,6 +202,18 @@ class KafkaService:
 
 
 @contextmanager
+def running_movable_kafka(folder: Path) -> Iterator[KafkaService]:
+    """A broker of our own whose data can be kept: that in `folder`, if there is any. Its end is a clean one."""
+    broker = KafkaBroker(kafka_software(lambda software: _record_classes(software, folder)), folder, is_movable=True)
+    try:
+        broker.wait_ready()
+        yield KafkaService(f"{HOST}:{broker.ports.plain}", broker)
+    finally:
+        broker.stop()
+        broker.release_ports()
+
+
+@contextmanager
 def running_kafka(folder: Path) -> Iterator[KafkaService]:
     """A broker, its data in `folder`."""
     named = os.environ.get("ROOTLINE_TEST_KAFKA")
@@ -235,7 +265,7 @@ def _cluster_id() -> str:
     return text if text[0] != "-" else f"A{text[1:]}"  # a word that begins so is an option to Kafka's tools
 
 
-def _properties(ports: _Ports, folder: Path) -> str:
+def _properties(ports: _Ports, folder: Path, *, is_movable: bool = False) -> str:
     certificates = make_certificates(folder)
     login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     lines = {
@@ -271,4 +301,8 @@ def _properties(ports: _Ports, folder: Path) -> str:
         "background.threads": "2",
         "metadata.max.idle.interval.ms": "0",
     }
+    if is_movable:
+        del lines["controller.quorum.bootstrap.servers"]  # its ports would be in the data
+        lines["controller.quorum.voters"] = f"1@{HOST}:{ports.controller}"
+        lines |= _NOTHING_EXPIRES
     return "".join(f"{name}={value}\n" for name, value in lines.items())
