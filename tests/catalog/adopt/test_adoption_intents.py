@@ -14,7 +14,6 @@ from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.catalog.adopt.adoption_plan import AdoptionPlan, plan_adoption
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.bytes.vector.vector_codec import encode_inline
-from rootline.schemas.codes.error_codes import CODES
 from rootline.schemas.content_entry import (
     ContentEntry,
     ContentType,
@@ -23,6 +22,7 @@ from rootline.schemas.content_entry import (
     Status,
     VersionInfo,
 )
+from rootline.schemas.error_codes import CODES
 from rootline.schemas.identifiers import SnapshotId, TableName, Version
 from rootline.schemas.intent import AdoptedRoot, Intent, IntentKind, RemovedFile
 from rootline.schemas.object_keys import key_of
