@@ -68,7 +68,7 @@ contracts: setup ## check who may import whom
 	$(STAGE) contracts $(BIN)/lint-imports
 
 diagram: setup ## generate docs/commit-machine.md from the transition table
-	$(BIN)/python -m rootline.coordinator.protocol.diagram > docs/commit-machine.md
+	$(BIN)/python -m tests.coordinator.commit_machine_diagram > docs/commit-machine.md
 
 screenshots: setup ## take the pictures of the console in docs/pictures, with a real Chromium
 	$(STAGE) screenshots $(BIN)/python -m tests.services.console.screenshots

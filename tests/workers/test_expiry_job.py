@@ -27,7 +27,6 @@ from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import VerdictKind
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles
-from rootline.storage.metadata.table_loader import load_table
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from rootline.workers.app import WorkerService
@@ -35,6 +34,7 @@ from rootline.workers.jobs.expiry_job import ExpiryJob, expiry_job
 from rootline.workers.jobs.job import JobContext, JobOutcome
 from rootline.workers.settings import WorkerSettings
 from tests.maintenance.table_builder import TableBuilder, data_file
+from tests.support.loaded_tables import load_table
 
 PROPERTIES = {
     "rootline.expire": "true",

@@ -33,10 +33,10 @@ from rootline.storage.check.header import faults_of_header
 from rootline.storage.metadata.table_loader import load_to_build_on
 from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, scripted
 from rootline.tree.check.invariants import violations
-from rootline.tree.check.state_rules import state_violations
 from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT, adopted_location, encode_adopted
 from tests.catalog.hand_written_table import HandWritten, rows
 from tests.coordinator.running_service import TABLE, append_intent, create_intent, running
+from tests.support.state_rules import state_violations
 
 BASE = "s3://old/wh/flights"
 
