@@ -35,7 +35,7 @@ setup-java: ## look for Java 17 or newer, which only Spark needs; installs it if
 	$(STAGE) setup-java .ci/require_java
 
 demo: setup setup-java ## all of it on 336,776 real flights, with Spark; leaves its files in demo-lake/
-	$(STAGE) demo $(BIN)/python -m rootline.demo.spark_demo --root demo-lake $(ARGS)
+	$(STAGE) demo $(BIN)/python -m examples.spark_demo --root demo-lake $(ARGS)
 
 demo-fast: setup ## the same idea in ten seconds, without Java
 	$(STAGE) demo-fast $(BIN)/rootline demo $(ARGS)

@@ -116,7 +116,7 @@ def test_every_page_that_an_error_message_names_exists(house: Path) -> None:
 
 def test_nothing_tells_anyone_to_install_the_project_of_others_that_is_named_rootline(house: Path) -> None:
     """Lines of CHANGELOG.md are history."""
-    rooms = ("schemas", "coordinator", "workers", "src", "tests", "benchmarks", "docs", "deploy", ".ci")
+    rooms = ("schemas", "coordinator", "workers", "src", "examples", "tests", "benchmarks", "docs", "deploy", ".ci")
     paths = [path for room in rooms for path in (house / room).rglob("*") if "__pycache__" not in path.parts]
     paths += [house / name for name in ("README.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml", "mkdocs.yml")]
     wrong = re.compile(

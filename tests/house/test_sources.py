@@ -17,7 +17,7 @@ from tests.house.source_facts import facts_of
 LINES_MAX = 600
 HEADER_FROM_LINES = 150
 """A shorter file is read as quickly as a header of four parts."""
-ROOMS = ("schemas", "coordinator", "workers", "src", "benchmarks", "tests")
+ROOMS = ("schemas", "coordinator", "workers", "src", "examples", "benchmarks", "tests")
 NOT_OURS = {".git", ".venv", "__pycache__", "node_modules", "demo-lake", "lake", "dist", "build"}
 VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "manager", "misc"}
 CATEGORIES = {
