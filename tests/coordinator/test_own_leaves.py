@@ -26,8 +26,8 @@ from rootline.coordinator.protocol.events import (
 )
 from rootline.coordinator.protocol.machine_state import Phase, TableMachine
 from rootline.coordinator.protocol.put_rules import CONFIRMED_FOR_MS
-from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.ports.object_store import PutStatus
+from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.intent import Intent, IntentKind, RemovedFile, VersionReference
 from rootline.tree.draft.batch import FetchedObjects
