@@ -35,7 +35,7 @@ setup-java: ## look for Java 17 or newer, which only Spark needs; installs it if
 	$(STAGE) setup-java .ci/require_java
 
 demo: setup setup-java ## all of it on 336,776 real flights, with Spark; leaves its files in demo-lake/
-	$(STAGE) demo $(BIN)/python -m rootline.demo.spark_demo --root demo-lake $(ARGS)
+	$(STAGE) demo $(BIN)/python -m examples.spark_demo --root demo-lake $(ARGS)
 
 demo-fast: setup ## the same idea in ten seconds, without Java
 	$(STAGE) demo-fast $(BIN)/rootline demo $(ARGS)
@@ -68,7 +68,7 @@ contracts: setup ## check who may import whom
 	$(STAGE) contracts $(BIN)/lint-imports
 
 diagram: setup ## generate docs/commit-machine.md from the transition table
-	$(BIN)/python -m rootline.coordinator.protocol.diagram > docs/commit-machine.md
+	$(BIN)/python -m tests.coordinator.commit_machine_diagram > docs/commit-machine.md
 
 screenshots: setup ## take the pictures of the console in docs/pictures, with a real Chromium
 	$(STAGE) screenshots $(BIN)/python -m tests.services.console.screenshots

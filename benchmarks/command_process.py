@@ -17,7 +17,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from benchmarks.coordinator_process import ProcessCost, cost_of
-from rootline.demo.service import running
+from examples.spark_demo.service import running
 
 _LOOK_S: Final = 0.02
 

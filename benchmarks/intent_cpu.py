@@ -33,10 +33,10 @@ from rootline.coordinator.protocol.effects import PublishVerdicts, PutRoot
 from rootline.coordinator.protocol.events import Arrived, PutReplied, Tick, VerdictsPublished
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.machine_state import Phase, Policy, TableMachine
-from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.coordinator.runtime.process_memory import settle_memory
 from rootline.coordinator.runtime.records.record_decoding import decoded
 from rootline.ports.object_store import PutReply, PutStatus
+from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.bytes.log.avro_framing import shipped_schema
 from rootline.schemas.bytes.log.generic_statistics import to_generic
 from rootline.schemas.bytes.log.intent_codec import decode_intent, encode_intent

@@ -29,7 +29,7 @@ from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
 from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.object_keys import version_of_root_key
 from rootline.schemas.verdict import VerdictKind
-from rootline.storage.metadata.table_loader import load_table
+from tests.support.loaded_tables import load_table
 
 ENTRIES: Final = int(os.environ.get("ROOTLINE_BENCH_FLUSH_ENTRIES", "50000"))
 _FLUSHING = TableName("bench.flushing")

@@ -30,8 +30,8 @@ from benchmarks.sample_table import data_file, definition
 from rootline.adapters.open import open_store
 from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
 from rootline.schemas.identifiers import TableName
-from rootline.storage.metadata.table_loader import load_table
 from tests.services.s3_service import S3Service, running_s3
+from tests.support.loaded_tables import load_table
 
 SAMPLES: Final = int(os.environ.get("ROOTLINE_BENCH_SAMPLES", "200"))
 _FAR_SAMPLES: Final = 40

@@ -20,7 +20,6 @@ from rootline.adapters.tracing import active_tracer
 from rootline.coordinator.protocol.effects import Noted, Report
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.machine_state import Phase, Policy
-from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.coordinator.runtime.assignment.consumer_loop import ConsumerLoop
 from rootline.coordinator.runtime.assignment.partition_assignment import AssignmentSettings, PartitionAssignment
 from rootline.coordinator.runtime.head_check import HeadCheck
@@ -43,6 +42,7 @@ from rootline.ports.head_hints import NO_HINTS, HeadHints
 from rootline.ports.intent_feed import CoordinatorLog
 from rootline.ports.intent_log import KnowsItsLake
 from rootline.ports.object_store import ObjectStore
+from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent_limits import IntentLimits

@@ -16,6 +16,8 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 OLDEST_FILE_HEADER: Final = "rootline-oldest-file-ms"
 """The header in which a writer says when the oldest file of its intent was uploaded: the store's date, milliseconds."""
+CLOCKS_APART_MS: Final = 60 * 60 * 1000
+"""The clocks of store, log and writer may differ by this much: a claim may be so far from the date of the upload."""
 MARK_BYTES: Final = 8
 CLAIM_UNREADABLE: Final = 2**63 - 1
 """A claim that is no number: later than every append time, so that it is rejected where it counts."""

@@ -17,6 +17,7 @@ import structlog
 
 from rootline.ports.environment import Environment
 from rootline.ports.object_store import ObjectStore
+from rootline.ports.retry_policy import RetryPolicy
 from rootline.ports.task_queue import OFFERED_AGAIN_S, Offer, Task, TaskKind, TaskQueue
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName, Version
@@ -200,8 +201,8 @@ class HeadWatcher:
             watched.history_due_s = None
 
     def _plan_next(self, watched: _Watched) -> None:
-        doublings = min(max(watched.quiet, watched.failed), 32)
-        interval_s = min(self._settings.poll_interval_s * 2**doublings, self._settings.poll_interval_s_max)
+        polling = RetryPolicy(self._settings.poll_interval_s, self._settings.poll_interval_s_max)
+        interval_s = polling.after_failure(max(watched.quiet, watched.failed) + 1, jitter=1.0)
         spread = 0.9 + 0.2 * self._environment.jitter()
         watched.due_s = self._environment.monotonic_s() + spread * interval_s / (
             1.0 if watched.failed else watched.hurry

@@ -13,13 +13,13 @@ from typing import Final
 
 from rootline.ports.task_queue import TaskKind
 from rootline.workers.jobs.conversion_job import conversion_job
-from rootline.workers.jobs.data_compaction_job import data_compaction_job
-from rootline.workers.jobs.expiry_job import expiry_job
+from rootline.workers.jobs.data_compaction_job import DataCompactionJob
+from rootline.workers.jobs.expiry_job import ExpiryJob
 from rootline.workers.jobs.flush_job import flush_job
 from rootline.workers.jobs.job import Job, JobContext
 from rootline.workers.jobs.leaf_compaction_job import leaf_compaction_job
-from rootline.workers.jobs.purge_job import purge_job
-from rootline.workers.jobs.sweep_job import sweep_job
+from rootline.workers.jobs.purge_job import PurgeJob
+from rootline.workers.jobs.sweep_job import SweepJob
 from rootline.workers.jobs.vector_compaction_job import vector_compaction_job
 
 
@@ -57,23 +57,23 @@ COMPACT_DATA: Final = MaintenanceKind(
     "compact-data",
     "data-compaction",
     TaskKind.ROWS,
-    data_compaction_job,
+    DataCompactionJob,
     "Small and worn data files are written again.",
 )
 EXPIRE: Final = MaintenanceKind(
-    "expire", "expiry", TaskKind.HISTORY, expiry_job, "Old versions are given up, and their roots removed."
+    "expire", "expiry", TaskKind.HISTORY, ExpiryJob, "Old versions are given up, and their roots removed."
 )
 
 SWEEP: Final = MaintenanceKind(
     "sweep",
     "sweep",
     TaskKind.HISTORY,
-    sweep_job,
+    SweepJob,
     "What nothing references is condemned, and deleted later.",
 )
 
 PURGE: Final = MaintenanceKind(
-    "purge", "purge", TaskKind.HISTORY, purge_job, "A table dropped long enough ago is deleted for good."
+    "purge", "purge", TaskKind.HISTORY, PurgeJob, "A table dropped long enough ago is deleted for good."
 )
 
 KINDS: Final = (FLUSH, COMPACT, COMPACT_VECTORS, CONVERT, COMPACT_DATA, PURGE, SWEEP, EXPIRE)

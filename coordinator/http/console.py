@@ -28,8 +28,7 @@ from rootline.coordinator.http.console_tables import TableRow, counts_of, select
 from rootline.coordinator.http.findings import Situation, findings
 from rootline.coordinator.http.lake_view import LakeTables, LakeView
 from rootline.coordinator.runtime.observing.recent_events import Event
-from rootline.schemas.codes.error_codes import CODES
-from rootline.schemas.codes.explanation import CATEGORIES, explained
+from rootline.schemas.error_codes import CATEGORIES, CODES, explained
 from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import TableName
 from rootline.tree.view.outline import LeafOutline, TreeOutline

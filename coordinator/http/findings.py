@@ -13,7 +13,7 @@ from typing import Final
 
 from rootline.coordinator.http.console_tables import PENDING_BAD_MS, TableRow
 from rootline.coordinator.runtime.observing.recent_events import CodeCount, Sample
-from rootline.schemas.codes.error_codes import CODES
+from rootline.schemas.error_codes import CODES
 
 _EACH_MAX: Final = 5
 _RECENT_MS: Final = 300_000

@@ -3,7 +3,7 @@
 Owns: the handlers behind the decisions of the table, and what they share: next, build, put, landed, confirmed; then
 what goes wrong: lost, failed, again, quarantine, stop. Does not own: events (`machine_handlers`), what a batch does to
 a table (`batch_builder`), the rules on answers (`put_rules`), when a batch closes (`group_window`), delays
-(`retry_policy`).
+(`rootline.ports.retry_policy`).
 Invariants: those of `commit_machine`, where the theory is.
 """
 

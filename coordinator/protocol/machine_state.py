@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from rootline.coordinator.protocol.group_window import BatchLimits
-from rootline.coordinator.protocol.retry_policy import RetryPolicy
+from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.identifiers import CommitId, ObjectKey, TableName, Version
 from rootline.schemas.log_position import LogId
 from rootline.tree.draft.batch import NOTHING_FETCHED, Applied, FetchedObjects, Record

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rootline.schemas.codes.error_codes import CODES
+from rootline.schemas.error_codes import CODES
 from tests.cli.conftest import Run
 
 

@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from examples.spark_demo.service import PROGRAM
 from rootline.connect import connect
-from rootline.demo.service import PROGRAM
 
 pytestmark = pytest.mark.slow
 

@@ -16,11 +16,11 @@ from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.metadata.head_finder import find_head
-from rootline.storage.metadata.table_loader import load_table
 from rootline.testing.seeded_environment import SeededEnvironment
 from tests.cli.conftest import Run
 from tests.coordinator.running_service import TABLE, append_intent, running
 from tests.coordinator.test_head_lost import publish, why_quarantined
+from tests.support.loaded_tables import load_table
 
 LOST_ALL = 4
 

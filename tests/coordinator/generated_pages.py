@@ -1,6 +1,6 @@
 """`python -m tests.coordinator.generated_pages`: write docs/settings.md, docs/metrics.md and docs/codes from the code.
 
-Owns: the pages' form. Does not own: what they say (the settings' descriptions, the metrics' texts, `explanation`).
+Owns: the pages' form. Does not own: what they say (the settings' descriptions, the metrics' texts, `error_codes`).
 Invariants: every setting of every class, every metric of the registry and every error code has its place; tests keep
 the pages in step.
 """
@@ -29,8 +29,7 @@ from rootline.catalog.rest.settings import CatalogSettings
 from rootline.cli.process_metrics import PROCESS_METRICS, describe_process
 from rootline.coordinator.runtime.observing.metrics import TABLES_MAX, CoordinatorMetrics
 from rootline.coordinator.settings import CoordinatorSettings
-from rootline.schemas.codes.error_codes import CODES
-from rootline.schemas.codes.explanation import CATEGORIES, Explanation, explained
+from rootline.schemas.error_codes import CATEGORIES, CODES, Explanation, explained
 from rootline.workers.metrics import WorkerMetrics
 from rootline.workers.settings import WorkerSettings
 

@@ -22,11 +22,11 @@ from rootline.schemas.intent import Intent
 from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.storage.metadata.table_loader import load_table
 from rootline.testing.seeded_environment import SeededEnvironment
 from tests.coordinator.hooked_ports import HookedStore
 from tests.coordinator.running_service import create_intent
 from tests.support.group_log import GroupLog
+from tests.support.loaded_tables import load_table
 
 PATIENCE_S = 3_600.0
 

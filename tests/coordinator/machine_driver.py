@@ -15,8 +15,8 @@ from rootline.coordinator.protocol.effects import Effect, PublishVerdicts
 from rootline.coordinator.protocol.events import Arrived, Event, HeadLoaded, ObjectsStored, PutReplied, Tick
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.machine_state import Phase, Policy, TableMachine
-from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.ports.object_store import PutReply, PutStatus
+from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, GenericStatistics, Intent, IntentKind
 from rootline.schemas.log_position import LogId, LogPosition

@@ -19,7 +19,7 @@ from rootline.coordinator.runtime.table.object_fetcher import fetch_objects, vec
 from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.bytes.vector.vector_codec import MAGIC, encode_vector
-from rootline.schemas.codes.error_codes import CODES
+from rootline.schemas.error_codes import CODES
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AddedVector, DataFile, Intent, IntentKind

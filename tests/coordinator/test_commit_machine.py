@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from rootline.coordinator.protocol import diagram
 from rootline.coordinator.protocol.commit_machine import TRANSITIONS
 from rootline.coordinator.protocol.effects import (
     ArmTimer,
@@ -37,6 +36,7 @@ from rootline.schemas.identifiers import CommitId, Version
 from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.verdict import VerdictKind
 from rootline.tree.draft.batch import Record
+from tests.coordinator import commit_machine_diagram as diagram
 from tests.coordinator.machine_driver import POLICY, TABLE, Driver, append_intent, create_intent, with_table
 
 UNPROVEN = [PutStatus.EXISTS, PutStatus.NO_ANSWER]
@@ -353,4 +353,4 @@ def test_an_answer_that_nobody_asked_for_is_a_bug_and_says_so() -> None:
 
 def test_the_diagram_in_the_docs_is_the_transition_table() -> None:
     page = Path(__file__).parents[2] / "docs" / "commit-machine.md"
-    assert page.read_text() == diagram.page(), "run: python -m rootline.coordinator.protocol.diagram"
+    assert page.read_text() == diagram.page(), "run: python -m tests.coordinator.commit_machine_diagram"

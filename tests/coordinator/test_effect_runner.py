@@ -38,13 +38,13 @@ from rootline.schemas.identifiers import CommitId, Location, Version
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
 from rootline.schemas.object_keys import root_key
 from rootline.schemas.root_header import PartitionOffset, RootHeader
-from rootline.storage.metadata.table_loader import load_table
 from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, scripted
 from rootline.testing.virtual_loop import run_virtually
 from rootline.tree.draft.batch import Needs, VectorAt
 from rootline.tree.state.pending_object import PendingObject
 from tests.coordinator.hooked_ports import HookedStore, taking
 from tests.coordinator.running_service import TABLE, running
+from tests.support.loaded_tables import load_table
 from tests.tree.tables import append, new_lake
 
 KEY = root_key(TABLE, Version(0))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rootline.coordinator.protocol.group_window import BatchLimits, is_full, moving_average, next_window, take
-from rootline.coordinator.protocol.retry_policy import RetryPolicy
+from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.intent import AddedManifest, DataFile, Intent, IntentKind
 from rootline.schemas.log_position import LogId, LogPosition

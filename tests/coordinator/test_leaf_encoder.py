@@ -18,18 +18,18 @@ from rootline.coordinator.runtime.table import leaf_encoder, table_loop
 from rootline.coordinator.runtime.table.effect_runner import EffectRunner
 from rootline.coordinator.runtime.table.leaf_encoder import ThreadLeafEncoder
 from rootline.coordinator.settings import CoordinatorSettings
-from rootline.maintenance.self_flush_plan import own_flush
 from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.errors import Corrupt, RootlineError
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.verdict import VerdictKind
-from rootline.storage.metadata.table_loader import load_table
 from rootline.testing.virtual_loop import run_virtually
 from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.state.table_state import TableState
 from tests.coordinator.test_table_loop import no_check
 from tests.maintenance.table_builder import TableBuilder, data_file, location_of
+from tests.support.loaded_tables import load_table
+from tests.support.own_flush import own_flush
 
 LIMIT = 10
 

@@ -30,7 +30,6 @@ from rootline.schemas.object_keys import key_of
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.check.chain import check_table
-from rootline.storage.metadata.table_loader import load_table
 from rootline.testing.virtual_loop import run_virtually
 from rootline.tree.draft.batch import Needs, Record
 from tests.coordinator.hooked_ports import HookedStore, taking
@@ -38,6 +37,7 @@ from tests.coordinator.running_service import TABLE, append_intent, create_inten
 from tests.coordinator.test_table_loop import owned
 from tests.schemas.bytes.leaf.test_foreign_leaf import written
 from tests.schemas.bytes.leaf.test_leaf_cost import repeated
+from tests.support.loaded_tables import load_table
 
 DEFINITION: TableDefinition = build_definition(
     pa.schema([pa.field("id", pa.int64()), pa.field("k", pa.int32())]),

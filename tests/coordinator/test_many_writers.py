@@ -22,13 +22,13 @@ from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import CheckSummary, DataFiles
 from rootline.storage.metadata.head_finder import find_head
 from rootline.storage.metadata.root_reader import read_root
-from rootline.storage.metadata.table_loader import load_table
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from rootline.tree.ledger.header_limits import HEADER_BYTES_MAX
 from rootline.tree.state.table_pages import NO_PAGES
 from tests.coordinator.hooked_ports import HookedLog, HookedStore
 from tests.coordinator.running_service import TABLE, Running, append_intent, running
+from tests.support.loaded_tables import load_table
 
 COMMITTED, DUPLICATE, REJECTED = VerdictKind.COMMITTED, VerdictKind.DUPLICATE, VerdictKind.REJECTED
 PAGES = f"{table_prefix(TABLE)}metadata/pages/"

@@ -26,15 +26,15 @@ from rootline.coordinator.protocol.events import (
 )
 from rootline.coordinator.protocol.machine_state import Phase, TableMachine
 from rootline.coordinator.protocol.put_rules import CONFIRMED_FOR_MS
-from rootline.coordinator.protocol.retry_policy import RetryPolicy
-from rootline.maintenance.self_flush_plan import own_flush
 from rootline.ports.object_store import PutStatus
+from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.intent import Intent, IntentKind, RemovedFile, VersionReference
 from rootline.tree.draft.batch import FetchedObjects
 from rootline.tree.intents.self_flush import OwnFlush
 from tests.coordinator.machine_driver import POLICY, TABLE, Driver, append_intent
 from tests.coordinator.test_transition_table import LEAF, of_a_leaf
+from tests.support.own_flush import own_flush
 
 LIMIT = 3
 

@@ -18,11 +18,11 @@ from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.verdict import VerdictKind
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles
-from rootline.storage.metadata.table_loader import load_table
 from rootline.testing.faulty_object_store import PUT_FAULTS, Fault, FaultyObjectStore, scripted
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from tests.maintenance.table_builder import TableBuilder, data_file, location_of
+from tests.support.loaded_tables import load_table
 
 FILES = 60
 

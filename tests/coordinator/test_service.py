@@ -23,13 +23,13 @@ from rootline.schemas.errors import Corrupt, Fenced, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.verdict import VerdictKind
 from rootline.storage.check.chain import check_table
-from rootline.storage.metadata.table_loader import load_table
 from rootline.testing.lying_object_store import Lie, LyingObjectStore
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from tests.coordinator.hooked_ports import HookedLog, HookedStore, taking, turning
 from tests.coordinator.running_service import TABLE, append_intent, create_intent, running
 from tests.services.lying_s3_server import lying_s3_server
+from tests.support.loaded_tables import load_table
 
 LATER = TableName("later.t")
 _GAP_TURNS = 20  # between the two halves of the script

@@ -22,12 +22,12 @@ from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.intent import AddedVector, Intent, IntentKind
 from rootline.schemas.object_keys import root_key, roots_prefix
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.storage.metadata.table_loader import load_table
 from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, scripted
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from tests.coordinator.hooked_ports import HookedLog, HookedStore, taking
 from tests.coordinator.running_service import TABLE, Running, append_intent, create_intent, running
+from tests.support.loaded_tables import load_table
 
 ROOTS = roots_prefix(TABLE)
 CREATED = (f"create-{TABLE}", 0)

@@ -12,13 +12,13 @@ import pytest
 from rootline.coordinator.protocol.effects import Noted, Report
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.machine_state import Phase, Policy
-from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.coordinator.runtime.table import table_loop
 from rootline.coordinator.runtime.table.effect_runner import EffectRunner
 from rootline.coordinator.runtime.table.table_loop import TableContext, TableLoop
 from rootline.coordinator.runtime.table.verdict_outbox import Publication
 from rootline.ports.intent_feed import Partition
 from rootline.ports.object_store import ObjectStore
+from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent

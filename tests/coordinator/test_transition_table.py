@@ -33,8 +33,8 @@ from rootline.coordinator.protocol.events import (
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.machine_state import Decision, Node, Phase, Policy, SelfFlush, TableMachine
 from rootline.coordinator.protocol.put_rules import CONFIRMED_FOR_MS
-from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.ports.object_store import PutReply, PutStatus
+from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import CommitId, Version
 from rootline.schemas.intent import AddedManifest, Intent, IntentKind

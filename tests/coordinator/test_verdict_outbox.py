@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Sequence
 
 from rootline.coordinator.protocol.effects import Decided, PublishVerdicts
-from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.coordinator.runtime.table.verdict_outbox import Publication, VerdictOutbox
 from rootline.ports.intent_feed import Answer
+from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import Version

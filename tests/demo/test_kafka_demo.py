@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rootline.demo.service import command_line
+from examples.spark_demo.service import command_line
 from tests.services.s3_service import SECRET as S3_SECRET
 
 pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]

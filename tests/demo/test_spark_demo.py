@@ -10,15 +10,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from examples.spark_demo.report import SparkReport
+from examples.spark_demo.service import command_line, running_service
 from rootline.adapters.local.lake_lock import LakeLock
 from rootline.adapters.open import LAKE_FOLDER
 from rootline.connect import connect
 from rootline.demo.agreement import Agreement
-from rootline.demo.service import command_line, running_service
-from rootline.demo.spark_report import SparkReport
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-DEMO = [sys.executable, "-m", "rootline.demo.spark_demo"]
+DEMO = [sys.executable, "-m", "examples.spark_demo"]
 PATIENCE_S = 300
 
 

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 import pytest
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
-from rootline.demo.quantiles import quantiles_at
-from rootline.demo.service import ServedLake
-from rootline.demo.spark_demo import main
+from examples.spark_demo.__main__ import main
+from examples.spark_demo.quantiles import quantiles_at
+from examples.spark_demo.service import ServedLake
 
 
 @contextmanager

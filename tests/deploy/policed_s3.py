@@ -22,10 +22,11 @@ from rootline.adapters.s3.client import s3_client
 from rootline.adapters.s3.object_remover import S3ObjectRemover
 from rootline.adapters.s3.object_store import S3ObjectStore
 from rootline.adapters.system_environment import SystemEnvironment
-from rootline.client.session.session import Session, nothing_known
+from rootline.client.session.session import Session
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
 from tests.services.s3_service import S3Service, running_s3
+from tests.support.opened_sessions import nothing_known
 
 ROLES = ("catalog", "coordinator", "expiry", "reader", "worker", "writer")
 PREFIX = "tables"

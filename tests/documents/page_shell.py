@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 import structlog
 
+from examples.spark_demo.service import PROGRAM
 from rootline.cli.app import main
-from rootline.demo.service import PROGRAM
 from tests.documents.blocks import Block, statements
 from tests.services import service_process
 

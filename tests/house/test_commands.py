@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 
 from rootline.cli.app import command_tree
 from rootline.schemas.distribution import DISTRIBUTION, VERSION
+from rootline.schemas.error_codes import CODES
 
 LINK = re.compile(r"\[[^\]]*\]\((?!https?://|#|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
 MAKE = re.compile(r"\bmake ([a-z][a-z-]*)")
@@ -67,9 +68,12 @@ def test_ci_runs_what_the_documents_tell_a_person_to_run(house: Path) -> None:
 def test_every_rootline_command_in_the_documents_exists(house: Path) -> None:
     commands = set(_commands(command_tree(), ())) | RETIRED
     unknown = {
-        (page.name, words)
-        for page in [*documents(house), *(house / "schemas" / "codes").glob("error_codes*.py")]
-        for code in re.findall(r"```.*?```|`[^`\n]+`", page.read_text(), re.DOTALL)
+        (name, words)
+        for name, text in [
+            *((page.name, page.read_text()) for page in documents(house)),
+            *((code.code, f"{code.meaning} {code.do} {code.do_not}") for code in CODES.values()),
+        ]
+        for code in re.findall(r"```.*?```|`[^`\n]+`", text, re.DOTALL)
         for words in ROOTLINE.findall(code)
         if not any(tuple(words.split()[:length]) in commands for length in (1, 2))
     }
@@ -112,7 +116,7 @@ def test_every_page_that_an_error_message_names_exists(house: Path) -> None:
 
 def test_nothing_tells_anyone_to_install_the_project_of_others_that_is_named_rootline(house: Path) -> None:
     """Lines of CHANGELOG.md are history."""
-    rooms = ("schemas", "coordinator", "workers", "src", "tests", "benchmarks", "docs", "deploy", ".ci")
+    rooms = ("schemas", "coordinator", "workers", "src", "examples", "tests", "benchmarks", "docs", "deploy", ".ci")
     paths = [path for room in rooms for path in (house / room).rglob("*") if "__pycache__" not in path.parts]
     paths += [house / name for name in ("README.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml", "mkdocs.yml")]
     wrong = re.compile(

@@ -22,6 +22,7 @@ from tests.house.source_facts import facts_of
 BASE = "base"
 DEV = "dev"
 EXTRAS_OF = {
+    "examples.spark_demo": ("demo", "spark"),
     "rootline.adapters.kafka": ("kafka",),
     "rootline.adapters.redis": ("redis",),
     "rootline.adapters.s3": ("s3",),
@@ -32,7 +33,7 @@ EXTRAS_OF = {
     "rootline.client.read.scan": ("pandas", "polars"),
     "rootline.coordinator.http": ("server",),
     "rootline.workers.http": ("server",),
-    "rootline.demo": ("demo", "spark"),
+    "rootline.demo": ("demo",),
     "rootline.spark": ("spark",),
 }
 """The rooms that may import more than the base list; every other module works without any extra."""
@@ -50,7 +51,7 @@ NOT_IMPORTED = {
 }
 STANDARD = {*sys.stdlib_module_names, "compression"}  # compression: from Python 3.14 on
 INSTALLED = {"backports": ["backports.zstd"], **packages_distributions()}  # before Python 3.14 only
-OURS = {"rootline", "tests", "benchmarks"}
+OURS = {"rootline", "examples", "tests", "benchmarks"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ def faults(
     imported: dict[str, set[str]] = defaultdict(set)
     for use in uses:
         candidates = {canonicalize_name(name) for name in distributions.get(use.imported, [use.imported])}
-        of_product = use.module.startswith("rootline")
+        of_product = use.module.startswith(("rootline", "examples"))
         lists = lists_of(use.module) if of_product else tuple(declared)
         for name in lists if of_product else (DEV,):  # a test alone is no reason to install a library for users
             imported[name] |= candidates & declared[name]
@@ -109,7 +110,7 @@ def declared_in(house: Path) -> dict[str, frozenset[str]]:
 @cache
 def uses_in(house: Path) -> tuple[Use, ...]:
     """What our modules import of others, wherever in the module."""
-    rooms = {"rootline": "src/rootline", "tests": "tests", "benchmarks": "benchmarks"}
+    rooms = {"rootline": "src/rootline", **{name: name for name in ("examples", "tests", "benchmarks")}}
     rooms |= {f"rootline.{name}": name for name in ("schemas", "coordinator", "workers")}
     found: list[Use] = []
     for package, room in rooms.items():

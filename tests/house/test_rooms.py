@@ -126,7 +126,7 @@ def test_the_door_of_a_room_inside_a_room_is_one_sentence(house: Path) -> None:
 def paths(house: Path) -> set[str]:
     """Every path that is there, as prose may name it: whole, or from any of its folders on."""
     found: set[str] = set()
-    for top in ("schemas", "coordinator", "workers", "src", "tests", "benchmarks", "docs", "deploy", ".ci"):
+    for top in ("schemas", "coordinator", "workers", "src", "examples", "tests", "benchmarks", "docs", "deploy", ".ci"):
         for path in (house / top).rglob("*"):
             parts = path.relative_to(house).parts
             if "__pycache__" not in parts:
@@ -138,7 +138,7 @@ def prose(house: Path) -> Iterator[tuple[str, str]]:
     """Name and text of every page for people and every docstring of a module."""
     for page in [house / "README.md", house / "CONTRIBUTING.md", *sorted((house / "docs").rglob("*.md"))]:
         yield str(page.relative_to(house)), page.read_text()
-    for top in (*TOP, "src", "tests", "benchmarks"):
+    for top in (*TOP, "src", "examples", "tests", "benchmarks"):
         for path in sorted((house / top).rglob("*.py")):
             if not any(parent.is_symlink() for parent in path.parents if parent.is_relative_to(house)):
                 yield str(path.relative_to(house)), facts_of(path).docstring

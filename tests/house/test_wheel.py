@@ -76,6 +76,10 @@ def test_the_wheel_holds_the_rooms_that_are_links_and_the_files_that_are_no_modu
         "rootline/schemas/avro/intent_4.avsc",
         "rootline/schemas/avro/verdict.avsc",
         "rootline/schemas/avro/dead_letter.avsc",
+        "rootline/schemas/codes/intents.toml",
+        "rootline/schemas/codes/definitions.toml",
+        "rootline/schemas/codes/stored_bytes.toml",
+        "rootline/schemas/codes/services_and_use.toml",
         "rootline/coordinator/http/page/index.html",
         "rootline/coordinator/http/page/console.js",
         "rootline/coordinator/http/page/console.css",
@@ -121,5 +125,7 @@ def test_the_wheel_works_as_a_zip_as_spark_hands_it_out(wheel: Path, tmp_path: P
 from importlib import resources
 for name in ("intent", "verdict", "dead_letter"):
     assert resources.files("rootline.schemas").joinpath(f"avro/{name}.avsc").read_text().startswith("{")
+from rootline.schemas.error_codes import CODES
+assert CODES["root-corrupt"].category == "Corrupt"
 """
     run(IMPORT_EVERYTHING + read_resources, str(archive), path=Path(archive))

@@ -30,10 +30,10 @@ from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles
 from rootline.storage.lake_identity import FindLake
-from rootline.storage.metadata.table_loader import load_table
 from tests.coordinator.running_service import TABLE, create_intent
 from tests.kafka.judge import Judged, Told, judge_table, judge_topics
 from tests.kafka.topic_watch import Watch
+from tests.support.loaded_tables import load_table
 
 PATIENCE_S = 60.0
 

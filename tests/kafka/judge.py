@@ -21,9 +21,9 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.check.chain import check_table
-from rootline.storage.metadata.table_loader import load_table
 from tests.kafka.topic_watch import Place, Watch
 from tests.simulation.reference import Reference
+from tests.support.loaded_tables import load_table
 
 Written = tuple[str, int, str]
 _OF_ANOTHER_TABLE = ("table-uuid-mismatch", "table-uuid-missing", "table-dropped", "table-exists")

@@ -15,8 +15,9 @@ from rootline.adapters.kafka.writer_log import KafkaWriterLog
 from rootline.adapters.s3.object_store import S3ObjectStore
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session, nothing_known
+from rootline.client.session.session import Session
 from tests.services.s3_service import S3Service
+from tests.support.opened_sessions import nothing_known
 
 
 @dataclass(frozen=True)

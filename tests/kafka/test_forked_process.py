@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rootline.demo.service import PROGRAM
+from examples.spark_demo.service import PROGRAM
 from tests.kafka.forked_process import ForkedProcess
 
 HOUSE = Path(__file__).parents[2]

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rootline.maintenance.orphan_sweep_plan import (
-    CLOCKS_APART_MS,
     Inventory,
     InventoryNotes,
     Stored,
@@ -25,6 +24,7 @@ from rootline.schemas.bytes.root.condemned_page import CondemnedPage, encode_con
 from rootline.schemas.bytes.root.location_hashes import LocationHashes, location_hash
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import Version
+from rootline.schemas.log_position import CLOCKS_APART_MS
 from rootline.schemas.object_keys import OwnKind, own_forms, own_kind, spark_folder
 from rootline.schemas.root_header import Condemned, LogTime, RootHeader
 from tests.tree.tables import TABLE_UUID, append, new_lake

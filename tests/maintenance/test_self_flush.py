@@ -9,12 +9,12 @@ import pytest
 
 from rootline.maintenance import stepwise_encoding
 from rootline.maintenance.flush_limits import FlushLimits
-from rootline.maintenance.self_flush_plan import own_flush
 from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, encode_leaf
 from rootline.schemas.content_entry import ContentType, Status
 from rootline.schemas.intent import IntentKind
 from rootline.tree.check.root_diff import diff
 from tests.maintenance.table_builder import TableBuilder, data_file, location_of
+from tests.support.own_flush import own_flush
 
 
 async def a_table(**properties: str) -> TableBuilder:

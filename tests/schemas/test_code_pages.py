@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
-from rootline.schemas.codes.error_codes import CODES
-from rootline.schemas.codes.explanation import CATEGORIES, explained
+from rootline.schemas.error_codes import CATEGORIES, CODES, codes_of, explained
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run
 from tests.coordinator.generated_pages import DOCS, code_pages
@@ -38,3 +40,46 @@ def test_a_retired_code_is_explained_as_retired(run: Run) -> None:
 
 def test_every_category_of_a_code_is_known() -> None:
     assert {code.category for code in CODES.values()} <= CATEGORIES.keys()
+
+
+CODE = '[a-code]\ncategory = "Invalid"\nmeaning = "It is."\ndo = "Do it."\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (CODE.replace("a-code", "A_code"), "lower-case words"),
+        (CODE.replace("do =", "todo ="), "has 'category', 'meaning', 'do'"),
+        (CODE + 'colour = "red."\n', "Correct its keys"),
+        ('a-code = "Invalid"\n', "Correct its keys"),
+        (CODE.replace("Invalid", "Odd"), "no category 'Odd'"),
+        (CODE.replace("Do it.", "Do it"), "'do' is not a sentence"),
+        (CODE.replace('"It is."', "7"), "'meaning' is not a sentence"),
+        (CODE + CODE, "Cannot declare"),
+    ],
+)
+def test_a_code_that_is_not_of_the_checked_form_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        codes_of({"intents": text})
+
+
+def test_a_code_in_two_files_is_refused_and_the_message_names_the_second() -> None:
+    with pytest.raises(ValueError, match=r"codes/services\.toml, a-code: an earlier file has the code too"):
+        codes_of({"intents": CODE, "services": CODE})
+
+
+def test_importing_the_errors_and_what_explains_them_reads_no_code() -> None:
+    code = (
+        "import sys\n"
+        "read = []\n"
+        "def hook(event, args):\n"
+        "    if event == 'open' and str(args[0]).endswith('.toml'): read.append(args)\n"
+        "sys.addaudithook(hook)\n"
+        "import rootline.schemas.errors, rootline.schemas.error_codes as codes\n"
+        "assert not read\n"
+        "assert 'root-corrupt' in codes.CODES\n"
+        "assert len(read) == len(codes.FILES)\n"
+        "list(codes.CODES)\n"
+        "assert len(read) == len(codes.FILES)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -25,12 +25,12 @@ from rootline.storage.metadata.read_cache import ReadCache
 from rootline.storage.metadata.stored_file import stored_key
 from rootline.storage.metadata.table_loader import plan_scan
 from rootline.tree.check.invariants import violations
-from rootline.tree.check.state_rules import state_violations
 from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft.batch import Applied, FetchedObjects, Needs, NoTable, Record, Stamp
 from rootline.tree.filter.prune import PruningFilter
 from tests.schemas.iceberg_manifests import DEFINITION, list_entry, manifest, manifest_list, record
 from tests.seed.migrated_table import Migrated, rows_of
+from tests.support.state_rules import state_violations
 
 BASE = "s3a://old-lake/flights.db/flights v1%2F/"
 A, B = f"{BASE}data/a.parquet", f"{BASE}data/b.parquet"

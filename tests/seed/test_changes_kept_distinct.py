@@ -12,6 +12,7 @@ from tests.seed.figure import (
     delete_manifest,
     manifest_vector,
 )
+from tests.support.vector_changes import vector_changes
 
 
 def test_two_vectors_on_one_manifest_keep_the_change_apart_and_the_next_root_folds_them() -> None:
@@ -77,7 +78,7 @@ def test_modifying_a_vector_that_lives_in_a_delete_manifest() -> None:
 
 def newly_deleted(figure: Figure) -> list[int]:
     """The rows that the last snapshot deleted, from what its root names."""
-    [change] = figure.changes().vector_changes
+    [change] = vector_changes(figure.changes())
     assert change.before is not None
     assert change.after is not None
     return list(figure.lake.positions(change.after) - figure.lake.positions(change.before))

@@ -13,6 +13,7 @@ from tests.seed.figure import (
     manifest_vector,
     vector,
 )
+from tests.support.vector_changes import vector_changes
 
 
 def test_a_row_delta_in_the_root_manifest_only() -> None:
@@ -49,7 +50,7 @@ def test_a_complex_row_delta_with_modified_delete_vectors() -> None:
     ]
     assert figure.leaf("DVM2") == [Listed("DV4", ADDED, None, of="D1")]
     assert (figure.came(), figure.went()) == (["D3", "DV4"], ["DV1"])
-    [change] = figure.changes().vector_changes
+    [change] = vector_changes(figure.changes())
     assert change.before is not None
     assert change.after is not None
     assert list(figure.lake.positions(change.after) - figure.lake.positions(change.before)) == [7]

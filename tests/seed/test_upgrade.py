@@ -20,7 +20,6 @@ from rootline.schemas.statistics import FieldStatistics
 from rootline.storage.check.chain import check_table
 from rootline.storage.metadata.change_reader import read_net_change
 from rootline.tree.check.root_diff import diff
-from rootline.tree.check.state_rules import state_violations
 from rootline.tree.state.live_index import ordinals_of_vector
 from rootline.tree.state.table_state import TableState
 from tests.schemas.iceberg_manifests import (
@@ -37,6 +36,7 @@ from tests.schemas.iceberg_manifests import (
     record,
 )
 from tests.seed.migrated_table import Migrated, rows_of
+from tests.support.state_rules import state_violations
 
 M1, M2, D1 = "metadata/m1.avro", "metadata/m2.avro", "metadata/d1.avro"
 

@@ -1,4 +1,4 @@
-"""`python -m tests.services.kafka_demo`: the demo of `rootline.demo.spark_demo`, on real Kafka and S3.
+"""`python -m tests.services.kafka_demo`: the demo of `examples.spark_demo`, on real Kafka and S3.
 
 Owns: starting a broker, a bucket, the topics, coordinators and a worker, each a process of its own, and a Prometheus
 if dashboards are wanted; stopping them in the order in which they need each other; the waterfall of one intent. Does
@@ -26,8 +26,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from rootline.demo.service import command_line, stop_process
-from rootline.demo.terminal import interrupt_on, say, stage
+from examples.spark_demo.service import command_line, stop_process
+from examples.spark_demo.terminal import interrupt_on, say, stage
 from rootline.demo.waterfall import typical_intent, waterfall
 from rootline.schemas.errors import RootlineError
 from tests.kafka.kafka_lake import KafkaLake

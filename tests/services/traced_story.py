@@ -1,11 +1,14 @@
-"""The demo with Spark as a program that sends its traces where the environment says; arguments as `spark_demo`."""
+"""The demo with Spark as a program that sends its traces where the environment says.
+
+Its arguments are those of `examples.spark_demo`.
+"""
 
 from __future__ import annotations
 
 import sys
 
+from examples.spark_demo.__main__ import main
 from rootline.cli.telemetry import telemetry
-from rootline.demo.spark_demo import main
 
 if __name__ == "__main__":
     with telemetry("rootline-demo"):

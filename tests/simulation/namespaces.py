@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final
 
 from rootline.client.namespaces import change_properties, create_namespace, drop_namespace
-from rootline.client.session.session import Session, nothing_known
+from rootline.client.session.session import Session
 from rootline.schemas.errors import Invalid, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import NamespaceName, TableName, namespace_of
 from rootline.schemas.object_keys import namespace_key, namespace_objects_prefix, version_of_namespace_key
@@ -25,6 +25,7 @@ from rootline.storage.namespaces.namespace_directory import namespace_exists
 from rootline.storage.namespaces.namespace_record import NamespaceRecord, decode_record
 from rootline.testing.seeded_environment import SeededEnvironment
 from tests.simulation.faulty_world import ProcessStore, World
+from tests.support.opened_sessions import nothing_known
 
 _EMPTY: Final = NamespaceName("spare")
 """No table is ever in it."""

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
-from rootline.maintenance.self_flush_plan import own_flush
 from rootline.ports.log_keeps import LogKeeps
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.tree.intents.self_flush import OwnFlush
@@ -25,6 +24,7 @@ from rootline.workers.app import WorkerService
 from rootline.workers.settings import WorkerSettings
 from tests.simulation.faulty_log import CoordinatorsLog, WorkersLog
 from tests.simulation.faulty_world import ProcessStore, World
+from tests.support.own_flush import own_flush
 
 _EIGHT_DAYS_MS = 8 * 24 * 3600 * 1000
 """Longer than an idle writer stays in the ledger."""

@@ -38,7 +38,6 @@ from rootline.schemas.root_header import NameState
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import VerdictKind
 from rootline.storage.metadata.table_head import newest_root
-from rootline.storage.metadata.table_loader import load_table
 from rootline.tree.state.table_state import TableState
 from tests.simulation.conversions import conversion, deletes_by_value
 from tests.simulation.evolving import column_more, partition_statistics, some_changes
@@ -47,6 +46,7 @@ from tests.simulation.history import of_late, of_tags
 from tests.simulation.names import for_a_view, for_nothing, new_view, replacing
 from tests.simulation.published import Published
 from tests.simulation.seen_files import live_data, seen_vector, stored_positions
+from tests.support.loaded_tables import load_table
 
 ROWS = 100
 _BODY = b"the coordinator never reads a data file"

@@ -19,7 +19,7 @@ from rootline.client.table_handle import TableHandle
 from rootline.schemas.errors import Invalid
 from rootline.spark.data_source import RootlineDataSource
 from rootline.workers.app import WorkerService
-from rootline.workers.jobs.expiry_job import expiry_job
+from rootline.workers.jobs.expiry_job import ExpiryJob
 from rootline.workers.jobs.job import JobContext
 from rootline.workers.settings import WorkerSettings
 from tests.spark.stream_of_changes import Query, Rows, ids, kinds, upsert
@@ -204,7 +204,7 @@ def test_a_version_that_expired_unread_is_an_error_and_never_the_nearest_one(
     async def expire(session: Session) -> None:
         settings = WorkerSettings()
         context = JobContext.of(session.store, session.log, session.environment, settings, now=True)
-        await expiry_job(context).run(table.name)
+        await ExpiryJob(context).run(table.name)
 
     lake.holder.run(expire)
     oldest = table.head().oldest_version

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.query import StreamingQuery
 
+from examples.spark_demo.service import running_service
 from rootline.adapters.open import LAKE_FOLDER
 from rootline.connect import connect
-from rootline.demo.service import running_service
 from tests.spark.conftest import FLIGHTS
 from tests.spark.file_stream import PATIENCE_S, Stream, ids
 from tests.spark.test_stream import stream as stream

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rootline.schemas.content_entry import ContentType
 from rootline.tree.check.root_diff import diff
+from tests.support.vector_changes import vector_changes
 from tests.tree.tables import Lake
 
 
@@ -15,7 +16,7 @@ def shown_rows(lake: Lake, began: int) -> dict[str, set[int]]:
         live = (item.entry for item in state.live.entries() if item.entry.content_type is ContentType.DATA)
         ages.append({entry.location: entry.version_info.file_sequence_number for entry in live})
     for state in lake.states[began:]:
-        for change in diff(state.root, state.leaves, state.live.stored).vector_changes:
+        for change in vector_changes(diff(state.root, state.leaves, state.live.stored)):
             before, after = (
                 set() if entry is None else set(lake.positions(entry)) for entry in (change.before, change.after)
             )

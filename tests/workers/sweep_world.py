@@ -32,7 +32,7 @@ from rootline.testing.virtual_loop import run_virtually
 from rootline.workers.jobs.flush_job import flush_job
 from rootline.workers.jobs.job import Job, JobContext, JobReport
 from rootline.workers.jobs.leaf_compaction_job import leaf_compaction_job
-from rootline.workers.jobs.sweep_job import sweep_job
+from rootline.workers.jobs.sweep_job import SweepJob
 from rootline.workers.settings import WorkerSettings
 from tests.maintenance.table_builder import TableBuilder, data_file
 
@@ -180,7 +180,7 @@ class SweepWorld:
             self.store.discard(root_key(self.table, Version(version)))
 
     def job(self, **changes: Any) -> Job:
-        return sweep_job(replace(self.context, **changes))
+        return SweepJob(replace(self.context, **changes))
 
     async def sweep(self, **changes: Any) -> JobReport:
         return await self.job(**changes).run(self.table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rootline.adapters.memory.object_remover import MemoryObjectRemover
-from rootline.workers.jobs.expiry_job import expiry_job
+from rootline.workers.jobs.expiry_job import ExpiryJob
 from rootline.workers.jobs.job import JobContext, JobOutcome
 from rootline.workers.settings import WorkerSettings
 from tests.workers.racing_reads import BeforeRead
@@ -27,7 +27,7 @@ def test_two_expirers_on_a_folder_never_call_the_table_damaged(read: int, *, is_
 
         store, remover = BeforeRead(lake.store, read, expire), MemoryObjectRemover(lake.store)
         context = JobContext.of(store, lake.log, lake.environment, WorkerSettings(), remover=remover)
-        job = expiry_job(context)
+        job = ExpiryJob(context)
         report = await (job.dry_run(lake.table) if is_dry else job.run(lake.table))
         assert report.outcome in (JobOutcome.NOTHING_DUE, JobOutcome.COMMITTED, JobOutcome.REMOVED)
         assert await lake.findings() == []

@@ -27,14 +27,14 @@ from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import VerdictKind
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles
-from rootline.storage.metadata.table_loader import load_table
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from rootline.workers.app import WorkerService
-from rootline.workers.jobs.expiry_job import ExpiryJob, expiry_job
+from rootline.workers.jobs.expiry_job import ExpiryJob
 from rootline.workers.jobs.job import JobContext, JobOutcome
 from rootline.workers.settings import WorkerSettings
 from tests.maintenance.table_builder import TableBuilder, data_file
+from tests.support.loaded_tables import load_table
 
 PROPERTIES = {
     "rootline.expire": "true",
@@ -73,7 +73,7 @@ class Lake:
     def job(self, remover: ObjectRemover | None = None, *, now: bool = False) -> ExpiryJob:
         chosen = MemoryObjectRemover(self.store) if remover is None else remover
         context = JobContext.of(self.store, self.log, self.environment, WorkerSettings(), now=now, remover=chosen)
-        return expiry_job(context)
+        return ExpiryJob(context)
 
     async def commit(self, intent: Intent) -> None:
         position = await self.log.publish(self.table.encode(), encode_intent(intent))

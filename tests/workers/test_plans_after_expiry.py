@@ -6,7 +6,7 @@ from rootline.client.change.restore_version import preview_restore
 from rootline.client.read.time_travel import PointInTime
 from rootline.maintenance.table_files import TableFiles
 from rootline.schemas.identifiers import Version
-from rootline.storage.metadata.table_loader import load_table
+from tests.support.loaded_tables import load_table
 from tests.workers.test_expiry_job import Lake, told
 
 

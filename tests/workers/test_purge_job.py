@@ -18,7 +18,7 @@ from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.tree.intents.drop import KEPT_PROPERTY
 from rootline.tree.state.name_state import check_is_table
 from rootline.workers.jobs.job import JobContext, JobOutcome
-from rootline.workers.jobs.purge_job import PurgeJob, purge_job
+from rootline.workers.jobs.purge_job import PurgeJob
 from rootline.workers.settings import WorkerSettings
 from tests.workers.test_expiry_job import Lake, told
 
@@ -26,7 +26,7 @@ DAY_S = 24 * 3600
 
 
 def job_of(lake: Lake) -> PurgeJob:
-    return purge_job(JobContext.of(lake.store, lake.log, lake.environment, WorkerSettings()))
+    return PurgeJob(JobContext.of(lake.store, lake.log, lake.environment, WorkerSettings()))
 
 
 async def newest(lake: Lake) -> RootHeader:
@@ -87,7 +87,7 @@ def test_a_worker_whose_clock_is_ahead_is_told_so_by_the_coordinator() -> None:
         await lake.append(1)
         await drop(lake)
         ahead = SeededEnvironment(2, skew_ms=30 * DAY_S * 1000)
-        report = await purge_job(JobContext.of(lake.store, lake.log, ahead, WorkerSettings())).run(lake.table)
+        report = await PurgeJob(JobContext.of(lake.store, lake.log, ahead, WorkerSettings())).run(lake.table)
         assert (report.outcome, report.code) == (JobOutcome.STALE, "purge-stale")
         assert not (await newest(lake)).drops[-1].is_purged
 
@@ -115,7 +115,7 @@ def test_a_store_whose_clock_is_ahead_makes_no_dropped_table_old() -> None:
         await lake.append(1)
         await drop(lake)
         store: Any = Ahead(lake)
-        job = purge_job(JobContext.of(store, lake.log, lake.environment, WorkerSettings()))
+        job = PurgeJob(JobContext.of(store, lake.log, lake.environment, WorkerSettings()))
         assert (await job.dry_run(lake.table)).outcome is JobOutcome.NOTHING_DUE
         report = await job.run(lake.table)
         assert report.outcome is JobOutcome.NOTHING_DUE

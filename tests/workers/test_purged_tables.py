@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rootline.schemas.intent import IntentKind
-from rootline.workers.jobs.expiry_job import expiry_job
+from rootline.workers.jobs.expiry_job import ExpiryJob
 from tests.workers.sweep_world import DAY_MS, SweepWorld, tell
 
 DROPS = {
@@ -18,7 +18,7 @@ DROPS = {
 
 async def worked_on(world: SweepWorld, days: int) -> None:
     """What a worker does in so many days to a table that no one writes to."""
-    expiry = expiry_job(replace(world.context, now=False))
+    expiry = ExpiryJob(replace(world.context, now=False))
     for _ in range(days):
         await expiry.run(world.table)
         await world.sweep()
@@ -72,7 +72,7 @@ def test_the_files_of_a_small_purged_table_go_also_those_of_a_tagged_version(
         table_uuid = (await world.head()).header.table_uuid
         for kind in drops:
             await world.committed(world.builder.intent(kind, table_uuid=table_uuid))
-        expiry = expiry_job(world.context)
+        expiry = ExpiryJob(world.context)
         for _ in range(4):
             await world.later(9)
             await expiry.run(world.table)

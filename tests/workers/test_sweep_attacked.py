@@ -20,7 +20,7 @@ from rootline.schemas.intent import DataFile, IntentKind
 from rootline.schemas.object_keys import key_of, root_key, table_prefix
 from rootline.workers.app import WorkerService
 from rootline.workers.jobs.job import JobContext, JobOutcome
-from rootline.workers.jobs.sweep_job import sweep_job
+from rootline.workers.jobs.sweep_job import SweepJob
 from rootline.workers.settings import WorkerSettings
 from tests.maintenance.table_builder import data_file
 from tests.workers.racing_reads import BeforeRead
@@ -147,7 +147,7 @@ def test_versions_that_expire_while_a_sweep_reads_are_no_damage(read: int) -> No
             remover=MemoryObjectRemover(lake.store),
             keeps=keeps,
         )
-        assert (await sweep_job(context).run(lake.table)).outcome in (JobOutcome.NOTHING_DUE, JobOutcome.COMMITTED)
+        assert (await SweepJob(context).run(lake.table)).outcome in (JobOutcome.NOTHING_DUE, JobOutcome.COMMITTED)
         assert await lake.findings() == []
 
     told(story, lake)

@@ -17,10 +17,10 @@ from rootline.schemas.verdict import VerdictKind
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles
 from rootline.storage.metadata.page_reader import read_kept
-from rootline.storage.metadata.table_loader import load_table
 from rootline.tree.state.addressable import Addressable
 from rootline.tree.state.table_state import TableState
 from tests.support.examples import drawn
+from tests.support.loaded_tables import load_table
 from tests.workers.sweep_world import SweepWorld, file_named, tell
 
 STEPS = 70

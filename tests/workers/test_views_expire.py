@@ -23,7 +23,7 @@ from rootline.storage.check.findings import DataFiles
 from rootline.storage.metadata.view_head import view_root
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
-from rootline.workers.jobs.expiry_job import expiry_job
+from rootline.workers.jobs.expiry_job import ExpiryJob
 from rootline.workers.jobs.flush_job import flush_job
 from rootline.workers.jobs.job import JobContext, JobOutcome
 from rootline.workers.settings import WorkerSettings
@@ -57,7 +57,7 @@ def test_old_roots_of_a_view_go_and_its_own_history_stays() -> None:
         remover = MemoryObjectRemover(store)
         context = JobContext.of(store, log, environment, WorkerSettings(), now=True, remover=remover)
         assert (await flush_job(context).run(VIEW)).outcome is JobOutcome.NOTHING_DUE
-        assert (await expiry_job(context).run(VIEW)).outcome is JobOutcome.COMMITTED
+        assert (await ExpiryJob(context).run(VIEW)).outcome is JobOutcome.COMMITTED
         assert len((await store.list(roots_prefix(VIEW))).keys) < before
         view = ViewMetadata.from_json((await view_root(store, VIEW)).header.view or b"")
         assert [version.version_id for version in view.versions] == list(range(51, 61))

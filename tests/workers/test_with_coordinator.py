@@ -15,13 +15,13 @@ from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.verdict import VerdictKind
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles
-from rootline.storage.metadata.table_loader import load_table
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from rootline.workers.app import WorkerService
 from rootline.workers.jobs.job import JobOutcome
 from rootline.workers.settings import WorkerSettings
 from tests.maintenance.table_builder import TableBuilder, data_file, location_of
+from tests.support.loaded_tables import load_table
 
 
 def test_a_table_that_is_written_all_the_time_stays_shallow_and_whole() -> None:

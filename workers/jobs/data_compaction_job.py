@@ -34,7 +34,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.rows.data_file_reader import RowsWanted
 from rootline.storage.rows.scan_executor import scan_table
 from rootline.tree.state.pending_object import PendingObject
-from rootline.workers.jobs.job import Job, JobContext, JobOutcome, JobReport, WriteRows
+from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport, WriteRows
 from rootline.workers.jobs.loaded_table import read_table_files
 from rootline.workers.jobs.maintenance_job import MaintenanceJob
 
@@ -208,8 +208,3 @@ class DataCompactionJob:
     async def dry_run(self, table: TableName) -> JobReport:
         """As `Job.dry_run`."""
         return await self._here.dry_run(table)
-
-
-def data_compaction_job(context: JobContext) -> Job:
-    """A job that writes small and worn data files again."""
-    return DataCompactionJob(context)

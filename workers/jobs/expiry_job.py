@@ -114,8 +114,3 @@ def _gives_up(plan: Plan | None) -> GivesUp:
         return lambda _: False
     oldest, kept = plan.oldest, {item.version for item in plan.kept}
     return lambda version: version < oldest and version not in kept
-
-
-def expiry_job(context: JobContext) -> ExpiryJob:
-    """A job that expires versions of tables."""
-    return ExpiryJob(context)

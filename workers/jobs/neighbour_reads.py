@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import structlog
 
-from rootline.maintenance.orphan_sweep_plan import CLOCKS_APART_MS, Inventory
+from rootline.maintenance.orphan_sweep_plan import Inventory
 from rootline.maintenance.sweep_limits import SweepLimits
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
@@ -41,6 +41,7 @@ from rootline.schemas.bytes.root.foreign_names import (
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.errors import Corrupt, RootlineError, Unavailable
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
+from rootline.schemas.log_position import CLOCKS_APART_MS
 from rootline.schemas.object_keys import (
     OwnKind,
     key_of,

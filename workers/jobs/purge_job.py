@@ -67,8 +67,3 @@ class PurgeJob:
             return JobReport(JobOutcome.NOTHING_DUE, again_s=self._planner.waits_s.get(table))
         files = Removed("data files of a dropped table", plan.entries, plan.data_bytes)
         return JobReport(JobOutcome.PLANNED, 0, plan.entries, plan.made_from_version, condemned=(files,))
-
-
-def purge_job(context: JobContext) -> PurgeJob:
-    """A job that purges tables that were dropped."""
-    return PurgeJob(context)

@@ -249,8 +249,3 @@ class SweepJob:
 
 def _by_kind(tally: Tally) -> tuple[Removed, ...]:
     return tuple(Removed(kind.value, count, tally.bytes[kind]) for kind, count in sorted(tally.objects.items()))
-
-
-def sweep_job(context: JobContext) -> SweepJob:
-    """A job that sweeps tables."""
-    return SweepJob(context)

@@ -124,7 +124,7 @@ class References:
         fresh = [block for block in root.blocks if block.digest not in self._blocks]
         self._blocks.update(block.digest for block in fresh)
         entries = [row.entry for block in fresh for row in block.rows]
-        await asyncio.to_thread(self._mark, [entry.location for entry in entries], is_readable=is_readable)
+        await asyncio.to_thread(self.marks.reference, [entry.location for entry in entries], is_readable=is_readable)
         for entry in entries:
             if entry.content_type in LEAF_TYPES and entry.location not in self._leaves:
                 self._leaves.add(entry.location)
@@ -142,10 +142,7 @@ class References:
                 raise
             return
         names: list[str] = await asyncio.to_thread(lambda: leaf.columns(["location"]).column(0).to_pylist())
-        await asyncio.to_thread(self._mark, names, is_readable=is_readable)
-
-    def _mark(self, locations: Sequence[str], *, is_readable: bool) -> None:
-        self.marks.reference(locations, is_readable=is_readable)
+        await asyncio.to_thread(self.marks.reference, names, is_readable=is_readable)
 
 
 async def list_table(remover: ObjectRemover, table: TableName) -> Listed:

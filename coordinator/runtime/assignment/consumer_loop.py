@@ -26,6 +26,7 @@ from rootline.coordinator.runtime.assignment.partition_assignment import (
 from rootline.coordinator.runtime.table.table_loop import TableLoop
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import Assigned, CoordinatorLog, Delivered, FeedEvent, Partition, Revoked
+from rootline.ports.retry_policy import jittered_s
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
 
@@ -136,7 +137,7 @@ class ConsumerLoop:
                     await self._end_assignment(event.deadline_s * _PATIENCE_SHARE, until_s)
                     await self.log.released()
                 case None:
-                    await asyncio.sleep(self.wait_s * (0.5 + 0.5 * self.environment.jitter()))
+                    await asyncio.sleep(jittered_s(self.wait_s, self.environment.jitter()))
 
     async def _next(self) -> FeedEvent | None:
         """The next event; `None` when there is no answer. A log that never answered ends the service."""

@@ -105,12 +105,6 @@ class LateTables:
         """Where a reader of its own serves `table`, or will."""
         return [place for place in self.owner.frontier.places if (table, place) in self.places] if self.places else []
 
-    def missing_of(self, table: TableName) -> list[str]:
-        """Why parked records of `table` are not all there, if so."""
-        if not self.missing:
-            return []
-        return [self.missing[table, place] for place in self.owner.frontier.places if (table, place) in self.missing]
-
     def stop(self) -> None:
         """Read no more."""
         for where in list(self._readers):

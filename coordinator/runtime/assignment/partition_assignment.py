@@ -40,6 +40,7 @@ from rootline.coordinator.runtime.records.record_decoding import (
 from rootline.coordinator.runtime.table.table_loop import TableLoop, TableOwner
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import Answer, Assigned, CoordinatorLog, Partition
+from rootline.ports.retry_policy import jittered_s
 from rootline.schemas.bytes.log.lake_claim import Lake
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent_limits import IntentLimits
@@ -323,7 +324,7 @@ class PartitionAssignment:
 
     async def pause(self) -> None:
         """Before something is tried again."""
-        await asyncio.sleep(self.settings.retry_s * (0.5 + 0.5 * self.environment.jitter()))
+        await asyncio.sleep(jittered_s(self.settings.retry_s, self.environment.jitter()))
 
     def _deliver(self, table: TableName, place: Partition, records: tuple[Record, ...], read_to: int) -> None:
         loop = self.tables.get(table)

@@ -23,6 +23,7 @@ import structlog
 from rootline.coordinator.runtime.records.record_decoding import Rejection, answer_of
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import AnsweringSink
+from rootline.ports.retry_policy import jittered_s
 from rootline.schemas.dead_letter import coordinates_only, size_of
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.verdict import as_asked
@@ -158,7 +159,7 @@ class RejectionOutbox:
         return None
 
     async def _pause(self) -> None:
-        await asyncio.sleep(self.retry_s * (0.5 + 0.5 * self.environment.jitter()))
+        await asyncio.sleep(jittered_s(self.retry_s, self.environment.jitter()))
 
     def _hold(self, more_bytes: int) -> None:
         self._held_bytes += more_bytes

@@ -21,9 +21,9 @@ from typing import Final
 import structlog
 
 from rootline.coordinator.protocol.effects import Decided, PublishVerdicts
-from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import Answer, AnsweringSink
+from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.bytes.log.trace_context import TraceContext, trace_of
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import OutcomeUnknown, Unavailable

@@ -48,6 +48,6 @@ def tables(context: typer.Context, incomplete: str) -> Iterator[str]:
 
 def codes(incomplete: str) -> list[str]:
     """The error codes."""
-    from rootline.schemas.codes.error_codes import CODES
+    from rootline.schemas.error_codes import CODES
 
     return [code for code in CODES if code.startswith(incomplete)]

@@ -1,1 +1,1 @@
-"""The demos: real flights through all of Rootline, every answer compared with pandas."""
+"""The demo of `rootline demo`: real flights through all of Rootline, every answer compared with pandas."""

@@ -1,7 +1,7 @@
 """Comparing what a demo read with what it should have read.
 
 Owns: the comparisons, the digest of rows, the words for their outcome. Does not own: what is expected
-(`example_flights`), who read it (`quick_demo`, `spark_story`).
+(`example_flights`), who read it (`quick_demo`, `examples/spark_demo`).
 Invariants: a digest does not depend on the order of rows or columns; every difference is named.
 """
 

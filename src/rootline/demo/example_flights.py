@@ -1,7 +1,7 @@
 """The flights of New York in 2013, as the demos use them: the rows, a table for them, and the changes to it.
 
 Owns: the source in the table's types, the changes that both demos make, what must be read after them. Does not own:
-the order of the steps (`quick_demo`, `spark_story`), comparing (`agreement`).
+the order of the steps (`quick_demo`, `examples/spark_demo`), comparing (`agreement`).
 Invariants: what is expected is computed with pandas from the source alone; each run has a table of its own, so a demo
 can run again in the same folder.
 """

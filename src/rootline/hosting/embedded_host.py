@@ -21,6 +21,7 @@ from rootline.coordinator.runtime.table.table_states import LASTING, TableState
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.hosting.lake_parts import LakeParts, check_principals, embedded_parts, embedded_settings
 from rootline.ports.object_store import ObjectStore
+from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import TableName
 
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
 
     from rootline.workers.app import WorkerService
 
-_RESTART_DELAY_S: Final = 0.5
-_RESTART_DELAY_S_MAX: Final = 10.0
+_RESTART: Final = RetryPolicy(delay_s_min=0.5, delay_s_max=10.0)
 WORKER_DELAY_S: Final = 1.0
 """How long a coordinator runs before its worker starts: a short program then loads and does no maintenance."""
 
@@ -106,7 +106,7 @@ class EmbeddedHost:
                 await parts.remover.close()
 
     async def _host_when_locked(self, parts: LakeParts) -> None:
-        delay_s = _RESTART_DELAY_S
+        failures = 0
         while not self._stopping:
             try:
                 if parts.lock is not None:
@@ -118,8 +118,8 @@ class EmbeddedHost:
             finally:
                 if parts.lock is not None:
                     parts.lock.release()
-            await asyncio.sleep(delay_s)
-            delay_s = min(2 * delay_s, _RESTART_DELAY_S_MAX)
+            failures += 1
+            await asyncio.sleep(_RESTART.after_failure(failures, jitter=1.0))
 
     async def _serve(self, parts: LakeParts) -> None:
         self._service = CoordinatorService(

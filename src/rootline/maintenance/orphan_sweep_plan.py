@@ -36,6 +36,7 @@ from rootline.schemas.bytes.root.foreign_names import ForeignNames, name_hash
 from rootline.schemas.bytes.root.location_hashes import HASH_BYTES, LocationHashes, location_hash
 from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import IntentKind, StoredPage
+from rootline.schemas.log_position import CLOCKS_APART_MS
 from rootline.schemas.object_keys import OF_EXPORTS, OwnKind, own_kind
 from rootline.schemas.root_header import Condemned, RootHeader
 from rootline.schemas.table_definition import TableDefinition
@@ -43,8 +44,6 @@ from rootline.tree.intents.sweep import HORIZON
 from rootline.tree.ledger.log_time import counted_ms
 from rootline.tree.state.pending_object import PendingObject
 
-CLOCKS_APART_MS: Final = 60 * 60 * 1000
-"""A file may be so much older than its writer says."""
 _KINDS: Final = tuple(OwnKind)
 _OF_EXPORTS: Final = frozenset({OwnKind.DATA_FILE, OwnKind.DATA_VECTOR, OwnKind.VECTOR}) | OF_EXPORTS
 """What an export may name: other engines read it without asking any root."""

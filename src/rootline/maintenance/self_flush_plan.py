@@ -50,19 +50,10 @@ def root_length(state: TableState) -> RootLength:
     return RootLength.PAST_LIMIT if _is_past(state, limits, 1) else RootLength.SHORT
 
 
-def own_flush(state: TableState) -> OwnFlush:
-    """The leaves for the rows of `state`; none while its root is short enough. Raises as `flush_in_steps`."""
-    steps = flush_in_steps(state)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: OwnFlush = end.value
-            return found
-
-
 def flush_in_steps(state: TableState) -> Generator[None, None, OwnFlush]:
-    """The same, with a pause for the caller after each plan and after every thousand entries.
+    """Encode the leaves for the rows of `state`, with a pause for the caller after each plan and a thousand entries.
+
+    The flush has no leaves while the root is short enough.
 
     Raises:
         Corrupt: a manifest vector or a leaf of the table cannot be read.

@@ -81,7 +81,7 @@ class TableFiles:
             columns = lookup.leaf.columns(["location", "file_size_in_bytes"])
             pairs = zip(*(columns.column(name).to_pylist() for name in columns.column_names), strict=True)
             for ordinal, (name, size) in enumerate(pairs):
-                if self.draft.is_dead(location, ordinal):
+                if self.draft.in_leaves.is_dead(location, ordinal):
                     continue
                 if (size or 0) < size_below or self.draft.vector_of(name) is not None:
                     entry = lookup.entry(ordinal)

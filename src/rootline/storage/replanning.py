@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
+from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.errors import Invalid
 from rootline.schemas.verdict import Verdict, VerdictKind
 
@@ -31,8 +32,7 @@ _REPLAN_CODES: Final = frozenset(
 )
 _MANY_REPLANS: Final = {"definition-changed": 100}
 """Codes whose plans are cheap: of many who change a definition at once, one succeeds at a time."""
-_FIRST_DELAY_S: Final = 0.02
-_LONGEST_DELAY_S: Final = 1.0
+_REPLAN: Final = RetryPolicy(delay_s_min=0.03, delay_s_max=1.5)
 P = TypeVar("P")
 R = TypeVar("R")
 
@@ -137,7 +137,7 @@ def replan_delay_s(error: Invalid, replans: int, jitter: float, rest_s: float) -
     """
     if not is_mended_by_replan(error.code) or replans >= _MANY_REPLANS.get(error.code, REPLANS_MAX):
         return None
-    delay_s: float = min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2**replans) * (0.5 + jitter)
+    delay_s = _REPLAN.after_failure(replans + 1, jitter)
     return delay_s if delay_s < rest_s else None
 
 

@@ -14,7 +14,6 @@ from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.catalog.adopt.adoption_plan import AdoptionPlan, plan_adoption
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.bytes.vector.vector_codec import encode_inline
-from rootline.schemas.codes.error_codes import CODES
 from rootline.schemas.content_entry import (
     ContentEntry,
     ContentType,
@@ -23,6 +22,7 @@ from rootline.schemas.content_entry import (
     Status,
     VersionInfo,
 )
+from rootline.schemas.error_codes import CODES
 from rootline.schemas.identifiers import SnapshotId, TableName, Version
 from rootline.schemas.intent import AdoptedRoot, Intent, IntentKind, RemovedFile
 from rootline.schemas.object_keys import key_of
@@ -33,10 +33,10 @@ from rootline.storage.check.header import faults_of_header
 from rootline.storage.metadata.table_loader import load_to_build_on
 from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, scripted
 from rootline.tree.check.invariants import violations
-from rootline.tree.check.state_rules import state_violations
 from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT, adopted_location, encode_adopted
 from tests.catalog.hand_written_table import HandWritten, rows
 from tests.coordinator.running_service import TABLE, append_intent, create_intent, running
+from tests.support.state_rules import state_violations
 
 BASE = "s3://old/wh/flights"
 

@@ -14,7 +14,7 @@ from rootline.ports.object_store import Listing, StoredObject
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import ObjectKey, Version
 from rootline.schemas.object_keys import root_key
-from rootline.storage.metadata.table_loader import load_table
+from tests.support.loaded_tables import load_table
 from tests.workers.test_expiry_job import Lake, told
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rootline.client.session.session import Session, nothing_known
+from rootline.client.session.session import Session
 from rootline.client.write.listed_dates import oldest_listed
 from rootline.schemas.errors import Invalid
 from rootline.tree.commit import arrival_rules
+from tests.support.opened_sessions import nothing_known
 from tests.workers.sweep_world import SweepWorld, tell
 
 

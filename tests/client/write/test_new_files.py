@@ -49,7 +49,7 @@ def definition_of(table: TableHandle) -> TableDefinition:
 
 def leaf_rows(lake: Lake, table: TableHandle) -> list[tuple[ContentType, Status, int]]:
     """(content type, status, entries) of each leaf in the head's root."""
-    from rootline.storage.metadata.table_loader import load_table
+    from tests.support.loaded_tables import load_table
 
     state = lake.holder.run(lambda session: load_table(session.store, table.name))
     assert state is not None

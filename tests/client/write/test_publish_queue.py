@@ -14,7 +14,7 @@ from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.adapters.sqlite.log_file import LogReader
 from rootline.adapters.system_environment import SystemEnvironment
-from rootline.client.session.session import Session, nothing_known
+from rootline.client.session.session import Session
 from rootline.client.write.publish_queue import PublishQueue, Queued
 from rootline.connect import connect
 from rootline.ports.intent_log import NewRecord
@@ -22,6 +22,7 @@ from rootline.schemas.bytes.log.intent_codec import decode_intent
 from rootline.schemas.errors import Invalid, OutcomeUnknown, RootlineError, Unavailable
 from rootline.schemas.intent import DataFile, GenericStatistics, Intent, IntentKind
 from rootline.schemas.log_position import LogPosition, by_name
+from tests.support.opened_sessions import nothing_known
 
 
 def intent(number: int, *, files: int = 1, table: str = "demo.flights") -> Intent:

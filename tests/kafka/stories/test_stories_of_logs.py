@@ -19,11 +19,11 @@ from rootline.schemas.errors import Fenced, Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.verdict import VerdictKind
 from rootline.storage.lake_identity import lake_of
-from rootline.storage.metadata.table_loader import load_table
 from tests.coordinator.running_service import TABLE, append_intent, create_intent
 from tests.kafka.coordinating import SharedTable, coordinating, coordinator_of, ready, sharing, until
 from tests.kafka.feeding import add_partitions, committed, make_anew, remove_before, set_limit
 from tests.services.kafka_service import KafkaService
+from tests.support.loaded_tables import load_table
 
 pytestmark = pytest.mark.services
 COMMITTED, REJECTED, DUPLICATE = VerdictKind.COMMITTED, VerdictKind.REJECTED, VerdictKind.DUPLICATE

@@ -1,6 +1,6 @@
 """A lake that has something to show: tables with trees, a pause, damage, rejections, names that try to be markup.
 
-Owns: what is in it. Does not own: serving it (`rootline.demo.service`), looking at it.
+Owns: what is in it. Does not own: serving it (`examples.spark_demo.service`), looking at it.
 Invariants: all of it goes through the log of a running `rootline up`, as writers do it.
 """
 
@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from examples.spark_demo.service import running
 from rootline.client.lake import Lake
 from rootline.client.session.session import Session
 from rootline.connect import connect, pause_table
-from rootline.demo.service import running
 from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import Intent

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from rootline.adapters.kafka.writer_log import KafkaWriterLog
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session, nothing_known
+from rootline.client.session.session import Session
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.root_header import RootHeader
 from tests.kafka.kafka_lake import KafkaLake
@@ -30,6 +30,7 @@ from tests.services.constant_ingest.gate import Gate
 from tests.services.constant_ingest.readers import Readers
 from tests.services.constant_ingest.writers import SCHEMA, TABLE, Writers
 from tests.services.service_process import ServiceProcess
+from tests.support.opened_sessions import nothing_known
 
 _SETTINGS: Final = {
     "ROOTLINE_COORDINATOR__VERDICTS_LOGGED_PER_S": "20",

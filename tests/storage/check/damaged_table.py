@@ -15,11 +15,12 @@ from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles, Finding
 from rootline.storage.metadata.head_finder import find_head
 from rootline.storage.metadata.root_reader import read_definition, read_root
-from rootline.storage.metadata.table_loader import load_table, plan_scan
+from rootline.storage.metadata.table_loader import plan_scan
 from rootline.storage.metadata.vector_reader import read_vector
 from rootline.tree.filter.prune import PruningFilter
 from rootline.tree.ledger.header_limits import HeaderLimits
 from tests.maintenance.table_builder import TableBuilder
+from tests.support.loaded_tables import load_table
 
 Answer = dict[str, list[tuple[str, tuple[int, ...], bool]]]
 FILTERS = ("", "region = 'asia'", "id < 5000 and amount > 1.0")

@@ -13,8 +13,8 @@ from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.bytes.root.root_codec import Row, decode_root, encode_root, seal
 from rootline.schemas.bytes.vector.vector_codec import encode_inline
-from rootline.schemas.codes.error_codes import CODES
 from rootline.schemas.content_entry import ContentEntry, ContentType, DeletionVector, Status, VersionInfo
+from rootline.schemas.error_codes import CODES
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import ObjectKey, SequenceNumber, SnapshotId, TableName, Version
 from rootline.schemas.object_keys import key_of, root_key

@@ -8,7 +8,7 @@ import pytest
 
 from rootline.schemas.bytes.root.ledger_page import encode_ledger_page, encode_ledger_row
 from rootline.schemas.bytes.root.outcome_page import encode_outcome_page
-from rootline.schemas.codes.error_codes import CODES
+from rootline.schemas.error_codes import CODES
 from rootline.schemas.identifiers import ObjectKey, Version, WriterId
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.root_header import CommittedRun, CoveredOffset, OutcomeException, RootHeader, WriterRecord

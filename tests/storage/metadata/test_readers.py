@@ -21,9 +21,9 @@ from rootline.schemas.object_keys import key_of, root_key, roots_prefix
 from rootline.storage.metadata.head_finder import HeadKey, find_head
 from rootline.storage.metadata.leaf_reader import read_leaf, read_leaves
 from rootline.storage.metadata.root_reader import read_definition, read_root
-from rootline.storage.metadata.table_loader import load_table
 from rootline.storage.metadata.vector_reader import read_manifest_vector, read_vector
 from tests.storage.stored_tables import TABLE, StoredTable
+from tests.support.loaded_tables import load_table
 
 SCHEMA = pa.schema([("id", pa.int64())])
 

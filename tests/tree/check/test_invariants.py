@@ -14,10 +14,10 @@ from rootline.schemas.identifiers import SequenceNumber, SnapshotId, Version, Wr
 from rootline.schemas.intent import IntentKind
 from rootline.schemas.root_header import CommittedRun, PartitionOffset, RootHeader, Totals, WriterRecord
 from rootline.tree.check.invariants import violations
-from rootline.tree.check.state_rules import state_violations
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.state.table_pages import NO_PAGES
 from rootline.tree.state.table_state import TableState
+from tests.support.state_rules import state_violations
 from tests.tree.tables import LOG, Lake, append, intent, new_lake, remove, removed
 
 Change = Callable[[RootHeader], RootHeader]

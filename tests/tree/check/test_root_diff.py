@@ -6,6 +6,7 @@ from rootline.schemas.content_entry import ContentType
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.intent import IntentKind
 from rootline.tree.check.root_diff import RootDiff, diff
+from tests.support.vector_changes import vector_changes
 from tests.tree.tables import append, data_file, intent, new_lake, remove, removed, seen_vector
 
 A = "data/a.parquet"
@@ -23,10 +24,10 @@ def test_a_root_alone_tells_what_was_added_and_removed() -> None:
 def test_a_vector_that_replaces_another_is_one_change() -> None:
     lake = new_lake(append("a"))
     lake.put(intent(IntentKind.ROW_DELTA, "d1", add_vectors=(lake.vector("v1", A, [1]),)))
-    [change] = diff(lake.head.root, {}).vector_changes
+    [change] = vector_changes(diff(lake.head.root, {}))
     assert (change.data_location, change.before, change.after and change.after.location) == (A, None, "data/v1.puffin")
     lake.put(intent(IntentKind.ROW_DELTA, "d2", add_vectors=(lake.vector("v2", A, [1, 2], seen_vector(lake.head, A)),)))
-    [change] = diff(lake.head.root, {}).vector_changes
+    [change] = vector_changes(diff(lake.head.root, {}))
     assert change.before is not None
     assert change.after is not None
     assert (change.before.location, change.after.location) == ("data/v1.puffin", "data/v2.puffin")

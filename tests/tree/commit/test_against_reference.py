@@ -19,11 +19,11 @@ from rootline.schemas.content_entry import ContentType
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.root_header import NameState, RootHeader
 from rootline.schemas.verdict import Verdict
-from rootline.tree.check.state_rules import state_violations
 from rootline.tree.draft.batch import Record
 from rootline.tree.intents import expire as expiry
 from rootline.tree.state.addressable import Addressable
 from tests.support.examples import examples
+from tests.support.state_rules import state_violations
 from tests.tree import kept_pages
 from tests.tree.drawn_plans import Draw, draws, late_readers, of_names, of_tags, plan_of
 from tests.tree.kept_pages import expire, planned

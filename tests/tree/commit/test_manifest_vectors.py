@@ -10,8 +10,9 @@ from rootline.schemas.bytes.leaf.leaf_codec import LeafContent
 from rootline.schemas.content_entry import ContentType, EntryPlace, Status
 from rootline.schemas.intent import IntentKind
 from rootline.tree.check.root_diff import diff
-from rootline.tree.check.state_rules import state_violations
 from rootline.tree.state.live_index import ordinals_of_vector
+from tests.support.state_rules import state_violations
+from tests.support.vector_changes import vector_changes
 from tests.tree.tables import Lake, append, codes, data_file, intent, new_lake, remove, removed, seen_vector
 
 A, B, C = (f"data/{name}.parquet" for name in "abc")
@@ -58,7 +59,7 @@ def test_a_vector_in_a_delete_leaf_is_replaced_by_masking_it_and_a_row_of_the_ro
     change(lake, A, 1, 5)
     assert masks(lake) == {DELETES: {Status.ADDED: [0]}}
     assert lake.deleted_rows() == {A: {1, 5}, B: {2}, C: set()}
-    [shown] = diff(lake.head.root, lake.head.leaves).vector_changes
+    [shown] = vector_changes(diff(lake.head.root, lake.head.leaves))
     assert (shown.data_location, shown.after) == (A, lake.head.vector_of(A))
     assert before is not None
     assert shown.before is not None
@@ -70,10 +71,10 @@ def test_vectors_of_one_leaf_that_change_in_turn_are_an_existing_and_an_added_on
     change(lake, A, 1, 5)
     change(lake, B, 2, 6)
     assert masks(lake) == {DELETES: {Status.EXISTING: [0], Status.ADDED: [1]}}
-    assert [item.data_location for item in diff(lake.head.root, lake.head.leaves).vector_changes] == [B]
+    assert [item.data_location for item in vector_changes(diff(lake.head.root, lake.head.leaves))] == [B]
     lake.put(append("d"))
     assert masks(lake) == {DELETES: {Status.EXISTING: [0, 1]}}
-    assert not diff(lake.head.root, lake.head.leaves).vector_changes
+    assert not vector_changes(diff(lake.head.root, lake.head.leaves))
     assert sound(lake)
 
 

@@ -8,9 +8,9 @@ import fastavro
 
 from rootline.schemas.content_entry import Status
 from rootline.tree.check.root_diff import diff
-from rootline.tree.check.state_rules import state_violations
 from rootline.tree.commit.next_root import BLOCK_ROWS_MAX
 from rootline.tree.state.live_index import YOUNG_ROWS_MAX, LiveIndex
+from tests.support.state_rules import state_violations
 from tests.tree.tables import Lake, append, data_file, new_lake, remove, removed
 
 

@@ -10,8 +10,8 @@ from uuid import UUID
 import pytest
 
 from rootline.schemas.intent import Intent, IntentKind
-from rootline.tree.check.state_rules import state_violations
 from rootline.tree.evolution.changes import DefinitionChanges, SetProperties
+from tests.support.state_rules import state_violations
 from tests.tree.intents.test_drop import SECOND, THIRD, said
 from tests.tree.intents.test_view import OTHER_UUID, VIEW_UUID, create_view, drop_view, replace_view, version
 from tests.tree.tables import DEFINITION, TABLE_UUID, Lake, append, create, data_file, intent, remove, removed

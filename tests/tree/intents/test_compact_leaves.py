@@ -11,8 +11,8 @@ from rootline.schemas.bytes.leaf.leaf_codec import LeafContent
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.schemas.intent import AddedManifest, IntentKind
 from rootline.tree.check.root_diff import diff
-from rootline.tree.check.state_rules import state_violations
 from rootline.tree.state.live_index import ordinals_of_vector
+from tests.support.state_rules import state_violations
 from tests.tree.tables import Lake, append, codes, data_file, equality_delete, intent, new_lake, remove, removed
 from tests.tree.tables import seen_vector as seen
 

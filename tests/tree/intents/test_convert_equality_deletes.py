@@ -12,8 +12,8 @@ from rootline.schemas.content_entry import ContentType, EntryPlace, Status
 from rootline.schemas.intent import AddedVector, DataFile, Intent, IntentKind, Isolation, RemovedFile, VersionReference
 from rootline.schemas.root_header import Operation
 from rootline.tree.check.root_diff import diff
-from rootline.tree.check.state_rules import state_violations
 from rootline.tree.scan.delete_index import DeleteIndex
+from tests.support.state_rules import state_violations
 from tests.tree.tables import (
     BY_BUCKET,
     DEFINITION,

@@ -13,12 +13,12 @@ from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.root_header import NameState, Totals
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.check.invariants import violations
-from rootline.tree.check.state_rules import state_violations
 from rootline.tree.check.verdict_roots import may_record_verdicts_only
 from rootline.tree.commit.answers import answer
 from rootline.tree.draft.batch import Record
 from rootline.tree.ledger.header_limits import HeaderLimits
 from rootline.tree.state.name_state import check_is_table
+from tests.support.state_rules import state_violations
 from tests.tree.tables import DEFINITION, LOG, TABLE, TABLE_UUID, Lake, append, create, intent, removed
 
 SECOND = uuid.UUID("4f3c3a52-0000-4000-8000-000000000002")

@@ -6,7 +6,7 @@ from rootline.schemas.bytes.root.condemned_page import decode_condemned_page
 from rootline.schemas.bytes.root.location_hashes import location_hash
 from rootline.schemas.intent import IntentKind, VersionReference
 from rootline.schemas.verdict import Verdict
-from rootline.tree.check.state_rules import state_violations
+from tests.support.state_rules import state_violations
 from tests.tree.intents.test_drop import SECOND, another, drop, purge
 from tests.tree.sweeps import SweptLake, swept_lake
 from tests.tree.tables import TABLE_UUID, append, intent, remove, removed

@@ -9,8 +9,8 @@ from rootline.schemas.bytes.leaf.leaf_codec import LeafContent
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.intent import AddedManifest, IntentKind
 from rootline.tree.check.root_diff import diff
-from rootline.tree.check.state_rules import state_violations
 from rootline.tree.state.live_index import ordinals_of_vector
+from tests.support.state_rules import state_violations
 from tests.tree.tables import (
     UNPARTITIONED,
     Lake,

@@ -21,7 +21,6 @@ from rootline.schemas.intent import Intent, IntentKind, Isolation, VersionRefere
 from rootline.schemas.root_header import Operation, Totals
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.tree.check.state_rules import state_violations
 from rootline.tree.evolution.changes import (
     DefinitionChange,
     DefinitionChanges,
@@ -29,6 +28,7 @@ from rootline.tree.evolution.changes import (
     schema_changes,
     spec_changes,
 )
+from tests.support.state_rules import state_violations
 from tests.tree.tables import (
     DEFINITION,
     TABLE_UUID,

@@ -15,11 +15,11 @@ from rootline.schemas.root_header import Operation
 from rootline.schemas.verdict import VerdictKind
 from rootline.tree.check.invariants import violations
 from rootline.tree.check.root_diff import diff
-from rootline.tree.check.state_rules import state_violations
 from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft import version_difference
 from rootline.tree.draft.batch import Applied, FetchedObjects, Stamp
 from rootline.tree.state.table_state import TableState
+from tests.support.state_rules import state_violations
 from tests.tree.intents.test_compact_vectors import moving
 from tests.tree.intents.test_tags import tag
 from tests.tree.range_changes import check_every_range

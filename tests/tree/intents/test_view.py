@@ -17,11 +17,11 @@ from rootline.schemas.root_header import NameState, Totals
 from rootline.schemas.verdict import Verdict
 from rootline.schemas.views.view_metadata import VIEW_BYTES_MAX, ViewMetadata
 from rootline.tree.check.invariants import violations
-from rootline.tree.check.state_rules import state_violations
 from rootline.tree.commit.answers import answer
 from rootline.tree.draft.batch import Record
 from rootline.tree.state.name_state import check_is_table
 from tests.golden_files import FOLDER, golden
+from tests.support.state_rules import state_violations
 from tests.tree.intents.test_drop import SECOND, another, drop
 from tests.tree.tables import TABLE, TABLE_UUID, Lake, append, create, intent, removed
 

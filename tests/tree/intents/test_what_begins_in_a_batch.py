@@ -6,8 +6,8 @@ import pytest
 
 from rootline.schemas.intent import Intent, IntentKind, VersionReference
 from rootline.schemas.root_header import Totals
-from rootline.tree.check.state_rules import state_violations
 from rootline.tree.evolution.changes import SetProperties
+from tests.support.state_rules import state_violations
 from tests.tree.intents.test_alter import alter
 from tests.tree.intents.test_drop import SECOND, another, codes, drop, lake_with, purge, said, undrop
 from tests.tree.intents.test_drop_and_sweep import with_something_condemned

@@ -10,8 +10,8 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, DeletionVe
 from rootline.schemas.intent import AddedManifest, Intent, IntentKind
 from rootline.schemas.statistics import FieldStatistics
 from rootline.tree.check.root_diff import diff
-from rootline.tree.check.state_rules import state_violations
 from rootline.tree.state.live_index import ordinals_of_vector
+from tests.support.state_rules import state_violations
 from tests.tree.tables import (
     CARRIER,
     ID,

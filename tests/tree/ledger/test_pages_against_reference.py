@@ -11,13 +11,13 @@ from rootline.schemas.bytes.root.header_codec import encode_header
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX, Intent
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.tree.check.state_rules import state_violations
 from rootline.tree.commit.answers import answer
 from rootline.tree.commit.apply import WRITER_RETENTION_S
 from rootline.tree.draft.batch import Record
 from rootline.tree.ledger.header_limits import HeaderLimits
 from rootline.tree.ledger.ledger import REJECTED_MAX
 from tests.support.examples import examples
+from tests.support.state_rules import state_violations
 from tests.tree.tables import LOG, Lake, append, new_lake, remove, removed
 
 WRITERS = ("ingest", "spark/q-1", "backfill", f"{PROCESS_WRITER_PREFIX}a", f"{PROCESS_WRITER_PREFIX}b", "rare")

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from rootline.adapters.kafka.record_headers import LOG
-from rootline.schemas.codes.error_codes import CODES
 from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.error_codes import CODES
 from rootline.schemas.log_position import Headers
 
 CONNECT: Final = "__connect.errors."

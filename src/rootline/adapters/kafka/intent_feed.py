@@ -86,7 +86,7 @@ class KafkaIntentFeed:
                 return Delivered((), at_end=self._told_end and not hold)
             await asyncio.wait([self._woken], timeout=min(left_s, _GLANCE_S))
 
-    def introduce(self, lake: Lake) -> None:
+    async def introduce(self, lake: Lake) -> None:
         """Note the lake that the caller works for. The group of another lake refuses it with the first `next`."""
         self._membership.lake = lake
 
@@ -135,7 +135,7 @@ class KafkaIntentFeed:
         return (await self._ends([at]))[at]
 
     async def confirmed_version(self, table: TableName) -> int | None:
-        """As `KafkaCoordinatorLog.confirmed_version`."""
+        """Unknown: the topic of verdicts would have to be searched."""
         return None
 
     async def lag(self) -> Mapping[Partition, int]:

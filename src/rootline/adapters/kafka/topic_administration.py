@@ -36,28 +36,31 @@ class KafkaTopics:
     settings: KafkaSettings
 
     def create(self, *, partitions: int, replication_factor: int | None) -> tuple[str, ...]:
-        """As `create_topics`."""
+        """Create the topics that are absent, and return their names."""
         return create_topics(self.settings, partitions=partitions, replication_factor=replication_factor)
 
     def check(self) -> list[TopicProblem]:
-        """As `check_topics` and `offsets_retention`."""
+        """The settings of topics and brokers that would lose records or offsets."""
         problems = check_topics(self.settings)
         return [*problems, *offsets_retention(self.settings)]
 
     def accept(self, *, apply: bool) -> list[Acceptance]:
-        """As `accept_topic`."""
+        """The partitions whose loss of records has to be accepted; accept it if `apply`."""
         return accept_topic(self.settings, apply=apply)
 
     def parked(self) -> list[ParkedTable]:
-        """As `parked_tables`."""
+        """The tables with parked records."""
         return parked_tables(self.settings)
 
     def lift(self, table: str, *, without_missing: bool = False) -> list[ParkedTable]:
-        """As `lift_table`."""
+        """Let a parked table be tried again, and return its notices.
+
+        `without_missing`: also if parked records are lost.
+        """
         return lift_table(self.settings, table, without_missing=without_missing)
 
     def state(self) -> GroupState:
-        """As `group_state`."""
+        """The state of the coordinators' group."""
         return group_state(self.settings)
 
     def group_members(self, *, timeout_s: float) -> int:

@@ -185,11 +185,11 @@ class LogWriter:
         write_pause(self._connection, pause, over=over)
 
     def mark_stuck(self, stuck: ParkedTable, *, over: bool) -> None:
-        """As `stuck_rows`."""
+        """Write that a table cannot go on, or that this is `over`."""
         write_stuck(self._connection, stuck, over=over)
 
     def mark_lift(self, lift: Lift, *, over: bool) -> None:
-        """As `stuck_rows`."""
+        """Write that a table is to be tried again, or that this is `over`."""
         write_lift(self._connection, lift, over=over)
 
     def prune(self, retention: LogRetention, *, now_ms: int, limit: int) -> Pruned:

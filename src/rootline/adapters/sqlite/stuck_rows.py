@@ -70,11 +70,11 @@ class StuckLog(Protocol):
         ...
 
     async def stuck(self) -> Sequence[ParkedTable]:
-        """As `stuck_in`."""
+        """The tables that cannot go on."""
         ...
 
     async def lifts(self) -> Sequence[Lift]:
-        """As `lifts_in`."""
+        """The tables that are to be tried again."""
         ...
 
 

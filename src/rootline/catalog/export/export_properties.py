@@ -15,7 +15,6 @@ from rootline.maintenance.property_values import whole_number
 SNAPSHOTS: Final = "rootline.export.snapshots"
 FORMAT: Final = "rootline.export.format"
 SNAPSHOTS_DEFAULT: Final = 10
-SNAPSHOTS_MOST: Final = 1_000
 
 
 def format_of(properties: Mapping[str, str]) -> FormatVersion:

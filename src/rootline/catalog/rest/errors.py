@@ -1,7 +1,7 @@
 """The answer when a request cannot be carried out.
 
 Owns: which error becomes which status and type of the Iceberg REST catalog, and its JSON shape. Does not own: codes and
-their explanations (`rootline.schemas.codes.error_codes`).
+their explanations (`rootline.schemas.error_codes`).
 Invariants: a message names object, reason and next step; no stack trace and no secret is sent; a client that may try
 again is told when.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from rootline.schemas.codes.error_codes import CODES
+from rootline.schemas.error_codes import CODES
 from rootline.schemas.errors import Invalid, OutcomeUnknown, RootlineError, Unavailable
 
 RETRY_AFTER_S: Final = 2

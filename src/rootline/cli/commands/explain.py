@@ -1,6 +1,6 @@
 """`rootline explain`: what an error code means, what to do, what not to do.
 
-Owns: how an explanation is shown. Does not own: the explanations (`error_codes`, `explanation`).
+Owns: how an explanation is shown. Does not own: the explanations (`error_codes`).
 Invariants: works without a warehouse.
 """
 
@@ -32,8 +32,7 @@ def explain(
 ) -> None:
     """Explain an error code: what it means, what to do, what not to do."""
     from rootline.cli import output
-    from rootline.schemas.codes.error_codes import CODES
-    from rootline.schemas.codes.explanation import explained
+    from rootline.schemas.error_codes import CODES, explained
 
     if code is None:
         records = [asdict(item) for item in CODES.values()]

@@ -67,11 +67,6 @@ Opener = Callable[[], Awaitable[Session]]
 Operation = Callable[[Session], Coroutine[Any, Any, T]]
 
 
-async def nothing_known(_: TableName) -> str | None:
-    """The `trouble` of a session that knows nothing of its coordinator."""
-    return None
-
-
 class _End(Enum):
     """The end of an iteration."""
 

@@ -13,13 +13,14 @@ from collections.abc import Iterable
 from typing import Final
 
 from rootline.client.session.session import Session
+from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.errors import Internal, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import key_of
 from rootline.storage.metadata.store_object import store_dated
 
 _ATTEMPTS: Final = 5
-_FIRST_DELAY_S: Final = 0.1
+_RETRY: Final = RetryPolicy(delay_s_min=0.25, delay_s_max=2.0)
 _AT_ONCE: Final = 8
 
 
@@ -49,7 +50,7 @@ async def _upload(session: Session, table: TableName, location: str, body: bytes
     reason = ""
     for attempt in range(_ATTEMPTS):
         if attempt:
-            await asyncio.sleep(_FIRST_DELAY_S * 2**attempt * (0.5 + session.environment.jitter()))
+            await asyncio.sleep(_RETRY.after_failure(attempt, session.environment.jitter()))
         begun_ms = session.environment.now_ms()
         try:
             held = await store_dated(session.store, key, body)

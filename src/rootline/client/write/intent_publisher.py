@@ -14,6 +14,7 @@ from typing import Final
 
 from rootline.client.session.session import Session
 from rootline.ports.intent_log import NewRecord
+from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.bytes.log.intent_codec import encode_intent, encode_intent_json
 from rootline.schemas.bytes.log.stated_content import CONTENT_HEADER, content_of_intent, stated
 from rootline.schemas.errors import Invalid, OutcomeUnknown
@@ -25,7 +26,7 @@ from rootline.schemas.log_position import LogPosition
 from rootline.schemas.verdict import Verdict, is_about, lost_place
 
 _SENDS_MAX: Final = 4
-_RESEND_DELAY_S: Final = 0.05
+_RESEND: Final = RetryPolicy(delay_s_min=0.1, delay_s_max=0.4)
 
 
 Content = str | bytes | None
@@ -96,7 +97,7 @@ async def publish_records(
         except OutcomeUnknown:
             if send == _SENDS_MAX - 1 or not may_resend:
                 raise
-            await asyncio.sleep(_RESEND_DELAY_S * 2**send * (1 + session.environment.jitter()))
+            await asyncio.sleep(_RESEND.after_failure(send + 1, session.environment.jitter()))
     raise AssertionError("unreachable: the last send returns or raises")
 
 

@@ -19,10 +19,8 @@ from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, Status
 from rootline.schemas.identifiers import TableName, Version
-from rootline.schemas.root_header import NameState
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata import vector_reader
-from rootline.storage.metadata.head_finder import at_head
 from rootline.storage.metadata.leaf_reader import read_leaves
 from rootline.storage.metadata.mapped_bytes import mapped
 from rootline.storage.metadata.page_reader import read_pages
@@ -39,38 +37,12 @@ async def load_to_build_on(
 ) -> TableState:
     """The whole table at `version` with its pages, to make the next version from.
 
-    `known`: an older version of the table, whose leaves and pages are not read again. Raises as `load_table`.
+    `known`: an older version of the table, whose leaves and pages are not read again. Raises as `load_state`.
     """
     root = await read_root(store, table, version)
     pages = NO_PAGES if known is None else known.pages
     state = await load_state(store, root, known_leaves=None if known is None else known.leaves, to_build_on=True)
     return replace(state, pages=await read_pages(store, root.header, pages))
-
-
-async def load_table(
-    store: ObjectStore,
-    table: TableName,
-    version: Version | None = None,
-    *,
-    known_leaves: Mapping[str, Leaf] | None = None,
-) -> TableState | None:
-    """The live table at its head, or at `version`, which the caller knows to be addressable; without its pages.
-
-    `None` when the table does not exist. `known_leaves`: leaves by location that are not read again.
-
-    Raises:
-        Corrupt: an object is missing, or not what was written.
-        Unavailable: `store-unavailable`.
-
-    """
-
-    async def state_of(version: Version) -> TableState:
-        return await load_state(store, await read_root(store, table, version), known_leaves=known_leaves)
-
-    if version is not None:
-        return await state_of(version)
-    state = await at_head(store, table, lambda head: state_of(head.version))
-    return None if state is None or state.header.name_is is not NameState.TABLE else state
 
 
 async def load_state(

@@ -15,6 +15,7 @@ from typing import Final
 
 from rootline.ports.environment import Environment
 from rootline.ports.object_store import ObjectStore
+from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.errors import Corrupt, OutcomeUnknown
 from rootline.schemas.identifiers import NamespaceName
 from rootline.schemas.object_keys import namespace_key, namespace_objects_prefix, version_of_namespace_key
@@ -22,7 +23,7 @@ from rootline.storage.metadata.store_object import store_object
 from rootline.storage.namespaces.namespace_record import decode_record, encode_record
 
 _LIMITS: Final[tuple[int | None, ...]] = (1, 100, None)
-_LONGEST_PAUSE_S: Final = 0.5
+_RETRY: Final = RetryPolicy(delay_s_min=0.01, delay_s_max=0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +81,10 @@ async def change_namespace(
     """
     try:
         async with asyncio.timeout(timeout_s):
-            pause_s = 0.0
+            losses = 0
             while not await _changed(store, environment, namespace, change):
-                pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s + 0.01)
-                await asyncio.sleep(pause_s * environment.jitter())
+                losses += 1
+                await asyncio.sleep(_RETRY.after_failure(losses, environment.jitter()))
     except TimeoutError as error:
         raise OutcomeUnknown(
             "namespace-unconfirmed",

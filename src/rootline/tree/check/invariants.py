@@ -1,8 +1,7 @@
 """What must hold between a root and the next one, checked before every PUT.
 
 Owns: the predicates on two versions. Does not own: those on ledger, outcomes and pages (`page_rules`), those on one
-version, everything recomputed (`state_rules`), what happens when one is broken (the commit machine
-refuses to write).
+version, which tests recompute, what happens when one is broken (the commit machine refuses to write).
 Invariants: pure; reads what changed only, and derives it from the new root's rows, not from what applying noted.
 
 Source: invariants page, numbers 5-8, 10, 11, 17, 20, 21.

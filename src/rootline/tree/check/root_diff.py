@@ -32,15 +32,6 @@ StoredOrdinals = Mapping[StoredAt, BitMap]
 
 
 @dataclass(frozen=True, slots=True)
-class VectorChange:
-    """The deletion vector of `data_location` before and after; `None`: it had, or has, none."""
-
-    data_location: str
-    before: ContentEntry | None
-    after: ContentEntry | None
-
-
-@dataclass(frozen=True, slots=True)
 class Changes:
     """Entries of content types 0-2 that a snapshot added and removed, in the root's order."""
 
@@ -56,15 +47,6 @@ class Changes:
     def removed_files(self) -> tuple[ContentEntry, ...]:
         """Data files that went."""
         return _of_type(self.removed, ContentType.DATA)
-
-    @property
-    def vector_changes(self) -> tuple[VectorChange, ...]:
-        """Vectors that came, went or replaced one another, by data file."""
-        before = {entry.referenced_file or "": entry for entry in _of_type(self.removed, ContentType.POSITION_DELETE)}
-        after = {entry.referenced_file or "": entry for entry in _of_type(self.added, ContentType.POSITION_DELETE)}
-        return tuple(
-            VectorChange(location, before.get(location), after.get(location)) for location in sorted(before | after)
-        )
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed)

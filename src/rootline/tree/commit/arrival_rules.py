@@ -22,6 +22,7 @@ from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
+from rootline.schemas.log_position import CLOCKS_APART_MS
 from rootline.tree.draft.batch import FetchedObjects, Needs, Record
 from rootline.tree.draft.change import Change
 from rootline.tree.draft.draft import Draft
@@ -29,8 +30,6 @@ from rootline.tree.draft.left import Retirement, restored_through
 
 ASKED_MAX: Final = 1_000
 """Files of one intent whose dates the coordinator asks for itself."""
-CLOCKS_APART_MS: Final = 60 * 60 * 1000
-"""So much may an upload's date be ahead of the log's time, and a file older than its writer says."""
 
 
 def brought_by(intent: Intent, change: Change) -> list[str]:

@@ -25,7 +25,7 @@ def drop_dead_leaves(draft: Draft) -> None:
         owner, wanted = entry.referenced_file, wishes.get(entry.location, entry.referenced_file)
         if owner == wanted and owner not in left:
             continue
-        lookup = draft.lookup_of(entry.location)
+        lookup = draft.in_leaves.lookup(entry.location)
         best = next((each for each in (wanted, owner) if lookup is not None and _holds_all(draft, lookup, each)), None)
         if best != owner:
             draft.in_leaves.affiliate(entry, best, draft.codec)
@@ -55,13 +55,13 @@ def _delete_leaves(draft: Draft) -> list[ContentEntry]:
 
 def _holds_all(draft: Draft, deletes: LeafLookup, owner: str | None) -> bool:
     """Whether all that is live in a delete leaf is vectors of data files that are live in `owner`."""
-    data = None if owner is None else draft.lookup_of(owner)
+    data = None if owner is None else draft.in_leaves.lookup(owner)
     if data is None or not data.holds(ContentType.DATA):
         return False
     for target, ordinal in deletes.vectors.items():
-        if draft.is_dead(deletes.location, ordinal):
+        if draft.in_leaves.is_dead(deletes.location, ordinal):
             continue
         at = data.ordinal_of(EntryPlace(ContentType.DATA, target))
-        if at is None or draft.is_dead(data.location, at):
+        if at is None or draft.in_leaves.is_dead(data.location, at):
             return False
-    return not any(not draft.is_dead(deletes.location, ordinal) for ordinal, _ in deletes.equality_deletes)
+    return not any(not draft.in_leaves.is_dead(deletes.location, ordinal) for ordinal, _ in deletes.equality_deletes)

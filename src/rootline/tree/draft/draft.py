@@ -38,7 +38,6 @@ from rootline.tree.draft.removals import removals_after, removals_of
 from rootline.tree.draft.row_overlay import RowOverlay
 from rootline.tree.proof.row_limits import RowLimits, limits_of
 from rootline.tree.state.addressable import Addressable
-from rootline.tree.state.leaf_lookup import LeafLookup
 from rootline.tree.state.leaf_tally import tally_of_leaf
 from rootline.tree.state.live_index import Live, LiveIndex
 from rootline.tree.state.table_state import TableState
@@ -229,14 +228,6 @@ class Draft:
         """The live entries outside leaves."""
         return (Live(row.entry, row=row) for row in self.rows.live())
 
-    def is_dead(self, leaf: str, ordinal: int) -> bool:
-        """Whether an entry of a leaf is not live any more."""
-        return self.in_leaves.is_dead(leaf, ordinal)
-
-    def lookup_of(self, location: str) -> LeafLookup | None:
-        """The leaf at `location`, of the parent or of this batch, if it is part of the table."""
-        return self.in_leaves.lookup(location)
-
     def stored_vectors(self) -> dict[str, StoredManifestVector]:
         """The manifest vectors that move to Puffin files, by leaf."""
         return {leaf: vector for change in self.changes for leaf, vector in change.stored_vectors.items()}
@@ -332,7 +323,7 @@ class Draft:
                 self.next_row_id = entry.first_row_id + leaf.added_tally.rows
 
     def _remove_from(self, location: str, ordinals: BitMap, number: SequenceNumber) -> None:
-        lookup = self.lookup_of(location)
+        lookup = self.in_leaves.lookup(location)
         assert lookup is not None, "a leaf of the table"
         tally = tally_of_leaf(lookup.leaf, BitMap(range(lookup.leaf.length)) - ordinals)
         self.in_leaves.remove(location, ordinals, number)

@@ -24,5 +24,5 @@ def live_equality_deletes(draft: Draft) -> Iterator[ContentEntry]:
             yield row.entry
     for lookup in draft.in_leaves.lookups():
         for ordinal, entry in lookup.equality_deletes:
-            if not draft.is_dead(lookup.location, ordinal):
+            if not draft.in_leaves.is_dead(lookup.location, ordinal):
                 yield entry

@@ -66,7 +66,7 @@ class OlderVersion:
 
     def leaves_apart(self, draft: Draft) -> list[ContentEntry]:
         """Root rows of the leaves that the table does not have any more."""
-        return [row for location, row in self.leaf_rows.items() if draft.lookup_of(location) is None]
+        return [row for location, row in self.leaf_rows.items() if draft.in_leaves.lookup(location) is None]
 
 
 def manifest_vectors_in_files(root: Root) -> list[ContentEntry]:
@@ -101,7 +101,7 @@ def difference(older: OlderVersion, draft: Draft, leaves: Mapping[str, Leaf]) ->
         then.take(Live(row.entry, row=row))
     for location, leaf_row in older.leaf_rows.items():
         dead = older.dead.get(location, BitMap())
-        lookup = draft.lookup_of(location)
+        lookup = draft.in_leaves.lookup(location)
         if lookup is None:
             leaf = leaves[location].of_row(leaf_row)
             then.take_leaf(leaf, BitMap(range(leaf.length)) - dead)
@@ -110,7 +110,7 @@ def difference(older: OlderVersion, draft: Draft, leaves: Mapping[str, Leaf]) ->
     for live in draft.live_rows():
         now.take(live)
     for location in draft.in_leaves.locations():
-        lookup = draft.lookup_of(location)
+        lookup = draft.in_leaves.lookup(location)
         if lookup is not None and location not in older.leaf_rows:
             now.take_leaf(lookup.leaf, BitMap(range(lookup.leaf.length)) - draft.in_leaves.dead_in(location))
     returning, leaving = then.without(now), now.without(then)

@@ -129,7 +129,9 @@ class Takeover:
             return False
         ordinal = lookup.ordinal_of(place)
         moved = self.moved_ordinals.get(lookup.location, _NONE)
-        return ordinal is not None and ordinal not in moved and not self.draft.is_dead(lookup.location, ordinal)
+        return (
+            ordinal is not None and ordinal not in moved and not self.draft.in_leaves.is_dead(lookup.location, ordinal)
+        )
 
     def _root_row(self, manifest: AddedManifest, leaf: Leaf) -> ContentEntry:
         spec_ids = self.draft.definition.spec_by_id(manifest.partition_spec_id).expr_ids

@@ -101,7 +101,7 @@ def replace_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
 def _live_in_leaves(draft: Draft) -> Iterator[tuple[str, BitMap]]:
     """Leaf → the ordinals that are live in it, of leaves that have some."""
     for location in draft.in_leaves.locations():
-        lookup = draft.lookup_of(location)
+        lookup = draft.in_leaves.lookup(location)
         if lookup is None:
             continue
         mask = live_mask(lookup.leaf.columns(["version_info"]), draft.in_leaves.dead_in(location))

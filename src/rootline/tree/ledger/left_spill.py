@@ -22,12 +22,11 @@ from typing import Final, NamedTuple
 from rootline.schemas.bytes.root.left_page import RetiredPage, encode_retired_page
 from rootline.schemas.bytes.root.location_hashes import HASH_BYTES, LocationHashes
 from rootline.schemas.identifiers import SequenceNumber
+from rootline.schemas.log_position import CLOCKS_APART_MS
 from rootline.schemas.root_header import Retired, RetiredSince
 from rootline.tree.ledger.page_merge import first_to_merge
 from rootline.tree.state.pending_object import PendingObject
 
-CLOCKS_APART_MS: Final = 60 * 60 * 1000
-"""A file may be so much younger than its writer says, which is all that the horizon is compared with."""
 FRESH_BYTES_MAX: Final = 32 * HASH_BYTES
 """Of the header: every root carries it."""
 PAGES_MAX: Final = 48

@@ -26,11 +26,11 @@ def reached_files(draft: Draft, index: DeleteIndex) -> Iterator[ContentEntry]:
         if live.entry.content_type is ContentType.DATA and index.of_file(live.entry):
             yield live.entry
     for leaf_row in draft.in_leaves.rows():
-        lookup = draft.lookup_of(leaf_row.location)
+        lookup = draft.in_leaves.lookup(leaf_row.location)
         if lookup is None or not lookup.holds(ContentType.DATA) or not _has_older_files(index, leaf_row):
             continue
         near = np.flatnonzero(may_have_deletes(index, lookup.leaf, leaf_row)).tolist()
-        alive = [ordinal for ordinal in near if not draft.is_dead(lookup.location, ordinal)]
+        alive = [ordinal for ordinal in near if not draft.in_leaves.is_dead(lookup.location, ordinal)]
         for start in range(0, len(alive), _AT_ONCE):
             for entry in lookup.leaf.entries_at(alive[start : start + _AT_ONCE]):
                 if entry.version_info.status is not Status.DELETED and index.of_file(entry):

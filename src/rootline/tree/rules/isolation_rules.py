@@ -88,7 +88,7 @@ def entries_after(draft: Draft, sequence_number: int, pruning: PruningFilter) ->
         if (row.entry.version_info.sequence_number or 0) <= sequence_number:
             continue
         ordinals = _ordinals_after(lookup, row.entry, sequence_number, pruning)
-        alive = [ordinal for ordinal in ordinals if not draft.is_dead(lookup.location, ordinal)]
+        alive = [ordinal for ordinal in ordinals if not draft.in_leaves.is_dead(lookup.location, ordinal)]
         for start in range(0, len(alive), _AT_ONCE):
             yield from lookup.leaf.entries_at(alive[start : start + _AT_ONCE])
 

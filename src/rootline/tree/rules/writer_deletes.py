@@ -67,7 +67,7 @@ class DeletesOfLeaves:
                     self._check_equality(name, entry)
 
     def _owner(self, leaf: IncomingLeaf, affinity: str) -> LeafLookup:
-        owner = self._data.get(affinity) or self._draft.lookup_of(affinity)
+        owner = self._data.get(affinity) or self._draft.in_leaves.lookup(affinity)
         if owner is None or not owner.holds(ContentType.DATA):
             name = f"leaf {leaf.lookup.location!r}"
             raise Invalid("leaf-invalid", f"{name} belongs to {affinity!r}, which is no data leaf of the table")
@@ -115,7 +115,7 @@ class DeletesOfLeaves:
 
     def _is_live_in(self, owner: LeafLookup, target: str) -> bool:
         ordinal = owner.ordinal_of(EntryPlace(ContentType.DATA, target))
-        return ordinal is not None and not self._draft.is_dead(owner.location, ordinal)
+        return ordinal is not None and not self._draft.in_leaves.is_dead(owner.location, ordinal)
 
     def _check_partition(self, name: str, entry: ContentEntry, data: ContentEntry) -> None:
         if entry.partition_spec_id != data.partition_spec_id:

@@ -1,6 +1,7 @@
 """What must hold in one version of a table, everything recomputed.
 
-Owns: the predicates on one version. Does not own: those on two (`invariants`), stored bytes (`rootline.storage`).
+Owns: the predicates on one version. Does not own: those on two (`rootline.tree.check.invariants`), stored
+bytes (`rootline.storage`).
 Invariants: pure; reads every leaf; an empty answer means that counters, aggregates, vectors and indexes agree.
 
 Source: invariants page, numbers 10, 11, 20, 21; format page.

@@ -1,7 +1,7 @@
 """The steps of the demo with Spark: flights are streamed in, deleted, corrected and flushed, and read back in two ways.
 
 Owns: the steps, and what each adds to the report. Does not own: services (`service`), the flights and what is expected
-of them (`example_flights`), the order of the steps and the terminal (`spark_demo`).
+of them (`rootline.demo.example_flights`), the order of the steps and the terminal (`__main__`).
 Invariants: nothing is faked: services run in processes of their own, and reads use the public interfaces; nothing
 depends on where the lake is.
 """
@@ -20,6 +20,10 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from examples.spark_demo.quantiles import quantiles_at
+from examples.spark_demo.report import Flush, SparkReport
+from examples.spark_demo.service import ServedLake, command_line
+from examples.spark_demo.terminal import say
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
 from rootline.demo.agreement import rows_by_carrier, rows_digest
@@ -34,10 +38,6 @@ from rootline.demo.example_flights import (
     late_rows,
     objects_below,
 )
-from rootline.demo.quantiles import quantiles_at
-from rootline.demo.service import ServedLake, command_line
-from rootline.demo.spark_report import Flush, SparkReport
-from rootline.demo.terminal import say
 from rootline.schemas.errors import OutcomeUnknown
 from rootline.schemas.object_keys import table_prefix
 from rootline.spark.spark_types import spark_schema_of

@@ -1,10 +1,10 @@
-"""`python -m rootline.demo.spark_demo`: the whole of Rootline on real flights, with Spark, in one or two minutes.
+"""`python -m examples.spark_demo`: the whole of Rootline on real flights, with Spark, in one or two minutes.
 
 It runs on an embedded lake that it serves itself (`--root DIR`), or on a lake that is served already, wherever that is
 (`--warehouse URL --log URL`).
 
-Owns: the order of the demo's stages, its arguments, the exit code. Does not own: the steps (`spark_story`), the report
-(`spark_report`).
+Owns: the order of the demo's stages, its arguments, the exit code. Does not own: the steps (`story`), the report
+(`report`).
 Invariants: the exit code is 1 when anything that was read differs from what pandas computes; what was started is
 stopped, also after Ctrl-C and SIGTERM; nothing in the lake is deleted, and each run has a table of its own.
 """
@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from examples.spark_demo.report import SparkReport
+from examples.spark_demo.service import ServedLake, running_service
+from examples.spark_demo.story import BUCKETS, Story, flush_at, flush_properties, write_source
+from examples.spark_demo.terminal import interrupt_on, say, stage
 from rootline.connect import connect
 from rootline.demo.example_flights import as_arrow, flights_of_new_york, fresh_table
-from rootline.demo.service import ServedLake, running_service
-from rootline.demo.spark_report import SparkReport
-from rootline.demo.spark_story import BUCKETS, Story, flush_at, flush_properties, write_source
-from rootline.demo.terminal import interrupt_on, say, stage
 from rootline.schemas.errors import RootlineError
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _wanted(arguments: Sequence[str] | None) -> Wanted:
     purpose = (
         "Rootline on real flights with Spark, in one or two minutes; everything that is read is compared with pandas."
     )
-    parser = argparse.ArgumentParser(prog="python -m rootline.demo.spark_demo", description=purpose)
+    parser = argparse.ArgumentParser(prog="python -m examples.spark_demo", description=purpose)
     parser.add_argument("--months", type=int, default=12, choices=range(1, 13), help="how many months of flights")
     parser.add_argument(
         "--root", type=Path, help="folder of an embedded lake, which the demo serves itself; default: ./demo-lake"

@@ -1,6 +1,6 @@
 """What the demo with Spark reports at the end.
 
-Owns: the facts that the demo gathers, and their form as text. Does not own: gathering them (`spark_story`).
+Owns: the facts that the demo gathers, and their form as text. Does not own: gathering them (`story`).
 Invariants: it says plainly when anything differs from what pandas computes.
 """
 
@@ -10,8 +10,8 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from examples.spark_demo.quantiles import Quantiles
 from rootline.demo.agreement import Agreement
-from rootline.demo.quantiles import Quantiles
 from rootline.tree.view.outline import LeafOutline, TreeOutline
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rootline.demo.quantiles import Quantiles, quantiles_at
+from examples.spark_demo.quantiles import Quantiles, quantiles_at
 from rootline.schemas.errors import Unavailable
 
 PROGRAM: Final = (sys.executable, "-c", "from rootline.cli.app import main; main()")

@@ -17,7 +17,7 @@ from rootline.coordinator.protocol.machine_state import Decision, Node, Phase
 
 _HEADER: Final = """# The commit machine
 
-One per table. This page is generated from the transition table (`python -m rootline.coordinator.protocol.diagram`);
+One per table. This page is generated from the transition table (`python -m tests.coordinator.commit_machine_diagram`);
 a test keeps it in step. The theory is in `coordinator/protocol/commit_machine.py`.
 
 Boxes are *phases*: the machine waits there for an event. Diamonds are *decisions*: it goes on at once, by what it

@@ -1,0 +1,163 @@
+"""The error codes, each with its cause, a safe action, and what not to do.
+
+Owns: loading the codes of `codes/*.toml` and checking their form, the meaning of each category, the text behind
+`rootline explain` and the page of each code. Does not own: when a code is used, the error classes (`errors`), the form
+of a terminal.
+Invariants: no file is read before the first question about a code; a code belongs to one category; its page and
+`rootline explain` use the same words.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any, Final
+
+FILES: Final = ("intents", "definitions", "stored_bytes", "services_and_use")
+"""The data files below `codes/`, in the order of `rootline explain`."""
+_CODE: Final = re.compile(r"[a-z]+(?:-[a-z]+)*")
+_REQUIRED: Final = frozenset({"category", "meaning", "do"})
+_ALLOWED: Final = _REQUIRED | {"do_not"}
+
+
+@dataclass(frozen=True, slots=True)
+class Category:
+    """What holds for every code of a category: what it means for the caller, and what not to do."""
+
+    says: str
+    do_not: str
+
+
+CATEGORIES: Final[Mapping[str, Category]] = MappingProxyType(
+    {
+        "Conflict": Category("someone else was first", "Do not repeat it unchanged: look at what is there now."),
+        "Fenced": Category(
+            "this process must stop working on it",
+            "Do not start the process again before the cause is gone: it would stop again.",
+        ),
+        "Unavailable": Category(
+            "a service cannot be reached now; nothing is lost",
+            "Do not delete or create anything again because of it: what was stored is still there.",
+        ),
+        "OutcomeUnknown": Category(
+            "it may have been carried out, or not",
+            "Do not take it for a failure: look first whether it was carried out.",
+        ),
+        "Invalid": Category(
+            "what was asked for breaks a rule; nothing was changed",
+            "Do not send the same again unchanged: the answer stays the same.",
+        ),
+        "Corrupt": Category(
+            "stored bytes are not what was written; the table commits nothing more",
+            "Do not delete or overwrite anything: other objects may need it, and so does the search for the cause.",
+        ),
+        "Internal": Category(
+            "a rule of Rootline's own is broken; nothing was committed",
+            "Do not work around it: it may be the last thing that keeps wrong data out.",
+        ),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCode:
+    """One code: its category (the name of an error class), meaning, what to do, what not to do."""
+
+    code: str
+    category: str
+    meaning: str
+    do: str
+    do_not: str = ""
+
+
+class _Codes(Mapping[str, ErrorCode]):
+    """A read-only view of the codes that reads their files at the first question."""
+
+    def __getitem__(self, code: str) -> ErrorCode:
+        return _shipped_codes()[code]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_shipped_codes())
+
+    def __len__(self) -> int:
+        return len(_shipped_codes())
+
+
+CODES: Final[Mapping[str, ErrorCode]] = _Codes()
+"""Every code."""
+
+
+@cache
+def _shipped_codes() -> Mapping[str, ErrorCode]:
+    folder = files("rootline.schemas").joinpath("codes")
+    return codes_of({name: folder.joinpath(f"{name}.toml").read_text("utf-8") for name in FILES})
+
+
+def codes_of(texts: Mapping[str, str]) -> Mapping[str, ErrorCode]:
+    """Parse the codes of data files, given as name and text, in their order.
+
+    Raises `ValueError` for a code that is not of the checked form, or that is listed twice.
+    """
+    found: dict[str, ErrorCode] = {}
+    for name, text in texts.items():
+        for code, fields in tomllib.loads(text).items():
+            place = f"codes/{name}.toml, {code}"
+            if code in found:
+                raise ValueError(f"{place}: an earlier file has the code too. Remove one of the two")
+            found[code] = _checked(place, code, fields)
+    return MappingProxyType(found)
+
+
+def _checked(place: str, code: str, fields: Any) -> ErrorCode:
+    if not _CODE.fullmatch(code):
+        raise ValueError(f"{place}: a code is lower-case words with '-' between them. Rename it")
+    if not isinstance(fields, dict) or not _REQUIRED <= fields.keys() <= _ALLOWED:
+        raise ValueError(f"{place}: a code has 'category', 'meaning', 'do', and perhaps 'do_not'. Correct its keys")
+    if fields["category"] not in CATEGORIES:
+        raise ValueError(f"{place}: there is no category {fields['category']!r}. Use one of {', '.join(CATEGORIES)}")
+    for key in fields.keys() - {"category"}:
+        if not (isinstance(fields[key], str) and fields[key].endswith(".")):
+            raise ValueError(f"{place}: '{key}' is not a sentence. End it with a full stop")
+    return ErrorCode(code, **fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A code with its category in words, its cause, a safe action, and what not to do."""
+
+    code: str
+    category: str
+    cause: str
+    do: str
+    do_not: str
+
+    def lines(self) -> tuple[str, ...]:
+        """The lines of a terminal."""
+        return (
+            f"{self.code} ({self.category}: {CATEGORIES[self.category].says})",
+            f"  cause:  {self.cause}",
+            f"  do:     {self.do}",
+            f"  do not: {self.do_not}",
+        )
+
+    def page(self) -> str:
+        """The page in Markdown."""
+        return (
+            f"# `{self.code}`\n\n"
+            f"{self.category}: {CATEGORIES[self.category].says}.\n\n"
+            f"## Cause\n\n{self.cause}\n\n"
+            f"## What to do\n\n{self.do}\n\n"
+            f"## What not to do\n\n{self.do_not}\n\n"
+            f"[All codes](README.md); `rootline explain {self.code}` says the same.\n"
+        )
+
+
+def explained(code: ErrorCode) -> Explanation:
+    """The explanation of a code. A code without a `do_not` has the one of its category."""
+    do_not = code.do_not or CATEGORIES[code.category].do_not
+    return Explanation(code.code, code.category, code.meaning, code.do, do_not)
