@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from rootline.cli.telemetry import telemetry
+from rootline.cli.service_process import telemetry
 from rootline.demo.spark_demo import main
 
 if __name__ == "__main__":
