@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from rootline.cli.app import GROUPS, command_tree
+from rootline.cli.app import command_named, command_tree
+from rootline.cli.command_table import HEADINGS
 from tests.cli.conftest import Run
 
 
@@ -42,27 +45,37 @@ def test_an_option_that_may_be_left_out_says_what_counts_then(name: str) -> None
 
 
 def test_the_list_of_commands_has_each_of_them_once_under_a_heading_and_cuts_no_sentence(run: Run) -> None:
-    assert sorted(name for names in GROUPS.values() for name in names) == sorted(command_tree().commands)
+    listed = [entry for entries in HEADINGS.values() for entry in entries]
+    assert sorted(entry.name for entry in listed) == sorted(command_tree().commands)
     shown = run("--help").out
-    assert [heading for heading in GROUPS if f"\n{heading}:\n" not in shown] == []
+    assert [heading for heading in HEADINGS if f"\n{heading}:\n" not in shown] == []
     assert shown.count("...") == 1, "in the line of usage"
+    sentences = {name: command.get_short_help_str(1_000) for name, command in command_tree().commands.items()}
+    assert {entry.name: entry.line for entry in listed} == sentences
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name.count(" ") == 1])
 def test_a_command_that_is_named_is_the_same_without_the_others(name: str) -> None:
     part = name.removeprefix("rootline ")
-    alone = command_tree(part)
-    assert [*alone.commands] == [part]
-    assert [item.opts for item in alone.params] == [item.opts for item in command_tree().params]
-    found, expected = dict(_commands(alone.commands[part], name)), dict(_commands(COMMANDS[name], name))
+    alone = command_named.__wrapped__(part)
+    found, expected = dict(_commands(alone, name)), dict(_commands(COMMANDS[name], name))
     assert {at: [item.opts for item in command.params] for at, command in found.items()} == {
         at: [item.opts for item in command.params] for at, command in expected.items()
     }
 
 
-def test_words_that_name_no_command_have_all_to_be_compared_with() -> None:
-    assert (
-        command_tree("tabel").commands.keys()
-        == command_tree("--version").commands.keys()
-        == command_tree().commands.keys()
+def test_a_command_that_is_named_loads_no_module_of_the_others() -> None:
+    program = (
+        "import sys; from rootline.cli.app import command_tree; "
+        "tree = command_tree(); tree.list_commands(None); loaded = set(sys.modules); tree.commands['scan']; "
+        "print([name for name in loaded if name.endswith('_commands')], "
+        "[name for name in sys.modules if name.startswith('rootline.cli.') and name not in loaded])"
     )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[] ['rootline.cli.read_commands']\n"
+
+
+def test_words_that_name_no_command_have_all_to_be_compared_with(run: Run) -> None:
+    mistyped = run("tabel")
+    assert (mistyped.code, "Did you mean 'table', 'trace'?" in mistyped.err) == (2, True)
+    assert run("--version").code == 0

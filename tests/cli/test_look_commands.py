@@ -113,9 +113,7 @@ def test_check_of_a_sound_table_ends_with_zero(run: Run, lake: Path) -> None:
 def test_check_says_what_it_did_not_look_at(run: Run, lake: Path) -> None:
     words = ("check", "demo.flights", "--warehouse", lake)
     [plain] = run(*words).lines
-    assert plain.startswith(
-        "demo.flights: no findings in 4 versions, 0 leaves, 1 vectors, 3 data files; not looked at:"
-    )
+    assert plain.startswith("demo.flights: no findings in 4 versions, 0 leaves, 1 vectors, 3 data files; not checked:")
     assert "lengths and contents of data files (--data-files sizes, footers or all)" in plain
     left_out = {}
     for closely in ("listed", "sizes", "footers", "all"):
@@ -123,7 +121,7 @@ def test_check_says_what_it_did_not_look_at(run: Run, lake: Path) -> None:
         left_out[closely] = record["not_looked_at"]
         assert record["data_files"] == 3
     assert [len(items) for items in left_out.values()] == [2, 2, 2, 1]
-    assert left_out["all"] == ["whether exports say what the table does"]
+    assert left_out["all"] == ["whether exports match the table"]
     assert run(*words, "--data-files", "some").code == 2
 
 
@@ -147,7 +145,7 @@ def test_check_names_a_truncated_data_file_and_the_line_that_takes_it_out_works(
     assert run("publish", tmp_path / "way-out.jsonl", "--warehouse", lake).code == 0
     after = run(*words)
     assert after.code == 0
-    assert "1 data files are lost and were taken out as such" in after.out
+    assert "1 data files are lost and were removed as such" in after.out
 
 
 def test_a_check_that_takes_long_writes_plain_lines_where_there_is_no_terminal(

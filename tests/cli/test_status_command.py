@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rootline.adapters.memory.object_store import MemoryObjectStore
-from rootline.cli.commands.running.status import _show
-from rootline.cli.head_board import AGAIN_MAX, ROOTS_MAX, HeadCache
+from rootline.cli.lake_status import REREAD_MAX, ROOTS_MAX, HeadCache
+from rootline.cli.operator_commands import print_statuses
 from rootline.connect import connect, open_stored_log
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.object_keys import root_key
@@ -58,9 +58,9 @@ def test_an_unknown_table_ends_with_one_and_what_cannot_be_reached_with_three(ru
 
 
 def test_when_nothing_answered_it_does_not_say_that_there_are_no_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    _show(False, [], [], in_place=False)
+    print_statuses(False, [], [], in_place=False)
     assert "no tables" in capsys.readouterr().out
-    _show(False, [], ["the store: no answer"], in_place=False)
+    print_statuses(False, [], ["the store: no answer"], in_place=False)
     shown = capsys.readouterr()
     assert "no tables" not in shown.out
     assert "what follows did not answer" in shown.out
@@ -73,17 +73,17 @@ async def test_after_the_first_look_a_refresh_reads_a_bounded_number_of_heads(co
     names = [TableName(f"n.t{number:04}") for number in range(count)]
     for name in names:
         await store.inner.put_if_absent(ObjectKey(root_key(name, Version(0))), b"root")
-    board = HeadCache(store)
-    assert len(await board.refresh(())) == count
+    heads = HeadCache(store)
+    assert len(await heads.refresh(())) == count
     assert len(store.calls) <= count + 2 + ROOTS_MAX
-    assert len(board.damaged) == ROOTS_MAX, "a look reads a bounded number of roots back"
+    assert len(heads.damaged) == ROOTS_MAX, "a look reads a bounded number of roots back"
     store.calls.clear()
     await store.inner.put_if_absent(ObjectKey(root_key(names[-1], Version(1))), b"root")
-    found = await board.refresh({names[-1]})
+    found = await heads.refresh({names[-1]})
     assert (found[names[-1]], len(found)) == (1, count)
-    assert len(store.calls) <= AGAIN_MAX + ROOTS_MAX
-    for _ in range(count // AGAIN_MAX + 1):
+    assert len(store.calls) <= REREAD_MAX + ROOTS_MAX
+    for _ in range(count // REREAD_MAX + 1):
         store.calls.clear()
-        await board.refresh(())
-        assert len(store.calls) <= AGAIN_MAX + 2 + ROOTS_MAX
-    assert len(board.damaged) == count, "they go round"
+        await heads.refresh(())
+        assert len(store.calls) <= REREAD_MAX + 2 + ROOTS_MAX
+    assert len(heads.damaged) == count, "they go round"

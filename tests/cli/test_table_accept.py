@@ -60,7 +60,7 @@ async def test_an_operator_accepts_the_loss_and_the_table_goes_on_from_what_is_l
     if lost < LOST_ALL:
         checked = await asyncio.to_thread(run, "check", TABLE, "--warehouse", folder)
         assert checked.code == 1
-        assert "the log has told version 3 committed: the roots between are lost" in checked.out
+        assert "the log has published version 3 as committed: the roots between are lost" in checked.out
     head, [why] = await life("later")
     assert "head-lost" in why
 

@@ -14,7 +14,7 @@ import pytest
 SERVICE = """
 import sys
 from rootline.adapters.tracing import active_tracer
-from rootline.cli.telemetry import telemetry
+from rootline.cli.service_process import telemetry
 from rootline.schemas.bytes.log.trace_context import TraceContext
 
 with telemetry("rootline-test"):

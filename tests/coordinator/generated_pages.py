@@ -26,7 +26,7 @@ from rootline.adapters.sqlite.settings import EmbeddedLogSettings
 from rootline.catalog.rest.http_settings import HttpSettings
 from rootline.catalog.rest.metrics import CatalogMetrics
 from rootline.catalog.rest.settings import CatalogSettings
-from rootline.cli.process_metrics import PROCESS_METRICS, describe_process
+from rootline.cli.service_process import PROCESS_METRICS, describe_process
 from rootline.coordinator.runtime.observing.metrics import TABLES_MAX, CoordinatorMetrics
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.schemas.error_codes import CATEGORIES, CODES, Explanation, explained

@@ -28,7 +28,7 @@ EXTRAS_OF = {
     "rootline.adapters.s3": ("s3",),
     "rootline.adapters.tracing": ("otel",),
     "rootline.catalog.rest": ("server",),
-    "rootline.cli.telemetry": ("otel",),
+    "rootline.cli.service_process": ("otel",),
     "rootline.client.read.frames": ("pandas", "polars"),
     "rootline.client.read.scan": ("pandas", "polars"),
     "rootline.coordinator.http": ("server",),

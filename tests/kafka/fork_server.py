@@ -23,6 +23,7 @@ from tests.support.forking import import_before, take_place
 _IMPORTED: Final = (
     "rootline.cli.app",
     "rootline.cli.output",
+    "rootline.cli.service_commands",
     "rootline.cli.services",
     "rootline.coordinator.http.server",
     "rootline.workers.http.server",

@@ -75,7 +75,7 @@ def test_what_is_parked_is_listed_and_a_lift_is_written_for_each_partition_of_th
     assert [found["lifted"] for found in tried.records] == [False, False]
     assert asyncio.run(read_frontiers(named, log)).lifts == ()
     said = run("quarantine", "lift", STUCK, "--without-missing", "--log", named.url)
-    assert "5 parked intents (70 bytes) are decided first, then the log goes on at offset 9" in said.out
+    assert "5 parked intents (70 bytes) are decided first, then the log continues at offset 9" in said.out
     lifts = asyncio.run(read_frontiers(named, log)).lifts
     assert {replace(lift, name="") for lift in lifts} == {
         Lift(STUCK, log, 0, without_missing=True, first_offset=3),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from examples.spark_demo.__main__ import main
-from rootline.cli.telemetry import telemetry
+from rootline.cli.service_process import telemetry
 
 if __name__ == "__main__":
     with telemetry("rootline-demo"):

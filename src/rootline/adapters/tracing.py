@@ -2,7 +2,7 @@
 
 Owns: whether traces are recorded, the span of a publication, spans after the fact, keeping them in memory for a demo.
 Does not own: where spans go (the
-program's tracer provider, `rootline.cli.telemetry` for services), which spans a coordinator makes.
+program's tracer provider, `rootline.cli.service_process` for services), which spans a coordinator makes.
 Invariants: without a provider nothing is imported and no record gets a header; a failure to record a span fails nothing
 else.
 """

@@ -1,5 +1,5 @@
 """The command line.
 
-Owns: arguments, what is printed, exit codes. Does not own: any behaviour behind them.
-Invariants: `--help` imports neither pyarrow nor an adapter; no command shows a traceback.
+Owns: arguments, printing, exit codes. Does not own: any behaviour behind them.
+Invariants: listing the commands loads none of them, neither pyarrow nor an adapter. No command shows a traceback.
 """

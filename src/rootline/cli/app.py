@@ -1,129 +1,81 @@
 """The command line's front door.
 
-Owns: the tree of commands, and that every failure ends as one line and an exit code. Does not own: the commands.
-Invariants: naming a command imports only its own module's dependencies; results go to stdout, failures to stderr.
+Owns: making commands of the rows of the table, and ending every failure as one line and an exit code. Does not own: the
+rows (`command_table`), the commands (`*_commands`).
+Invariants: naming a command loads only its own module, and listing the commands loads none. Results go to stdout,
+failures to stderr.
 """
 
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 import gc
+import importlib
+import inspect
 import os
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Final
 
 import typer
 import typer.core
 import typer.main
 
-from rootline.cli import completing, task_commands
-from rootline.cli.commands import (
-    adopt,
-    catalog,
-    changes,
-    check,
-    completion,
-    config,
-    demo,
-    dlq,
-    explain,
-    look,
-    maintenance,
-    namespace,
-    publish,
-    quarantine,
-    restore,
-    scan,
-    services,
-    store,
-    table,
-    tag,
-    topics,
-    trace,
-    view,
-)
-from rootline.cli.commands.running import pause, status
-from rootline.cli.failure import describe, exit_code_of
+from rootline.cli import output
+from rootline.cli.command_table import HEADINGS, Command, Group, LakeCommand
+from rootline.cli.options import COMPLETE_VARIABLE, Json, Log, Timeout, Warehouse, lake_to_change, lake_to_read
+from rootline.cli.output import describe, exit_code_of
 from rootline.schemas.distribution import VERSION
 
 _SEARCHES: Final = 50_000, 20, 1_000
-"""How often to look for cycles: what a start loads has none, and searching it took an eighth of a service's start."""
-GROUPS: Final = {
-    "Data": ("scan", "files", "changes", "publish", "trace"),
-    "Tables and views": (
-        "table", "namespace", "view", "history", "tree", "tag", "restore", "check", "adopt", "export"
-    ),
-    "Services": ("up", "coordinator", "worker", "catalog", "maintenance"),
-    "Operators": ("status", "pause", "resume", "quarantine", "dlq", "tasks", "topics", "store", "config"),
-    "Help": ("demo", "explain", "completion"),
-}  # fmt: skip
-"""The commands as `rootline --help` lists them."""
-_SENTENCE_CHARS_MAX: Final = 300
+"""The thresholds of the search for cycles: a start makes none, and searching took an eighth of a service's start."""
+_ENTRIES: Final = {entry.name: entry for entries in HEADINGS.values() for entry in entries}
+_STYLE: Final[dict[str, Any]] = {
+    "add_completion": False,
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": None,
+}
+_COMMON: Final = {"warehouse": (Warehouse, None), "log": (Log, None), "as_json": (Json, False)}
 
 
-class _GroupedCommands(typer.core.TyperGroup):
+class _Commands(Mapping[str, Any]):
+    """The commands by name. Each is loaded when it is asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        return command_named(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_ENTRIES)
+
+    def __len__(self) -> int:
+        return len(_ENTRIES)
+
+
+class _CommandsByHeading(typer.core.TyperGroup):
     """The commands under headings, each with its whole first sentence."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{**options, "commands": _Commands()})
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names, without loading a command."""
+        return list(self.commands)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        for heading, names in GROUPS.items():
-            found = {name: self.get_command(ctx, name) for name in names}
+        for heading, entries in HEADINGS.items():
             with formatter.section(heading):
-                formatter.write_dl(
-                    [
-                        (name, command.get_short_help_str(_SENTENCE_CHARS_MAX))
-                        for name, command in found.items()
-                        if command is not None
-                    ]
-                )
+                formatter.write_dl([(entry.name, entry.line) for entry in entries])
 
 
 app = typer.Typer(
-    cls=_GroupedCommands,
+    cls=_CommandsByHeading,
     name="rootline",
     help="Many writers, one table, one object per commit.",
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
+    **_STYLE,
 )
-for command in (
-    demo.demo,
-    services.up,
-    services.coordinator,
-    services.worker,
-    publish.publish,
-    look.history,
-    look.tree,
-    look.files,
-    scan.scan,
-    changes.changes,
-    tag.tag,
-    restore.restore,
-    adopt.adopt,
-    catalog.export,
-    check.check,
-    trace.trace,
-    explain.explain,
-    completion.completion,
-    pause.pause,
-    pause.resume,
-    status.status,
-):
-    app.command(command.__name__)(command)
-app.add_typer(table.app, name="table")
-app.add_typer(namespace.app, name="namespace")
-app.add_typer(view.app, name="view")
-app.add_typer(maintenance.app, name="maintenance")
-app.add_typer(catalog.app, name="catalog")
-app.add_typer(store.app, name="store")
-app.add_typer(topics.app, name="topics")
-app.add_typer(dlq.app, name="dlq")
-app.add_typer(quarantine.app, name="quarantine")
-app.add_typer(task_commands.app, name="tasks")
-app.add_typer(config.app, name="config")
 
 
 def _print_version(wanted: bool) -> None:
@@ -145,28 +97,90 @@ def _root(
 
 
 @functools.cache
-def command_tree(named: str = "") -> Any:
-    """All commands as click's own objects; if one of them is `named`, that one or its group alone.
+def command_tree() -> Any:
+    """All commands as click's own objects."""
+    return typer.main.get_command(app)
 
-    Typer reads the signature of every command for it, which takes as long as the start of Python.
-    """
-    found = copy.copy(app)
-    found.registered_commands = [item for item in app.registered_commands if item.name == named]
-    found.registered_groups = [item for item in app.registered_groups if item.name == named]
-    return typer.main.get_command(found if found.registered_commands or found.registered_groups else app)
+
+@functools.cache
+def command_named(name: str) -> Any:
+    """The command or group of this name. Raises `KeyError`: there is none."""
+    entry = _ENTRIES[name]
+    if not isinstance(entry, Group):
+        alone = typer.Typer(**_STYLE)
+        _register(alone, entry)
+        return typer.main.get_command(alone)
+    together = typer.Typer(name=entry.name, help=entry.line, no_args_is_help=True, **_STYLE)
+    together.callback(help=entry.line)(_group)  # without it, a group of one command would be that command
+    for command in entry.commands:
+        _register(together, command)
+    return typer.main.get_command(together)
+
+
+def _group() -> None:
+    """Do nothing before the command of a group."""
+
+
+def _register(group: typer.Typer, row: Command | LakeCommand) -> None:
+    if isinstance(row, LakeCommand):
+        group.command(row.name, help=row.help)(_function_of(row))
+        return
+    shown_by = _found(row.shown_by) if row.shown_by else None
+    group.command(row.name, cls=shown_by)(_found(row.function))
+
+
+def _found(place: str) -> Any:
+    module, _, name = place.rpartition(".")
+    return getattr(importlib.import_module(f"rootline.cli.{module}"), name)
+
+
+def _function_of(row: LakeCommand) -> Callable[..., None]:
+    """The function of a row, with the signature that Typer reads."""
+
+    def run(**given: Any) -> None:
+        opened = lake_to_change if row.changes else lake_to_read
+        with opened(given["warehouse"], given["log"]) as lake:
+            found = row.call(lake, given)
+        if row.columns:
+            output.rows(given["as_json"], found, row.columns, empty=row.text(given))
+        else:
+            output.line(given["as_json"], found, row.text(found))
+
+    timeout = {"timeout_s": (Timeout, 30.0)} if row.changes else {}
+    takes: dict[str, tuple[Any, Any]] = {**row.takes, **timeout, **_COMMON}
+    run.__annotations__ = {}
+    run.__dict__["__signature__"] = inspect.Signature(
+        [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                annotation=kind,
+                default=inspect.Parameter.empty if default is ... else default,
+            )
+            for name, (kind, default) in takes.items()
+        ]
+    )
+    return run
+
+
+def _prepare_completion() -> None:
+    """Let typer answer a shell that asks for offers. Typer does so only with its own options."""
+    if COMPLETE_VARIABLE in os.environ:
+        from typer import completion
+
+        completion.get_completion_inspect_parameters()
 
 
 def main() -> None:
-    """The `rootline` program."""
+    """Run the `rootline` program."""
     gc.set_threshold(*_SEARCHES)
     try:
-        completing.prepare_completion()
-        # a shell that asks for offers gives its words elsewhere
-        command_tree(sys.argv[1] if len(sys.argv) > 1 else "")(prog_name="rootline")
+        _prepare_completion()
+        command_tree()(prog_name="rootline")
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        # the reader of our output has gone, as `| head` does; there is no one left to print for
+        # the reader of our output has closed it, as `| head` does: nobody reads what is printed now
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

@@ -1,25 +1,24 @@
-"""The REST catalog as a service: on a loop and a store of its own, beside a coordinator or alone.
+"""The REST catalog as a service, with its own loop and store, beside a coordinator or alone.
 
-Owns: composing it from settings, its life. Does not own: its answers (`rootline.catalog`), the coordinator's server
-(`services`).
-Invariants: a commit never waits for an export, which runs in another thread; nothing but the warehouse is needed; what
-is opened is given back.
+Owns: composing it from settings, starting and closing it. Does not own: its responses (`rootline.catalog`), the
+coordinator's server (`services`).
+Invariants: a commit never waits for an export, which runs in another thread. Only the warehouse is needed. Every opened
+store and thread is closed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
-from rootline.cli.listening import port_refused
-from rootline.cli.open_lake import check_folder
+from rootline.cli.options import check_folder
+from rootline.cli.service_process import Announce, describe_process, port_refused, server_extra, signals
 from rootline.client.session.loop_thread import LoopThread
 from rootline.connect import engine_storage, open_warehouse, store_settings, warehouse_url
-from rootline.schemas.distribution import install_command
 from rootline.schemas.errors import Invalid
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from rootline.catalog.rest.catalog import RestCatalog
     from rootline.catalog.rest.routes import ServedCatalog
     from rootline.catalog.rest.settings import CatalogSettings
-    from rootline.cli.until_stopped import Announce
     from rootline.ports.object_store import ObjectStore
 
 T = TypeVar("T")
@@ -38,7 +36,7 @@ T = TypeVar("T")
 async def run_catalog(
     warehouse: str, announce: Announce, *, host: str | None, port: int | None, default_format: FormatVersion | None
 ) -> None:
-    """Serve the catalog alone until a signal. `host` and `port`: as the settings say without them.
+    """Serve the catalog alone until a signal. `host` and `port` replace the settings.
 
     Raises:
         RootlineError: it cannot start.
@@ -47,8 +45,6 @@ async def run_catalog(
     from prometheus_client import CollectorRegistry
 
     from rootline.catalog.rest.settings import catalog_settings
-    from rootline.cli.process_metrics import describe_process
-    from rootline.cli.until_stopped import signals
 
     with server_extra("rootline catalog serve"):
         from rootline.catalog.rest.serving import alone_app, serve_app
@@ -82,7 +78,7 @@ async def open_catalog(
     registry: CollectorRegistry,
     default_format: FormatVersion | None = None,
 ) -> AsyncIterator[ServedCatalog]:
-    """The catalog of a warehouse, on a thread of its own, until the block ends.
+    """Serve the catalog of a warehouse on its own thread until the block ends.
 
     Raises:
         Invalid: `setting-invalid`.
@@ -105,17 +101,6 @@ async def open_catalog(
             await carry(_closed(store, catalog))
     finally:
         await asyncio.to_thread(thread.close)
-
-
-@contextlib.contextmanager
-def server_extra(what: str) -> Iterator[None]:
-    """Imports of the libraries that the extra `server` brings."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise Invalid(
-            "setting-invalid", f"{what} needs {error.name}, which is not installed: {install_command('server')}"
-        ) from error
 
 
 def warn_if_open(host: str, served: ServedCatalog) -> None:
@@ -142,7 +127,7 @@ async def _opened(
         raise Invalid(
             "setting-invalid",
             "ROOTLINE_CATALOG__SHARE_S3_KEYS is set, but there are no keys to share: set ROOTLINE_S3__ACCESS_KEY_ID "
-            "and its secret, or let engines use keys of their own",
+            "and its secret, or let engines use their own keys",
         )
     store = open_warehouse(warehouse)
     catalog = RestCatalog(

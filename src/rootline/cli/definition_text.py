@@ -1,12 +1,87 @@
-"""A table definition in words: its columns, and what its partition specs are made of."""
+"""A table definition as text: the columns of `--schema FILE`, and a definition in words.
+
+Owns: the two forms of the file, the words for columns, specs and sort orders. Does not own: the words for types
+(`type_words`), partitioning (`definition_builder`).
+Invariants: the simple form needs no ids and has no structs. For those there is Iceberg's own schema JSON.
+
+Simple form: `{"carrier": "string not null", "flight": "int", "time_hour": "timestamptz"}`. Types are Iceberg's names,
+or Arrow's for the same thing (`int32`, `int64`, `float64`, `utf8`, `bool`, `timestamp[us]`, `timestamp[us, tz=UTC]`).
+`list<T>` and `map<K, V>` are of such types.
+Iceberg's form: `{"type": "struct", "fields": [{"id": 1, "name": "carrier", "type": "string", "required": true}, …]}`.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
+
+from rootline.client.write.sort_terms import sort_term
+from rootline.client.write.type_words import type_of_words
+from rootline.schemas.errors import Invalid
+from rootline.tree.evolution.partition_fields import partition_field_names
 
 if TYPE_CHECKING:
     from rootline.schemas.table_definition import PartitionSpec, SortField, TableDefinition
+
+
+def read_schema(path: Path) -> Schema:
+    """The schema in the file at `path`.
+
+    Raises:
+        Invalid: `definition-invalid`: it has neither form, or a type has an unknown name.
+        OSError: it cannot be read.
+
+    """
+    text = path.read_text(encoding="utf-8")
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Invalid("definition-invalid", f"{path}: is not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise Invalid(
+            "definition-invalid", f"{path}: expected an object with a column for each key, or an Iceberg schema"
+        )
+    if not body:
+        raise Invalid("definition-invalid", f"{path}: has no column; a table needs at least one")
+    if isinstance(body.get("fields"), list):
+        return _iceberg(body, path)
+    inner = count(len(body) + 1)
+    return Schema(*(_column(path, at, name, kind, inner) for at, (name, kind) in enumerate(body.items(), start=1)))
+
+
+def _iceberg(body: dict[str, Any], path: Path) -> Schema:
+    try:
+        return Schema.model_validate({"type": "struct", "schema-id": 0, **body})
+    except (ValidationError, ValueError) as error:
+        reason = _first_fault(error) if isinstance(error, ValidationError) else error
+        raise Invalid("definition-invalid", f"{path}: is not an Iceberg schema: {reason}") from error
+
+
+def _first_fault(error: ValidationError) -> str:
+    fault = error.errors(include_input=False, include_url=False)[0]
+    return ".".join(map(str, fault["loc"])) + f": {fault['msg']}"
+
+
+def _column(path: Path, field_id: int, name: str, kind: object, ids: Iterator[int]) -> NestedField:
+    if not isinstance(kind, str):
+        raise Invalid(
+            "definition-invalid", f"{path}: column {name!r}: a type is a text; nested columns need Iceberg's form"
+        )
+    try:
+        found, required = type_of_words(kind, ids)
+    except ValueError as error:
+        raise Invalid(
+            "definition-invalid",
+            f"{path}: column {name!r}: there is no type {kind!r}; write string, long, double, timestamptz, …",
+        ) from error
+    return NestedField(field_id, name, found, required=required)
 
 
 def column_lines(definition: TableDefinition) -> Iterator[str]:
@@ -16,17 +91,15 @@ def column_lines(definition: TableDefinition) -> Iterator[str]:
 
 
 def layout_lines(definition: TableDefinition) -> Iterator[str]:
-    """The sort order, and, where the table has several, every partition spec and sort order by id."""
-    from rootline.tree.evolution.partition_fields import partition_field_names
-
+    """The sort order, then every partition spec and sort order by id, if the table has several."""
     orders = {order.order_id: order.fields for order in definition.sort_orders}
     yield f"sorted by: {_order_text(definition, orders.get(definition.default_sort_order_id, ())) or 'nothing'}"
     if len(definition.partition_specs) > 1:
         for spec in definition.partition_specs:
             mark = ", of new files" if spec.spec_id == definition.default_spec_id else ""
             names = ", ".join(partition_field_names(definition, spec))
-            said = f"{members_text(definition, spec)} (named {names})" if names else "nothing"
-            yield f"  partition spec {spec.spec_id}{mark}: {said}"
+            text = f"{members_text(definition, spec)} (named {names})" if names else "nothing"
+            yield f"  partition spec {spec.spec_id}{mark}: {text}"
     if len(orders) > 2:
         for order_id, fields in orders.items():
             mark = ", of new files" if order_id == definition.default_sort_order_id else ""
@@ -34,21 +107,19 @@ def layout_lines(definition: TableDefinition) -> Iterator[str]:
 
 
 def _order_text(definition: TableDefinition, fields: Sequence[SortField]) -> str:
-    from rootline.client.write.sort_terms import sort_term
-
     tracked = definition.tracked_by_id
     return ", ".join(sort_term(field, tracked[field.source_id].name) for field in fields)
 
 
 def members_text(definition: TableDefinition, spec: PartitionSpec, *, with_ids: bool = False) -> str:
-    """What a spec partitions by, such as `carrier, month of time_hour`; empty for none."""
+    """The members of a spec, such as `carrier, month of time_hour`. Empty for an unpartitioned spec."""
     names = {field.tracked_id: field.name for field in definition.tracked_fields}
-    said = []
+    texts = []
     for member in spec.expr_ids:
         expression = definition.expressions_by_id.get(member)
         if expression is None:
-            said.append(names[member])
+            texts.append(names[member])
             continue
         sources = ", ".join(names[source_id] for source_id in expression.source_ids)
-        said.append(f"{expression.transform} of {sources}" + (f" (expression {member})" if with_ids else ""))
-    return ", ".join(said)
+        texts.append(f"{expression.transform} of {sources}" + (f" (expression {member})" if with_ids else ""))
+    return ", ".join(texts)

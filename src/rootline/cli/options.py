@@ -1,17 +1,46 @@
-"""The options that several commands take.
+"""The options that several commands take, and the lake that they name.
 
-Owns: their names, environment variables and help. Does not own: what they mean (`rootline.connect`).
-Invariants: one spelling for all commands; every option says its unit, and what counts without it.
+Owns: names, environment variables, help and completion of these options; opening the lake. Does not own: the meaning of
+the options, the adapters of a lake (`rootline.connect`).
+Invariants: one spelling for all commands. Every option states its unit and its default. A command that only reads hosts
+no coordinator, and a lake that is opened for reading is never created. Completion only reads, and only a lake in a
+folder: a keystroke sends no request to a bucket. A failed completion offers nothing and prints nothing.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from rootline.cli.completing import tables
-from rootline.schemas.errors import Invalid
+from rootline.schemas.errors import Corrupt, Invalid, Unavailable
+
+if TYPE_CHECKING:
+    from rootline.catalog.manifest.format_version import FormatVersion
+    from rootline.client.lake import Lake
+    from rootline.client.table_handle import TableHandle
+    from rootline.schemas.root_header import RootHeader
+
+COMPLETE_VARIABLE: Final = "_ROOTLINE_COMPLETE"
+"""The variable that a shell's script sets when it asks for offers."""
+
+
+def tables(context: typer.Context, incomplete: str) -> Iterator[str]:
+    """The tables to offer: those of the lake that the words before or the environment name."""
+    from rootline.connect import connect, lake_folder
+    from rootline.schemas.errors import RootlineError
+
+    warehouse = context.params.get("warehouse") or os.environ.get("ROOTLINE_WAREHOUSE")
+    with contextlib.suppress(RootlineError, OSError):
+        folder = None if warehouse is None else lake_folder(warehouse)
+        if folder is not None and folder.is_dir():
+            with connect(warehouse, coordinator="elsewhere") as lake:
+                yield from [name for name in lake.list_tables() if name.startswith(incomplete)]
+
 
 Warehouse = Annotated[
     str | None,
@@ -39,9 +68,27 @@ AtVersion = Annotated[
     int | None, typer.Option("--version", min=0, help="Which version of the table. Default: the newest.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it. Without --yes, only show what would be done.")]
 TableArgument = Annotated[
     str,
     typer.Argument(metavar="TABLE", help="The table, as namespace.table.", show_default=False, autocompletion=tables),
+]
+OptionalTable = Annotated[
+    str | None,
+    typer.Argument(metavar="TABLE", help="The table, as namespace.table.", show_default=False, autocompletion=tables),
+]
+NamespaceArgument = Annotated[
+    str, typer.Argument(metavar="NAMESPACE", help="The namespace: a, or several levels, a.b.", show_default=False)
+]
+ViewArgument = Annotated[str, typer.Argument(metavar="VIEW", help="The view, as namespace.view.", show_default=False)]
+Properties = Annotated[
+    list[str] | None, typer.Option("--property", help="A property, as key=value. Repeat for more. Default: none.")
+]
+ExportFormat = Annotated[
+    Literal["v2", "v3"] | None,
+    typer.Option(
+        "--format", help="Iceberg format version. Default: the table's property rootline.export.format, else v3."
+    ),
 ]
 LogLevel = Annotated[
     Literal["debug", "info", "warning", "error"],
@@ -49,8 +96,76 @@ LogLevel = Annotated[
 ]
 
 
+def key_values(items: Sequence[str] | None) -> dict[str, str]:
+    """The properties of `--property key=value`. The last of equal keys wins. Raises `Invalid` (`setting-invalid`)."""
+    pairs: dict[str, str] = {}
+    for item in items or ():
+        key, equals, value = item.partition("=")
+        if not key or not equals:
+            raise Invalid("setting-invalid", f"--property {item!r}: write key=value")
+        pairs[key] = value
+    return pairs
+
+
+def format_version(text: Literal["v2", "v3"] | None) -> FormatVersion | None:
+    """The version that `--format` names."""
+    from rootline.catalog.manifest.format_version import FormatVersion
+
+    return None if text is None else FormatVersion(int(text[1]))
+
+
 def required(warehouse: str | None) -> str:
-    """The warehouse, or the usage error that says how to name one."""
+    """The warehouse. Raises `Invalid` (`setting-invalid`) if there is none."""
     if not warehouse:
         raise Invalid("setting-invalid", "no warehouse is named: give --warehouse PATH, or set ROOTLINE_WAREHOUSE")
     return warehouse
+
+
+def lake_to_read(warehouse: str | None, log: str | None = None) -> Lake:
+    """The lake for a command that changes nothing. Raises as `rootline.connect`."""
+    from rootline.connect import connect
+
+    return connect(required(warehouse), log=log, coordinator="elsewhere")
+
+
+def lake_to_change(warehouse: str | None, log: str | None = None) -> Lake:
+    """The lake for a command that publishes intents. Raises as `rootline.connect`."""
+    from rootline.connect import connect
+
+    return connect(required(warehouse), log=log)
+
+
+def any_name(lake: Lake, name: str) -> TableHandle:
+    """A handle of a name with roots: also of a dropped table, or a view. Raises `Invalid`: the name has no root."""
+    from rootline.client import checks
+    from rootline.client.table_handle import TableHandle
+    from rootline.storage.metadata.head_finder import existing_head
+
+    checked = checks.table(name)
+    lake.holder.run(lambda session: existing_head(session.store, checked))
+    return TableHandle(lake, checked)
+
+
+def newest_header(lake: Lake, handle: TableHandle) -> RootHeader:
+    """The header of the newest root, also of a tombstone or a view. Raises `Corrupt`: it cannot be read."""
+    from rootline.client.session.session import Session
+    from rootline.storage.metadata.head_finder import existing_head
+    from rootline.storage.metadata.table_head import newest_root
+
+    async def operation(session: Session) -> RootHeader:
+        root = await newest_root(session.store, handle.name)
+        if root is None:
+            await existing_head(session.store, handle.name)
+            raise Corrupt("object-missing", f"{handle.name}: its newest root was removed during the read. Try again")
+        return root.header
+
+    return lake.holder.run(operation)
+
+
+def check_folder(warehouse: str) -> None:
+    """Refuse a folder of this machine that does not exist. Raises `Unavailable` (`store-unavailable`)."""
+    from rootline.connect import lake_folder
+
+    folder: Path | None = lake_folder(warehouse)
+    if folder is not None and not folder.is_dir():
+        raise Unavailable("store-unavailable", f"{folder}: there is no such folder; give another --warehouse")

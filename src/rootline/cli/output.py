@@ -1,8 +1,10 @@
-"""What the command line prints.
+"""What the command line prints, and its exit codes.
 
-Owns: lines, JSON lines, aligned columns, progress. Does not own: what is printed.
-Invariants: results go to stdout, progress and errors to stderr; when stderr is no terminal, progress is a plain line
-now and then, and none for what is done soon.
+Owns: lines, JSON lines, aligned columns, progress, the line of a verdict and of an error, exit codes. Does not own: the
+results that are printed, codes and their explanations (`error_codes`).
+Invariants: results go to stdout, progress and errors to stderr. When stderr is no terminal, progress is a plain line
+every ten seconds. Exit codes: 0 done, 1 the answer is no, 2 usage, 3 the service or store cannot be reached. No
+traceback is shown, unless `ROOTLINE_TRACEBACK` asks for it.
 """
 
 from __future__ import annotations
@@ -11,22 +13,44 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final
 
-LINE_EVERY_S = 10.0
+from rootline.schemas.errors import OutcomeUnknown, RootlineError, Unavailable
 
 if TYPE_CHECKING:
     from rootline.client.read.file_plan import PlannedFiles
+    from rootline.schemas.verdict import Verdict
+
+LINE_EVERY_S = 10.0
+_USAGE_CODES: Final = {
+    "column-unknown",
+    "definition-invalid",
+    "filter-invalid",
+    "lake-closed",
+    "property-invalid",
+    "setting-invalid",
+    "table-name-invalid",
+}
+
+
+class ExitCode(IntEnum):
+    """The exit code of a command."""
+
+    DONE = 0
+    NO = 1
+    USAGE = 2
+    UNREACHABLE = 3
 
 
 def line(as_json: bool, record: Mapping[str, Any], text: str) -> None:
-    """One result: `record` as a JSON object, or `text`."""
+    """Print one result: `record` as a JSON object, or `text`."""
     sys.stdout.write((json_text(record) if as_json else text) + "\n")
     sys.stdout.flush()
 
 
 def note(as_json: bool, text: str) -> None:
-    """What only a person needs to be told; nothing in JSON."""
+    """Print a hint for a person. Prints nothing in JSON."""
     if not as_json:
         line(False, {}, text)
 
@@ -39,7 +63,7 @@ def moment(milliseconds: int) -> str:
 
 
 def rows(as_json: bool, records: Sequence[Mapping[str, Any]], columns: Sequence[str], *, empty: str) -> None:
-    """Several results of one shape: JSON objects, or aligned columns; `empty` is printed when there are none."""
+    """Print results of one shape as JSON objects, or in aligned columns. Print `empty` when there are none."""
     if as_json:
         for record in records:
             line(True, record, "")
@@ -60,7 +84,7 @@ def rows(as_json: bool, records: Sequence[Mapping[str, Any]], columns: Sequence[
 
 
 def plan(as_json: bool, table: str, planned: PlannedFiles) -> None:
-    """What planning a scan took: files, leaves, requests to the store."""
+    """Print the cost of planning a scan: files, leaves, requests to the store."""
     requests = planned.requests
     record = {
         "table": table,
@@ -82,13 +106,13 @@ def plan(as_json: bool, table: str, planned: PlannedFiles) -> None:
 
 
 def json_text(record: Mapping[str, Any]) -> str:
-    """The record on one line; what JSON has no form for becomes text."""
+    """The record on one line. A value without a form in JSON becomes text."""
     return json.dumps(record, ensure_ascii=False, separators=(", ", ": "), default=_plain)
 
 
 @contextlib.contextmanager
 def progress(description: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr while something takes long; yields what advances it. Nothing when stderr is not a terminal."""
+    """Show a bar on stderr during long work, and yield the function that advances it. Needs a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -102,19 +126,19 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[[i
 
 @contextlib.contextmanager
 def long_work(description: str) -> Iterator[Callable[[int, int, str], None]]:
-    """What shows progress on stderr: call it with how much is done, of how much, and that in words; from any thread.
+    """Show progress on stderr: a bar on a terminal, else a line every ten seconds.
 
-    A bar on a terminal, else a line every ten seconds.
+    Yields a function of the amount done, the total, and both in words. It may be called from any thread.
     """
     import time
 
     if not sys.stderr.isatty():
-        told_s = time.monotonic()
+        shown_s = time.monotonic()
 
         def write(_: int, __: int, text: str) -> None:
-            nonlocal told_s
-            if time.monotonic() - told_s >= LINE_EVERY_S:
-                told_s = time.monotonic()
+            nonlocal shown_s
+            if time.monotonic() - shown_s >= LINE_EVERY_S:
+                shown_s = time.monotonic()
                 sys.stderr.write(f"{description}: {text}\n")
                 sys.stderr.flush()
 
@@ -127,6 +151,60 @@ def long_work(description: str) -> Iterator[Callable[[int, int, str], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(description, total=None, text="")
         yield lambda done, total, text: bar.update(task, completed=done, total=total, text=text)
+
+
+def verdict_line(
+    as_json: bool, name: str, record: Mapping[str, Any], verdict: Verdict, *, rejected: str = "rejected"
+) -> ExitCode:
+    """Print the verdict on the intent that the caller knows as `name`, and return the exit code.
+
+    `record` names the intent in JSON.
+    """
+    from rootline.schemas.verdict import VerdictKind
+
+    version = "a version that is no longer kept" if verdict.version is None else f"version {verdict.version}"
+    match verdict.kind:
+        case VerdictKind.REJECTED:
+            text = f"{rejected}: {verdict.message} [{verdict.code}]"
+        case VerdictKind.DUPLICATE:
+            text = f"duplicate: {verdict.table} has had it since {version}"
+        case VerdictKind.COMMITTED:
+            text = f"committed {verdict.table} {version} sequence number {verdict.sequence_number}"
+    line(as_json, {**record, **verdict.model_dump(mode="json", exclude_none=True)}, f"{name}: {text}")
+    return ExitCode.NO if verdict.kind is VerdictKind.REJECTED else ExitCode.DONE
+
+
+def exit_code_of(error: Exception) -> ExitCode:
+    """The exit code for an error that ended a command."""
+    match error:
+        case Unavailable() | OutcomeUnknown():
+            return ExitCode.UNREACHABLE
+        case RootlineError() if error.code in _USAGE_CODES:
+            return ExitCode.USAGE
+        case RootlineError():
+            return ExitCode.NO
+        case FileNotFoundError() | IsADirectoryError() | NotADirectoryError() | PermissionError():
+            return ExitCode.USAGE
+        case ConnectionError() | TimeoutError():
+            return ExitCode.UNREACHABLE
+        case _:
+            return ExitCode.NO
+
+
+def describe(error: Exception, *, as_json: bool) -> str:
+    """The one line of a failure: object and reason, then the next step."""
+    if isinstance(error, RootlineError):
+        code, message, step = error.code, error.message, f"rootline explain {error.code}"
+    elif isinstance(error, OSError):
+        code, message = "os-error", f"{error.filename or 'the system'}: {error.strerror or error}"
+        step = "check the path and its permissions"
+    else:
+        code, message = "unexpected", f"{type(error).__name__}: {error}"
+        step = "this is a fault of Rootline; set ROOTLINE_TRACEBACK=1 and report what it shows"
+    message = " ".join(message.split())
+    if as_json:
+        return json.dumps({"error": code, "message": message, "next": step}, ensure_ascii=False)
+    return f"error: {message} [{code}]; next: {step}"
 
 
 def _cell(value: object) -> str:

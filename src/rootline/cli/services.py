@@ -1,28 +1,22 @@
-"""Running services in this process until a signal asks for a stop.
+"""Coordinator, worker and HTTP in this process, until a signal asks for a stop.
 
-Owns: composing coordinator, worker and HTTP; signals; log lines on stderr. Does not own: the services, the catalog
-beside the coordinator (`catalog_service`).
-Invariants: SIGTERM and SIGINT stop cleanly, a second one ends at once; the worker stops before the coordinator that
-decides its intents; the lake's lock is released last.
+Owns: composing them, and their order at start and stop. Does not own: the services, the catalog beside the coordinator
+(`catalog_service`), signals and log lines (`service_process`).
+Invariants: the worker stops before the coordinator that decides its intents. The lake's lock is released last.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 from enum import Flag, auto
-from typing import Any
 
 import structlog
 
 from rootline.catalog.rest.settings import catalog_settings
-from rootline.cli.catalog_service import open_catalog, server_extra, warn_if_open
-from rootline.cli.lake_look import open_lake_poller
-from rootline.cli.listening import port_refused
-from rootline.cli.process_metrics import describe_process
-from rootline.cli.telemetry import telemetry
-from rootline.cli.until_stopped import Announce, signals
+from rootline.cli.catalog_service import open_catalog, warn_if_open
+from rootline.cli.lake_status import open_lake_poller
+from rootline.cli.service_process import Announce, describe_process, port_refused, server_extra, signals, telemetry
 from rootline.client.write.data_file_writer import write_rewritten_files
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.runtime.process_memory import settle_memory
@@ -36,7 +30,7 @@ from rootline.workers.settings import worker_settings
 
 
 class Role(Flag):
-    """What a process does."""
+    """A service that a process runs."""
 
     COORDINATOR = auto()
     WORKER = auto()
@@ -45,10 +39,10 @@ class Role(Flag):
 async def run_services(
     warehouse: str, log: str | None, roles: Role, announce: Announce, *, http_port: int | None
 ) -> None:
-    """Run until a signal. `http_port`: 0 picks one, `None` takes the setting's.
+    """Run the services of `roles` until a signal. `http_port`: 0 picks one, `None` takes the setting's.
 
     Raises:
-        RootlineError: a service cannot start, or cannot go on.
+        RootlineError: a service cannot start, or cannot continue.
 
     """
     _check_http(roles, http_port)
@@ -140,7 +134,7 @@ async def _run(
 
 
 def _check_http(roles: Role, port: int | None) -> None:
-    """A port that someone named is served, or nothing starts. Raises `Invalid` (`setting-invalid`)."""
+    """Refuse a named port that cannot be served. Raises `Invalid` (`setting-invalid`)."""
     settings = coordinator_settings() if Role.COORDINATOR in roles else worker_settings()
     if port is None and "http_port" not in settings.model_fields_set:
         return
@@ -217,32 +211,3 @@ async def _serve_coordinator(
             console=settings.http_console,
         )
         return await around.enter_async_context(served)
-
-
-def log_to_stderr(level: str) -> None:
-    """Log lines of the services, and of the libraries they use, as JSON on stderr, or readable ones on a terminal."""
-    import logging
-
-    number = logging.getLevelNamesMapping()[level.upper()]
-    render: Any = (
-        structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer(default=str)
-    )
-    shared: list[Any] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
-    ]
-    structlog.configure(
-        processors=[*shared, render],
-        wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-    of_libraries = logging.StreamHandler(sys.stderr)
-    of_libraries.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
-        )
-    )
-    logging.basicConfig(handlers=[of_libraries], level=max(number, logging.WARNING))

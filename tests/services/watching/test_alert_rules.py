@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rootline.cli.process_metrics import PROCESS_METRICS
+from rootline.cli.service_process import PROCESS_METRICS
 from rootline.schemas.error_codes import CODES
 from tests.coordinator.generated_pages import DOCS, metrics
 from tests.services.watching.deployed_rules import DEPLOY, RULES, RULES_TEST, alerts, metrics_in, shortened

@@ -1,1 +1,0 @@
-"""`rootline table alter`, `drop`, `restore`, `replace`."""

@@ -1,0 +1,251 @@
+"""`rootline up`, `coordinator`, `worker`, `catalog serve` and `maintenance run`: the services, and their work by hand.
+
+Owns: arguments, and printing the outcome of maintenance. Does not own: running services (`services`,
+`catalog_service`), the kinds of maintenance (`rootline.workers.kinds`), the jobs.
+Invariants: the first line that a service prints states its address, and it ends with 0 after a signal. Maintenance ends
+with 1 when something was due and is not committed, and a dry run writes nothing.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+import typer.core
+
+from rootline.cli import output
+from rootline.cli.options import (
+    DryRun,
+    ExportFormat,
+    Json,
+    Log,
+    LogLevel,
+    TableArgument,
+    Warehouse,
+    any_name,
+    format_version,
+    required,
+)
+from rootline.cli.output import ExitCode
+
+if TYPE_CHECKING:
+    from rootline.cli.services import Role
+    from rootline.workers.kinds import MaintenanceKind
+
+Port = Annotated[
+    int | None,
+    typer.Option(
+        "--http-port",
+        min=0,
+        max=65535,
+        help="Port of /healthz, /readyz and /metrics, or 0 for one that the system picks. "
+        "Default: the setting ROOTLINE_COORDINATOR__HTTP_PORT.",
+    ),
+]
+WorkerPort = Annotated[
+    int | None,
+    typer.Option(
+        "--http-port",
+        min=0,
+        max=65535,
+        help="Port of /healthz, /readyz and /metrics, or 0 for one that the system picks. "
+        "Default: the setting ROOTLINE_WORKER__HTTP_PORT.",
+    ),
+]
+
+
+def up(
+    root: Annotated[
+        Path | None, typer.Option("--root", help="Folder of the lake. Default: --warehouse, else ./lake.")
+    ] = None,
+    http_port: Port = None,
+    log_level: LogLevel = "info",
+    warehouse: Warehouse = None,
+    log: Log = None,
+    as_json: Json = False,
+) -> None:
+    """Run coordinator, worker and HTTP in one process, until SIGTERM or Ctrl-C."""
+    from rootline.cli.services import Role
+
+    where = str(root) if root is not None else warehouse or "lake"
+    _run_services(where, log, Role.COORDINATOR | Role.WORKER, http_port, log_level, as_json)
+
+
+def coordinator(
+    http_port: Port = None,
+    log_level: LogLevel = "info",
+    warehouse: Warehouse = None,
+    log: Log = None,
+    as_json: Json = False,
+) -> None:
+    """Run the coordinator, which groups intents and commits them, until SIGTERM or Ctrl-C."""
+    from rootline.cli.services import Role
+
+    _run_services(required(warehouse), log, Role.COORDINATOR, http_port, log_level, as_json)
+
+
+def worker(
+    http_port: WorkerPort = None,
+    log_level: LogLevel = "info",
+    warehouse: Warehouse = None,
+    log: Log = None,
+    as_json: Json = False,
+) -> None:
+    """Run the worker, which keeps metadata trees small, until SIGTERM or Ctrl-C."""
+    from rootline.cli.services import Role
+
+    _run_services(required(warehouse), log, Role.WORKER, http_port, log_level, as_json)
+
+
+def _run_services(
+    warehouse: str, log: str | None, roles: Role, http_port: int | None, level: str, as_json: bool
+) -> None:
+    import asyncio
+
+    from rootline.cli.service_process import log_to_stderr
+    from rootline.cli.services import run_services
+
+    log_to_stderr(level)
+    asyncio.run(run_services(warehouse, log, roles, partial(output.line, as_json), http_port=http_port))
+
+
+def serve_catalog(
+    host: Annotated[
+        str | None,
+        typer.Option("--host", help="Address to listen on. Default: the setting ROOTLINE_CATALOG__HTTP_HOST."),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port",
+            min=0,
+            max=65535,
+            help="Port to listen on, or 0 for one that the system picks. "
+            "Default: the setting ROOTLINE_CATALOG__HTTP_PORT.",
+        ),
+    ] = None,
+    export_format: ExportFormat = None,
+    log_level: LogLevel = "info",
+    warehouse: Warehouse = None,
+    as_json: Json = False,
+) -> None:
+    """Serve the warehouse as a read-only Iceberg REST catalog, without a coordinator, until SIGTERM or Ctrl-C."""
+    import asyncio
+
+    from rootline.cli.catalog_service import run_catalog
+    from rootline.cli.service_process import log_to_stderr
+
+    place = required(warehouse)
+    log_to_stderr(log_level)
+    announce = partial(output.line, as_json)
+    asyncio.run(run_catalog(place, announce, host=host, port=port, default_format=format_version(export_format)))
+
+
+class KindsInHelp(typer.core.TyperCommand):
+    """A command with help that ends with the kinds. They are imported only for help."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the kinds that can be run."""
+        from rootline.workers.by_hand import BY_HAND
+
+        with formatter.section("Kinds"):
+            formatter.write_dl([(name, kind.by_hand or "") for name, kind in BY_HAND.items()])
+
+
+def _kind(name: str) -> MaintenanceKind:
+    from rootline.workers.by_hand import BY_HAND
+
+    if name not in BY_HAND:
+        raise typer.BadParameter(f"there is no kind {name!r}: give one of {', '.join(BY_HAND)}", param_hint="KIND")
+    return BY_HAND[name]
+
+
+def run_maintenance(
+    what: Annotated[str, typer.Argument(metavar="KIND", help="What to do: see below.", show_default=False)],
+    name: TableArgument,
+    dry_run: DryRun = False,
+    warehouse: Warehouse = None,
+    log: Log = None,
+    as_json: Json = False,
+) -> None:
+    """Do what can be done now, whatever the thresholds are.
+
+    `expire` and `sweep` also clean up after a dropped table or a view.
+    """
+    from rootline.client.session.session import Session
+    from rootline.connect import connect
+    from rootline.hosting.rights import rights_of
+    from rootline.workers.by_hand import maintain
+    from rootline.workers.jobs.job import JobOutcome, JobReport
+    from rootline.workers.jobs.maintenance_job import OF_ANY_NAME
+
+    kind = _kind(what)
+
+    async def carry_out(session: Session) -> JobReport:
+        store, environment = session.store, session.environment
+        async with rights_of(required(warehouse), log, store) as rights:
+            return await maintain(store, session.log, environment, handle.name, kind, dry_run=dry_run, rights=rights)
+
+    with connect(required(warehouse), log=log) as lake:
+        if kind.name in OF_ANY_NAME:
+            handle = any_name(lake, name)
+        else:
+            handle = lake.table(name)
+            handle.head()  # raises when there is no such table
+        report = lake.holder.run(carry_out)
+    record: dict[str, Any] = {
+        "table": name,
+        "run": kind.name,
+        "outcome": str(report.outcome),
+        "leaves": report.leaves,
+        "entries": report.entries,
+        "version": report.version,
+        "code": report.code,
+        "objects": [removed._asdict() for removed in report.removed],
+        "condemned": [condemned._asdict() for condemned in report.condemned],
+        "troubles": list(report.troubles),
+    }
+    output.line(as_json, record, _outcome_text(name, kind.name, report.outcome, record, report.message))
+    would = "would be " if dry_run else ""
+    for verb, found in (("condemned", report.condemned), ("removed", report.removed)):
+        for item in found:
+            size = f"{item.objects:,} {item.kind}, {item.size_in_bytes:,} bytes"
+            output.note(as_json, f"{name}: {would}{verb}: {size}")
+    for trouble in report.troubles:
+        output.note(as_json, trouble)
+    fine = (JobOutcome.NOTHING_DUE, JobOutcome.PLANNED, JobOutcome.COMMITTED, JobOutcome.REMOVED)
+    if report.outcome not in fine:
+        raise typer.Exit(ExitCode.NO)
+
+
+def _outcome_text(name: str, what: str, outcome: str, record: dict[str, Any], message: str | None) -> str:
+    if what == "expire":
+        return _expiry_text(name, outcome, record, message)
+    if what in ("sweep", "purge") and outcome in ("planned", "committed", "removed"):
+        return f"{name}: {what} {outcome}" + (f", version {record['version']}" if record["version"] else "")
+    moved = f"{record['entries']} entries into {record['leaves']} leaves"
+    match outcome:
+        case "nothing-due":
+            return f"{name}: nothing to {what}"
+        case "planned":
+            return f"{name}: would move {moved}, from version {record['version']} on"
+        case "committed":
+            return f"{name}: moved {moved}, version {record['version']}"
+        case _:
+            return f"{name}: {what} {outcome}: {message or 'no verdict yet; it may still be committed'}"
+
+
+def _expiry_text(name: str, outcome: str, record: dict[str, Any], message: str | None) -> str:
+    match outcome:
+        case "nothing-due":
+            return f"{name}: nothing to expire"
+        case "planned":
+            return f"{name}: would expire {record['entries']} versions"
+        case "committed":
+            return f"{name}: expired {record['entries']} versions, version {record['version']}"
+        case "removed":
+            return f"{name}: no version to expire"
+        case _:
+            return f"{name}: expiry {outcome}: {message or 'no verdict yet; it may still be committed'}"
