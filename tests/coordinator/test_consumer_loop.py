@@ -330,7 +330,7 @@ def test_after_an_end_without_a_word_what_kills_its_decoder_is_dead_lettered_and
 
 DEADLY_CHILD = """
 import os, signal, sys
-from rootline.coordinator.runtime.records import decoding_child as child
+import rootline.coordinator.runtime.records.decoding_child as child
 
 decode = child.decode_intent
 

@@ -20,7 +20,7 @@ from tests.coordinator.running_service import append_intent
 LOG = LogId("embedded/x")
 DEADLY_CHILD = """
 import os, signal, sys
-from rootline.coordinator.runtime.records import decoding_child as child
+import rootline.coordinator.runtime.records.decoding_child as child
 
 decode = child.decode_intent
 

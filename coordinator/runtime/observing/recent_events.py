@@ -8,7 +8,8 @@ never waits; a flood of commits pushes no rejection out.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter as Counts
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -117,7 +118,7 @@ class RecentEvents:
             return
         self.verdicts += len(verdicts)
         self._number += 1
-        kinds: Counter[str] = Counter()
+        kinds: Counts[str] = Counts()
         for (kind, code), count in counts.items():
             kinds[kind.value] += count
             if kind is VerdictKind.REJECTED and not told_again:

@@ -9,7 +9,7 @@ own to spend, so that a flood of commits hides none; a line that counts comes wi
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter as Counts
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -40,7 +40,7 @@ class VerdictLines:
     _commits: int = 0
     _rejected: int = 0
     _others: int = 0
-    _rest: Counter[tuple[VerdictKind, str, bool]] = field(default_factory=Counter)
+    _rest: Counts[tuple[VerdictKind, str, bool]] = field(default_factory=Counts)
     _rest_warns: bool = False
     _window: asyncio.TimerHandle | None = None
 
@@ -70,7 +70,7 @@ class VerdictLines:
         if not verdicts:
             return
         self._open()
-        rest = Counter(counts)
+        rest = Counts(counts)
         is_any_rejected = any(kind is VerdictKind.REJECTED for kind, _ in counts)
         if self._others < self.per_s_max or (is_any_rejected and self._rejected < self.per_s_max):
             for verdict, trace in zip_longest(verdicts, traces):

@@ -16,7 +16,7 @@ from rootline.maintenance.plan import IntentStamp, WrittenPlan
 from rootline.maintenance.property_values import checked_number, checked_switch
 from rootline.maintenance.sweep_limits import SWEEP_PROPERTY
 from rootline.schemas.identifiers import Version
-from rootline.schemas.intent_kinds import IntentKind
+from rootline.schemas.intent import IntentKind
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.intents.drop import KEPT_PROPERTY, KEPT_S_DEFAULT, kept_until_ms

@@ -81,7 +81,7 @@ def test_a_thread_uses_the_lake_after_the_main_thread_has_ended(tmp_path: Path) 
 
 SLOW = """
 import asyncio, sys, threading
-from rootline.client.session import loop_thread
+import rootline.client.session.loop_thread as loop_thread
 
 def work():
     begun.set()

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from rootline.adapters.kafka.frontier.answers import (
-    RECORD_BYTES_MAX,
+    ANSWER_RECORD_BYTES_MAX,
     AnswerRecord,
     answer_key,
     answers_to_bytes,
@@ -52,7 +52,7 @@ def read_back(group_id: str, log: LogId, key: bytes, value: bytes | None) -> tup
 def test_a_hundred_thousand_answers_in_a_row_fit_because_they_share_a_run() -> None:
     assert len(answers_to_bytes(record("one", 1, *range(100_000)))) < 100
     apart = AnswerRecord(LOG, 3, "one", 1, {offset: answer(offset, f"no {offset}") for offset in range(10_000)})
-    assert len(answers_to_bytes(apart)) > RECORD_BYTES_MAX
+    assert len(answers_to_bytes(apart)) > ANSWER_RECORD_BYTES_MAX
 
 
 def test_an_assignment_carries_on_what_counts_from_its_start_on() -> None:

@@ -12,7 +12,8 @@ import asyncio
 from dataclasses import dataclass
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import IllegalGenerationError, KafkaError, RebalanceInProgressError, UnknownMemberIdError
+from aiokafka.errors import IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError
+from aiokafka.errors import KafkaError as ClientError
 
 from rootline.adapters.kafka.clients import make_consumer, start_consumer, stop_consumer
 from rootline.adapters.kafka.frontier.records import frontier_publisher, read_frontiers, write_frontiers
@@ -90,7 +91,7 @@ async def _accept(settings: KafkaSettings, apply: bool) -> list[Acceptance]:
         return accepted
     except (UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError):
         raise group_active(settings, "a coordinator has just started") from None
-    except (KafkaError, TimeoutError) as error:
+    except (ClientError, TimeoutError) as error:
         raise log_unavailable(settings, error, topic=settings.intents_topic) from None
     finally:
         await stop_consumer(consumer, patience_s=settings.request_timeout_s)
@@ -149,7 +150,7 @@ async def _set(settings: KafkaSettings, consumer: AIOKafkaConsumer, log: LogId, 
     offsets = {TopicPartition(settings.intents_topic, held.partition): held.next_offset for held in accepted}
     generation = membership_of(consumer)  # it has not joined: a broker accepts that while the group has no members
     if not await write_bookmark(settings, consumer, log, generation=generation):
-        raise KafkaError(f"the group's offset of {settings.dead_letters_topic} cannot be written")
+        raise ClientError(f"the group's offset of {settings.dead_letters_topic} cannot be written")
     await commit_offsets(consumer, offsets, log, generation=generation)
     publisher = frontier_publisher(settings)
     try:

@@ -17,8 +17,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from rootline.adapters.kafka.frontier.answers import (
+    ANSWER_RECORD_BYTES_MAX,
     ANSWERS_MAX,
-    RECORD_BYTES_MAX,
     AnswerRecord,
     answers_to_bytes,
     outgoing,
@@ -155,9 +155,9 @@ class AnswerHolder:
                 if missing and not (await self._written(self._waiting | missing) or await self._written(missing)):
                     full = sorted({place.partition for place in missing})
                     raise self._membership.unavailable(
-                        f"over {RECORD_BYTES_MAX} bytes or {ANSWERS_MAX} of rejections wait for the offset of their "
-                        f"partition to pass them, among partitions {full}: it is not read until a table on it goes on "
-                        "(see /readyz)"
+                        f"over {ANSWER_RECORD_BYTES_MAX} bytes or {ANSWERS_MAX} of rejections wait for the offset of "
+                        f"their partition to pass them, among partitions {full}: it is not read until a table on it "
+                        "goes on (see /readyz)"
                     )
         finally:
             for place in wanted:
@@ -216,7 +216,7 @@ def _has_room(place: Place, record: AnswerRecord) -> bool:
     if len(record.answers) > ANSWERS_MAX:
         return False
     size = len(answers_to_bytes(record))
-    if size <= RECORD_BYTES_MAX:
+    if size <= ANSWER_RECORD_BYTES_MAX:
         return True
     before = place.held.answers.keys() if place.held is not None else set()
     return size <= _RECORD_BYTES_MOST and bool(before) and max(record.answers.keys() - before, default=0) < max(before)

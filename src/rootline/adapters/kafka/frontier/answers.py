@@ -37,7 +37,7 @@ from rootline.ports.parking import ParkedTable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId, LogPosition
 
-RECORD_BYTES_MAX: Final = 262_144
+ANSWER_RECORD_BYTES_MAX: Final = 262_144
 ANSWERS_MAX: Final = 1_000_000
 """Answers of one record; a partition with more of them waits, as one whose record has no room (`progress`)."""
 _TOGETHER_MAX: Final = 2 * ANSWERS_MAX

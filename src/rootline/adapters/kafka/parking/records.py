@@ -33,7 +33,7 @@ from rootline.ports.parking import Lift, ParkedRun, ParkedTable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId
 
-RECORD_BYTES_MAX: Final = 800_000
+PARKING_RECORD_BYTES_MAX: Final = 800_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from rootline.adapters.kafka.group_offsets import commit_offsets
 from rootline.adapters.kafka.membership import KafkaMembership, Place
 from rootline.adapters.kafka.parking.parked_topic import ParkedTopic
 from rootline.adapters.kafka.parking.records import (
-    RECORD_BYTES_MAX,
+    PARKING_RECORD_BYTES_MAX,
     ParkingRecord,
     lift_outgoing,
     parking_outgoing,
@@ -118,10 +118,10 @@ class KafkaParkedStore:
         generation, held = membership.generation, self._place(parked)
         after = replace(held.parked, tables=dict(tables), began=True)
         outgoing = parking_outgoing(self._settings, after)
-        if len(outgoing.value or b"") > RECORD_BYTES_MAX:
+        if len(outgoing.value or b"") > PARKING_RECORD_BYTES_MAX:
             raise membership.unavailable(
-                f"over {RECORD_BYTES_MAX} bytes would name the parked tables of partition {parked.partition}: see "
-                "`rootline quarantine list`"
+                f"over {PARKING_RECORD_BYTES_MAX} bytes would name the parked tables of partition "
+                f"{parked.partition}: see `rootline quarantine list`"
             )
         await membership.frontiers.publish([outgoing])
         await self._confirm(parked.log, parked.partition, generation)
