@@ -68,12 +68,12 @@ class _Merge:
         """`wanted` itself when it needs nothing more."""
         given = {name: (kind, values) for name, kind, values in members}
         found: list[NestedField] = []
-        for field in wanted.fields:
-            kind, values = given.pop(field.name, (None, None))
-            merged = field.field_type
+        for member in wanted.fields:
+            kind, values = given.pop(member.name, (None, None))
+            merged = member.field_type
             if kind is not None:
-                merged = self._type(field.field_type, kind, values, f"{path}{field.name}")
-            found.append(field if merged is field.field_type else field.model_copy(update={"field_type": merged}))
+                merged = self._type(member.field_type, kind, values, f"{path}{member.name}")
+            found.append(member if merged is member.field_type else member.model_copy(update={"field_type": merged}))
         for name, (kind, _) in given.items():
             where = f"{path}{checks.column_name(name, _CODE)}"
             new = iceberg_type(kind, where, self._ids)

@@ -91,9 +91,9 @@ def _no_default(field: NestedField) -> Any:
 def _refuse_absent(stored: Sequence[pa.Field], fields: Sequence[NestedField], find: Any, name: str) -> None:
     """A column that a delete file lacks would read as null, and delete other rows than were meant."""
     place_of = find(stored)
-    for field in fields:
-        at = place_of(field)
+    for key in fields:
+        at = place_of(key)
         if at is None:
-            raise Invalid("file-unreadable", f"{name}: a delete file without column {field.name} (id {field.field_id})")
-        if isinstance(field.field_type, StructType) and pa.types.is_struct(stored[at].type):
-            _refuse_absent(list(stored[at].type), field.field_type.fields, find, name)
+            raise Invalid("file-unreadable", f"{name}: a delete file without column {key.name} (id {key.field_id})")
+        if isinstance(key.field_type, StructType) and pa.types.is_struct(stored[at].type):
+            _refuse_absent(list(stored[at].type), key.field_type.fields, find, name)

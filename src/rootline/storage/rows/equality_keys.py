@@ -103,13 +103,13 @@ def key_field(definition: TableDefinition, field_id: int) -> NestedField:
 
 
 def _path_to(struct: StructType, field_id: int) -> NestedField | None:
-    for field in struct.fields:
-        kind = field.field_type
-        if field.field_id == field_id and kind.is_primitive:
-            return field.model_copy(update={"required": False})
+    for member in struct.fields:
+        kind = member.field_type
+        if member.field_id == field_id and kind.is_primitive:
+            return member.model_copy(update={"required": False})
         if isinstance(kind, StructType) and (inner := _path_to(kind, field_id)) is not None:
-            default = field.initial_default
-            return NestedField(field.field_id, field.name, StructType(inner), required=False, initial_default=default)
+            default = member.initial_default
+            return NestedField(member.field_id, member.name, StructType(inner), required=False, initial_default=default)
     return None
 
 
