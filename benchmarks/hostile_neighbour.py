@@ -14,7 +14,7 @@ from typing import Final
 
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.writer_log import KafkaWriterLog
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, Intent, IntentKind, RemovedFile
 from tests.kafka.hostile_batches import CODECS, MEBIBYTE, batch_of, compressed, put, record_of_zeros

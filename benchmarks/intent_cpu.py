@@ -37,17 +37,15 @@ from rootline.coordinator.runtime.process_memory import settle_memory
 from rootline.coordinator.runtime.records.record_decoding import decoded
 from rootline.ports.object_store import PutReply, PutStatus
 from rootline.ports.retry_policy import RetryPolicy
-from rootline.schemas.bytes.log.avro_framing import shipped_schema
-from rootline.schemas.bytes.log.generic_statistics import to_generic
-from rootline.schemas.bytes.log.intent_codec import decode_intent, encode_intent
-from rootline.schemas.bytes.log.verdict_codec import encode_verdicts
+from rootline.schemas.bytes.entry_schema import content_stats_schema
+from rootline.schemas.bytes.intent_codec import decode_intent, encode_intent, shipped_schema
 from rootline.schemas.bytes.root.root_codec import encode_root
 from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
-from rootline.schemas.bytes.values.entry_schema import content_stats_schema
-from rootline.schemas.identifiers import CommitId
+from rootline.schemas.bytes.single_values import to_generic
+from rootline.schemas.bytes.verdict_codec import encode_verdicts
+from rootline.schemas.identifiers import CommitId, LogId, LogPosition, LogRecord
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX, Intent, IntentKind
-from rootline.schemas.intent_limits import IntentLimits
-from rootline.schemas.log_position import LogId, LogPosition, LogRecord
+from rootline.schemas.intent_rules import IntentLimits
 from rootline.schemas.verdict import VerdictKind
 from rootline.tree.check.invariants import violations
 from rootline.tree.commit.apply import apply_batch

@@ -17,13 +17,12 @@ import pyarrow as pa
 from benchmarks.sample_table import COLUMNS, TABLE, create_record, definition
 from rootline.maintenance.file_leaves import LEAF_ENTRIES, leaf_columns
 from rootline.ports.object_store import ObjectStore, PutStatus
-from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, LeafContent, decode_leaf, encode_columns
-from rootline.schemas.bytes.log.intent_codec import decode_intent, encode_intent
+from rootline.schemas.bytes.intent_codec import decode_intent, encode_intent
+from rootline.schemas.bytes.leaf_codec import EncodedLeaf, LeafContent, decode_leaf, encode_columns
 from rootline.schemas.content_entry import ContentType
-from rootline.schemas.identifiers import CommitId, ObjectKey
+from rootline.schemas.identifiers import CommitId, LogId, LogPosition, ObjectKey
 from rootline.schemas.intent import AddedManifest, Intent, IntentKind
-from rootline.schemas.intent_limits import IntentLimits
-from rootline.schemas.log_position import LogId, LogPosition
+from rootline.schemas.intent_rules import IntentLimits
 from rootline.schemas.object_keys import key_of, root_key
 from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft.batch import Applied, FetchedObjects, Record, Stamp

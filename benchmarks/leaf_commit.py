@@ -36,9 +36,9 @@ from rootline.client.write.append_files import append_files
 from rootline.client.write.new_files import FileList
 from rootline.maintenance.file_leaves import cut_evenly, leaf_columns
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.leaf.leaf_codec import ROW_GROUP_ENTRIES
-from rootline.schemas.bytes.leaf.leaf_schema import arrow_type_of_bound
-from rootline.schemas.bytes.log.generic_statistics import to_generic
+from rootline.schemas.bytes.leaf_codec import ROW_GROUP_ENTRIES
+from rootline.schemas.bytes.leaf_schema import arrow_type_of_bound
+from rootline.schemas.bytes.single_values import to_generic
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile
 from rootline.schemas.table_definition import TableDefinition

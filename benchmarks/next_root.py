@@ -15,12 +15,11 @@ import fastavro
 
 from benchmarks.measure import Result, Spread, load_average
 from benchmarks.sample_table import TABLE, append_record, create_record, definition
-from rootline.schemas.bytes.log.intent_codec import decode_intent
+from rootline.schemas.bytes.intent_codec import decode_intent
 from rootline.schemas.bytes.root.root_codec import encode_root
 from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
-from rootline.schemas.identifiers import CommitId
-from rootline.schemas.intent_limits import IntentLimits
-from rootline.schemas.log_position import LogId, LogPosition
+from rootline.schemas.identifiers import CommitId, LogId, LogPosition
+from rootline.schemas.intent_rules import IntentLimits
 from rootline.tree.check.invariants import violations
 from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft.batch import Applied, FetchedObjects, Record, Stamp

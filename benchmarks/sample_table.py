@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 
 from rootline.client.write.definition_builder import build_definition
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
+from rootline.schemas.content_entry import FieldStatistics
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, Intent, IntentKind
-from rootline.schemas.statistics import FieldStatistics
 from rootline.schemas.table_definition import TableDefinition
 
 TABLE = TableName("bench.events")

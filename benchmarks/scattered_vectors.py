@@ -24,8 +24,8 @@ from benchmarks.measure import Result, interleaved, load_average
 from rootline.client.session.session import Session
 from rootline.client.table_handle import TableHandle
 from rootline.maintenance.puffin_vectors import vectors_of_puffin
-from rootline.schemas.bytes.log.intent_codec import encode_intent
-from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
+from rootline.schemas.bytes.intent_codec import encode_intent
+from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AddedVector, Intent, IntentKind
 from rootline.schemas.object_keys import key_of

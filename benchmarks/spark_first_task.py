@@ -23,7 +23,7 @@ from benchmarks.measure import Result, Spread, load_average
 from benchmarks.spark_session import local_session
 from rootline.client.write.data_file_writer import write_files
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
-from rootline.schemas.statistics import FieldStatistics
+from rootline.schemas.content_entry import FieldStatistics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -34,7 +34,7 @@ from benchmarks.sample_table import data_file, definition
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.writer_log import KafkaWriterLog
 from rootline.coordinator.runtime.process_memory import settle_memory
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
 from rootline.schemas.intent import Intent, IntentKind, RemovedFile
 

@@ -25,7 +25,7 @@ from benchmarks.own_coordinator import coordinating, require_commit
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.client.write.definition_builder import build_definition
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, Intent, IntentKind
 from rootline.schemas.object_keys import key_of

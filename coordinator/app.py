@@ -45,7 +45,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName, Version
-from rootline.schemas.intent_limits import IntentLimits
+from rootline.schemas.intent_rules import IntentLimits
 from rootline.schemas.verdict import Verdict
 from rootline.storage.lake_identity import FindLake
 from rootline.storage.store_probe import probe_store

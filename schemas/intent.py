@@ -1,8 +1,8 @@
 """An intent: one atomic change to one table, as writers publish it to the log.
 
-Owns: the model, its shape rules (types, signs). Does not own: what each kind carries (`intent_kinds`), framing
-(`intent_codec`), whether the change is possible (`rootline.tree`), size limits (`intent_limits`).
-Invariants: immutable; the writer makes `intent_id` once, and it never changes; an intent names locations, never
+Owns: the model, its shape rules (types, signs). Does not own: the content and size of each kind (`intent_rules`),
+framing (`intent_codec`), whether the change is possible (`rootline.tree`).
+Invariants: immutable. The writer makes `intent_id` once, and it never changes. An intent names locations, never
 endpoints or credentials.
 """
 
@@ -15,8 +15,27 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rootline.schemas.content_entry import ContentType, FileFormat
-from rootline.schemas.intent_kinds import CARGO, MAINTENANCE_KINDS, SHAPES, IntentKind, Names
+from rootline.schemas.intent_rules import CARGO, MAINTENANCE_KINDS, SHAPES, IntentKind, Names
 from rootline.schemas.model_faults import invalid_model
+
+__all__ = [
+    "MAINTENANCE_KINDS",
+    "PROCESS_WRITER_PREFIX",
+    "AddedManifest",
+    "AddedVector",
+    "AdoptedRoot",
+    "DataFile",
+    "EqualityDeleteFile",
+    "GenericStatistics",
+    "Intent",
+    "IntentKind",
+    "Isolation",
+    "Reaffiliation",
+    "RemovedFile",
+    "StoredPage",
+    "VectorReference",
+    "VersionReference",
+]
 
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Int32 = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -261,23 +280,3 @@ def _check_reference(kind: IntentKind, names: Names, ref: VersionReference) -> N
             raise ValueError(f"kind {kind} must name the version to tag, or where the tag to delete was seen")
     elif ref.version is None or ref.tag is not None or ref.seen_version is not None:
         raise ValueError(f"kind {kind} must name a version in ref, and nothing else")
-
-
-__all__ = [
-    "MAINTENANCE_KINDS",
-    "PROCESS_WRITER_PREFIX",
-    "AddedManifest",
-    "AddedVector",
-    "AdoptedRoot",
-    "DataFile",
-    "EqualityDeleteFile",
-    "GenericStatistics",
-    "Intent",
-    "IntentKind",
-    "Isolation",
-    "Reaffiliation",
-    "RemovedFile",
-    "StoredPage",
-    "VectorReference",
-    "VersionReference",
-]

@@ -1,10 +1,13 @@
-"""The keys of a table's objects, relative to the warehouse.
+"""The keys of a table's objects, relative to the warehouse, and locations outside its folder.
 
-Owns: the layout of a table's prefix, and of a namespace's own objects, which keys can name an object at all. Does not
-own: what the objects contain.
-Invariants: keys of roots and of namespaces sort newest first; no key is another key's folder; no table's prefix is
+Owns: the layout of a table's prefix and of a namespace's own objects, the keys that can name an object, absolute
+locations of adopted tables and their compared form. Does not own: the content of objects, the locations that an intent
+may name (`intent_rules`).
+Invariants: keys of roots and of namespaces sort newest first. No key is another key's folder. No table's prefix is
 inside another's, and no namespace's: a namespace of several levels is one folder with dots in its name. A key without
-a fault stays inside the warehouse when it is read as a path; parts that begin with `.rootline` belong to the adapters.
+a fault stays inside the warehouse when it is read as a path. Parts that begin with `.rootline` belong to the adapters.
+A location is absolute or relative, never both, and an absolute one is used exactly as its writer wrote it: nothing in
+it is percent-decoded, because Iceberg's writers do not encode.
 """
 
 from __future__ import annotations
@@ -16,7 +19,6 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
-from rootline.schemas.absolute_locations import is_absolute, resolved
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import (
     Location,
@@ -27,6 +29,31 @@ from rootline.schemas.identifiers import (
     namespace_name,
     table_name,
 )
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
+_NO_PARTS: Final = re.compile(r"(?:/\.?)+(?=/|\Z)")
+
+
+def is_absolute(location: str) -> bool:
+    """Whether `location` begins with `/` or a scheme (`s3:`, `file:`), so that it is not below a table's folder."""
+    return location.startswith("/") or _SCHEME.match(location) is not None
+
+
+def scheme_of(location: str) -> str:
+    """The scheme in lower case; `file` for a plain path, empty for a relative location."""
+    if location.startswith("/"):
+        return "file"
+    found = _SCHEME.match(location)
+    return "" if found is None else found[1].lower()
+
+
+def resolved(location: str) -> str:
+    """`location` without empty and `.` parts: what a file system takes for the same file has one such form.
+
+    It is for comparison alone: a bucket takes them for different objects.
+    """
+    return _NO_PARTS.sub("", location)
+
 
 MAX_VERSION: Final = 2**63 - 1
 RESERVED_PREFIX: Final = ".rootline"

@@ -17,13 +17,13 @@ from typing import Final, NamedTuple
 from rootline.schemas.identifiers import (
     CommitId,
     Location,
+    LogId,
     SequenceNumber,
     SnapshotId,
     TableName,
     Version,
     WriterId,
 )
-from rootline.schemas.log_position import LogId
 
 
 class Operation(StrEnum):
@@ -154,7 +154,7 @@ class RejectedSequence(NamedTuple):
 class ContentDigest(NamedTuple):
     """What a committed intent held, as its writer said.
 
-    Digests of 8 bytes each: of writer and sequence, and of what was said (`rootline.schemas.bytes.log.stated_content`).
+    Digests of 8 bytes each: of writer and sequence, and of what was said (`rootline.schemas.bytes.record_headers`).
     """
 
     pair: bytes

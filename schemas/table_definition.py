@@ -1,34 +1,78 @@
 """The table definition: schemas, expressions, partition specs, sort orders, properties.
 
-Owns: the definition's value type, its JSON (`to_json`, `from_json`) and what follows from it (tracked fields, partition
-ids). Does not own: where it is stored (`object_keys`), what changes it (`rootline.tree`).
-Invariants: immutable once written; column and expression ids come from one space; a spec is a list of ids (a schema
-field, meaning identity, or an expression). Unknown transforms are kept and never prune.
+Owns: the definition's value type, its JSON (`to_json`, `from_json`), the functions and result types of expressions,
+the tracked fields and partition ids that follow. Does not own: where it is stored (`object_keys`), the values of
+expressions (`transform_values`), changes of it (`rootline.tree`).
+Invariants: immutable once written. Column and expression ids come from one space. A spec is a list of ids: a schema
+field, meaning identity, or an expression. An unknown transform or expression is kept, has no type and never prunes.
 
-Source: the table-metadata JSON of the Iceberg specification, and "How do we remove partition tuple" of the
-Single File Commits proposal.
+Source: the table-metadata JSON of the Iceberg specification and "Partition Transforms", the Single File Commits
+proposal, "How do we remove partition tuple" and "Why and how do we address having a global field ID space",
+docs/decisions/0028.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import cached_property
 from typing import Any, Final
 
 import pydantic
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import IdentityTransform, Transform, UnknownTransform, parse_transform
-from pyiceberg.types import PrimitiveType, StructType
+from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform, UnknownTransform, parse_transform
+from pyiceberg.types import IntegerType, PrimitiveType, StringType, StructType
 
 from rootline.schemas.default_values import unreadable_default
 from rootline.schemas.errors import Corrupt, Invalid
-from rootline.schemas.expression_types import Function, function_of, result_type_of
 from rootline.schemas.field_ids import MAX_TRACKED_ID
 from rootline.schemas.model_faults import fault_of_model
+
+LOWER = "lower"
+
+
+class Function(Enum):
+    """How the values of an expression are made."""
+
+    TRANSFORM = "transform"
+    """One of the specification's partition transforms, over one column."""
+    BUCKET_OF_SEVERAL = "bucket of several columns"
+    LOWER = "lower"
+    """A text in lower case."""
+    UNKNOWN = "unknown"
+
+
+def function_of(text: str, transform: Transform[Any, Any], sources: Sequence[PrimitiveType | None]) -> Function:
+    """Which function `text`, parsed as `transform`, is over columns of these types (`None`: no primitive column)."""
+    known = [source for source in sources if source is not None]
+    if not known or len(known) != len(sources):
+        return Function.UNKNOWN
+    if text == LOWER:
+        return Function.LOWER if len(known) == 1 and isinstance(known[0], StringType) else Function.UNKNOWN
+    if isinstance(transform, UnknownTransform) or not all(transform.can_transform(source) for source in known):
+        return Function.UNKNOWN
+    if len(known) == 1:
+        return Function.TRANSFORM
+    return Function.BUCKET_OF_SEVERAL if isinstance(transform, BucketTransform) else Function.UNKNOWN
+
+
+def result_type_of(
+    function: Function, transform: Transform[Any, Any], sources: Sequence[PrimitiveType | None]
+) -> PrimitiveType | None:
+    """The type of the function's values; `None` when they have none that can be stored."""
+    if function is Function.LOWER:
+        return StringType()
+    if function is Function.BUCKET_OF_SEVERAL:
+        return IntegerType()
+    if function is Function.UNKNOWN or sources[0] is None:
+        return None
+    result = transform.result_type(sources[0])
+    return result if isinstance(result, PrimitiveType) else None
+
 
 NAME_MAPPING_PROPERTY: Final = "schema.name-mapping.default"
 """The property that holds the name mapping: field ids for data files that carry none."""

@@ -1,17 +1,14 @@
-"""A verdict: what became of one intent.
-
-Owns: the model. Does not own: when it is published (`rootline.coordinator`).
-Invariants: published only after the root that decides it is confirmed; the same intent gets the same verdict again.
-"""
+"""A verdict on one intent, and a dead letter: a rejected record with its original bytes and the reason."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
+from hashlib import sha256
 from typing import Final
 
+from rootline.schemas.identifiers import Headers
 from rootline.schemas.intent import WireModel
-from rootline.schemas.log_position import Headers
 
 
 class VerdictKind(StrEnum):
@@ -81,3 +78,41 @@ def newest_versions(verdicts: Iterable[Verdict]) -> dict[str, int]:
         if verdict.version is not None:
             newest[verdict.table] = max(verdict.version, newest.get(verdict.table, 0))
     return newest
+
+
+_KEY_BYTES_MAX: Final = 1_024
+_REASON_CHARS_MAX: Final = 2_000
+
+
+class DeadLetter(WireModel):
+    """The record at (`log`, `partition`, `offset`), and why it was rejected."""
+
+    log: str
+    partition: int
+    offset: int
+    intent_id: str
+    table: str | None
+    code: str
+    message: str
+    key: bytes | None
+    value: bytes
+    headers: Headers = ()
+
+
+def size_of(letter: DeadLetter) -> int:
+    """Bytes of the record in it."""
+    headers = sum(len(name) + len(value or b"") for name, value in letter.headers)
+    return len(letter.key or b"") + len(letter.value) + headers
+
+
+def coordinates_only(letter: DeadLetter) -> DeadLetter:
+    """`letter` without the record's value and headers, and without a long key; the message says so, with a digest."""
+    digest = sha256(letter.value).hexdigest()
+    short_key = letter.key if len(letter.key or b"") <= _KEY_BYTES_MAX else None
+    held = f"{len(letter.value)} bytes, sha256 {digest}"
+    if letter.headers:
+        held += f"; and {len(letter.headers)} headers"
+    if short_key != letter.key:
+        held += f"; and a key of {len(letter.key or b'')} bytes"
+    message = f"{letter.message[:_REASON_CHARS_MAX]} (too large for a dead letter, which is without its value: {held})"
+    return letter.model_copy(update={"message": message, "key": short_key, "value": b"", "headers": ()})

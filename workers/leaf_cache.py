@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.leaf.leaf_codec import Leaf
+from rootline.schemas.bytes.leaf_codec import Leaf
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition

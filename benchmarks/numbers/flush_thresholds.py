@@ -23,12 +23,11 @@ from benchmarks.large_table import LOG, build
 from benchmarks.measure import Spread
 from benchmarks.sample_table import TABLE, append_record, definition
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.log.intent_codec import decode_intent
+from rootline.schemas.bytes.intent_codec import decode_intent
 from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
-from rootline.schemas.identifiers import CommitId
+from rootline.schemas.identifiers import CommitId, LogPosition
 from rootline.schemas.intent import AddedVector, Intent, IntentKind
-from rootline.schemas.intent_limits import IntentLimits
-from rootline.schemas.log_position import LogPosition
+from rootline.schemas.intent_rules import IntentLimits
 from rootline.schemas.object_keys import root_key
 from rootline.storage.metadata.root_reader import read_definition, read_root
 from rootline.storage.metadata.table_loader import plan_scan

@@ -16,7 +16,7 @@ from typing import Final
 import pyarrow as pa
 from pyroaring import BitMap
 
-from rootline.schemas.bytes.vector.vector_codec import decode_inline, encode_inline
+from rootline.schemas.bytes.vector_codec import decode_inline, encode_inline
 
 LENGTHS: Final = (1_000, 10_000, 100_000, 1_000_000)
 DENSITIES: Final = (0.01, 0.05, 0.1, 0.2)

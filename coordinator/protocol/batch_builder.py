@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from rootline.coordinator.protocol.effects import Decided
 from rootline.coordinator.protocol.events import Tick
 from rootline.coordinator.protocol.machine_state import TableMachine
-from rootline.schemas.identifiers import CommitId
-from rootline.schemas.intent_kinds import BEGINNING_KINDS
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import CommitId, LogId
+from rootline.schemas.intent_rules import BEGINNING_KINDS
 from rootline.schemas.root_header import PartitionOffset, RootHeader
 from rootline.tree.check.invariants import violations
 from rootline.tree.check.read_back import read_back_faults

@@ -33,7 +33,7 @@ from rootline.coordinator.protocol.machine_state import Attempt, Decision, Node,
 from rootline.coordinator.protocol.put_rules import is_confirmed
 from rootline.coordinator.protocol.self_flush_rules import after_root, ask_for_leaves, is_awaited
 from rootline.ports.object_store import Predecessor
-from rootline.schemas.bytes.log.trace_context import distinct_traces, trace_of
+from rootline.schemas.bytes.record_headers import distinct_traces, trace_of
 from rootline.schemas.errors import Internal
 from rootline.schemas.identifiers import Version
 from rootline.schemas.object_keys import root_key

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.ports.retry_policy import RetryPolicy
-from rootline.schemas.identifiers import CommitId, ObjectKey, TableName, Version
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import CommitId, LogId, ObjectKey, TableName, Version
 from rootline.tree.draft.batch import NOTHING_FETCHED, Applied, FetchedObjects, Record
 from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits

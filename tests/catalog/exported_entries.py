@@ -15,18 +15,18 @@ from pyiceberg.types import DoubleType, FloatType, PrimitiveType, TimeType, UUID
 
 from rootline.catalog.manifest.exported_definition import ExportedDefinition
 from rootline.catalog.manifest.format_version import FormatVersion
-from rootline.schemas.bytes.leaf.leaf import LeafContent
+from rootline.schemas.bytes.leaf import LeafContent
 from rootline.schemas.content_entry import (
     ContentEntry,
     ContentType,
     DeletionVector,
+    FieldStatistics,
     FileFormat,
     ManifestStats,
     Status,
     VersionInfo,
 )
 from rootline.schemas.field_ids import DELETE_FILE_PATH
-from rootline.schemas.statistics import FieldStatistics
 from rootline.schemas.table_definition import TableDefinition
 from tests.schemas import entry_values
 

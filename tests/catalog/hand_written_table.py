@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyiceberg.typedef import TableVersion
 from pyroaring import BitMap64
 
-from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin
+from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin
 from rootline.schemas.content_entry import Status
 from rootline.storage.rows.arrow_types import arrow_schema_of
 from tests.schemas.iceberg_manifests import ONE_DAY, SCHEMA, list_entry, manifest, manifest_list, record

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from rootline.connect import connect
-from rootline.schemas.bytes.log.intent_codec import decode_intent
+from rootline.schemas.bytes.intent_codec import decode_intent
 from rootline.schemas.verdict import Verdict
 from tests.cli.conftest import Result, Run
 

@@ -12,8 +12,8 @@ import pytest
 from rootline.adapters.local.object_store import LocalObjectStore
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.coordinator.protocol.machine_state import Phase
-from rootline.schemas.bytes.log.intent_codec import encode_intent
-from rootline.schemas.log_position import LogPosition
+from rootline.schemas.bytes.intent_codec import encode_intent
+from rootline.schemas.identifiers import LogPosition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.metadata.head_finder import find_head
 from rootline.testing.seeded_environment import SeededEnvironment

@@ -12,7 +12,7 @@ from rootline.adapters.open import open_embedded_feed, open_lock
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.intent import Intent
 from tests.cli.conftest import Run
 from tests.coordinator.hooked_ports import HookedStore

@@ -15,7 +15,7 @@ SERVICE = """
 import sys
 from rootline.adapters.tracing import active_tracer
 from rootline.cli.service_process import telemetry
-from rootline.schemas.bytes.log.trace_context import TraceContext
+from rootline.schemas.bytes.record_headers import TraceContext
 
 with telemetry("rootline-test"):
     tracer = active_tracer()

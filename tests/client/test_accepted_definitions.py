@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from rootline import Invalid, connect
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
-from rootline.schemas.bytes.log.intent_codec import decode_intent
+from rootline.schemas.bytes.intent_codec import decode_intent
 from rootline.schemas.table_properties import PROPERTIES
 from rootline.schemas.verdict import Verdict, VerdictKind
 from tests.support.examples import examples

@@ -19,7 +19,7 @@ from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.ports.intent_feed import Answer, CoordinatorLog, FeedEvent
 from rootline.ports.intent_log import NewRecord
-from rootline.schemas.log_position import LogPosition
+from rootline.schemas.identifiers import LogPosition
 from rootline.schemas.root_header import PartitionOffset
 from rootline.schemas.verdict import Verdict
 from tests.support.feed_driver import FeedDriver

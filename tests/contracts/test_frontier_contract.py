@@ -10,7 +10,7 @@ import pytest
 
 from rootline.ports.intent_feed import Answer
 from rootline.schemas.errors import Fenced, Unavailable
-from rootline.schemas.log_position import LogPosition
+from rootline.schemas.identifiers import LogPosition
 from tests.contracts.feeds import SHARED, LogUnderTest, Reader
 from tests.contracts.test_intent_feed_contract import decide, made, numbered, parameters
 from tests.support.feed_driver import PATIENCE_S

@@ -11,7 +11,7 @@ import pytest
 
 from rootline.ports.intent_feed import Assigned, Delivered, Revoked
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.log_position import LogId, LogPosition
+from rootline.schemas.identifiers import LogId, LogPosition
 from rootline.schemas.root_header import PartitionOffset
 from tests.contracts.feeds import DURABLE, LOGS, SHARED, LogUnderTest, Maker, Reader
 from tests.support.decided import verdict_on

@@ -11,9 +11,9 @@ import pytest
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.ports.intent_log import IntentLog
-from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Fenced
-from rootline.schemas.log_position import LogId, LogPosition
+from rootline.schemas.identifiers import LogId, LogPosition
+from rootline.schemas.verdict import DeadLetter
 from tests.support.decided import verdict_on
 
 

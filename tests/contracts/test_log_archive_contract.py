@@ -16,8 +16,8 @@ from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.adapters.sqlite.log_archive import SqliteLogArchive
 from rootline.ports.intent_log import IntentSink, VerdictSink
 from rootline.ports.log_archive import LogArchive
-from rootline.schemas.dead_letter import DeadLetter
-from rootline.schemas.log_position import LogPosition, LogRecord
+from rootline.schemas.identifiers import LogPosition, LogRecord
+from rootline.schemas.verdict import DeadLetter
 from tests.support.decided import letter_on, verdict_on
 
 

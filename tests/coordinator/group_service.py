@@ -15,12 +15,11 @@ from typing import Any
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.runtime.assignment.partition_assignment import PartitionAssignment
 from rootline.coordinator.settings import CoordinatorSettings
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.content_entry import ContentType
-from rootline.schemas.identifiers import TableName
+from rootline.schemas.identifiers import LogPosition, TableName
 from rootline.schemas.intent import Intent
-from rootline.schemas.intent_limits import IntentLimits
-from rootline.schemas.log_position import LogPosition
+from rootline.schemas.intent_rules import IntentLimits
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.testing.seeded_environment import SeededEnvironment
 from tests.coordinator.hooked_ports import HookedStore

@@ -13,10 +13,8 @@ from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.ports.intent_feed import Answer
 from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, StoredObject
-from rootline.schemas.dead_letter import DeadLetter
-from rootline.schemas.identifiers import ObjectKey
-from rootline.schemas.log_position import LogId, LogPosition, LogRecord
-from rootline.schemas.verdict import Verdict
+from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, ObjectKey
+from rootline.schemas.verdict import DeadLetter, Verdict
 
 Hook = Callable[[str, str], Awaitable[None]]
 """Called with the operation (get, put, list, read, verdicts, …) and the key."""

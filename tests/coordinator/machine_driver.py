@@ -17,9 +17,8 @@ from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.machine_state import Phase, Policy, TableMachine
 from rootline.ports.object_store import PutReply, PutStatus
 from rootline.ports.retry_policy import RetryPolicy
-from rootline.schemas.identifiers import TableName
+from rootline.schemas.identifiers import LogId, LogPosition, TableName
 from rootline.schemas.intent import DataFile, GenericStatistics, Intent, IntentKind
-from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.verdict import Verdict
 from rootline.tree.draft.batch import Record
 

@@ -16,9 +16,9 @@ from pyroaring import BitMap64
 from rootline.adapters.local.object_store import LocalObjectStore
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.coordinator.runtime.table.object_fetcher import fetch_objects, vectors_at
-from rootline.schemas.bytes.log.intent_codec import encode_intent
-from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
-from rootline.schemas.bytes.vector.vector_codec import MAGIC, encode_vector
+from rootline.schemas.bytes.intent_codec import encode_intent
+from rootline.schemas.bytes.vector_codec import VECTOR_MAGIC as MAGIC
+from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, encode_vector, puffin_name
 from rootline.schemas.error_codes import CODES
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import TableName

@@ -32,8 +32,7 @@ from rootline.coordinator.protocol.machine_state import Phase, TableMachine
 from rootline.coordinator.protocol.put_rules import CONFIRMED_FOR_MS
 from rootline.ports.object_store import PutStatus
 from rootline.schemas.errors import Internal
-from rootline.schemas.identifiers import CommitId, Version
-from rootline.schemas.log_position import LogId, LogPosition
+from rootline.schemas.identifiers import CommitId, LogId, LogPosition, Version
 from rootline.schemas.verdict import VerdictKind
 from rootline.tree.draft.batch import Record
 from tests.coordinator import commit_machine_diagram as diagram

@@ -16,7 +16,7 @@ from rootline.coordinator.protocol.machine_state import Phase
 from rootline.coordinator.runtime.assignment.consumer_loop import ConsumerLoop
 from rootline.coordinator.runtime.records import decoding_trial, record_decoding
 from rootline.coordinator.settings import CoordinatorSettings
-from rootline.schemas.bytes.log.intent_codec import decode_intent, encode_intent
+from rootline.schemas.bytes.intent_codec import decode_intent, encode_intent
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent

@@ -12,9 +12,9 @@ import pytest
 
 from rootline.coordinator.runtime.records.decoding_child import frame
 from rootline.coordinator.runtime.records.decoding_trial import DecodingTrial
-from rootline.schemas.bytes.log.intent_codec import encode_intent
-from rootline.schemas.intent_limits import IntentLimits
-from rootline.schemas.log_position import LogId, LogPosition, LogRecord
+from rootline.schemas.bytes.intent_codec import encode_intent
+from rootline.schemas.identifiers import LogId, LogPosition, LogRecord
+from rootline.schemas.intent_rules import IntentLimits
 from tests.coordinator.running_service import append_intent
 
 LOG = LogId("embedded/x")

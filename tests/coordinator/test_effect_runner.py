@@ -34,8 +34,7 @@ from rootline.coordinator.runtime.table.log_check import LogCheck
 from rootline.ports.intent_feed import Partition, Reread
 from rootline.ports.object_store import ObjectStore, Predecessor, PutStatus
 from rootline.schemas.errors import Corrupt, Fenced, Internal, Invalid, Unavailable
-from rootline.schemas.identifiers import CommitId, Location, Version
-from rootline.schemas.log_position import LogId, LogPosition, LogRecord
+from rootline.schemas.identifiers import CommitId, Location, LogId, LogPosition, LogRecord, Version
 from rootline.schemas.object_keys import root_key
 from rootline.schemas.root_header import PartitionOffset, RootHeader
 from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, scripted

@@ -11,8 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from rootline.coordinator.runtime.assignment.frontier import Frontier
 from rootline.ports.intent_feed import Partition
-from rootline.schemas.identifiers import TableName
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import LogId, TableName
 from rootline.schemas.root_header import PartitionOffset
 from tests.support.examples import examples
 

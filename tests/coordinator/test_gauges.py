@@ -6,8 +6,7 @@ import asyncio
 
 from rootline.coordinator.runtime.observing.metrics import TABLES_MAX, CoordinatorMetrics
 from rootline.coordinator.runtime.table.table_states import TableState
-from rootline.schemas.identifiers import TableName
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import LogId, TableName
 from rootline.testing.virtual_loop import run_virtually
 from tests.coordinator.group_service import coordinating
 from tests.support.group_log import GroupLog

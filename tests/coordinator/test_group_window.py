@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from rootline.coordinator.protocol.group_window import BatchLimits, is_full, moving_average, next_window, take
 from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.content_entry import ContentType
+from rootline.schemas.identifiers import LogId, LogPosition
 from rootline.schemas.intent import AddedManifest, DataFile, Intent, IntentKind
-from rootline.schemas.log_position import LogId, LogPosition
 from rootline.tree.draft.batch import Record
 from rootline.tree.rules.writer_leaves import LEAVES_BYTES_MAX
 

@@ -9,8 +9,8 @@ import pytest
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.coordinator.protocol.machine_state import Phase
-from rootline.schemas.bytes.log.intent_codec import encode_intent
-from rootline.schemas.log_position import LogPosition
+from rootline.schemas.bytes.intent_codec import encode_intent
+from rootline.schemas.identifiers import LogPosition
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from tests.coordinator.running_service import TABLE, Running, append_intent, running

@@ -19,7 +19,7 @@ from rootline.catalog.rest.routes import ServedCatalog
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.http.server import http_app, serve
 from rootline.coordinator.settings import CoordinatorSettings
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import root_key

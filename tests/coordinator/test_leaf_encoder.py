@@ -18,7 +18,7 @@ from rootline.coordinator.runtime.table import leaf_encoder, table_loop
 from rootline.coordinator.runtime.table.effect_runner import EffectRunner
 from rootline.coordinator.runtime.table.leaf_encoder import ThreadLeafEncoder
 from rootline.coordinator.settings import CoordinatorSettings
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.errors import Corrupt, RootlineError
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent, IntentKind

@@ -18,14 +18,13 @@ from rootline.coordinator.runtime.table.leaf_shelf import LeafPrefetch
 from rootline.coordinator.runtime.table.object_fetcher import fetch_objects
 from rootline.maintenance.file_leaves import leaf_columns
 from rootline.ports.object_store import ObjectStore, StoredObject
-from rootline.schemas.bytes.leaf import leaf_codec
-from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, LeafContent, encode_columns, is_quickly_decoded
-from rootline.schemas.bytes.leaf.leaf_schema import ROW_FIELDS
+from rootline.schemas.bytes import leaf_codec
+from rootline.schemas.bytes.leaf_codec import EncodedLeaf, LeafContent, encode_columns, is_quickly_decoded
+from rootline.schemas.bytes.leaf_schema import ROW_FIELDS
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.identifiers import Location, ObjectKey
+from rootline.schemas.identifiers import Location, LogId, LogPosition, ObjectKey
 from rootline.schemas.intent import AddedManifest, Intent, IntentKind
-from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind

@@ -11,7 +11,7 @@ import pytest
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.coordinator.protocol.machine_state import Phase
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.bytes.root.header_codec import encode_header
 from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import Intent, IntentKind, RemovedFile

@@ -10,10 +10,9 @@ import pytest
 
 from rootline.coordinator.protocol.machine_state import Phase
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.identifiers import ObjectKey, TableName, Version
+from rootline.schemas.identifiers import LogPosition, ObjectKey, TableName, Version
 from rootline.schemas.intent import DataFile
-from rootline.schemas.intent_limits import IntentLimits
-from rootline.schemas.log_position import LogPosition
+from rootline.schemas.intent_rules import IntentLimits
 from rootline.schemas.object_keys import root_key
 from rootline.schemas.verdict import VerdictKind
 from rootline.testing.virtual_loop import run_virtually

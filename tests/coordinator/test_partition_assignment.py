@@ -11,10 +11,10 @@ import pytest
 
 from rootline.coordinator.protocol.machine_state import Phase
 from rootline.coordinator.runtime.records.record_decoding import decoded
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.intent_limits import IntentLimits
+from rootline.schemas.intent_rules import IntentLimits
 from rootline.schemas.object_keys import root_key
 from rootline.schemas.verdict import VerdictKind
 from rootline.testing.virtual_loop import run_virtually

@@ -8,8 +8,7 @@ from typing import Any
 
 from rootline.coordinator.protocol.machine_state import Phase
 from rootline.ports.pausing import ALL_TABLES, Pause
-from rootline.schemas.identifiers import TableName
-from rootline.schemas.log_position import LogPosition
+from rootline.schemas.identifiers import LogPosition, TableName
 from rootline.schemas.verdict import VerdictKind
 from rootline.testing.virtual_loop import run_virtually
 from tests.coordinator.group_service import Group, coordinating

@@ -15,8 +15,8 @@ from rootline.connect import connect
 from rootline.coordinator.runtime.records.principals import Principals, read_principals
 from rootline.coordinator.runtime.records.record_decoding import decoded
 from rootline.coordinator.settings import CoordinatorSettings
-from rootline.schemas.bytes.log.intent_codec import encode_intent
-from rootline.schemas.bytes.log.signature import (
+from rootline.schemas.bytes.intent_codec import encode_intent
+from rootline.schemas.bytes.record_headers import (
     SIGNATURE_HEADER,
     SIGNED_AT_HEADER,
     signature_header,
@@ -24,9 +24,9 @@ from rootline.schemas.bytes.log.signature import (
     signer_of,
 )
 from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import Headers, LogId, LogPosition, LogRecord
 from rootline.schemas.intent import Intent, IntentKind, RemovedFile
-from rootline.schemas.intent_limits import IntentLimits
-from rootline.schemas.log_position import Headers, LogId, LogPosition, LogRecord
+from rootline.schemas.intent_rules import IntentLimits
 from rootline.schemas.verdict import VerdictKind
 from rootline.tree.draft.batch import Record
 from tests.coordinator.running_service import TABLE, append_intent, create_intent, running

@@ -7,10 +7,10 @@ import tracemalloc
 import pytest
 
 from rootline.coordinator.runtime.records.record_decoding import decoded
-from rootline.schemas.bytes.log.intent_codec import encode_intent, encode_intent_json
+from rootline.schemas.bytes.intent_codec import encode_intent, encode_intent_json
+from rootline.schemas.identifiers import Headers, LogId, LogPosition, LogRecord
 from rootline.schemas.intent import DataFile, GenericStatistics, Intent, IntentKind, RemovedFile
-from rootline.schemas.intent_limits import IntentLimits
-from rootline.schemas.log_position import Headers, LogId, LogPosition, LogRecord
+from rootline.schemas.intent_rules import IntentLimits
 from rootline.tree.draft.batch import Record
 from tests.coordinator.running_service import TABLE, append_intent
 

@@ -15,11 +15,10 @@ import pytest
 from rootline.coordinator.runtime.assignment.rejection_outbox import RejectionOutbox
 from rootline.coordinator.runtime.records.record_decoding import Rejection, decoded
 from rootline.ports.intent_feed import Answer
-from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
-from rootline.schemas.intent_limits import IntentLimits
-from rootline.schemas.log_position import LogId, LogPosition, LogRecord
-from rootline.schemas.verdict import Verdict
+from rootline.schemas.identifiers import LogId, LogPosition, LogRecord
+from rootline.schemas.intent_rules import IntentLimits
+from rootline.schemas.verdict import DeadLetter, Verdict
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from tests.support.group_log import GroupLog

@@ -17,7 +17,7 @@ from rootline.adapters.s3.settings import S3Settings
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.protocol.machine_state import Phase
 from rootline.coordinator.settings import CoordinatorSettings
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.errors import Corrupt, Fenced, Unavailable
 from rootline.schemas.identifiers import TableName

@@ -16,7 +16,7 @@ from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.runtime.head_check import CHECK_EVERY_S
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.object_store import Predecessor, PutReply, PutStatus
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.intent import AddedVector, Intent, IntentKind

@@ -20,9 +20,8 @@ from rootline.ports.intent_feed import Partition
 from rootline.ports.object_store import ObjectStore
 from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
-from rootline.schemas.identifiers import TableName
+from rootline.schemas.identifiers import LogId, LogPosition, TableName
 from rootline.schemas.intent import Intent
-from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import VerdictKind
 from rootline.testing.seeded_environment import SeededEnvironment

@@ -17,8 +17,8 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.coordinator.runtime.table.commit_traces import TraceBudget
-from rootline.schemas.bytes.log.intent_codec import encode_intent
-from rootline.schemas.bytes.log.trace_context import trace_of
+from rootline.schemas.bytes.intent_codec import encode_intent
+from rootline.schemas.bytes.record_headers import trace_of
 from tests.coordinator.running_service import TABLE, append_intent, running
 
 OF_ONE_INTENT = ["rootline publish", "rootline decide", "rootline put root", "rootline tell verdict"]

@@ -36,9 +36,8 @@ from rootline.coordinator.protocol.put_rules import CONFIRMED_FOR_MS
 from rootline.ports.object_store import PutReply, PutStatus
 from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.content_entry import ContentType
-from rootline.schemas.identifiers import CommitId, Version
+from rootline.schemas.identifiers import CommitId, LogPosition, Version
 from rootline.schemas.intent import AddedManifest, Intent, IntentKind
-from rootline.schemas.log_position import LogPosition
 from rootline.tree.draft.batch import FetchedObjects, Record
 from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.state.table_state import TableState

@@ -10,11 +10,10 @@ from prometheus_client import generate_latest
 
 from rootline.coordinator.runtime.assignment import partition_assignment
 from rootline.coordinator.runtime.records.record_decoding import Rejection, decoded
-from rootline.schemas.bytes.log.intent_codec import encode_intent_json
+from rootline.schemas.bytes.intent_codec import encode_intent_json
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.identifiers import TableName, Version
-from rootline.schemas.intent_limits import IntentLimits
-from rootline.schemas.log_position import LogRecord
+from rootline.schemas.identifiers import LogRecord, TableName, Version
+from rootline.schemas.intent_rules import IntentLimits
 from rootline.schemas.object_keys import root_key
 from rootline.testing.virtual_loop import run_virtually
 from rootline.tree.draft.batch import Record

@@ -10,10 +10,9 @@ from structlog.testing import capture_logs
 
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.coordinator.app import CoordinatorService
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.identifiers import TableName, Version
-from rootline.schemas.log_position import LogRecord
+from rootline.schemas.identifiers import LogRecord, TableName, Version
 from rootline.schemas.object_keys import root_key
 from rootline.testing.virtual_loop import run_virtually
 from tests.coordinator.group_service import coordinating

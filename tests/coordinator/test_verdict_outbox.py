@@ -7,11 +7,9 @@ from rootline.coordinator.protocol.effects import Decided, PublishVerdicts
 from rootline.coordinator.runtime.table.verdict_outbox import Publication, VerdictOutbox
 from rootline.ports.intent_feed import Answer
 from rootline.ports.retry_policy import RetryPolicy
-from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.identifiers import Version
-from rootline.schemas.log_position import Headers, LogId, LogPosition
-from rootline.schemas.verdict import JsonVerdict, Verdict, VerdictKind
+from rootline.schemas.identifiers import Headers, LogId, LogPosition, Version
+from rootline.schemas.verdict import DeadLetter, JsonVerdict, Verdict, VerdictKind
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from rootline.tree.draft.batch import Record

@@ -17,12 +17,11 @@ from rootline.coordinator.runtime.table.file_shelf import FooterPrefetch
 from rootline.coordinator.runtime.table.object_fetcher import fetch_objects
 from rootline.maintenance.file_leaves import leaf_columns
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, LeafContent, encode_columns
+from rootline.schemas.bytes.leaf_codec import EncodedLeaf, LeafContent, encode_columns
 from rootline.schemas.content_entry import ContentType, FileFormat
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.identifiers import ObjectKey
+from rootline.schemas.identifiers import LogId, LogPosition, ObjectKey
 from rootline.schemas.intent import AddedManifest, DataFile, Intent, IntentKind, RemovedFile
-from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict

@@ -15,12 +15,11 @@ from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.coordinator.protocol.batch_builder import begun_by
 from rootline.ports.object_store import ObjectStore, PutStatus
-from rootline.schemas.identifiers import CommitId
+from rootline.schemas.identifiers import CommitId, LogId, LogPosition
 from rootline.schemas.intent import Intent, IntentKind
-from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.object_keys import root_key
 from rootline.schemas.root_header import NameState
-from rootline.schemas.views.view_metadata import ViewMetadata
+from rootline.schemas.view_metadata import ViewMetadata
 from rootline.storage.metadata.table_head import newest_root
 from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft.batch import Applied, FetchedObjects, Record, Stamp

@@ -80,7 +80,7 @@ def test_every_option_that_the_documents_name_is_one_of_its_command() -> None:
 
 
 def test_every_example_in_json_is_an_intent() -> None:
-    from rootline.schemas.bytes.log.intent_codec import decode_intent
+    from rootline.schemas.bytes.intent_codec import decode_intent
 
     for block in blocks_of("docs/intents.md", "json"):
         joined = block.text.replace("\n", " ").replace("…64 digits…", "0" * 64).replace("9f0c…", "9f0c" + "0" * 60)

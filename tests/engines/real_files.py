@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin
+from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin
 from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import AddedVector, DataFile, EqualityDeleteFile, VectorReference
 from rootline.schemas.object_keys import key_of, root_key

@@ -28,7 +28,7 @@ from rootline.catalog.export.exporter import ExportedTable, TableExporter
 from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
-from rootline.schemas.bytes.log.stated_content import content_headers
+from rootline.schemas.bytes.record_headers import content_headers
 from rootline.schemas.identifiers import SnapshotId, TableName, Version, snapshot_id_of
 from rootline.schemas.intent import IntentKind
 from rootline.tree.draft.batch import Record

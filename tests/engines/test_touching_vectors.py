@@ -19,7 +19,7 @@ import pytest
 
 from rootline.client.table_handle import TableHandle
 from rootline.connect import connect
-from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, decode_puffin, encode_puffin
+from rootline.schemas.bytes.vector_codec import VectorBlob, decode_puffin, encode_puffin
 from tests.engines.duckdb_reader import open_duckdb
 from tests.engines.pyiceberg_reader import pyiceberg_rows, pyiceberg_table
 

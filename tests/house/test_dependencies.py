@@ -24,15 +24,15 @@ DEV = "dev"
 EXTRAS_OF = {
     "examples.spark_demo": ("demo", "spark"),
     "rootline.adapters.kafka": ("kafka",),
-    "rootline.adapters.redis": ("redis",),
-    "rootline.adapters.s3": ("s3",),
+    "rootline.adapters.redis_calls": ("redis",),
+    "rootline.adapters.s3_object_store": ("s3",),
     "rootline.adapters.tracing": ("otel",),
     "rootline.catalog.rest": ("server",),
     "rootline.cli.service_process": ("otel",),
     "rootline.client.read.frames": ("pandas", "polars"),
     "rootline.client.read.scan": ("pandas", "polars"),
     "rootline.coordinator.http": ("server",),
-    "rootline.workers.http": ("server",),
+    "rootline.workers.server": ("server",),
     "rootline.demo": ("demo",),
     "rootline.spark": ("spark",),
 }

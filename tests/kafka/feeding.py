@@ -27,7 +27,7 @@ from rootline.adapters.kafka.intent_feed import KafkaIntentFeed
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import create_topics, record_bytes_max, topic_identity
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import LogId
 from rootline.schemas.root_header import PartitionOffset
 from tests.support.feed_driver import FeedDriver
 

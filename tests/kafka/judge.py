@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.log.intent_codec import decode_intent
+from rootline.schemas.bytes.intent_codec import decode_intent
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import TableName

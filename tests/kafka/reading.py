@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from rootline.adapters.kafka.log_archive import KafkaLogArchive
 from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.verdict import DeadLetter
 
 _PATIENCE_S = 60.0
 

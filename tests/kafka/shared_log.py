@@ -25,9 +25,8 @@ from rootline.connect import connect
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.protocol.machine_state import Phase
 from rootline.coordinator.settings import CoordinatorSettings
-from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.verdict import Verdict
+from rootline.schemas.verdict import DeadLetter, Verdict
 
 NAMES = (
     "intents_topic",

@@ -10,10 +10,10 @@ import pytest
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
 from rootline.connect import connect
-from rootline.schemas.bytes.log.intent_codec import decode_intent, encode_intent
+from rootline.schemas.bytes.intent_codec import decode_intent, encode_intent
 from rootline.schemas.errors import OutcomeUnknown
+from rootline.schemas.identifiers import LogId, LogPosition
 from rootline.schemas.intent import Intent
-from rootline.schemas.log_position import LogId, LogPosition
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run
 from tests.kafka.reading import records_on

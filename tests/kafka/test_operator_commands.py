@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
+from rootline.schemas.identifiers import LogId, LogPosition
 from rootline.schemas.intent import Intent
-from rootline.schemas.log_position import LogId, LogPosition
 from tests.cli.conftest import Result, Run
 from tests.cli.conftest import run as run
 from tests.kafka.reading import records_on

@@ -12,8 +12,7 @@ from rootline.adapters.kafka.parking.records import ParkingRecord, parking_outgo
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import topic_identity
 from rootline.ports.parking import Lift, ParkedRun, ParkedTable
-from rootline.schemas.identifiers import TableName
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import LogId, TableName
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run
 from tests.services.kafka_service import KafkaService

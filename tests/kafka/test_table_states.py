@@ -11,7 +11,7 @@ import pytest
 
 from rootline.adapters.kafka.writer_log import KafkaWriterLog
 from rootline.coordinator.app import CoordinatorService
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.intent import Intent
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run

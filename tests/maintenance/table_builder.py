@@ -23,13 +23,12 @@ from rootline.maintenance.leaf_compaction_plan import LeafCompactionPlan, plan_l
 from rootline.maintenance.leaf_load import LeafLoad
 from rootline.maintenance.planned_leaf import PlannedLeaf, write_leaves
 from rootline.ports.object_store import ObjectStore, PutStatus
-from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.bytes.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
-from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
-from rootline.schemas.bytes.vector.vector_codec import decode_vector
+from rootline.schemas.bytes.vector_codec import VectorBlob, decode_vector, encode_puffin, puffin_name
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status, VersionInfo
 from rootline.schemas.errors import Corrupt
-from rootline.schemas.identifiers import CommitId, TableName
+from rootline.schemas.identifiers import CommitId, LogId, LogPosition, TableName
 from rootline.schemas.intent import (
     AddedManifest,
     AddedVector,
@@ -42,7 +41,6 @@ from rootline.schemas.intent import (
     RemovedFile,
     VectorReference,
 )
-from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.object_keys import key_of, root_key
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortField, SortOrder, TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind

@@ -16,7 +16,7 @@ from rootline.maintenance.flush_limits import FLUSH_NOW, FlushLimits
 from rootline.maintenance.flush_plan import RootLoad, plan_flush
 from rootline.maintenance.planned_leaf import InPlan, InRoot
 from rootline.maintenance.sweep_limits import SweepLimits
-from rootline.schemas.bytes.leaf.leaf_codec import MAX_ENTRIES, LeafContent
+from rootline.schemas.bytes.leaf_codec import MAX_ENTRIES, LeafContent
 from rootline.schemas.content_entry import ContentType, Status
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_properties import PROPERTIES, check_set, property_fault

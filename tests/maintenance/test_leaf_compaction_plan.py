@@ -11,7 +11,7 @@ from rootline.maintenance.flush_limits import FlushLimits
 from rootline.maintenance.leaf_compaction_plan import LeafCompactionPlan
 from rootline.maintenance.leaf_load import LeafLoad, LoadedLeaf
 from rootline.maintenance.planned_leaf import InPlan, InRoot
-from rootline.schemas.bytes.leaf.leaf_codec import LeafContent
+from rootline.schemas.bytes.leaf_codec import LeafContent
 from rootline.schemas.content_entry import ContentType, FileFormat, Status
 from tests.maintenance.table_builder import TableBuilder, location_of
 from tests.schemas.iceberg_manifests import leaf_row

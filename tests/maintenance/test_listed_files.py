@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from rootline.maintenance.file_leaves import leaf_columns
 from rootline.maintenance.listed_files import columns_of
-from rootline.schemas.bytes.leaf.leaf_codec import table_of, tracked_in
-from rootline.schemas.bytes.log.generic_statistics import from_generic, to_generic
-from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status, VersionInfo
+from rootline.schemas.bytes.leaf_codec import table_of, tracked_in
+from rootline.schemas.bytes.single_values import from_generic, to_generic
+from rootline.schemas.content_entry import ContentEntry, ContentType, FieldStatistics, FileFormat, Status, VersionInfo
 from rootline.schemas.intent import DataFile, GenericStatistics
-from rootline.schemas.statistics import FieldStatistics
 from tests.schemas import leaf_examples
 from tests.schemas.entry_values import field_statistics
 from tests.schemas.leaf_examples import BOUNDS, UNKNOWN_COLUMN

@@ -23,8 +23,7 @@ from rootline.maintenance.sweep_limits import SweepLimits
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage, encode_condemned_page
 from rootline.schemas.bytes.root.location_hashes import LocationHashes, location_hash
 from rootline.schemas.errors import Invalid
-from rootline.schemas.identifiers import Version
-from rootline.schemas.log_position import CLOCKS_APART_MS
+from rootline.schemas.identifiers import CLOCKS_APART_MS, Version
 from rootline.schemas.object_keys import OwnKind, own_forms, own_kind, spark_folder
 from rootline.schemas.root_header import Condemned, LogTime, RootHeader
 from tests.tree.tables import TABLE_UUID, append, new_lake

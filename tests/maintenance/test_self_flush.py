@@ -9,7 +9,7 @@ import pytest
 
 from rootline.maintenance import stepwise_encoding
 from rootline.maintenance.flush_limits import FlushLimits
-from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, encode_leaf
+from rootline.schemas.bytes.leaf_codec import LeafContent, encode_leaf
 from rootline.schemas.content_entry import ContentType, Status
 from rootline.schemas.intent import IntentKind
 from rootline.tree.check.root_diff import diff

@@ -36,18 +36,19 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from rootline.schemas.bytes.values.entry_schema import content_entry_schema, decimal_size_in_bytes
+from rootline.schemas.bytes.entry_schema import content_entry_schema, decimal_size_in_bytes
 from rootline.schemas.content_entry import (
     ContentEntry,
+    ContentStats,
     ContentType,
     DeletionVector,
+    FieldStatistics,
     FileFormat,
     ManifestStats,
     Status,
     VersionInfo,
 )
-from rootline.schemas.identifiers import CommitId, SequenceNumber, SnapshotId, TableName, Version, WriterId
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import CommitId, LogId, SequenceNumber, SnapshotId, TableName, Version, WriterId
 from rootline.schemas.root_header import (
     ClockJump,
     CommittedRun,
@@ -70,7 +71,6 @@ from rootline.schemas.root_header import (
     Totals,
     WriterRecord,
 )
-from rootline.schemas.statistics import ContentStats, FieldStatistics
 from rootline.schemas.table_definition import TrackedField
 
 TYPES: Final[tuple[PrimitiveType, ...]] = (

@@ -31,14 +31,15 @@ from pyiceberg.types import (
 )
 
 from rootline.schemas.content_entry import (
+    Bound,
     ContentEntry,
     ContentType,
     DeletionVector,
+    FieldStatistics,
     FileFormat,
     Status,
     VersionInfo,
 )
-from rootline.schemas.statistics import Bound, FieldStatistics
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortOrder, TableDefinition
 
 LEAF_UUID = UUID("0d3ee1b1-8ef1-4d3c-9d0b-0d6d3a3c5a11")

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from rootline.schemas.content_entry import (
     ContentEntry,
+    ContentStats,
     ContentType,
     DeletionVector,
     FileFormat,
     ManifestStats,
     VersionInfo,
 )
-from rootline.schemas.statistics import ContentStats
 from tests.schemas.entry_values import entries
 
 

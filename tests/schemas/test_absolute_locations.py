@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rootline.schemas.absolute_locations import is_absolute, scheme_of
+from rootline.schemas.object_keys import is_absolute, scheme_of
 
 
 @pytest.mark.parametrize(

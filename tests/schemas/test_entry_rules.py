@@ -13,13 +13,13 @@ from rootline.schemas.content_entry import (
     ContentEntry,
     ContentType,
     DeletionVector,
+    FieldStatistics,
     FileFormat,
     ManifestStats,
     Status,
     VersionInfo,
 )
 from rootline.schemas.entry_rules import ManifestKind, entry_violations
-from rootline.schemas.statistics import FieldStatistics
 from tests.schemas.entry_values import TRACKED, entries
 
 INFO = VersionInfo(Status.ADDED, 1, 2, 2)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rootline.schemas.errors import Invalid
-from rootline.schemas.location_rules import check_location
+from rootline.schemas.intent_rules import check_location
 
 
 @pytest.mark.parametrize(

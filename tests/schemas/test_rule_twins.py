@@ -9,8 +9,8 @@ import hypothesis.strategies as st
 import pyarrow as pa
 from hypothesis import given, settings
 
-from rootline.schemas.bytes.leaf.leaf_rules import RULED_COLUMNS, column_violation
-from rootline.schemas.bytes.leaf.leaf_schema import ROW_FIELDS
+from rootline.schemas.bytes.leaf_columns import RULED_COLUMNS, column_violation
+from rootline.schemas.bytes.leaf_schema import ROW_FIELDS
 from rootline.schemas.content_entry import (
     ContentEntry,
     ContentType,
@@ -20,8 +20,7 @@ from rootline.schemas.content_entry import (
     Status,
     VersionInfo,
 )
-from rootline.schemas.entry_rule_table import FIELD_RULES, IN_LEAVES, LEAST, ManifestKind
-from rootline.schemas.entry_rules import fault_of_row, shape_rules
+from rootline.schemas.entry_rules import FIELD_RULES, IN_LEAVES, LEAST, ManifestKind, fault_of_row, shape_rules
 from tests.schemas.sound_entries import root_rows
 from tests.schemas.test_entry_rules import DATA, DELETE_LEAF, EQUALITY, LEAF, LEAF_VECTOR, VECTOR
 from tests.support.examples import examples

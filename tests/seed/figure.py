@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, decode_leaf
+from rootline.schemas.bytes.leaf_codec import LeafContent, decode_leaf
 from rootline.schemas.bytes.root.root_codec import Root, decode_root
 from rootline.schemas.content_entry import (
     ContentEntry,

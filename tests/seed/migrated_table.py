@@ -14,19 +14,26 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from rootline.adapters.memory.object_store import MemoryObjectStore
-from rootline.schemas.bytes.iceberg.manifest_list_codec import MigratedList
-from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.bytes.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.bytes.manifest_codec import MigratedList
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.root_block_codec import Row, seal
 from rootline.schemas.bytes.root.root_codec import encode_root, sync_marker
-from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin
-from rootline.schemas.content_entry import ContentType, Status
-from rootline.schemas.identifiers import CommitId, SequenceNumber, SnapshotId, TableName, Version, snapshot_id_of
+from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin
+from rootline.schemas.content_entry import ContentType, FieldStatistics, Status
+from rootline.schemas.identifiers import (
+    CommitId,
+    LogId,
+    LogPosition,
+    SequenceNumber,
+    SnapshotId,
+    TableName,
+    Version,
+    snapshot_id_of,
+)
 from rootline.schemas.intent import AddedManifest, DataFile, Intent, IntentKind, RemovedFile, VectorReference
-from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.object_keys import definition_location, key_of, root_key
 from rootline.schemas.root_header import DefinitionReference, Operation, RootHeader, Snapshot
-from rootline.schemas.statistics import FieldStatistics
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.table_loader import load_to_build_on, plan_scan

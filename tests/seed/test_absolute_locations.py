@@ -11,13 +11,12 @@ from pyroaring import BitMap64
 
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.coordinator.runtime.table.object_fetcher import fetch_objects
-from rootline.schemas.bytes.iceberg.manifest_list_codec import decode_manifest_list
-from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin
+from rootline.schemas.bytes.manifest_codec import decode_manifest_list
+from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin
 from rootline.schemas.content_entry import ContentType, EntryPlace, Status
 from rootline.schemas.errors import Corrupt, Invalid
-from rootline.schemas.identifiers import CommitId, ObjectKey, Version
+from rootline.schemas.identifiers import CommitId, LogId, LogPosition, ObjectKey, Version
 from rootline.schemas.intent import AddedVector, DataFile, Intent, IntentKind, RemovedFile, VectorReference
-from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.object_keys import root_key
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles

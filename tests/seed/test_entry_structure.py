@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rootline.schemas.bytes.leaf.leaf_schema import id_of
+from rootline.schemas.bytes.leaf_schema import id_of
 from tests.seed.figure import Figure
 
 # name → (field id, is it required); a name with a dot stands in a struct, `[]` is the element of a list

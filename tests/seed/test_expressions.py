@@ -7,10 +7,10 @@ import uuid
 
 import pytest
 
-from rootline.schemas.bytes.values.expression_values import expression_value
+from rootline.schemas.bytes.transform_values import expression_value
+from rootline.schemas.content_entry import ContentStats, FieldStatistics
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent, IntentKind
-from rootline.schemas.statistics import ContentStats, FieldStatistics
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.filter.prune import PruningFilter, may_match
 from rootline.tree.intents.create import definition_of

@@ -10,12 +10,19 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType, TimestamptzType
 
-from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, decode_leaf, encode_leaf
-from rootline.schemas.bytes.leaf.leaf_schema import id_of
-from rootline.schemas.bytes.values.entry_schema import content_entry_schema
-from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status, VersionInfo
+from rootline.schemas.bytes.entry_schema import content_entry_schema
+from rootline.schemas.bytes.leaf_codec import LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.bytes.leaf_schema import id_of
+from rootline.schemas.content_entry import (
+    ContentEntry,
+    ContentStats,
+    ContentType,
+    FieldStatistics,
+    FileFormat,
+    Status,
+    VersionInfo,
+)
 from rootline.schemas.field_ids import statistics_field_id
-from rootline.schemas.statistics import ContentStats, FieldStatistics
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortOrder, TableDefinition
 from rootline.tree.filter.prune import PruningFilter, entry_may_match
 from rootline.tree.state.aggregates import aggregates_of

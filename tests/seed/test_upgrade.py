@@ -13,10 +13,17 @@ from pyiceberg.manifest import FileFormat as IcebergFormat
 from pyiceberg.typedef import Record
 
 from rootline.adapters.memory.object_store import MemoryObjectStore
-from rootline.schemas.bytes.iceberg.manifest_list_codec import decode_manifest_list
-from rootline.schemas.content_entry import ContentType, EntryPlace, FileFormat, ManifestStats, Status, VersionInfo
+from rootline.schemas.bytes.manifest_codec import decode_manifest_list
+from rootline.schemas.content_entry import (
+    ContentType,
+    EntryPlace,
+    FieldStatistics,
+    FileFormat,
+    ManifestStats,
+    Status,
+    VersionInfo,
+)
 from rootline.schemas.errors import Corrupt
-from rootline.schemas.statistics import FieldStatistics
 from rootline.storage.check.chain import check_table
 from rootline.storage.metadata.change_reader import read_net_change
 from rootline.tree.check.root_diff import diff

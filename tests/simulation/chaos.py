@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.intent import DataFile, Intent, IntentKind
 from tests.simulation.faulty_world import World
 from tests.simulation.process import Process

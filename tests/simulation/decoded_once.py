@@ -18,11 +18,10 @@ import pyarrow as pa
 
 from rootline.coordinator.runtime.table import effect_runner, object_fetcher
 from rootline.maintenance import self_flush_plan
-from rootline.schemas.bytes.leaf.arrow_columns import picked
-from rootline.schemas.bytes.leaf.leaf import Leaf
-from rootline.schemas.bytes.leaf.leaf_codec import decode_leaf
-from rootline.schemas.bytes.leaf.leaf_inheritance import Inherited
-from rootline.schemas.bytes.leaf.leaf_schema import CONTENT_STATS
+from rootline.schemas.bytes.leaf import Leaf
+from rootline.schemas.bytes.leaf_codec import decode_leaf
+from rootline.schemas.bytes.leaf_columns import Inherited, picked
+from rootline.schemas.bytes.leaf_schema import CONTENT_STATS
 from rootline.schemas.bytes.root.root_codec import Root, decode_root
 from rootline.schemas.content_entry import ContentEntry
 from rootline.storage.check import chain, objects

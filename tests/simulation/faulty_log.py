@@ -14,15 +14,13 @@ from rootline.ports.intent_feed import Answer, Assigned, FeedEvent, Partition, R
 from rootline.ports.intent_log import NewRecord
 from rootline.ports.parking import Lift, ParkedTable
 from rootline.ports.pausing import Pause
-from rootline.schemas.bytes.log.intent_codec import decode_intent
-from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.bytes.intent_codec import decode_intent
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
-from rootline.schemas.identifiers import TableName
+from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, TableName
 from rootline.schemas.intent import IntentKind
-from rootline.schemas.intent_limits import IntentLimits
-from rootline.schemas.log_position import LogId, LogPosition, LogRecord
+from rootline.schemas.intent_rules import IntentLimits
 from rootline.schemas.root_header import PartitionOffset
-from rootline.schemas.verdict import Verdict
+from rootline.schemas.verdict import DeadLetter, Verdict
 from tests.simulation.faulty_world import World
 from tests.support.group_member import GroupMember
 from tests.support.group_parking import GroupParking

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 from rootline.schemas.intent import Intent, IntentKind, VersionReference
 from rootline.schemas.root_header import NameState, RootHeader
 from rootline.schemas.table_definition import TableDefinition
-from rootline.schemas.views.view_metadata import SqlRepresentation, ViewMetadata
-from rootline.schemas.views.view_request import AskedVersion, ViewChange, ViewToCreate, text_of
+from rootline.schemas.view_changes import AskedVersion, ViewChange, ViewToCreate, text_of
+from rootline.schemas.view_metadata import SqlRepresentation, ViewMetadata
 from rootline.tree.evolution.changes import DefinitionChanges, SetCurrentSchema
 from rootline.tree.state.table_state import TableState
 from tests.simulation.evolving import column_more

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from rootline.schemas.bytes.log.intent_codec import encode_intent
-from rootline.schemas.bytes.log.stated_content import content_headers, content_of_intent, stated
-from rootline.schemas.identifiers import TableName
+from rootline.schemas.bytes.intent_codec import encode_intent
+from rootline.schemas.bytes.record_headers import content_headers, content_of_intent, stated
+from rootline.schemas.identifiers import Headers, TableName
 from rootline.schemas.intent import Intent
-from rootline.schemas.log_position import Headers
 from rootline.schemas.table_definition import TableDefinition
 from tests.simulation.names import SeenVersions
 

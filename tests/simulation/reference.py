@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rootline.schemas.bytes.log.stated_content import content_of_intent
+from rootline.schemas.bytes.record_headers import content_of_intent
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.table_definition import TableDefinition

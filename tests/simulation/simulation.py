@@ -22,7 +22,7 @@ import pyarrow as pa
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.client.write.definition_builder import build_definition
 from rootline.coordinator.app import CoordinatorService
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.object_keys import roots_prefix, table_prefix, version_of_root_key

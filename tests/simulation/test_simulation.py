@@ -20,7 +20,7 @@ from rootline.ports.object_store import ObjectStore, PutStatus
 from rootline.schemas.bytes.root.kept_page import RetainedPage
 from rootline.schemas.identifiers import CommitId, NamespaceName
 from rootline.schemas.intent import Intent
-from rootline.schemas.intent_kinds import BEGINNING_KINDS
+from rootline.schemas.intent_rules import BEGINNING_KINDS
 from rootline.schemas.root_header import PartitionOffset, RootHeader
 from rootline.storage.namespaces import namespace_chain
 from rootline.storage.namespaces.namespace_chain import NamespaceState

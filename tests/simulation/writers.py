@@ -16,12 +16,12 @@ from typing import Final
 
 from pyroaring import BitMap64
 
-from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, encode_leaf
-from rootline.schemas.bytes.log.generic_statistics import from_generic
-from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
+from rootline.schemas.bytes.leaf_codec import LeafContent, encode_leaf
+from rootline.schemas.bytes.single_values import from_generic
+from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status, VersionInfo
 from rootline.schemas.errors import RootlineError
-from rootline.schemas.identifiers import TableName
+from rootline.schemas.identifiers import LogPosition, TableName
 from rootline.schemas.intent import (
     PROCESS_WRITER_PREFIX,
     AddedManifest,
@@ -32,7 +32,6 @@ from rootline.schemas.intent import (
     IntentKind,
     RemovedFile,
 )
-from rootline.schemas.log_position import LogPosition
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.root_header import NameState
 from rootline.schemas.table_definition import TableDefinition

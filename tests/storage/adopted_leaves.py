@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent
-from rootline.schemas.bytes.leaf.leaf_schema import CONTENT_STATS, ROW_FIELDS, column_of_physical, leaf_schema
-from rootline.schemas.content_entry import ContentEntry
-from rootline.schemas.statistics import FieldStatistics
+from rootline.schemas.bytes.leaf import Leaf, LeafContent
+from rootline.schemas.bytes.leaf_schema import CONTENT_STATS, ROW_FIELDS, column_of_physical, leaf_schema
+from rootline.schemas.content_entry import ContentEntry, FieldStatistics
 from rootline.schemas.table_definition import TableDefinition
 
 

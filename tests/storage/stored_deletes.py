@@ -9,10 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rootline.schemas.bytes.leaf.leaf_schema import physical_column
-from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status, VersionInfo
+from rootline.schemas.bytes.leaf_schema import physical_column
+from rootline.schemas.content_entry import ContentEntry, ContentType, FieldStatistics, FileFormat, Status, VersionInfo
 from rootline.schemas.object_keys import key_of
-from rootline.schemas.statistics import FieldStatistics
 from rootline.storage.rows.arrow_types import FIELD_ID_KEY, arrow_schema_of, storage_of
 from tests.storage.stored_tables import TABLE, StoredTable
 

@@ -15,14 +15,14 @@ from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.client.write.data_file_writer import WrittenFile, write_files
 from rootline.client.write.definition_builder import build_definition
 from rootline.ports.object_store import StoredObject
-from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, encode_leaf
+from rootline.schemas.bytes.leaf_codec import LeafContent, encode_leaf
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.root_block_codec import Row, seal
 from rootline.schemas.bytes.root.root_codec import Root, encode_root, sync_marker
-from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin
-from rootline.schemas.bytes.vector.vector_codec import encode_inline
+from rootline.schemas.bytes.vector_codec import VectorBlob, encode_inline, encode_puffin
 from rootline.schemas.content_entry import (
     ContentEntry,
+    ContentStats,
     ContentType,
     DeletionVector,
     FileFormat,
@@ -41,7 +41,6 @@ from rootline.schemas.identifiers import (
 )
 from rootline.schemas.object_keys import definition_location, key_of, root_key
 from rootline.schemas.root_header import DefinitionReference, Operation, RootHeader, Snapshot
-from rootline.schemas.statistics import ContentStats
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.read_cache import ReadCache
 from rootline.storage.metadata.root_reader import read_root

@@ -15,7 +15,7 @@ from typing import Final
 
 from rootline.ports.intent_feed import Answer
 from rootline.ports.pausing import Pause
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import LogId
 from tests.support.group_parking import ParkedRecords
 
 NOBODY: Final = -1

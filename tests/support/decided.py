@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rootline.schemas.dead_letter import DeadLetter
-from rootline.schemas.log_position import Headers, LogPosition
-from rootline.schemas.verdict import Verdict, VerdictKind
+from rootline.schemas.identifiers import Headers, LogPosition
+from rootline.schemas.verdict import DeadLetter, Verdict, VerdictKind
 
 APPEND: dict[str, Any] = {
     "intent_id": "a-job-of-somebody/17",

@@ -14,7 +14,7 @@ from typing import Final
 
 from rootline.ports.intent_feed import Assigned, Delivered, FeedEvent, IntentFeed, Revoked
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.log_position import LogId, LogRecord
+from rootline.schemas.identifiers import LogId, LogRecord
 
 PATIENCE_S: Final = 120
 

@@ -16,12 +16,10 @@ from typing import Final
 
 from rootline.ports.intent_feed import Answer, Assigned, Delivered, FeedEvent, Partition, Reread, Revoked
 from rootline.ports.pausing import Pause
-from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Fenced, Unavailable
-from rootline.schemas.identifiers import TableName
-from rootline.schemas.log_position import LogId, LogRecord
+from rootline.schemas.identifiers import LogId, LogRecord, TableName
 from rootline.schemas.root_header import PartitionOffset
-from rootline.schemas.verdict import Verdict
+from rootline.schemas.verdict import DeadLetter, Verdict
 from tests.support.consumer_group import NOBODY, ConsumerGroup
 from tests.support.group_parking import GroupParking
 from tests.support.partitioned_log import PartitionedLog

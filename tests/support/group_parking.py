@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from rootline.ports.parking import Lift, ParkedTable
 from rootline.schemas.errors import Corrupt, Invalid, OutcomeUnknown, Unavailable
-from rootline.schemas.identifiers import TableName
-from rootline.schemas.log_position import LogId, LogRecord
+from rootline.schemas.identifiers import LogId, LogRecord, TableName
 from tests.support.partitioned_log import PartitionedLog
 
 Place = tuple[LogId, int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.leaf.leaf import Leaf
+from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.root_header import NameState
 from rootline.storage.metadata.head_finder import at_head

@@ -16,11 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rootline.ports.intent_log import NewRecord
-from rootline.schemas.bytes.log.stated_content import content_headers
-from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.bytes.record_headers import content_headers
 from rootline.schemas.errors import Fenced
-from rootline.schemas.log_position import Headers, LogId, LogPosition, LogRecord, oldest_file_header
-from rootline.schemas.verdict import Verdict, VerdictKind
+from rootline.schemas.identifiers import Headers, LogId, LogPosition, LogRecord, oldest_file_header
+from rootline.schemas.verdict import DeadLetter, Verdict, VerdictKind
 
 _EPOCH_MS = 1_700_000_000_000
 

@@ -12,12 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
-from rootline.schemas.entry_rule_table import IN_LEAVES
-from rootline.schemas.entry_rules import ManifestKind, entry_violations
+from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status, same_statistics
+from rootline.schemas.entry_rules import IN_LEAVES, ManifestKind, entry_violations
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import snapshot_id_of
-from rootline.schemas.statistics import same_statistics
 from rootline.tree.check.root_diff import diff
 from rootline.tree.ledger.ledger import LedgerDraft
 from rootline.tree.proof.adopted_rows import faults_of_adopted, is_adopted

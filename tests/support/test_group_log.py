@@ -10,7 +10,7 @@ import pytest
 
 from rootline.ports.intent_feed import Assigned, Delivered, FeedEvent, Revoked
 from rootline.schemas.errors import Fenced, Unavailable
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import LogId
 from rootline.schemas.root_header import PartitionOffset
 from rootline.testing.virtual_loop import run_virtually
 from tests.support.decided import letter_on, verdict_on

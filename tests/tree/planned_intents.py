@@ -9,9 +9,10 @@ from dataclasses import replace
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from rootline.schemas.bytes.leaf.leaf_codec import LeafContent
+from rootline.schemas.bytes.leaf_codec import LeafContent
 from rootline.schemas.content_entry import (
     ContentEntry,
+    ContentStats,
     ContentType,
     DeletionVector,
     EntryPlace,
@@ -30,7 +31,6 @@ from rootline.schemas.intent import (
     RemovedFile,
     VersionReference,
 )
-from rootline.schemas.statistics import ContentStats
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.evolution.changes import DefinitionChanges, schema_changes
 from rootline.tree.proof.statistics_rules import partition_statistics

@@ -13,16 +13,24 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 from pyroaring import BitMap, BitMap64
 
-from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, Leaf, LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.bytes.leaf_codec import EncodedLeaf, Leaf, LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.kept_page import RetainedPage
 from rootline.schemas.bytes.root.ledger_page import decode_ledger_page
 from rootline.schemas.bytes.root.left_page import decode_retired_page
 from rootline.schemas.bytes.root.outcome_page import decode_outcome_page
 from rootline.schemas.bytes.root.root_codec import decode_root
-from rootline.schemas.bytes.vector.puffin_codec import decode_puffin
-from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status, VersionInfo
-from rootline.schemas.identifiers import CommitId, TableName
+from rootline.schemas.bytes.vector_codec import decode_puffin
+from rootline.schemas.content_entry import (
+    ContentEntry,
+    ContentStats,
+    ContentType,
+    EntryPlace,
+    FieldStatistics,
+    Status,
+    VersionInfo,
+)
+from rootline.schemas.identifiers import CommitId, LogId, LogPosition, TableName
 from rootline.schemas.intent import (
     AddedManifest,
     AddedVector,
@@ -34,9 +42,7 @@ from rootline.schemas.intent import (
     StoredPage,
     VectorReference,
 )
-from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.root_header import PageReference, RootHeader
-from rootline.schemas.statistics import ContentStats, FieldStatistics
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortOrder, TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.check.invariants import violations

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rootline.ports.intent_log import IntentLog
-from rootline.schemas.bytes.log.intent_codec import decode_intent, encode_intent
+from rootline.schemas.bytes.intent_codec import decode_intent, encode_intent
+from rootline.schemas.identifiers import by_name
 from rootline.schemas.intent import Intent
-from rootline.schemas.log_position import by_name
 from rootline.schemas.verdict import Verdict
 from rootline.tree.draft.batch import Record
 from tests.maintenance.table_builder import TableBuilder

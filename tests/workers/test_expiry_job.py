@@ -18,7 +18,7 @@ from rootline.client.read.time_travel import PointInTime, read_root_at
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.object_remover import ObjectRemover
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.errors import Corrupt, Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey, Version
 from rootline.schemas.intent import Intent, IntentKind, VersionReference

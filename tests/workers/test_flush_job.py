@@ -14,9 +14,8 @@ from rootline.adapters.system_environment import SystemEnvironment
 from rootline.ports.intent_log import NewRecord
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.errors import Corrupt, OutcomeUnknown, Unavailable
-from rootline.schemas.identifiers import TableName
+from rootline.schemas.identifiers import LogPosition, TableName
 from rootline.schemas.intent import IntentKind
-from rootline.schemas.log_position import LogPosition
 from rootline.schemas.object_keys import root_key
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.check.chain import check_table

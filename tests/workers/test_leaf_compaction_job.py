@@ -13,7 +13,7 @@ from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.catalog.adopt.adoption_plan import AdoptionPlan, plan_adoption
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.bytes.root.root_codec import Root, decode_root
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
 from rootline.schemas.errors import Unavailable

@@ -15,7 +15,7 @@ from rootline.maintenance.orphan_sweep_plan import InventoryNotes
 from rootline.maintenance.sweep_limits import SweepLimits
 from rootline.ports.object_remover import DatedObject
 from rootline.ports.object_store import Listing, StoredObject
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.bytes.root.foreign_names import names_of_adopted
 from rootline.schemas.content_entry import Status
 from rootline.schemas.errors import Unavailable

@@ -12,12 +12,12 @@ from rootline.adapters.memory.object_remover import MemoryObjectRemover
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.object_keys import roots_prefix
 from rootline.schemas.verdict import VerdictKind
-from rootline.schemas.views.view_metadata import ViewMetadata
+from rootline.schemas.view_metadata import ViewMetadata
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles
 from rootline.storage.metadata.view_head import view_root

@@ -20,12 +20,11 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from rootline.maintenance.plan import IntentStamp, Plan, WrittenPlan
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Corrupt, Fenced, OutcomeUnknown, Unavailable
-from rootline.schemas.identifiers import TableName
+from rootline.schemas.identifiers import LogPosition, TableName
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX, Intent
-from rootline.schemas.log_position import LogPosition
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.root_header import NameState
 from rootline.schemas.table_definition import TableDefinition

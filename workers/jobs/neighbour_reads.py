@@ -31,7 +31,7 @@ from rootline.maintenance.orphan_sweep_plan import Inventory
 from rootline.maintenance.sweep_limits import SweepLimits
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.iceberg.manifest_codec import files_named
+from rootline.schemas.bytes.manifest_codec import files_named
 from rootline.schemas.bytes.root.foreign_names import (
     ForeignNameNotes,
     ForeignNames,
@@ -40,8 +40,7 @@ from rootline.schemas.bytes.root.foreign_names import (
 )
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.errors import Corrupt, RootlineError, Unavailable
-from rootline.schemas.identifiers import ObjectKey, TableName, Version
-from rootline.schemas.log_position import CLOCKS_APART_MS
+from rootline.schemas.identifiers import CLOCKS_APART_MS, ObjectKey, TableName, Version
 from rootline.schemas.object_keys import (
     OwnKind,
     key_of,

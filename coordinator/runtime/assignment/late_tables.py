@@ -23,8 +23,7 @@ from rootline.coordinator.runtime.table.table_loop import TableLoop
 from rootline.ports.intent_feed import CoordinatorLog, Partition, Reread
 from rootline.ports.parking import ParkedTable
 from rootline.schemas.errors import Corrupt, Fenced, OutcomeUnknown, Unavailable
-from rootline.schemas.identifiers import TableName
-from rootline.schemas.log_position import LogRecord
+from rootline.schemas.identifiers import LogRecord, TableName
 from rootline.schemas.root_header import PartitionOffset
 from rootline.tree.draft.batch import Record
 

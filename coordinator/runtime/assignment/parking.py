@@ -32,8 +32,7 @@ from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import Partition
 from rootline.ports.parking import Lift, ParkedStore, ParkedTable
 from rootline.schemas.errors import Fenced, Invalid, OutcomeUnknown, Unavailable
-from rootline.schemas.identifiers import TableName
-from rootline.schemas.log_position import LogRecord
+from rootline.schemas.identifiers import LogRecord, TableName
 from rootline.schemas.root_header import PartitionOffset
 from rootline.tree.draft.batch import Record
 

@@ -41,10 +41,9 @@ from rootline.coordinator.runtime.table.table_loop import TableLoop, TableOwner
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import Answer, Assigned, CoordinatorLog, Partition
 from rootline.ports.retry_policy import jittered_s
-from rootline.schemas.bytes.log.lake_claim import Lake
-from rootline.schemas.identifiers import TableName
-from rootline.schemas.intent_limits import IntentLimits
-from rootline.schemas.log_position import LogId, LogPosition, LogRecord
+from rootline.schemas.bytes.record_headers import Lake
+from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, TableName
+from rootline.schemas.intent_rules import IntentLimits
 from rootline.schemas.root_header import PartitionOffset
 from rootline.schemas.verdict import Verdict
 from rootline.tree.draft.batch import Record

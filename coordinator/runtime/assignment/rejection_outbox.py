@@ -24,9 +24,8 @@ from rootline.coordinator.runtime.records.record_decoding import Rejection, answ
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import AnsweringSink
 from rootline.ports.retry_policy import jittered_s
-from rootline.schemas.dead_letter import coordinates_only, size_of
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
-from rootline.schemas.verdict import as_asked
+from rootline.schemas.verdict import as_asked, coordinates_only, size_of
 
 _AT_ONCE_MAX: Final = 256
 _BYTES_AT_ONCE_MAX: Final = 4_000_000

@@ -18,7 +18,7 @@ from typing import Final
 import structlog
 
 from rootline.coordinator.protocol.effects import Report
-from rootline.schemas.bytes.log.trace_context import TraceContext
+from rootline.schemas.bytes.record_headers import TraceContext
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.verdict import Verdict, VerdictKind
 

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from rootline.schemas.bytes.log.intent_codec import decode_intent
+from rootline.schemas.bytes.intent_codec import decode_intent
 
 READY: Final = b"!"
 _PASSED: Final = b"."

@@ -24,8 +24,8 @@ from typing import Final
 import structlog
 
 from rootline.coordinator.runtime.records.decoding_child import READY, frame
-from rootline.schemas.intent_limits import IntentLimits
-from rootline.schemas.log_position import LogPosition, LogRecord, by_name
+from rootline.schemas.identifiers import LogPosition, LogRecord, by_name
+from rootline.schemas.intent_rules import IntentLimits
 
 _START_PATIENCE_S: Final = 60.0
 _COMMAND: Final = (sys.executable, "-m", "rootline.coordinator.runtime.records.decoding_child")

@@ -1,6 +1,6 @@
 """Who may write what: the keys that sign records, and the tables and kinds that each may write.
 
-Owns: the policy file, and what it says of a record. Does not own: signatures (`rootline.schemas.bytes.log.signature`),
+Owns: the policy file, and what it says of a record. Does not own: signatures (`rootline.schemas.bytes.record_headers`),
 where in the order of decisions a refusal counts (`rootline.tree.commit.decide`).
 Invariants: nothing is allowed that the file does not name; a file that cannot be read in full is refused at the start;
 a secret is never shown; how old a signature is follows from the record alone, so every coordinator judges it alike.
@@ -19,11 +19,11 @@ from typing import Final
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from rootline.schemas.bytes.log.signature import KEY_ID, SECRET_BYTES_MIN, SIGNED_AT_HEADER, signed_at, signer_of
+from rootline.schemas.bytes.record_headers import KEY_ID, SECRET_BYTES_MIN, SIGNED_AT_HEADER, signed_at, signer_of
 from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import LogRecord
 from rootline.schemas.intent import Intent
-from rootline.schemas.intent_kinds import MAINTENANCE_KINDS, IntentKind
-from rootline.schemas.log_position import LogRecord
+from rootline.schemas.intent_rules import MAINTENANCE_KINDS, IntentKind
 from rootline.schemas.model_faults import fault_of_model
 from rootline.tree.draft.batch import Record
 

@@ -1,7 +1,7 @@
 """A record of the log as an intent, or as the rejection that takes its place.
 
 Owns: which records are intents of a table, and what is published about those that are none. Does not own: framing
-(`rootline.schemas.bytes.log.intent_codec`), when anything is published (`consumer_loop`).
+(`rootline.schemas.bytes.intent_codec`), when anything is published (`consumer_loop`).
 Invariants: any record gives one or the other, never an error: a record that ends the process would end the next one.
 """
 
@@ -13,16 +13,14 @@ from typing import Final
 import structlog
 
 from rootline.ports.intent_feed import Answer
-from rootline.schemas.bytes.log.intent_codec import decode_intent
-from rootline.schemas.bytes.log.lake_claim import Lake, refusal_of_lake
-from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.bytes.intent_codec import decode_intent
+from rootline.schemas.bytes.record_headers import Lake, refusal_of_lake
+from rootline.schemas.content_entry import quick
 from rootline.schemas.errors import Invalid
-from rootline.schemas.identifiers import TableName, table_name
+from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, TableName, by_name, oldest_file_of, table_name
 from rootline.schemas.intent import Intent
-from rootline.schemas.intent_limits import IntentLimits
-from rootline.schemas.log_position import LogId, LogPosition, LogRecord, by_name, oldest_file_of
-from rootline.schemas.quick_values import quick
-from rootline.schemas.verdict import Verdict, VerdictKind, unread_id
+from rootline.schemas.intent_rules import IntentLimits
+from rootline.schemas.verdict import DeadLetter, Verdict, VerdictKind, unread_id
 from rootline.tree.draft.batch import Record
 
 _UNDECODED = "?"

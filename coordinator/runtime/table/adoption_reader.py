@@ -17,15 +17,14 @@ import structlog
 from pyroaring import BitMap
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.absolute_locations import is_absolute, resolved
-from rootline.schemas.bytes.leaf.leaf import Leaf
+from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage, is_condemned
 from rootline.schemas.bytes.root.foreign_names import ForeignNameNotes
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AdoptedRoot
-from rootline.schemas.object_keys import table_in
+from rootline.schemas.object_keys import is_absolute, resolved, table_in
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.head_finder import find_head
 from rootline.storage.metadata.leaf_reader import read_leaves

@@ -15,9 +15,8 @@ from typing import Final
 
 from rootline.coordinator.runtime.table.verdict_outbox import Publication
 from rootline.ports.tracing import Tracer
-from rootline.schemas.bytes.log.trace_context import trace_of
-from rootline.schemas.identifiers import TableName, Version
-from rootline.schemas.log_position import LogPosition
+from rootline.schemas.bytes.record_headers import trace_of
+from rootline.schemas.identifiers import LogPosition, TableName, Version
 from rootline.tree.draft.batch import Record
 
 TRACES_PER_S_MAX: Final = 100

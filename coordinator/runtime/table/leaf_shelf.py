@@ -22,7 +22,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AddedManifest
-from rootline.schemas.location_rules import is_plain
+from rootline.schemas.intent_rules import is_plain
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.batch import Record
 from rootline.tree.rules.named_leaves import LEAVES_PREFIX

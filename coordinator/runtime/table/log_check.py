@@ -13,7 +13,7 @@ from typing import Final
 
 from rootline.ports.intent_feed import IntentFeed, Partition
 from rootline.schemas.errors import Fenced
-from rootline.schemas.log_position import LogPosition
+from rootline.schemas.identifiers import LogPosition
 from rootline.schemas.root_header import PartitionOffset, RootHeader
 from rootline.tree.commit.answers import is_last_decided, log_went_back
 

@@ -26,12 +26,13 @@ from rootline.coordinator.runtime.table.adoption_reader import read_adopted
 from rootline.coordinator.runtime.table.file_shelf import FooterPrefetch
 from rootline.ports.object_parts import LongObject
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.leaf.leaf import Leaf
-from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, decode_leaf, is_quickly_decoded
+from rootline.schemas.bytes.leaf import Leaf
+from rootline.schemas.bytes.leaf_codec import LeafContent, decode_leaf, is_quickly_decoded
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage, decode_condemned_page
 from rootline.schemas.bytes.root.kept_page import RetainedPage, decode_retained_page
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.bytes.vector.vector_codec import MAGIC, decode_vector
+from rootline.schemas.bytes.vector_codec import VECTOR_MAGIC as MAGIC
+from rootline.schemas.bytes.vector_codec import decode_vector
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError
 from rootline.schemas.identifiers import TableName, Version

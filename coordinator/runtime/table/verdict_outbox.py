@@ -24,12 +24,11 @@ from rootline.coordinator.protocol.effects import Decided, PublishVerdicts
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import Answer, AnsweringSink
 from rootline.ports.retry_policy import RetryPolicy
-from rootline.schemas.bytes.log.trace_context import TraceContext, trace_of
-from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.bytes.record_headers import TraceContext, trace_of
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.root_header import PartitionOffset
-from rootline.schemas.verdict import Verdict, VerdictKind, as_asked
+from rootline.schemas.verdict import DeadLetter, Verdict, VerdictKind, as_asked
 
 _ROOTS_AT_ONCE_MAX: Final = 16
 _VERDICT_BYTES: Final = 1_500

@@ -21,6 +21,7 @@ from typing import Final
 
 import fastavro
 
+from rootline.schemas.bytes.avro_encoding import Unreadable
 from rootline.schemas.bytes.root.location_hashes import HASH_BYTES, LocationHashes, location_hash
 from rootline.schemas.bytes.root.page_codec import (
     PageKind,
@@ -30,7 +31,6 @@ from rootline.schemas.bytes.root.page_codec import (
     page_blocks,
     record_schema,
 )
-from rootline.schemas.bytes.values.avro_primitives import Unreadable
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import Location
 from rootline.schemas.object_keys import own_forms

@@ -15,19 +15,7 @@ from typing import Final
 
 from pyiceberg.types import DoubleType, FloatType
 
-from rootline.schemas.bytes.root.entry_struct_codec import (
-    encode_int,
-    encode_optional_list,
-    encode_optional_manifest_stats,
-    encode_optional_vector,
-    encode_version_info_struct,
-    read_optional_list,
-    read_optional_manifest_stats,
-    read_optional_vector,
-    read_version_info,
-)
-from rootline.schemas.bytes.root.statistics_codec import LazyStats, StatisticsCodec
-from rootline.schemas.bytes.values.avro_primitives import (
+from rootline.schemas.bytes.avro_encoding import (
     NULL,
     PRESENT,
     Unreadable,
@@ -43,10 +31,28 @@ from rootline.schemas.bytes.values.avro_primitives import (
     read_present,
     read_string,
 )
-from rootline.schemas.bytes.values.entry_schema import content_entry_schema, schema_bytes, tracked_of_schema
-from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, VersionInfo, unchecked_entry
+from rootline.schemas.bytes.entry_schema import content_entry_schema, schema_bytes, tracked_of_schema
+from rootline.schemas.bytes.root.entry_struct_codec import (
+    encode_int,
+    encode_optional_list,
+    encode_optional_manifest_stats,
+    encode_optional_vector,
+    encode_version_info_struct,
+    read_optional_list,
+    read_optional_manifest_stats,
+    read_optional_vector,
+    read_version_info,
+)
+from rootline.schemas.bytes.root.statistics_codec import LazyStats, StatisticsCodec
+from rootline.schemas.content_entry import (
+    ContentEntry,
+    ContentStats,
+    ContentType,
+    FileFormat,
+    VersionInfo,
+    unchecked_entry,
+)
 from rootline.schemas.errors import Corrupt, Invalid
-from rootline.schemas.statistics import ContentStats
 from rootline.schemas.table_definition import TableDefinition, TrackedField
 
 _CONTENT_TYPES: Final = {int(content_type): content_type for content_type in ContentType}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final
 
-from rootline.schemas.bytes.values.avro_primitives import (
+from rootline.schemas.bytes.avro_encoding import (
     INT_MAX,
     INT_MIN,
     NULL,

@@ -23,9 +23,9 @@ from typing import Final
 
 import numpy as np
 
-from rootline.schemas.absolute_locations import is_absolute, resolved
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import Location
+from rootline.schemas.object_keys import is_absolute, resolved
 
 _MAGIC: Final = b"rootline-foreign-names/1\n"
 _PREFIX: Final = "metadata/pages/foreign-"

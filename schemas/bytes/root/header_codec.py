@@ -23,15 +23,16 @@ from rootline.schemas.bytes.root.header_numbers import count_of as _count
 from rootline.schemas.bytes.root.header_totals import list_of_totals, totals_of_list
 from rootline.schemas.field_ids import PROFILE, PROFILE_OF_EXPIRY
 from rootline.schemas.identifiers import (
+    MARK_BYTES,
     CommitId,
     Location,
+    LogId,
     SequenceNumber,
     SnapshotId,
     TableName,
     Version,
     WriterId,
 )
-from rootline.schemas.log_position import MARK_BYTES, LogId
 from rootline.schemas.root_header import (
     NOTHING_RETIRED,
     ClockJump,

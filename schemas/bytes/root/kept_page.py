@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 import fastavro
 
+from rootline.schemas.bytes.avro_encoding import Unreadable
 from rootline.schemas.bytes.root.page_codec import (
     PageKind,
     decode_values,
@@ -29,7 +30,6 @@ from rootline.schemas.bytes.root.page_codec import (
     page_blocks,
     record_schema,
 )
-from rootline.schemas.bytes.values.avro_primitives import Unreadable
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import Version
 from rootline.schemas.object_keys import page_location

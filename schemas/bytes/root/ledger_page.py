@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import fastavro
 
+from rootline.schemas.bytes.avro_encoding import Unreadable, encode_bytes, encode_long, encode_string, read_long
 from rootline.schemas.bytes.root.page_codec import (
     PageKind,
     decode_page,
@@ -23,13 +24,6 @@ from rootline.schemas.bytes.root.page_codec import (
     encode_page,
     encode_value,
     record_schema,
-)
-from rootline.schemas.bytes.values.avro_primitives import (
-    Unreadable,
-    encode_bytes,
-    encode_long,
-    encode_string,
-    read_long,
 )
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import WriterId

@@ -18,6 +18,7 @@ from typing import Final
 
 import fastavro
 
+from rootline.schemas.bytes.avro_encoding import Unreadable
 from rootline.schemas.bytes.root.location_hashes import HASH_BYTES, LocationHashes
 from rootline.schemas.bytes.root.page_codec import (
     PageKind,
@@ -27,7 +28,6 @@ from rootline.schemas.bytes.root.page_codec import (
     encode_value,
     record_schema,
 )
-from rootline.schemas.bytes.values.avro_primitives import Unreadable
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.root_header import PageReference
 

@@ -15,6 +15,7 @@ from typing import Final
 
 import fastavro
 
+from rootline.schemas.bytes.avro_encoding import Unreadable
 from rootline.schemas.bytes.root.page_codec import (
     PageKind,
     decode_page,
@@ -23,9 +24,8 @@ from rootline.schemas.bytes.root.page_codec import (
     encode_value,
     record_schema,
 )
-from rootline.schemas.bytes.values.avro_primitives import Unreadable
 from rootline.schemas.errors import Corrupt
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import LogId
 from rootline.schemas.root_header import CoveredOffset, Outcome, OutcomeException, OutcomeRun, Outcomes, PageReference
 
 _OPTIONAL_STRING: Final = ("null", "string")

@@ -19,10 +19,16 @@ from typing import Any, Final
 
 import fastavro
 
+from rootline.schemas.bytes.avro_encoding import (
+    SYNC_BYTES,
+    Unreadable,
+    compress,
+    decompress,
+    encode_container,
+    read_blocks,
+    read_head,
+)
 from rootline.schemas.bytes.root.header_codec import FORMAT_VERSION, PROFILE_KEY
-from rootline.schemas.bytes.values.avro_container import SYNC_BYTES, encode_container, read_blocks, read_head
-from rootline.schemas.bytes.values.avro_primitives import Unreadable
-from rootline.schemas.bytes.values.zstd_frame import compress, decompress
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.field_ids import PROFILE
 from rootline.schemas.identifiers import Location

@@ -14,14 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rootline.schemas.bytes.avro_encoding import PLAIN_BYTES_MAX, compress, encode_block
 from rootline.schemas.bytes.root.entry_codec import EntryCodec, encode_version_info
 from rootline.schemas.bytes.root.statistics_codec import LazyStats
-from rootline.schemas.bytes.values.avro_container import encode_block
-from rootline.schemas.bytes.values.zstd_frame import PLAIN_BYTES_MAX, compress
-from rootline.schemas.content_entry import ContentEntry, VersionInfo
+from rootline.schemas.content_entry import ContentEntry, VersionInfo, quick
 from rootline.schemas.entry_rules import fault_of_row
 from rootline.schemas.errors import Corrupt, Internal
-from rootline.schemas.quick_values import quick
 
 
 @dataclass(frozen=True, slots=True)

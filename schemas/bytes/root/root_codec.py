@@ -21,21 +21,22 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final
 
-from rootline.schemas.bytes.root.entry_codec import EntryCodec
-from rootline.schemas.bytes.root.header_codec import FORMAT_VERSION, PROFILE_KEY, decode_header, encode_header
-from rootline.schemas.bytes.root.root_block_codec import RootBlock, Row, read_rows, row_bytes, seal
-from rootline.schemas.bytes.values.avro_container import (
+from rootline.schemas.bytes.avro_encoding import (
     END_OF_METADATA,
+    PLAIN_BYTES_MAX,
     SYNC_BYTES,
     Block,
     Head,
+    Unreadable,
+    decompress,
     encode_opening,
     encode_pairs,
     read_blocks,
     read_head,
 )
-from rootline.schemas.bytes.values.avro_primitives import Unreadable
-from rootline.schemas.bytes.values.zstd_frame import PLAIN_BYTES_MAX, decompress
+from rootline.schemas.bytes.root.entry_codec import EntryCodec
+from rootline.schemas.bytes.root.header_codec import FORMAT_VERSION, PROFILE_KEY, decode_header, encode_header
+from rootline.schemas.bytes.root.root_block_codec import RootBlock, Row, read_rows, row_bytes, seal
 from rootline.schemas.errors import Corrupt, Internal
 from rootline.schemas.field_ids import PROFILE, PROFILE_OF_EXPIRY
 from rootline.schemas.root_header import NameState, RootHeader

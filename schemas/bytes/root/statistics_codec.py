@@ -15,8 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from rootline.schemas.bytes.root.statistics_proof import StatisticsProof
-from rootline.schemas.bytes.values.avro_primitives import (
+from rootline.schemas.bytes.avro_encoding import (
     INT_MAX,
     LONG_MAX,
     NULL,
@@ -27,11 +26,11 @@ from rootline.schemas.bytes.values.avro_primitives import (
     read_long,
     read_present,
 )
-from rootline.schemas.bytes.values.bound_codec import Decode, Encode, bound_codec
-from rootline.schemas.bytes.values.entry_schema import COUNTS_ONLY, kind_of, layout_of_kind, stats_fingerprint
+from rootline.schemas.bytes.bound_codec import Decode, Encode, bound_codec
+from rootline.schemas.bytes.entry_schema import COUNTS_ONLY, kind_of, layout_of_kind, stats_fingerprint
+from rootline.schemas.bytes.root.statistics_proof import StatisticsProof
+from rootline.schemas.content_entry import ContentStats, FieldStatistics, quick
 from rootline.schemas.errors import Corrupt, Invalid
-from rootline.schemas.quick_values import quick
-from rootline.schemas.statistics import ContentStats, FieldStatistics
 from rootline.schemas.table_definition import TrackedField
 
 _CODE: Final = "statistics-invalid"

@@ -25,8 +25,8 @@ from typing import Final, Literal
 
 from pyiceberg.types import DecimalType, FixedType, PrimitiveType
 
-from rootline.schemas.bytes.values.avro_primitives import encode_long, long_of_varint
-from rootline.schemas.bytes.values.entry_schema import COUNTS_ONLY, decimal_size_in_bytes, kind_of
+from rootline.schemas.bytes.avro_encoding import encode_long, long_of_varint
+from rootline.schemas.bytes.entry_schema import COUNTS_ONLY, decimal_size_in_bytes, kind_of
 from rootline.schemas.table_definition import TrackedField
 
 COLUMNS_MAX: Final = 128

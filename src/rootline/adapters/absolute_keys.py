@@ -1,7 +1,7 @@
 """Absolute locations as keys that a store may read.
 
 Owns: the forms of `file:` and `s3:` locations, which of them a store reads, and the limit that an operator sets. Does
-not own: which locations a table may name (`rootline.schemas.location_rules`), reading.
+not own: which locations a table may name (`rootline.schemas.intent_rules`), reading.
 Invariants: they are read, never written or listed; a name is used as it is written (no percent-decoding, no `?` or `#`
 cut off); with a limit, nothing outside it is read, however its location is spelled.
 """
@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rootline.schemas.absolute_locations import scheme_of
 from rootline.schemas.errors import Invalid
+from rootline.schemas.object_keys import scheme_of
 
 FILE_SCHEMES: Final = ("file",)
 S3_SCHEMES: Final = ("s3", "s3a", "s3n")

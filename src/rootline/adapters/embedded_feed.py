@@ -17,13 +17,11 @@ from rootline.ports.intent_feed import Answer, Assigned, Delivered, FeedEvent, P
 from rootline.ports.intent_log import IntentLog, KnowsItsLake, MayGoBack
 from rootline.ports.parking import ParkedStore
 from rootline.ports.pausing import Pause
-from rootline.schemas.bytes.log.lake_claim import Lake
-from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.bytes.record_headers import Lake
 from rootline.schemas.errors import Fenced, OutcomeUnknown, Unavailable
-from rootline.schemas.identifiers import TableName
-from rootline.schemas.log_position import LogId, LogRecord
+from rootline.schemas.identifiers import LogId, LogRecord, TableName
 from rootline.schemas.root_header import PartitionOffset
-from rootline.schemas.verdict import Verdict
+from rootline.schemas.verdict import DeadLetter, Verdict
 
 _PARTITION: Final = 0
 _READ_MAX: Final = 256

@@ -1,6 +1,6 @@
 """Whether a position belongs to a log.
 
-Owns: the check that every log makes. Does not own: identities (`rootline.schemas.log_position`).
+Owns: the check that every log makes. Does not own: identities (`rootline.schemas.identifiers`).
 Invariants: offsets of one log are never taken for another's.
 """
 

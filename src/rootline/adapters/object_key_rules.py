@@ -1,6 +1,6 @@
 """Which keys and prefixes an object store accepts, the same for every adapter.
 
-Owns: the rules. Does not own: which locations an intent may name (`rootline.schemas.location_rules`).
+Owns: the rules. Does not own: which locations an intent may name (`rootline.schemas.intent_rules`).
 Invariants: an accepted key stays inside the warehouse when it is read as a path; parts that begin with `.rootline`
 belong to the adapters (temporary files, locks, the embedded log) and are never part of a key.
 """

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from rootline.ports.tracing import Facts, Tracer
-from rootline.schemas.bytes.log.trace_context import TraceContext
+from rootline.schemas.bytes.record_headers import TraceContext
 
 if TYPE_CHECKING:
     from opentelemetry import trace

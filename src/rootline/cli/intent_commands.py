@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from rootline.client.trace.dead_letters import LetterChoice
     from rootline.client.trace.replay import Replay
     from rootline.client.write.producer import Producer, Receipt
-    from rootline.schemas.dead_letter import DeadLetter
-    from rootline.schemas.log_position import Headers
+    from rootline.schemas.identifiers import Headers
+    from rootline.schemas.verdict import DeadLetter
 
 _IN_FLIGHT: Final = 256
 _RECORDS_SEARCHED: Final = 100_000
@@ -87,7 +87,7 @@ def _sent(producer: Producer, text: str) -> Receipt | RootlineError:
 def _intent(text: str) -> Any:
     import uuid
 
-    from rootline.schemas.bytes.log.intent_codec import decode_intent
+    from rootline.schemas.bytes.intent_codec import decode_intent
 
     try:
         body = json.loads(text)
@@ -251,8 +251,8 @@ def _summary(letter: DeadLetter) -> dict[str, Any]:
 
 def _content(letter: DeadLetter) -> dict[str, Any]:
     """The intent when it can be read, else the beginning of its bytes."""
-    from rootline.schemas.bytes.log.intent_codec import decode_intent, encode_intent_json
-    from rootline.schemas.log_position import by_name
+    from rootline.schemas.bytes.intent_codec import decode_intent, encode_intent_json
+    from rootline.schemas.identifiers import by_name
 
     try:
         return {"intent": encode_intent_json(decode_intent(letter.value, by_name(letter.headers))).decode()}

@@ -17,8 +17,8 @@ from rootline.client.views import SqlGiven, change_view, drop_view
 from rootline.client.write.producer import DEFAULT_TIMEOUT_S
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.views.view_metadata import VersionLogEntry, ViewMetadata
-from rootline.schemas.views.view_request import ViewChange
+from rootline.schemas.view_changes import ViewChange
+from rootline.schemas.view_metadata import VersionLogEntry, ViewMetadata
 from rootline.storage.metadata.view_head import view_of, view_root
 
 _VERSION_MAX = 2**31 - 1

@@ -24,8 +24,8 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import NamespaceName, TableName, namespace_of
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.object_keys import table_prefix
-from rootline.schemas.views.view_metadata import SqlRepresentation
-from rootline.schemas.views.view_request import AskedVersion, ViewChange, ViewToCreate, text_of
+from rootline.schemas.view_changes import AskedVersion, ViewChange, ViewToCreate, text_of
+from rootline.schemas.view_metadata import SqlRepresentation
 from rootline.storage.metadata.head_finder import find_head
 from rootline.storage.metadata.table_names import list_views
 from rootline.storage.metadata.view_head import view_root

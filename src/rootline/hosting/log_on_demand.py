@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from rootline.adapters.open import WriterLog
 from rootline.ports.intent_log import KnowsItsLake, NewRecord
-from rootline.schemas.log_position import LogPosition
+from rootline.schemas.identifiers import LogPosition
 from rootline.schemas.verdict import Verdict
 from rootline.storage.lake_identity import FindLake
 

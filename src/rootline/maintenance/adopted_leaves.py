@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
-from rootline.schemas.bytes.leaf.leaf import Leaf
-from rootline.schemas.bytes.leaf.leaf_rules import RULED_COLUMNS, column_violation
+from rootline.schemas.bytes.leaf import Leaf
+from rootline.schemas.bytes.leaf_columns import RULED_COLUMNS, column_violation
 from rootline.schemas.content_entry import ContentEntry, Status
 from rootline.schemas.table_definition import TableDefinition
 

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from rootline.schemas.content_entry import ContentEntry
-from rootline.schemas.statistics import Bound, FieldStatistics
+from rootline.schemas.content_entry import Bound, ContentEntry, FieldStatistics
 from rootline.schemas.table_definition import TableDefinition
 
 

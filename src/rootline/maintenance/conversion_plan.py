@@ -25,7 +25,7 @@ from rootline.maintenance.plan import IntentStamp, WrittenPlan
 from rootline.maintenance.property_values import switch, whole_number
 from rootline.maintenance.puffin_vectors import vectors_of_puffin
 from rootline.maintenance.table_files import TableFiles
-from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
+from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.content_entry import ContentEntry, ContentType
 from rootline.schemas.identifiers import Location, Version
 from rootline.schemas.intent import AddedVector, IntentKind, RemovedFile, VectorReference

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rootline.maintenance.clustering import sort_ids
-from rootline.schemas.bytes.leaf.leaf_schema import CONTENT_STATS, ROW_FIELDS, leaf_schema, physical_column
+from rootline.schemas.bytes.leaf_schema import CONTENT_STATS, ROW_FIELDS, leaf_schema, physical_column
 from rootline.schemas.content_entry import ContentType, FileFormat, Status
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition, TrackedField

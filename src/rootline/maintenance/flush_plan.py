@@ -22,7 +22,7 @@ from pyroaring import BitMap
 from rootline.maintenance.flush_limits import FlushLimits
 from rootline.maintenance.plan import IntentStamp, WrittenPlan
 from rootline.maintenance.planned_leaf import InPlan, InRoot, PlannedLeaf, planned_leaves, write_leaves
-from rootline.schemas.bytes.leaf.leaf_codec import MAX_ENTRIES, Leaf, LeafContent
+from rootline.schemas.bytes.leaf_codec import MAX_ENTRIES, Leaf, LeafContent
 from rootline.schemas.bytes.root.root_codec import Root, Row
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.identifiers import Version

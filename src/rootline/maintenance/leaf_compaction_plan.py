@@ -21,8 +21,8 @@ from rootline.maintenance.compaction_limits import CompactionLimits
 from rootline.maintenance.leaf_load import LeafLoad, LoadedLeaf
 from rootline.maintenance.plan import IntentStamp, WrittenPlan
 from rootline.maintenance.planned_leaf import InPlan, InRoot, PlannedLeaf, planned_leaves, write_leaves
-from rootline.schemas.bytes.leaf.leaf import Leaf
-from rootline.schemas.bytes.leaf.leaf_codec import MAX_ENTRIES, LeafContent
+from rootline.schemas.bytes.leaf import Leaf
+from rootline.schemas.bytes.leaf_codec import MAX_ENTRIES, LeafContent
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.identifiers import Version

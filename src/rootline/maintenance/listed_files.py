@@ -26,14 +26,14 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from rootline.schemas.bytes.leaf.leaf_schema import (
+from rootline.schemas.bytes.leaf_schema import (
     CONTENT_STATS,
     COUNT_FIELDS,
     ROW_FIELDS,
     arrow_type_of_bound,
     column_of_physical,
 )
-from rootline.schemas.bytes.log.generic_statistics import bound_of
+from rootline.schemas.bytes.single_values import bound_of
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile
 from rootline.schemas.table_definition import TableDefinition, TrackedField

@@ -34,9 +34,8 @@ from rootline.maintenance.sweep_limits import SweepLimits
 from rootline.schemas.bytes.root.condemned_page import LOCATIONS_MAX, CondemnedPage, encode_condemned_page
 from rootline.schemas.bytes.root.foreign_names import ForeignNames, name_hash
 from rootline.schemas.bytes.root.location_hashes import HASH_BYTES, LocationHashes, location_hash
-from rootline.schemas.identifiers import Version
+from rootline.schemas.identifiers import CLOCKS_APART_MS, Version
 from rootline.schemas.intent import IntentKind, StoredPage
-from rootline.schemas.log_position import CLOCKS_APART_MS
 from rootline.schemas.object_keys import OF_EXPORTS, OwnKind, own_kind
 from rootline.schemas.root_header import Condemned, RootHeader
 from rootline.schemas.table_definition import TableDefinition

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from rootline.maintenance.clustering import cluster, cut
-from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, LeafContent, encode_leaf
+from rootline.schemas.bytes.leaf_codec import EncodedLeaf, LeafContent, encode_leaf
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status
 from rootline.schemas.intent import AddedManifest
 from rootline.schemas.table_definition import TableDefinition

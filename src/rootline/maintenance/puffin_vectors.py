@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rootline.schemas.bytes.vector.puffin_codec import EncodedPuffin, VectorBlob
+from rootline.schemas.bytes.vector_codec import EncodedPuffin, VectorBlob
 from rootline.schemas.intent import AddedVector, VectorReference
 
 

@@ -21,7 +21,7 @@ from rootline.maintenance.flush_limits import FlushLimits
 from rootline.maintenance.flush_plan import plan_flush
 from rootline.maintenance.planned_leaf import manifest_of
 from rootline.maintenance.stepwise_encoding import encode_in_steps
-from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, Leaf, decode_leaf
+from rootline.schemas.bytes.leaf_codec import EncodedLeaf, Leaf, decode_leaf
 from rootline.schemas.intent import AddedManifest
 from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.state.table_state import TableState

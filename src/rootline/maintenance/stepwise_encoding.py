@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from rootline.schemas.bytes.leaf.leaf_codec import (
+from rootline.schemas.bytes.leaf_codec import (
     EncodedLeaf,
     LeafContent,
     check_entries,
@@ -22,7 +22,7 @@ from rootline.schemas.bytes.leaf.leaf_codec import (
     table_of,
     tracked_in,
 )
-from rootline.schemas.bytes.leaf.leaf_schema import CONTENT_STATS, ROW_FIELDS, leaf_schema
+from rootline.schemas.bytes.leaf_schema import CONTENT_STATS, ROW_FIELDS, leaf_schema
 from rootline.schemas.bytes.root.statistics_codec import LazyStats
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.table_definition import TableDefinition

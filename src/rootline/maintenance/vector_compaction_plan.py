@@ -27,9 +27,9 @@ from pyroaring import BitMap, BitMap64
 from rootline.maintenance.compaction_limits import CompactionLimits
 from rootline.maintenance.plan import IntentStamp, WrittenPlan
 from rootline.maintenance.puffin_vectors import vectors_of_puffin
-from rootline.schemas.bytes.leaf.leaf import Leaf
+from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
+from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.schemas.identifiers import Location, Version
 from rootline.schemas.intent import IntentKind

@@ -15,8 +15,7 @@ from typing import Final, Protocol
 from rootline.ports.intent_log import VerdictSink
 from rootline.ports.parking import ParkedStore, ParkedTable
 from rootline.ports.pausing import Pause
-from rootline.schemas.identifiers import TableName
-from rootline.schemas.log_position import LogId, LogPosition, LogRecord
+from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, TableName
 from rootline.schemas.root_header import PartitionOffset
 
 Partition = tuple[LogId, int]

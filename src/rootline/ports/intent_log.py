@@ -1,6 +1,6 @@
 """The log of intents, verdicts and dead letters, as four capabilities.
 
-Owns: the ports. Does not own: framing of records (`rootline.schemas.bytes.log.intent_codec`, `verdict_codec`), which
+Owns: the ports. Does not own: framing of records (`rootline.schemas.bytes.intent_codec`, `verdict_codec`), which
 table a record is for, when a verdict may be published.
 Invariants: a published record is durable before `publish` returns; records of one key keep their order; a reader
 sees every record from its position on, once, in order.
@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from rootline.schemas.bytes.log.lake_claim import Lake
-from rootline.schemas.dead_letter import DeadLetter
-from rootline.schemas.log_position import LogId, LogPosition, LogRecord
-from rootline.schemas.verdict import Verdict
+from rootline.schemas.bytes.record_headers import Lake
+from rootline.schemas.identifiers import LogId, LogPosition, LogRecord
+from rootline.schemas.verdict import DeadLetter, Verdict
 
 NewRecord = tuple[bytes, bytes] | tuple[bytes, bytes, bytes | None]
-"""Key and value; perhaps what the writer says of the content (`rootline.schemas.bytes.log.stated_content`)."""
+"""Key and value; perhaps what the writer says of the content (`rootline.schemas.bytes.record_headers`)."""
 
 
 class IntentSink(Protocol):

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
-from rootline.schemas.dead_letter import DeadLetter
-from rootline.schemas.log_position import LogRecord
-from rootline.schemas.verdict import Verdict
+from rootline.schemas.identifiers import LogRecord
+from rootline.schemas.verdict import DeadLetter, Verdict
 
 
 class LogArchive(Protocol):

@@ -12,8 +12,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from rootline.schemas.identifiers import TableName
-from rootline.schemas.log_position import LogId, LogRecord
+from rootline.schemas.identifiers import LogId, LogRecord, TableName
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from rootline.schemas.bytes.log.trace_context import TraceContext
+from rootline.schemas.bytes.record_headers import TraceContext
 
 Facts = Mapping[str, str | int]
 

@@ -19,7 +19,7 @@ from pyiceberg.schema import Schema
 from pyspark.sql import Column
 from pyspark.sql import functions as spark
 
-from rootline.schemas.statistics import Bound
+from rootline.schemas.content_entry import Bound
 from rootline.tree.filter.conditions import AllOf, AnyOf, Condition, Operator, Predicate
 
 _EPOCH: Final = dt.datetime(1970, 1, 1)

@@ -31,7 +31,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from rootline.schemas.statistics import Bound
+from rootline.schemas.content_entry import Bound
 from rootline.schemas.table_definition import PartitionSpec, TableDefinition
 from rootline.tree.rules.isolation_rules import FILTER_CHARS_MAX
 from rootline.tree.scan.partition_tuple import PartitionTuple

@@ -23,10 +23,10 @@ from rootline.client.write.data_file_writer import checked_rows
 from rootline.client.write.new_files import entry_of
 from rootline.client.write.partition_split import split_by_partition
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
+from rootline.schemas.content_entry import Bound
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile
-from rootline.schemas.statistics import Bound
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.options import PartitionMode
 from rootline.spark.partition_filter import filter_of_partitions

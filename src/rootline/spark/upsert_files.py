@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from rootline.client.write.data_file_writer import WrittenFile, checked_rows, write_files
-from rootline.schemas.bytes.log.generic_statistics import to_generic
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
+from rootline.schemas.bytes.single_values import to_generic
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import EqualityDeleteFile
 from rootline.schemas.table_definition import SortOrder, TableDefinition

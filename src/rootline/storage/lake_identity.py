@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from rootline.ports.object_store import ObjectStore, PutStatus
-from rootline.schemas.bytes.log.lake_claim import LAKE_KEY, Lake, decode_lake, encode_lake
+from rootline.schemas.bytes.record_headers import LAKE_KEY, Lake, decode_lake, encode_lake
 from rootline.schemas.errors import RootlineError, Unavailable
 
 FindLake = Callable[[], Awaitable[Lake | None]]

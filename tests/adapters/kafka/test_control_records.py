@@ -22,9 +22,8 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.ports.intent_feed import Answer
 from rootline.ports.parking import Lift, ParkedRun, ParkedTable
 from rootline.ports.pausing import Pause
-from rootline.schemas.bytes.log.lake_claim import Lake
-from rootline.schemas.identifiers import TableName
-from rootline.schemas.log_position import LogId, LogPosition
+from rootline.schemas.bytes.record_headers import Lake
+from rootline.schemas.identifiers import LogId, LogPosition, TableName
 
 SETTINGS = KafkaSettings()
 LOG = LogId("cluster/topic")

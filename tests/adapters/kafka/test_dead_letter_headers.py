@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rootline.adapters.kafka.dead_letter_headers import dead_letter_of, headers_of_dead_letter
-from rootline.schemas.dead_letter import DeadLetter
-from rootline.schemas.log_position import Headers
+from rootline.schemas.identifiers import Headers
+from rootline.schemas.verdict import DeadLetter
 
 LETTER = DeadLetter(
     log="cluster/topic",

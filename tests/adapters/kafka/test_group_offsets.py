@@ -14,7 +14,7 @@ from aiokafka.errors import CommitFailedError
 from aiokafka.structs import OffsetAndMetadata
 
 from rootline.adapters.kafka.group_offsets import Stage, commit_offsets
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import LogId
 
 AT = TopicPartition("intents", 0)
 LOG = LogId("kafka/1")

@@ -10,7 +10,7 @@ from aiokafka import ConsumerRecord, TopicPartition
 from rootline.adapters.kafka import rereaders
 from rootline.adapters.kafka.rereaders import KafkaRereaders
 from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import LogId
 from rootline.schemas.root_header import PartitionOffset
 
 LOG = LogId("cluster/topic")

@@ -7,7 +7,7 @@ import pytest
 from rootline.adapters.kafka.group_offsets import Committed
 from rootline.adapters.kafka.start_rules import PartitionFacts, starts_of
 from rootline.schemas.errors import Fenced
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import LogId
 
 LOG = LogId("cluster/topic")
 OLD = LogId("cluster/before")

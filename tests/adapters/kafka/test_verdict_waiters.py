@@ -8,9 +8,9 @@ import pytest
 
 from rootline.adapters.kafka.record_headers import VerdictRange, headers_of_verdicts, range_of
 from rootline.adapters.kafka.verdict_waiters import VerdictWaiters
-from rootline.schemas.bytes.log.verdict_codec import encode_verdicts
+from rootline.schemas.bytes.verdict_codec import encode_verdicts
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.log_position import LogId, LogPosition
+from rootline.schemas.identifiers import LogId, LogPosition
 from rootline.schemas.verdict import Verdict, VerdictKind
 
 

@@ -14,7 +14,7 @@ from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.adapters.sqlite.log_bells import Wakeups, wakeups_folder
 from rootline.adapters.sqlite.log_file import LogReader, LogWriter
 from rootline.adapters.sqlite.log_watch import LogWatch
-from rootline.schemas.log_position import LogPosition
+from rootline.schemas.identifiers import LogPosition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.testing.virtual_loop import run_virtually
 

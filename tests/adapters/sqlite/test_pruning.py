@@ -20,10 +20,9 @@ from rootline.adapters.sqlite.log_pruning import Pruned
 from rootline.adapters.sqlite.pruning_loop import pruning_loop
 from rootline.adapters.sqlite.pruning_state import LogRetention
 from rootline.ports.intent_feed import Assigned, Delivered
-from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Fenced, Unavailable
 from rootline.schemas.root_header import PartitionOffset
-from rootline.schemas.verdict import Verdict, VerdictKind
+from rootline.schemas.verdict import DeadLetter, Verdict, VerdictKind
 from tests.support.examples import examples
 
 HOUR_MS = 3_600_000

@@ -13,7 +13,7 @@ from pyroaring import BitMap
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.catalog.adopt.adoption_plan import AdoptionPlan, plan_adoption
 from rootline.schemas.bytes.root.root_codec import decode_root
-from rootline.schemas.bytes.vector.vector_codec import encode_inline
+from rootline.schemas.bytes.vector_codec import encode_inline
 from rootline.schemas.content_entry import (
     ContentEntry,
     ContentType,

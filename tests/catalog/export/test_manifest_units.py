@@ -17,7 +17,7 @@ from rootline.catalog.export.manifest_units import (
 )
 from rootline.catalog.manifest.exported_definition import ExportedDefinition
 from rootline.catalog.manifest.format_version import FormatVersion
-from rootline.schemas.bytes.leaf.leaf import LeafContent
+from rootline.schemas.bytes.leaf import LeafContent
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.tree.state.table_state import TableState

@@ -15,12 +15,11 @@ from rootline.catalog.manifest.exported_definition import ExportedDefinition
 from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.catalog.manifest.leaf_chunk_encoder import encode_leaf_chunk
 from rootline.catalog.manifest.manifest_encoder import EncodedManifest, encode_manifest
-from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent
-from rootline.schemas.bytes.leaf.leaf_codec import decode_leaf, encode_leaf, leaf_of_entries
-from rootline.schemas.bytes.values.avro_primitives import LONG_MAX, LONG_MIN, encode_long
-from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status, VersionInfo
+from rootline.schemas.bytes.avro_encoding import LONG_MAX, LONG_MIN, encode_long
+from rootline.schemas.bytes.leaf import Leaf, LeafContent
+from rootline.schemas.bytes.leaf_codec import decode_leaf, encode_leaf, leaf_of_entries
+from rootline.schemas.content_entry import ContentEntry, ContentType, FieldStatistics, FileFormat, Status, VersionInfo
 from rootline.schemas.errors import Invalid
-from rootline.schemas.statistics import FieldStatistics
 from tests.catalog.exported_entries import SYNC, absolute, entries
 from tests.catalog.exported_tables import definition
 from tests.support.examples import examples

@@ -33,20 +33,20 @@ from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.catalog.manifest.manifest_encoder import EncodedManifest, encode_manifest
 from rootline.catalog.manifest.manifest_schema import manifest_entry_schema
 from rootline.catalog.manifest.manifest_values import bound_bytes
-from rootline.schemas.bytes.iceberg.manifest_codec import decode_manifest
-from rootline.schemas.bytes.leaf.leaf import LeafContent
-from rootline.schemas.bytes.values.single_values import bound_of_bytes
+from rootline.schemas.bytes.leaf import LeafContent
+from rootline.schemas.bytes.manifest_codec import decode_manifest
+from rootline.schemas.bytes.single_values import bound_of_bytes
 from rootline.schemas.content_entry import (
     ContentEntry,
     ContentType,
     DeletionVector,
+    FieldStatistics,
     FileFormat,
     Status,
     VersionInfo,
 )
 from rootline.schemas.errors import Invalid
 from rootline.schemas.field_ids import DELETE_FILE_PATH
-from rootline.schemas.statistics import FieldStatistics
 from tests.catalog.exported_entries import SYNC, absolute, entries, leaf_row, read_back
 from tests.catalog.exported_tables import definition
 from tests.schemas.entry_values import TYPES, bounds

@@ -23,8 +23,8 @@ from rootline.catalog.manifest.manifest_list_encoder import (
     encode_manifest_list,
 )
 from rootline.catalog.manifest.manifest_schema import manifest_list_schema
-from rootline.schemas.bytes.iceberg.manifest_list_codec import decode_manifest_list
-from rootline.schemas.bytes.leaf.leaf import LeafContent
+from rootline.schemas.bytes.leaf import LeafContent
+from rootline.schemas.bytes.manifest_codec import decode_manifest_list
 from rootline.schemas.errors import Corrupt
 from tests.catalog.exported_tables import definition
 

@@ -14,9 +14,8 @@ from rootline.client.read.time_travel import PointInTime
 from rootline.client.session.session import Session
 from rootline.client.table_handle import TableHandle
 from rootline.connect import connect
-from rootline.schemas.content_entry import Status
+from rootline.schemas.content_entry import FieldStatistics, Status
 from rootline.schemas.errors import Corrupt, Invalid
-from rootline.schemas.statistics import FieldStatistics
 from rootline.storage.metadata.planning_reads import PlanRequests
 from rootline.storage.metadata.read_cache import ReadCache
 from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, Operation

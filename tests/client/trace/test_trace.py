@@ -15,7 +15,7 @@ from rootline.client.trace.trace import Search, Trace
 from rootline.client.trace.trace_query import ByFile, ByIntent, ByWriter, Part, TraceQuery, names_of, part_of
 from rootline.client.trace.traced_table import TracedTable
 from rootline.ports.intent_log import IntentLog
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.identifiers import CommitId, Version, snapshot_id_of
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.object_keys import root_key

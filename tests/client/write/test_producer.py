@@ -19,13 +19,12 @@ from rootline.client.table_handle import TableHandle
 from rootline.client.trace.replay import Replay, replay
 from rootline.connect import connect
 from rootline.hosting.log_on_demand import LogOnDemand
-from rootline.schemas.bytes.log.intent_codec import encode_intent
-from rootline.schemas.bytes.log.lake_claim import LAKE_KEY, encode_lake, lake_header
-from rootline.schemas.bytes.log.lake_claim import Lake as Place
-from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.bytes.intent_codec import encode_intent
+from rootline.schemas.bytes.record_headers import LAKE_KEY, encode_lake, lake_header
+from rootline.schemas.bytes.record_headers import Lake as Place
 from rootline.schemas.errors import Invalid, OutcomeUnknown
 from rootline.schemas.intent import Intent, IntentKind, RemovedFile
-from rootline.schemas.verdict import VerdictKind
+from rootline.schemas.verdict import DeadLetter, VerdictKind
 
 
 def removal(table: TableHandle, intent_id: str | None = None) -> Intent:

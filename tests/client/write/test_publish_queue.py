@@ -18,10 +18,10 @@ from rootline.client.session.session import Session
 from rootline.client.write.publish_queue import PublishQueue, Queued
 from rootline.connect import connect
 from rootline.ports.intent_log import NewRecord
-from rootline.schemas.bytes.log.intent_codec import decode_intent
+from rootline.schemas.bytes.intent_codec import decode_intent
 from rootline.schemas.errors import Invalid, OutcomeUnknown, RootlineError, Unavailable
+from rootline.schemas.identifiers import LogPosition, by_name
 from rootline.schemas.intent import DataFile, GenericStatistics, Intent, IntentKind
-from rootline.schemas.log_position import LogPosition, by_name
 from tests.support.opened_sessions import nothing_known
 
 

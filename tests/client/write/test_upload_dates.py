@@ -15,10 +15,8 @@ from rootline.adapters.sqlite.log_archive import SqliteLogArchive
 from rootline.adapters.sqlite.log_file import FILE_NAME
 from rootline.client.session.upload_dates import UploadDates
 from rootline.coordinator.runtime.records.record_decoding import decoded
-from rootline.schemas.bytes.log.intent_codec import encode_intent
-from rootline.schemas.intent import Intent
-from rootline.schemas.intent_limits import DEFAULT_LIMITS
-from rootline.schemas.log_position import (
+from rootline.schemas.bytes.intent_codec import encode_intent
+from rootline.schemas.identifiers import (
     CLAIM_UNREADABLE,
     OLDEST_FILE_HEADER,
     Headers,
@@ -27,6 +25,8 @@ from rootline.schemas.log_position import (
     LogRecord,
     oldest_file_of,
 )
+from rootline.schemas.intent import Intent
+from rootline.schemas.intent_rules import DEFAULT_LIMITS
 from rootline.tree.draft.batch import Record
 from tests.tree.tables import append, data_file
 

@@ -20,8 +20,15 @@ from rootline.client.write import data_file
 from rootline.client.write.data_file_writer import write_files
 from rootline.client.write.definition_builder import build_definition
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
-from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status, VersionInfo
-from rootline.schemas.statistics import ContentStats, FieldStatistics
+from rootline.schemas.content_entry import (
+    ContentEntry,
+    ContentStats,
+    ContentType,
+    FieldStatistics,
+    FileFormat,
+    Status,
+    VersionInfo,
+)
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.rows.data_file_reader import RowsWanted, read_rows
 from rootline.storage.rows.parquet_file import open_parquet

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.bytes.root.condemned_page import encode_condemned_page
 from rootline.schemas.bytes.root.location_hashes import LocationHashes
 from rootline.schemas.identifiers import TableName

@@ -15,8 +15,7 @@ from rootline.adapters.kafka.pausing.administration import KafkaPauses
 from rootline.adapters.kafka.topic_administration import KafkaTopics
 from rootline.adapters.kafka.topics import topic_identity
 from rootline.ports.pausing import Pause
-from rootline.schemas.identifiers import TableName, Version
-from rootline.schemas.log_position import LogPosition
+from rootline.schemas.identifiers import LogPosition, TableName, Version
 from rootline.schemas.object_keys import root_key
 from rootline.schemas.verdict import Verdict
 from tests.coordinator.running_service import append_intent

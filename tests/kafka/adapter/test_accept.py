@@ -10,7 +10,7 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topic_administration import KafkaTopics
 from rootline.adapters.kafka.topics import topic_identity
 from rootline.schemas.errors import Fenced, Invalid, Unavailable
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import LogId
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run
 from tests.kafka.feeding import (

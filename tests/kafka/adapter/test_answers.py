@@ -17,7 +17,7 @@ from rootline.adapters.kafka.frontier.records import FrontierReading
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.ports.intent_feed import Answer
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.log_position import LogId, LogPosition
+from rootline.schemas.identifiers import LogId, LogPosition
 from tests.kafka.feeding import append, member_of, numbered
 from tests.services.kafka_service import KafkaService
 from tests.support.feed_driver import together

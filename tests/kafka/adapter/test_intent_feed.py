@@ -11,7 +11,7 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import topic_identity
 from rootline.ports.intent_feed import Assigned, Delivered
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.log_position import LogId, LogPosition
+from rootline.schemas.identifiers import LogId, LogPosition
 from rootline.schemas.root_header import PartitionOffset
 from tests.kafka.feeding import Member, append, committed, member_of, numbered
 from tests.services.kafka_service import PASSWORD, KafkaService

@@ -13,7 +13,7 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import create_topics, topic_identity
 from rootline.ports.intent_feed import Revoked
 from rootline.schemas.errors import Fenced, RootlineError
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import LogId
 from rootline.schemas.root_header import PartitionOffset
 from tests.kafka.feeding import (
     Member,

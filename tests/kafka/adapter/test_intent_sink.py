@@ -12,7 +12,7 @@ from rootline.adapters.kafka.intent_sink import KafkaIntentSink
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import create_topics, topic_identity
 from rootline.schemas.errors import Invalid, Unavailable
-from rootline.schemas.log_position import oldest_file_of
+from rootline.schemas.identifiers import oldest_file_of
 from tests.kafka.feeding import set_limit
 from tests.kafka.reading import records_on
 from tests.services.kafka_service import KafkaService

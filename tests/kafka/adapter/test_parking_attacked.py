@@ -18,7 +18,7 @@ from rootline.adapters.kafka.topic_reader import KafkaTopicReader
 from rootline.ports.intent_feed import Answer
 from rootline.ports.parking import Lift, ParkedRun, ParkedTable
 from rootline.schemas.errors import OutcomeUnknown
-from rootline.schemas.log_position import LogId, LogPosition, LogRecord
+from rootline.schemas.identifiers import LogId, LogPosition, LogRecord
 from tests.kafka.adapter.test_parking_lot import TABLE, raw, read
 from tests.kafka.feeding import Member, append, delete_topic, member_of, numbered
 from tests.services.kafka_service import KafkaService

@@ -21,8 +21,7 @@ from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.ports.parking import Lift, ParkedRun, ParkedTable
 from rootline.schemas.errors import Corrupt, Unavailable
-from rootline.schemas.identifiers import TableName
-from rootline.schemas.log_position import LogId, LogPosition, LogRecord
+from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, TableName
 from tests.kafka.feeding import Member, append, member_of, numbered
 from tests.services.kafka_service import KafkaService
 

@@ -14,7 +14,7 @@ import pytest
 
 from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
 from rootline.client.write.producer import AsyncProducer, AsyncReceipt, Receipt
-from rootline.schemas.bytes.log.intent_codec import decode_intent
+from rootline.schemas.bytes.intent_codec import decode_intent
 from rootline.schemas.errors import Invalid, OutcomeUnknown, Unavailable
 from rootline.schemas.intent import DataFile, Intent, IntentKind
 from rootline.schemas.verdict import Verdict, VerdictKind

@@ -10,7 +10,7 @@ import pytest
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.ports.intent_feed import Reread
 from rootline.schemas.errors import Fenced
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import LogId
 from rootline.schemas.root_header import PartitionOffset
 from tests.kafka.feeding import Member, append, member_of, numbered, remove_before
 

@@ -17,7 +17,7 @@ from rootline.adapters.kafka.group_offsets import Stage, bookmark_of, commit_off
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import topic_exists, topic_identity
 from rootline.schemas.errors import Invalid
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import LogId
 from tests.kafka.feeding import append, committed, member_of, numbered, remove_before
 
 

@@ -13,9 +13,9 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
 from rootline.adapters.kafka.verdict_source import KafkaVerdictSource
 from rootline.adapters.kafka.writer_log import KafkaWriterLog
-from rootline.schemas.bytes.log.verdict_codec import decode_verdicts, encode_verdicts
+from rootline.schemas.bytes.verdict_codec import decode_verdicts, encode_verdicts
 from rootline.schemas.errors import Fenced, Unavailable
-from rootline.schemas.log_position import LogId, LogPosition
+from rootline.schemas.identifiers import LogId, LogPosition
 from rootline.schemas.verdict import as_asked
 from tests.kafka.feeding import set_limit
 from tests.kafka.reading import dead_letters_on, records_on

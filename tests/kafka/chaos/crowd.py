@@ -26,9 +26,8 @@ from rootline.client.session.session import Session
 from rootline.client.write.producer import AsyncProducer, AsyncReceipt
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
-from rootline.schemas.identifiers import Location, TableName
+from rootline.schemas.identifiers import Location, LogPosition, TableName
 from rootline.schemas.intent import DataFile, Intent, IntentKind, RemovedFile
-from rootline.schemas.log_position import LogPosition
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind

@@ -21,7 +21,7 @@ from rootline.adapters.kafka.topics import topic_identity
 from rootline.client.lake import Lake
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import TableName, Version
-from rootline.schemas.intent_kinds import IntentKind
+from rootline.schemas.intent_rules import IntentKind
 from rootline.schemas.verdict import VerdictKind
 from rootline.storage.metadata.root_reader import read_root
 from tests.kafka.chaos.crowd import Crowd, elapsed

@@ -14,7 +14,7 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
 from rootline.adapters.kafka.writer_log import KafkaWriterLog
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
-from rootline.schemas.log_position import LogPosition
+from rootline.schemas.identifiers import LogPosition
 from tests.kafka.feeding import set_limit
 from tests.kafka.reading import Found, records_on
 from tests.services.kafka_service import KafkaService

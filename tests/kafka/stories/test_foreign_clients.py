@@ -18,8 +18,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from rootline.schemas.bytes.log.avro_framing import fingerprint_of, shipped_schema
-from rootline.schemas.bytes.log.intent_codec import decode_intent
+from rootline.schemas.bytes.intent_codec import decode_intent, fingerprint_of, shipped_schema
 from rootline.schemas.intent import Intent, IntentKind, VersionReference
 from tests.kafka.reading import Found, records_on
 from tests.kafka.shared_log import SharedLog

@@ -10,8 +10,7 @@ import pytest
 
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import topic_identity
-from rootline.schemas.identifiers import TableName
-from rootline.schemas.log_position import LogPosition
+from rootline.schemas.identifiers import LogPosition, TableName
 from rootline.schemas.verdict import VerdictKind
 from tests.coordinator.running_service import TABLE, append_intent
 from tests.kafka.coordinating import SharedTable, coordinating, sharing, until

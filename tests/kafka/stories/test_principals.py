@@ -8,7 +8,7 @@ import pytest
 
 from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.schemas.log_position import LogPosition
+from rootline.schemas.identifiers import LogPosition
 from rootline.schemas.verdict import VerdictKind
 from tests.coordinator.running_service import TABLE, append_intent, create_intent
 from tests.coordinator.test_principals import POLICY, SECRET

@@ -19,9 +19,8 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import topic_identity
 from rootline.adapters.kafka.writer_log import KafkaWriterLog
 from rootline.client.lake import Lake
-from rootline.schemas.bytes.log.intent_codec import decode_intent
-from rootline.schemas.identifiers import ObjectKey
-from rootline.schemas.log_position import LogPosition
+from rootline.schemas.bytes.intent_codec import decode_intent
+from rootline.schemas.identifiers import LogPosition, ObjectKey
 from tests.kafka.coordinating import coordinating, ready
 from tests.kafka.kafka_lake import KafkaLake
 from tests.services.s3_service import S3Service

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, Producer
 
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.memory.object_store import MemoryObjectStore
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile, Intent, IntentKind
 from rootline.schemas.object_keys import roots_prefix

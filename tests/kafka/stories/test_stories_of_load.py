@@ -10,10 +10,9 @@ import pytest
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.runtime.records.record_decoding import decoded
-from rootline.schemas.bytes.log.intent_codec import encode_intent
-from rootline.schemas.identifiers import TableName
-from rootline.schemas.intent_limits import IntentLimits
-from rootline.schemas.log_position import LogId, LogPosition, LogRecord
+from rootline.schemas.bytes.intent_codec import encode_intent
+from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, TableName
+from rootline.schemas.intent_rules import IntentLimits
 from rootline.schemas.verdict import VerdictKind
 from rootline.tree.draft.batch import Record
 from tests.coordinator.running_service import TABLE, append_intent, create_intent

@@ -14,7 +14,7 @@ from rootline.adapters.kafka.topic_administration import KafkaTopics
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.coordinator.app import CoordinatorService
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.errors import Fenced, Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.verdict import VerdictKind

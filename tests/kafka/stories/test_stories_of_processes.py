@@ -12,8 +12,7 @@ from confluent_kafka import KafkaException
 
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
-from rootline.schemas.identifiers import Version
-from rootline.schemas.log_position import LogPosition
+from rootline.schemas.identifiers import LogPosition, Version
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.metadata.root_reader import read_root
 from tests.coordinator.running_service import TABLE, append_intent

@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.verdict import VerdictKind
 from tests.coordinator.running_service import append_intent, create_intent

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rootline.schemas.errors import Invalid
-from rootline.schemas.views.view_changes import (
+from rootline.schemas.view_changes import (
     HISTORY_PROPERTY,
     LOG_ENTRIES_MAX,
     VersionDraft,
@@ -21,7 +21,7 @@ from rootline.schemas.views.view_changes import (
     rolled_back_view,
     view_with_properties,
 )
-from rootline.schemas.views.view_metadata import VIEW_BYTES_MAX, SqlRepresentation, ViewMetadata
+from rootline.schemas.view_metadata import VIEW_BYTES_MAX, SqlRepresentation, ViewMetadata
 from tests.golden_files import golden
 
 UUID: Final = uuid.UUID("f0a1b2c3-0000-4000-8000-000000000001")

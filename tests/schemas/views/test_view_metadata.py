@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from rootline.schemas.errors import Invalid
-from rootline.schemas.views.view_metadata import VIEW_BYTES_MAX, OtherRepresentation, ViewMetadata
+from rootline.schemas.view_metadata import VIEW_BYTES_MAX, OtherRepresentation, ViewMetadata
 from tests.golden_files import FOLDER
 
 EXAMPLES: Final = {

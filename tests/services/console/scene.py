@@ -18,7 +18,7 @@ from examples.spark_demo.service import running
 from rootline.client.lake import Lake
 from rootline.client.session.session import Session
 from rootline.connect import connect, pause_table
-from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import Intent
 from rootline.schemas.object_keys import root_key

@@ -11,9 +11,8 @@ import pytest
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.schemas.bytes.root.root_block_codec import Row, seal
 from rootline.schemas.bytes.root.root_codec import decode_root, encode_root
-from rootline.schemas.content_entry import ContentEntry, ContentType, ManifestStats
+from rootline.schemas.content_entry import ContentEntry, ContentType, FieldStatistics, ManifestStats
 from rootline.schemas.object_keys import root_key
-from rootline.schemas.statistics import FieldStatistics
 from tests.maintenance.table_builder import TableBuilder
 from tests.storage.check.damaged_table import findings_of, memory_of
 

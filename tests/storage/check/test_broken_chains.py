@@ -10,16 +10,22 @@ import pytest
 from pyroaring import BitMap
 
 from rootline.adapters.memory.object_store import MemoryObjectStore
-from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.bytes.leaf_codec import LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.bytes.root.root_codec import Row, decode_root, encode_root, seal
-from rootline.schemas.bytes.vector.vector_codec import encode_inline
-from rootline.schemas.content_entry import ContentEntry, ContentType, DeletionVector, Status, VersionInfo
+from rootline.schemas.bytes.vector_codec import encode_inline
+from rootline.schemas.content_entry import (
+    ContentEntry,
+    ContentType,
+    DeletionVector,
+    FieldStatistics,
+    Status,
+    VersionInfo,
+)
 from rootline.schemas.error_codes import CODES
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import ObjectKey, SequenceNumber, SnapshotId, TableName, Version
 from rootline.schemas.object_keys import key_of, root_key
 from rootline.schemas.root_header import CommittedRun, Operation, RootHeader
-from rootline.schemas.statistics import FieldStatistics
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import CheckSummary, DataFiles
 from rootline.tree.state.aggregates import aggregates_of

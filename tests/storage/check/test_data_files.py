@@ -15,7 +15,7 @@ from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.adapters.open import open_store
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
-from rootline.schemas.bytes.log.intent_codec import decode_intent
+from rootline.schemas.bytes.intent_codec import decode_intent
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.intent import DataFile, GenericStatistics

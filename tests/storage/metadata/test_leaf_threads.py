@@ -6,8 +6,8 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from rootline.schemas.content_entry import FieldStatistics
 from rootline.schemas.identifiers import Version
-from rootline.schemas.statistics import FieldStatistics
 from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.table_loader import plan_scan
 from rootline.tree.filter.prune import PruningFilter

@@ -11,11 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rootline.schemas.bytes.leaf.leaf_codec import Leaf
-from rootline.schemas.content_entry import ManifestStats, Status
+from rootline.schemas.bytes.leaf_codec import Leaf
+from rootline.schemas.content_entry import FieldStatistics, ManifestStats, Status
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.object_keys import key_of
-from rootline.schemas.statistics import FieldStatistics
 from rootline.storage.metadata.leaf_reader import read_leaves
 from rootline.storage.metadata.table_loader import plan_scan
 from rootline.storage.rows.data_file_reader import RowsWanted

@@ -12,7 +12,7 @@ from pyroaring import BitMap, BitMap64
 
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.ports.object_store import ObjectStore, StoredObject
-from rootline.schemas.bytes.vector.vector_codec import encode_vector
+from rootline.schemas.bytes.vector_codec import encode_vector
 from rootline.schemas.content_entry import ContentEntry, DeletionVector, Status
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import ObjectKey

@@ -14,8 +14,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, DecimalType, LongType, NestedField, StringType, UUIDType
 
 from rootline.client.write.definition_builder import build_definition
+from rootline.schemas.content_entry import FieldStatistics
 from rootline.schemas.errors import Invalid
-from rootline.schemas.statistics import FieldStatistics
 from rootline.schemas.table_definition import NAME_MAPPING_PROPERTY, TableDefinition
 from tests.storage.stored_deletes import at, equality_delete, parquet
 from tests.storage.stored_tables import StoredTable, flights, flights_definition, ids_of, replaced

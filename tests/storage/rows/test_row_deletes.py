@@ -15,10 +15,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
 
 from rootline.client.write.definition_builder import build_definition
-from rootline.schemas.content_entry import ContentEntry
+from rootline.schemas.content_entry import ContentEntry, FieldStatistics
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.object_keys import key_of
-from rootline.schemas.statistics import FieldStatistics
 from rootline.schemas.table_definition import PartitionSpec, TableDefinition
 from rootline.storage.rows.arrow_types import FIELD_ID_KEY
 from rootline.storage.rows.data_file_reader import RowsWanted

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 import pytest
 from pyroaring import BitMap
 
-from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.bytes.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.bytes.root.root_codec import Root, Row, decode_root, encode_root, seal
-from rootline.schemas.bytes.vector.vector_codec import encode_inline
+from rootline.schemas.bytes.vector_codec import encode_inline
 from rootline.schemas.content_entry import (
     ContentEntry,
     ContentType,

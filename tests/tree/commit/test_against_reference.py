@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from rootline.maintenance.expiry_limits import ExpiryLimits
 from rootline.maintenance.expiry_plan import Steps, plan_expiry
-from rootline.schemas.bytes.log.stated_content import content_headers
+from rootline.schemas.bytes.record_headers import content_headers
 from rootline.schemas.bytes.root.kept_page import RetainedPage
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.intent import Intent, IntentKind

@@ -6,10 +6,9 @@ import dataclasses
 
 import pytest
 
-from rootline.schemas.bytes.log.stated_content import content_headers
+from rootline.schemas.bytes.record_headers import content_headers
 from rootline.schemas.errors import Internal
-from rootline.schemas.identifiers import SequenceNumber, Version, snapshot_id_of
-from rootline.schemas.log_position import LogId, LogPosition
+from rootline.schemas.identifiers import LogId, LogPosition, SequenceNumber, Version, snapshot_id_of
 from rootline.schemas.root_header import PartitionOffset
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.commit.answers import answer, next_offset

@@ -17,7 +17,7 @@ from pyiceberg.types import NestedField
 
 from rootline.client.write.definition_builder import build_definition
 from rootline.client.write.given_schema import given_schema
-from rootline.schemas.statistics import FieldStatistics
+from rootline.schemas.content_entry import FieldStatistics
 from rootline.storage.rows.arrow_types import arrow_type_of
 from rootline.tree.filter.column_predicates import rows_matching
 from rootline.tree.filter.filters import bind_filter

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, NestedField, StringType
 
-from rootline.schemas.bytes.values.expression_values import expression_value
-from rootline.schemas.statistics import FieldStatistics
+from rootline.schemas.bytes.transform_values import expression_value
+from rootline.schemas.content_entry import FieldStatistics
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortOrder, TableDefinition
 from rootline.tree.filter.expression_predicates import COMBINATIONS_MAX
 from rootline.tree.filter.prune import PruningFilter, may_match, must_match

@@ -21,8 +21,8 @@ from pyiceberg.types import (
     TimestampType,
 )
 
-from rootline.schemas.bytes.leaf.leaf_schema import arrow_type_of_bound, column_of_physical
-from rootline.schemas.bytes.values.transform_values import partition_value
+from rootline.schemas.bytes.leaf_schema import arrow_type_of_bound, column_of_physical
+from rootline.schemas.bytes.transform_values import partition_value
 from rootline.tree.filter.column_predicates import satisfied
 from rootline.tree.filter.filter_projection import project_inclusive, project_strict
 from rootline.tree.filter.filters import Operator, Predicate

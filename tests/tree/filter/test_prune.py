@@ -14,9 +14,16 @@ from hypothesis import given, settings
 from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, DoubleType, IntegerType, ListType, NestedField, StringType, StructType
 
-from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, decode_leaf, encode_leaf
-from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status, VersionInfo
-from rootline.schemas.statistics import ContentStats, FieldStatistics
+from rootline.schemas.bytes.leaf_codec import LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.content_entry import (
+    ContentEntry,
+    ContentStats,
+    ContentType,
+    FieldStatistics,
+    FileFormat,
+    Status,
+    VersionInfo,
+)
 from rootline.schemas.table_definition import Expression, PartitionSpec, TableDefinition
 from rootline.tree.filter.column_predicates import rows_matching
 from rootline.tree.filter.prune import PruningFilter, entry_may_match, may_match, must_match

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from rootline.schemas.statistics import FieldStatistics as Stats
+from rootline.schemas.content_entry import FieldStatistics as Stats
 from rootline.tree.filter.filters import Operator, Predicate
 from rootline.tree.filter.value_range import may_test, must_test, range_of
 

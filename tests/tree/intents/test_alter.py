@@ -11,9 +11,9 @@ from pyiceberg.types import DoubleType, FloatType, LongType, NestedField, String
 
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.root_codec import decode_root
+from rootline.schemas.content_entry import FieldStatistics
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.root_header import Operation
-from rootline.schemas.statistics import FieldStatistics
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import VerdictKind
 from rootline.tree.check.invariants import violations

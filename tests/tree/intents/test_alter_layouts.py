@@ -10,8 +10,8 @@ from pyiceberg.types import NestedField, StringType
 
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.root_codec import decode_root
+from rootline.schemas.content_entry import FieldStatistics
 from rootline.schemas.intent import Intent, IntentKind
-from rootline.schemas.statistics import FieldStatistics
 from rootline.schemas.table_definition import SortField, SortOrder, TableDefinition
 from rootline.tree.evolution.changes import (
     DefinitionChange,

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from rootline.schemas.content_entry import Status
+from rootline.schemas.content_entry import FieldStatistics, Status
 from rootline.schemas.intent import IntentKind
-from rootline.schemas.statistics import FieldStatistics
 from tests.tree.tables import (
     BUCKET,
     BY_BUCKET,

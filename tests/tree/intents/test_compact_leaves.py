@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from rootline.schemas.bytes.leaf.leaf_codec import LeafContent
+from rootline.schemas.bytes.leaf_codec import LeafContent
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.schemas.intent import AddedManifest, IntentKind
 from rootline.tree.check.root_diff import diff

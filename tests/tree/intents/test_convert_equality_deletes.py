@@ -6,8 +6,8 @@ from itertools import permutations
 
 import pytest
 
-from rootline.schemas.bytes.leaf.leaf_codec import LeafContent
-from rootline.schemas.bytes.log.intent_codec import decode_intent, encode_intent
+from rootline.schemas.bytes.intent_codec import decode_intent, encode_intent
+from rootline.schemas.bytes.leaf_codec import LeafContent
 from rootline.schemas.content_entry import ContentType, EntryPlace, Status
 from rootline.schemas.intent import AddedVector, DataFile, Intent, IntentKind, Isolation, RemovedFile, VersionReference
 from rootline.schemas.root_header import Operation

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import LogId, LogPosition
 from rootline.schemas.intent import Intent, IntentKind, VersionReference
-from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.root_header import NameState, Totals
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.check.invariants import violations

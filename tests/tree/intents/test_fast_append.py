@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
-from rootline.schemas.content_entry import FileFormat
+from rootline.schemas.content_entry import FieldStatistics, FileFormat
 from rootline.schemas.intent import DataFile, Intent, IntentKind, Isolation
-from rootline.schemas.statistics import FieldStatistics
 from rootline.schemas.table_definition import SortField
 from rootline.tree.draft import root_room
 from rootline.tree.draft.batch import FetchedObjects

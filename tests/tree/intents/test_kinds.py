@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rootline.schemas.intent_kinds import CARGO, MAINTENANCE_KINDS, SHAPES, IntentKind, Names
+from rootline.schemas.intent_rules import CARGO, MAINTENANCE_KINDS, SHAPES, IntentKind, Names
 from rootline.tree.intents.kinds import KINDS
 from tests.schemas.intent_examples import intents
 

@@ -9,15 +9,14 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, decode_leaf, encode_leaf
-from rootline.schemas.bytes.log.intent_codec import decode_intent, encode_intent, encode_intent_json
+from rootline.schemas.bytes.intent_codec import decode_intent, encode_intent, encode_intent_json
+from rootline.schemas.bytes.leaf_codec import LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
-from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status, VersionInfo
+from rootline.schemas.content_entry import ContentEntry, ContentType, FieldStatistics, FileFormat, Status, VersionInfo
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedManifest, DataFile, Intent, IntentKind
-from rootline.schemas.intent_kinds import SHAPES, KindShape
+from rootline.schemas.intent_rules import SHAPES, KindShape
 from rootline.schemas.root_header import Operation
-from rootline.schemas.statistics import FieldStatistics
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.draft import Draft
 from rootline.tree.evolution.changes import DefinitionChange, DefinitionChanges, SetProperties, schema_changes

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rootline.schemas.bytes.leaf.leaf_codec import LeafContent
+from rootline.schemas.bytes.leaf_codec import LeafContent
 from rootline.schemas.content_entry import ContentType, Status
 from rootline.schemas.intent import Intent, IntentKind, RemovedFile, VectorReference
 from tests.tree.tables import (

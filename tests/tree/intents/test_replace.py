@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from pyroaring import BitMap
 
-from rootline.schemas.bytes.leaf.leaf_codec import LeafContent
+from rootline.schemas.bytes.leaf_codec import LeafContent
 from rootline.schemas.bytes.root.header_codec import PROFILE_KEY, encode_header, profile_of
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.content_entry import ContentType

@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from rootline.schemas.bytes.leaf.leaf_codec import LeafContent
+from rootline.schemas.bytes.leaf_codec import LeafContent
 from rootline.schemas.content_entry import ContentType, EntryPlace, Status
 from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import Intent, IntentKind, VersionReference

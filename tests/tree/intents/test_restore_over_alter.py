@@ -25,13 +25,12 @@ from pyiceberg.types import (
     StructType,
 )
 
-from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.bytes.leaf_codec import LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.root_codec import decode_root
-from rootline.schemas.content_entry import ContentType
+from rootline.schemas.content_entry import ContentType, FieldStatistics
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedManifest, Intent, IntentKind, VersionReference
-from rootline.schemas.statistics import FieldStatistics
 from rootline.schemas.table_definition import PartitionSpec, SortField, SortOrder, TableDefinition
 from rootline.tree.draft import version_difference
 from rootline.tree.evolution.changes import DefinitionChanges, schema_changes

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from rootline.schemas.bytes.leaf.leaf_codec import LeafContent
+from rootline.schemas.bytes.leaf_codec import LeafContent
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.intent import DataFile, Intent, IntentKind, Isolation, RemovedFile, VersionReference
 from rootline.schemas.root_header import Operation

@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from rootline.schemas.bytes.leaf.leaf_codec import LeafContent
-from rootline.schemas.content_entry import ContentType, Status
+from rootline.schemas.bytes.leaf_codec import LeafContent
+from rootline.schemas.content_entry import ContentType, FieldStatistics, Status
 from rootline.schemas.intent import AddedVector, DataFile, Intent, IntentKind, VectorReference
-from rootline.schemas.statistics import FieldStatistics
 from rootline.tree.draft.batch import VectorAt
 from tests.tree.tables import (
     CARRIER,

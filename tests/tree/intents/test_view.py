@@ -11,11 +11,11 @@ import pytest
 
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import LogId, LogPosition
 from rootline.schemas.intent import Intent, IntentKind, VersionReference
-from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.root_header import NameState, Totals
 from rootline.schemas.verdict import Verdict
-from rootline.schemas.views.view_metadata import VIEW_BYTES_MAX, ViewMetadata
+from rootline.schemas.view_metadata import VIEW_BYTES_MAX, ViewMetadata
 from rootline.tree.check.invariants import violations
 from rootline.tree.commit.answers import answer
 from rootline.tree.draft.batch import Record

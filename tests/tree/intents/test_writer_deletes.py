@@ -6,9 +6,16 @@ import dataclasses
 
 import pytest
 
-from rootline.schemas.content_entry import ContentEntry, ContentType, DeletionVector, FileFormat, Status, VersionInfo
+from rootline.schemas.content_entry import (
+    ContentEntry,
+    ContentType,
+    DeletionVector,
+    FieldStatistics,
+    FileFormat,
+    Status,
+    VersionInfo,
+)
 from rootline.schemas.intent import AddedManifest, Intent, IntentKind
-from rootline.schemas.statistics import FieldStatistics
 from rootline.tree.check.root_diff import diff
 from rootline.tree.state.live_index import ordinals_of_vector
 from tests.support.state_rules import state_violations

@@ -5,12 +5,13 @@ import dataclasses
 import pytest
 
 from rootline.schemas.content_entry import (
+    ContentStats,
     ContentType,
+    FieldStatistics,
     Status,
     VersionInfo,
 )
 from rootline.schemas.intent import AddedManifest, IntentKind
-from rootline.schemas.statistics import ContentStats, FieldStatistics
 from rootline.tree.check.root_diff import diff
 from rootline.tree.rules.writer_leaves import LEAVES_BYTES_MAX
 from rootline.tree.state.live_index import ordinals_of_vector

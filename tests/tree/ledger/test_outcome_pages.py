@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rootline.schemas.bytes.root.header_codec import encode_header
-from rootline.schemas.log_position import LogId, LogPosition
+from rootline.schemas.identifiers import LogId, LogPosition
 from rootline.schemas.root_header import CoveredOffset
 from rootline.schemas.verdict import Verdict
 from rootline.tree.commit.answers import answer

@@ -10,20 +10,21 @@ import pytest
 from hypothesis import given, settings
 from pyroaring import BitMap
 
-from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
-from rootline.schemas.bytes.leaf.leaf_inheritance import Inherited
+from rootline.schemas.bytes.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.bytes.leaf_columns import Inherited
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.content_entry import (
     ContentEntry,
+    ContentStats,
     ContentType,
     DeletionVector,
+    FieldStatistics,
     FileFormat,
     Status,
     VersionInfo,
 )
 from rootline.schemas.errors import Invalid
-from rootline.schemas.location_rules import check_location
-from rootline.schemas.statistics import ContentStats, FieldStatistics
+from rootline.schemas.intent_rules import check_location
 from rootline.tree.proof.leaf_proof import prove_leaf
 from rootline.tree.proof.statistics_rules import examined_statistics
 from rootline.tree.state.leaf_tally import tally_of_leaf

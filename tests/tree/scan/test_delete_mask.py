@@ -8,10 +8,17 @@ from dataclasses import replace
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
-from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, decode_leaf, encode_leaf
-from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, ManifestStats, Status, VersionInfo
+from rootline.schemas.bytes.leaf_codec import LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.content_entry import (
+    ContentEntry,
+    ContentType,
+    FieldStatistics,
+    FileFormat,
+    ManifestStats,
+    Status,
+    VersionInfo,
+)
 from rootline.schemas.errors import Invalid
-from rootline.schemas.statistics import FieldStatistics
 from rootline.tree.scan.delete_index import DeleteIndex
 from rootline.tree.scan.delete_mask import may_have_deletes
 from tests.support.examples import examples

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
-from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, decode_leaf, encode_leaf
-from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status, VersionInfo
-from rootline.schemas.statistics import FieldStatistics
+from rootline.schemas.bytes.leaf_codec import LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.content_entry import ContentEntry, ContentType, FieldStatistics, FileFormat, Status, VersionInfo
 from rootline.tree.state.aggregates import LeafAggregates, aggregates_of
 from tests.schemas.leaf_examples import LEAF_UUID
 from tests.support.examples import examples

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from pyroaring import BitMap
 
-from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.bytes.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.content_entry import ContentEntry, ContentType, DeletionVector, Status, VersionInfo
 from rootline.schemas.root_header import Totals
 from rootline.tree.state.leaf_tally import tally_of_leaf

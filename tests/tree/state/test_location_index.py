@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 
 from rootline.maintenance.file_leaves import leaf_columns
-from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, decode_leaf, encode_columns
+from rootline.schemas.bytes.leaf_codec import LeafContent, decode_leaf, encode_columns
 from rootline.schemas.content_entry import ContentType, EntryPlace
 from rootline.tree.state.hashed_keys import HashedKeys
 from rootline.tree.state.leaf_keys import place_key

@@ -26,7 +26,7 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.start_rules import PartitionFacts, check_ranges, is_lost, known_offset
 from rootline.adapters.kafka.topics import TopicIdentity, complete_topics, topic_identity
 from rootline.schemas.errors import OutcomeUnknown
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import LogId
 
 
 @dataclass(frozen=True, slots=True)

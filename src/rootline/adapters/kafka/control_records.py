@@ -16,7 +16,7 @@ from typing import Any, Final
 import structlog
 from prometheus_client import Counter
 
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import LogId
 
 FRONTIER: Final = ""
 ANSWERS: Final = "answers"

@@ -12,8 +12,7 @@ from rootline.adapters.kafka.intent_feed import KafkaIntentFeed
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
 from rootline.ports.intent_feed import FeedEvent
-from rootline.schemas.dead_letter import DeadLetter
-from rootline.schemas.verdict import Verdict
+from rootline.schemas.verdict import DeadLetter, Verdict
 
 
 class KafkaCoordinatorLog(KafkaIntentFeed):

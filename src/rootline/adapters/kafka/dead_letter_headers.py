@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from rootline.adapters.kafka.record_headers import LOG
-from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.error_codes import CODES
-from rootline.schemas.log_position import Headers
+from rootline.schemas.identifiers import Headers
+from rootline.schemas.verdict import DeadLetter
 
 CONNECT: Final = "__connect.errors."
 OURS: Final = "rootline."

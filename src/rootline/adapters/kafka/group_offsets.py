@@ -23,7 +23,7 @@ from aiokafka.errors import CommitFailedError, KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
 from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import LogId
 
 
 class Stage(StrEnum):

@@ -26,9 +26,8 @@ from rootline.adapters.kafka.rereaders import KafkaRereaders
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.ports.intent_feed import Answer, Delivered, FeedEvent, Partition, Reread
 from rootline.ports.pausing import Pause
-from rootline.schemas.bytes.log.lake_claim import Lake
-from rootline.schemas.identifiers import TableName
-from rootline.schemas.log_position import LogId, LogRecord
+from rootline.schemas.bytes.record_headers import Lake
+from rootline.schemas.identifiers import LogId, LogRecord, TableName
 from rootline.schemas.root_header import PartitionOffset
 
 _RECORDS_MAX: Final = 256

@@ -20,13 +20,17 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import record_bytes_max, topic_identity
 from rootline.adapters.tracing import publishing
 from rootline.ports.intent_log import NewRecord
-from rootline.schemas.bytes.log.intent_codec import CONTENT_TYPE_HEADER, JSON_CONTENT_TYPE, begins_like_json
-from rootline.schemas.bytes.log.lake_claim import Lake, lake_header
-from rootline.schemas.bytes.log.signature import signature_header, signed_at_header
-from rootline.schemas.bytes.log.stated_content import content_headers
-from rootline.schemas.bytes.log.trace_context import trace_headers
+from rootline.schemas.bytes.intent_codec import CONTENT_TYPE_HEADER, JSON_CONTENT_TYPE, begins_like_json
+from rootline.schemas.bytes.record_headers import (
+    Lake,
+    content_headers,
+    lake_header,
+    signature_header,
+    signed_at_header,
+    trace_headers,
+)
 from rootline.schemas.errors import Invalid, OutcomeUnknown, Unavailable
-from rootline.schemas.log_position import Headers, LogId, LogPosition, oldest_file_header
+from rootline.schemas.identifiers import Headers, LogId, LogPosition, oldest_file_header
 
 _RECORD_OVERHEAD_BYTES: Final = 128
 """More than what a batch of one record adds to its key, value and header."""

@@ -22,11 +22,10 @@ from rootline.adapters.kafka.records import log_records
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topic_reader import KafkaTopicReader
 from rootline.adapters.kafka.topics import topic_identity
-from rootline.schemas.bytes.log.verdict_codec import decode_verdicts
-from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.bytes.verdict_codec import decode_verdicts
 from rootline.schemas.errors import Invalid
-from rootline.schemas.log_position import LogPosition, LogRecord
-from rootline.schemas.verdict import Verdict
+from rootline.schemas.identifiers import LogPosition, LogRecord
+from rootline.schemas.verdict import DeadLetter, Verdict
 
 _CLOCKS_DIFFER_MS: Final = 600_000
 _ANSWERS_MAX: Final = 100_000

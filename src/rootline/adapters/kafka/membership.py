@@ -55,9 +55,9 @@ from rootline.adapters.kafka.start_rules import (
 )
 from rootline.adapters.kafka.topics import Weight, check_topics, complete_topics, topic_identity
 from rootline.ports.intent_feed import Assigned, FeedEvent, Revoked
-from rootline.schemas.bytes.log.lake_claim import Lake
+from rootline.schemas.bytes.record_headers import Lake
 from rootline.schemas.errors import Fenced, Invalid, RootlineError, Unavailable
-from rootline.schemas.log_position import LogId, LogRecord
+from rootline.schemas.identifiers import LogId, LogRecord
 
 _Read = TypeVar("_Read")
 

@@ -28,7 +28,7 @@ from rootline.adapters.kafka.group_offsets import Stage, commit_offsets, write_b
 from rootline.adapters.kafka.membership import KafkaMembership, Place
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.ports.intent_feed import Answer
-from rootline.schemas.log_position import LogId, LogPosition
+from rootline.schemas.identifiers import LogId, LogPosition
 from rootline.schemas.root_header import PartitionOffset
 
 _RECORD_BYTES_MOST: Final = 900_000

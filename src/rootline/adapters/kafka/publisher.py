@@ -29,7 +29,7 @@ from rootline.adapters.kafka.clients import make_producer, stop_producer
 from rootline.adapters.kafka.log_errors import log_unavailable, reason_of
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.schemas.errors import OutcomeUnknown
-from rootline.schemas.log_position import Headers
+from rootline.schemas.identifiers import Headers
 
 _REFUSALS: Final = (MessageSizeTooLargeError, TopicAuthorizationFailedError)
 """Answers after which nothing was appended."""

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rootline.schemas.bytes.log.intent_codec import CONTENT_TYPE_HEADER, JSON_CONTENT_TYPE
-from rootline.schemas.log_position import Headers
+from rootline.schemas.bytes.intent_codec import CONTENT_TYPE_HEADER, JSON_CONTENT_TYPE
+from rootline.schemas.identifiers import Headers
 from rootline.schemas.verdict import Verdict
 
 LOG: Final = "rootline.log"

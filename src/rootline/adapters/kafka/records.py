@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rootline.adapters.kafka.fetching.record_batches import STAND_IN_KEY
-from rootline.schemas.log_position import LogId, LogPosition, LogRecord
+from rootline.schemas.identifiers import LogId, LogPosition, LogRecord
 
 
 def log_records(log: LogId, found: Sequence[Any]) -> list[LogRecord]:

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from rootline.adapters.secret_files import is_given, read_secret
-from rootline.schemas.bytes.log.signature import KEY_ID, SECRET_BYTES_MIN
+from rootline.schemas.bytes.record_headers import KEY_ID, SECRET_BYTES_MIN
 from rootline.schemas.errors import Invalid
-from rootline.schemas.intent_limits import DEFAULT_LIMITS
+from rootline.schemas.intent_rules import DEFAULT_LIMITS
 
 _SERVER: Final = re.compile(r"(\[[0-9a-fA-F:]+\]|[^\s,:/@\[\]]+):\d{1,5}")
 _TOPIC: Final = r"^[A-Za-z0-9._-]{1,249}$"

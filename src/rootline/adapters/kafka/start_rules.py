@@ -14,7 +14,7 @@ from typing import Final
 
 from rootline.adapters.kafka.group_offsets import Committed, Stage
 from rootline.schemas.errors import Fenced
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import LogId
 
 _ACCEPT: Final = "stop the coordinators, run `rootline topics accept`, and start them again"
 

@@ -37,7 +37,7 @@ from rootline.adapters.kafka.clients import make_admin
 from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.schemas.errors import Invalid, Unavailable
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import LogId
 
 _PAUSE_S: Final = 0.02
 _PROPAGATION_S_MAX: Final = 10.0

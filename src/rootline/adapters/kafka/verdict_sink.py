@@ -27,10 +27,9 @@ from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing, RecordTo
 from rootline.adapters.kafka.record_headers import headers_of_json_verdict, headers_of_verdicts
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import DEAD_LETTER_ROOM_BYTES, record_bytes_max
-from rootline.schemas.bytes.log.verdict_codec import encode_verdicts, json_verdict
-from rootline.schemas.dead_letter import DeadLetter, coordinates_only
+from rootline.schemas.bytes.verdict_codec import encode_verdicts, json_verdict
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.verdict import JsonVerdict, Verdict
+from rootline.schemas.verdict import DeadLetter, JsonVerdict, Verdict, coordinates_only
 
 _VERDICTS_IN_A_RECORD: Final = 500
 _BYTES_IN_A_RECORD: Final = 400_000

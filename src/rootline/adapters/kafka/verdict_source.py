@@ -23,7 +23,7 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import topic_identity
 from rootline.adapters.kafka.verdict_waiters import VerdictWaiters
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.log_position import LogPosition
+from rootline.schemas.identifiers import LogPosition
 from rootline.schemas.verdict import Verdict
 
 _POLL_MS: Final = 1_000

@@ -13,8 +13,8 @@ from collections import deque
 from dataclasses import dataclass
 
 from rootline.adapters.kafka.record_headers import VerdictRange
-from rootline.schemas.bytes.log.verdict_codec import decode_verdicts
-from rootline.schemas.log_position import LogPosition
+from rootline.schemas.bytes.verdict_codec import decode_verdicts
+from rootline.schemas.identifiers import LogPosition
 from rootline.schemas.verdict import Verdict
 
 _Place = tuple[str, int]

@@ -15,8 +15,8 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.verdict_source import KafkaVerdictSource
 from rootline.adapters.log_position_rules import check_identity
 from rootline.ports.intent_log import NewRecord
-from rootline.schemas.bytes.log.lake_claim import Lake
-from rootline.schemas.log_position import LogPosition
+from rootline.schemas.bytes.record_headers import Lake
+from rootline.schemas.identifiers import LogPosition
 from rootline.schemas.verdict import Verdict
 
 

@@ -39,10 +39,9 @@ from rootline.adapters.posix_files import (
 )
 from rootline.ports.object_parts import LongObject
 from rootline.ports.object_store import Listing, Predecessor, PutReply, PutStatus, StoredObject
-from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey
-from rootline.schemas.object_keys import NAMESPACE_FOLDER
+from rootline.schemas.object_keys import NAMESPACE_FOLDER, is_absolute
 
 _ROOTS_FOLDER: Final = "/metadata/roots/"
 _LEFTOVER_AGE_S: Final = 3600

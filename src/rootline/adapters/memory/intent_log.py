@@ -15,11 +15,9 @@ from collections.abc import Callable, Sequence
 from rootline.adapters.log_position_rules import check_identity
 from rootline.adapters.tracing import publishing
 from rootline.ports.intent_log import NewRecord
-from rootline.schemas.bytes.log.stated_content import content_headers
-from rootline.schemas.bytes.log.trace_context import trace_headers
-from rootline.schemas.dead_letter import DeadLetter
-from rootline.schemas.log_position import LogId, LogPosition, LogRecord, oldest_file_header
-from rootline.schemas.verdict import Verdict, newest_versions
+from rootline.schemas.bytes.record_headers import content_headers, trace_headers
+from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, oldest_file_header
+from rootline.schemas.verdict import DeadLetter, Verdict, newest_versions
 
 
 def _wall_clock_ms() -> int:

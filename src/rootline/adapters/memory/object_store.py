@@ -17,8 +17,8 @@ from rootline.adapters.absolute_keys import FILE_SCHEMES, S3_SCHEMES, AbsoluteKe
 from rootline.adapters.object_key_rules import check_key, check_prefix
 from rootline.ports.object_remover import DatedObject
 from rootline.ports.object_store import Listing, Predecessor, PutReply, PutStatus, StoredObject
-from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.identifiers import ObjectKey
+from rootline.schemas.object_keys import is_absolute
 
 _ABSOLUTE: Final = AbsoluteKeys("a store in memory", (*FILE_SCHEMES, *S3_SCHEMES))
 

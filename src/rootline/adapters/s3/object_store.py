@@ -38,9 +38,9 @@ from rootline.adapters.s3.client import s3_client
 from rootline.adapters.s3.settings import S3Settings
 from rootline.ports.object_parts import LongObject
 from rootline.ports.object_store import Listing, Predecessor, PutReply, PutStatus, StoredObject
-from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.errors import Fenced, Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey
+from rootline.schemas.object_keys import is_absolute
 
 _PAGE_KEYS_MAX: Final = 1_000
 _SENT_AT_ONCE_BYTES_MAX: Final = 1 << 20

@@ -32,11 +32,10 @@ from rootline.adapters.tracing import publishing
 from rootline.ports.intent_log import NewRecord
 from rootline.ports.parking import Lift, ParkedTable
 from rootline.ports.pausing import Pause
-from rootline.schemas.bytes.log.lake_claim import LAKE_MISMATCH, Lake, mismatch
-from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.bytes.record_headers import LAKE_MISMATCH, Lake, mismatch
 from rootline.schemas.errors import Invalid, RootlineError, Unavailable
-from rootline.schemas.log_position import LogId, LogPosition, LogRecord
-from rootline.schemas.verdict import Verdict
+from rootline.schemas.identifiers import LogId, LogPosition, LogRecord
+from rootline.schemas.verdict import DeadLetter, Verdict
 
 _QUEUED_MAX: Final = 100_000
 _BATCH_MAX: Final = 1_000

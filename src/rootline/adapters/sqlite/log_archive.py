@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from rootline.adapters.sqlite.log_file import FILE_NAME, LogReader
-from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.log_position import LogPosition, LogRecord
+from rootline.schemas.identifiers import LogPosition, LogRecord
 from rootline.schemas.root_header import RootHeader
-from rootline.schemas.verdict import Verdict
+from rootline.schemas.verdict import DeadLetter, Verdict
 from rootline.tree.commit.answers import is_last_decided, log_went_back, next_offset
 
 _PORTION: Final = 1_024

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import LogId
 
 _SUFFIX: Final = ".bell"
 _READ_BYTES: Final = 4_096

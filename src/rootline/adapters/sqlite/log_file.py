@@ -30,13 +30,10 @@ from rootline.adapters.sqlite.stuck_rows import lifts_in, stuck_in, write_lift, 
 from rootline.ports.intent_log import NewRecord
 from rootline.ports.parking import Lift, ParkedTable
 from rootline.ports.pausing import Pause
-from rootline.schemas.bytes.log.lake_claim import Lake, decode_lake, encode_lake
-from rootline.schemas.bytes.log.stated_content import content_headers
-from rootline.schemas.bytes.log.trace_context import trace_headers
-from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.bytes.record_headers import Lake, content_headers, decode_lake, encode_lake, trace_headers
 from rootline.schemas.errors import Corrupt, Fenced, OutcomeUnknown, RootlineError, Unavailable
-from rootline.schemas.log_position import LogId, LogPosition, LogRecord, oldest_file_header
-from rootline.schemas.verdict import Verdict, newest_versions
+from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, oldest_file_header
+from rootline.schemas.verdict import DeadLetter, Verdict, newest_versions
 
 FILE_NAME: Final = "log.sqlite"
 _LOCK_NAME: Final = "log.lock"

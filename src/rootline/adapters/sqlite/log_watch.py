@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 from rootline.adapters.sqlite.log_bells import Wakeups
 from rootline.adapters.sqlite.log_file import LogReader
 from rootline.schemas.errors import RootlineError, Unavailable
-from rootline.schemas.log_position import LogRecord
+from rootline.schemas.identifiers import LogRecord
 from rootline.schemas.verdict import Verdict
 
 _PAUSE_MIN_S: Final = 0.001

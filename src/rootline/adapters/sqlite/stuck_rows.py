@@ -13,8 +13,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Final, Protocol
 
 from rootline.ports.parking import Lift, ParkedStore, ParkedTable
-from rootline.schemas.identifiers import TableName
-from rootline.schemas.log_position import LogId, LogRecord
+from rootline.schemas.identifiers import LogId, LogRecord, TableName
 
 _STUCK: Final = "stuck:"
 _LIFT: Final = "lift:"

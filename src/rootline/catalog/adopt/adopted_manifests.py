@@ -19,11 +19,15 @@ from typing import Any, Final
 from pyroaring import BitMap
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.iceberg.iceberg_avro import read_avro
-from rootline.schemas.bytes.iceberg.manifest_codec import decode_manifest
-from rootline.schemas.bytes.iceberg.manifest_list_codec import ListedManifest, decode_manifest_list, uncounted_manifests
-from rootline.schemas.bytes.leaf.leaf import Leaf
-from rootline.schemas.bytes.vector.vector_codec import encode_inline
+from rootline.schemas.bytes.foreign_avro import read_avro
+from rootline.schemas.bytes.leaf import Leaf
+from rootline.schemas.bytes.manifest_codec import (
+    ListedManifest,
+    decode_manifest,
+    decode_manifest_list,
+    uncounted_manifests,
+)
+from rootline.schemas.bytes.vector_codec import encode_inline
 from rootline.schemas.content_entry import (
     ContentEntry,
     ContentType,

@@ -23,8 +23,8 @@ from rootline.catalog.export.known_deletes import NOTHING, Converted, KnownDelet
 from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.catalog.manifest.position_delete_file import encode_position_deletes
 from rootline.ports.object_store import ObjectStore, PutStatus
-from rootline.schemas.absolute_locations import is_absolute
-from rootline.schemas.bytes.vector.puffin_codec import MAGIC, VectorBlob, encode_puffin, spread_offset, spread_puffin
+from rootline.schemas.bytes.vector_codec import PUFFIN_MAGIC as MAGIC
+from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, spread_offset, spread_puffin
 from rootline.schemas.content_entry import (
     ContentEntry,
     ContentType,
@@ -35,7 +35,7 @@ from rootline.schemas.content_entry import (
 )
 from rootline.schemas.errors import Corrupt, Unavailable
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.object_keys import key_of, table_prefix
+from rootline.schemas.object_keys import is_absolute, key_of, table_prefix
 from rootline.schemas.table_definition import NAME_MAPPING_PROPERTY, TableDefinition
 from rootline.storage.metadata.stored_file import read_stored
 from rootline.storage.metadata.vector_reader import vector_in

@@ -16,10 +16,9 @@ from rootline.catalog.export.retained_exports import (
     newest_of_each,
 )
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.object_keys import key_of, table_prefix
+from rootline.schemas.object_keys import is_absolute, key_of, table_prefix
 from rootline.storage.check.findings import CheckSummary, Finding, FindingBook
 from rootline.storage.metadata.head_finder import at_head
 from rootline.storage.metadata.page_reader import read_kept

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from rootline.catalog.manifest.format_version import FormatVersion
-from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
-from rootline.schemas.object_keys import MAX_VERSION, table_prefix
+from rootline.schemas.object_keys import MAX_VERSION, is_absolute, table_prefix
 
 ENCODING: Final = b"rootline export 1"
 """Every hash begins with it; it changes whenever the same inputs would give other bytes."""

@@ -23,8 +23,8 @@ from pyroaring import BitMap
 
 from rootline.catalog.export.export_keys import hash_of
 from rootline.catalog.manifest.exported_definition import ExportedDefinition
-from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent
-from rootline.schemas.bytes.leaf.leaf_inheritance import inherited_from
+from rootline.schemas.bytes.leaf import Leaf, LeafContent
+from rootline.schemas.bytes.leaf_columns import inherited_from
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status, VersionInfo
 from rootline.tree.state.live_index import StoredAt, ordinals_of_vector

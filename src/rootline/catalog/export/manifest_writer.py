@@ -32,7 +32,7 @@ from rootline.catalog.manifest.leaf_chunk_encoder import encode_leaf_chunk
 from rootline.catalog.manifest.manifest_encoder import EncodedManifest, encode_manifest
 from rootline.catalog.manifest.same_avro import same_avro
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent
+from rootline.schemas.bytes.leaf import Leaf, LeafContent
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status
 from rootline.storage.metadata.leaf_reader import read_leaf

@@ -26,8 +26,8 @@ from rootline.catalog.export.table_metadata import (
 from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.catalog.manifest.manifest_list_encoder import ManifestRecord, decode_manifest_list_records
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.iceberg.manifest_codec import files_named
-from rootline.schemas.bytes.leaf.leaf import LeafContent
+from rootline.schemas.bytes.leaf import LeafContent
+from rootline.schemas.bytes.manifest_codec import files_named
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.object_keys import OwnKind, key_of, own_kind

@@ -10,8 +10,8 @@ import zlib
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from rootline.schemas.bytes.values import avro_container
-from rootline.schemas.bytes.values.avro_container import SYNC_BYTES
+from rootline.schemas.bytes import avro_encoding as avro_container
+from rootline.schemas.bytes.avro_encoding import SYNC_BYTES
 
 CODEC: Final = "deflate"
 """The one codec besides none that every Avro library has."""

@@ -2,7 +2,7 @@
 
 Owns: numbers, texts and fixed-size values as columns of bytes, and joining them into rows. Does not own: which values
 a row has (`leaf_chunk_encoder`).
-Invariants: each row has the same bytes that `rootline.schemas.bytes.values.avro_primitives` makes.
+Invariants: each row has the same bytes that `rootline.schemas.bytes.avro_encoding` makes.
 
 Source: the Avro 1.12 specification, "Binary encoding".
 """

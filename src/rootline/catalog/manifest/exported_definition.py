@@ -58,8 +58,14 @@ from pyiceberg.types import (
 
 from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.schemas.errors import Invalid
-from rootline.schemas.expression_types import Function
-from rootline.schemas.table_definition import PartitionSpec, SortField, SortOrder, TableDefinition, TrackedField
+from rootline.schemas.table_definition import (
+    Function,
+    PartitionSpec,
+    SortField,
+    SortOrder,
+    TableDefinition,
+    TrackedField,
+)
 from rootline.tree.evolution.partition_fields import FIRST_PARTITION_FIELD, partition_field_ids
 
 _UNSORTED: Final = 0

@@ -47,9 +47,9 @@ from rootline.catalog.manifest.manifest_encoder import (
 from rootline.catalog.manifest.manifest_record import EntryFacts, PartitionSummary, manifest_record, partition_summary
 from rootline.catalog.manifest.manifest_schema import manifest_metadata
 from rootline.catalog.manifest.manifest_values import LAYOUTS, bound_bytes, partition_encoder
-from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent
-from rootline.schemas.bytes.leaf.leaf_schema import physical_column
-from rootline.schemas.bytes.values.avro_primitives import NULL, PRESENT, encode_bytes, encode_long, encode_string
+from rootline.schemas.bytes.avro_encoding import NULL, PRESENT, encode_bytes, encode_long, encode_string
+from rootline.schemas.bytes.leaf import Leaf, LeafContent
+from rootline.schemas.bytes.leaf_schema import physical_column
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.field_ids import DELETE_FILE_PATH
 

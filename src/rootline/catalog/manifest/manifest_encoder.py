@@ -23,12 +23,11 @@ from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.catalog.manifest.manifest_record import EntryFacts, ManifestRecord, manifest_record, partition_summary
 from rootline.catalog.manifest.manifest_schema import manifest_metadata
 from rootline.catalog.manifest.manifest_values import bound_bytes, has_bounds, partition_encoder
-from rootline.schemas.bytes.leaf.leaf import LeafContent
-from rootline.schemas.bytes.values.avro_primitives import NULL, PRESENT, encode_bytes, encode_long, encode_string
-from rootline.schemas.content_entry import ContentEntry, ContentType
+from rootline.schemas.bytes.avro_encoding import NULL, PRESENT, encode_bytes, encode_long, encode_string
+from rootline.schemas.bytes.leaf import LeafContent
+from rootline.schemas.content_entry import ContentEntry, ContentStats, ContentType, FieldStatistics
 from rootline.schemas.errors import Invalid
 from rootline.schemas.field_ids import DELETE_FILE_PATH
-from rootline.schemas.statistics import ContentStats, FieldStatistics
 
 NO_COLUMN_SIZES: Final = PRESENT + b"\x00"
 """An empty map: PyIceberg's `inspect.entries` fails on null."""

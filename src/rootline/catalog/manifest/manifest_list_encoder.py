@@ -16,9 +16,9 @@ from rootline.catalog.manifest.avro_container import SYNC_BYTES, encode_containe
 from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.catalog.manifest.manifest_record import ManifestRecord, PartitionSummary
 from rootline.catalog.manifest.manifest_schema import list_metadata
-from rootline.schemas.bytes.iceberg.iceberg_avro import Record, read_avro
-from rootline.schemas.bytes.leaf.leaf import LeafContent
-from rootline.schemas.bytes.values.avro_primitives import NULL, PRESENT, encode_bytes, encode_long, encode_string
+from rootline.schemas.bytes.avro_encoding import NULL, PRESENT, encode_bytes, encode_long, encode_string
+from rootline.schemas.bytes.foreign_avro import Record, read_avro
+from rootline.schemas.bytes.leaf import LeafContent
 from rootline.schemas.errors import Corrupt
 
 _CONTENTS = (LeafContent.DATA, LeafContent.DELETE)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from pyiceberg.types import DoubleType, FloatType, PrimitiveType
 
 from rootline.catalog.manifest.manifest_values import bound_bytes
-from rootline.schemas.bytes.leaf.leaf import LeafContent
+from rootline.schemas.bytes.leaf import LeafContent
 from rootline.schemas.content_entry import Status
 
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from rootline.catalog.manifest.exported_definition import ExportedDefinition, ExportedField
 from rootline.catalog.manifest.format_version import FormatVersion
-from rootline.schemas.bytes.leaf.leaf import LeafContent
-from rootline.schemas.bytes.values.entry_schema import AvroType, avro_type_of
+from rootline.schemas.bytes.entry_schema import AvroType, avro_type_of
+from rootline.schemas.bytes.leaf import LeafContent
 
 CONTENT_NAMES: Final = {LeafContent.DATA: "data", LeafContent.DELETE: "deletes"}
 """What a manifest holds, as its file metadata calls it."""

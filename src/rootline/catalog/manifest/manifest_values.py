@@ -1,7 +1,7 @@
 """Bounds and partition values as Iceberg V2 and V3 store them.
 
 Owns: physical value → single-value bytes, and → Avro value of a partition tuple. Does not own: reading them back
-(`rootline.schemas.bytes.values.single_values`), which values an entry has.
+(`rootline.schemas.bytes.single_values`), which values an entry has.
 Invariants: NaN is never a bound; a zero that is a bound has the sign with which it bounds both zeros; UUIDs have
 no bounds.
 
@@ -34,8 +34,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from rootline.schemas.bytes.values.bound_codec import Encode, bound_codec
-from rootline.schemas.bytes.values.entry_schema import COUNTS_ONLY, kind_of
+from rootline.schemas.bytes.bound_codec import Encode, bound_codec
+from rootline.schemas.bytes.entry_schema import COUNTS_ONLY, kind_of
 
 _EXACT: Final = Context(prec=80)
 LAYOUTS: Final[dict[type[PrimitiveType], str]] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rootline.schemas.bytes.iceberg.foreign_avro import BROKEN, ForeignAvro
+from rootline.schemas.bytes.foreign_avro import BROKEN, ForeignAvro
 
 
 def same_avro(stored: bytes, made: bytes) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.catalog.rest.errors import Refusal, bad_request
-from rootline.schemas.views.view_metadata import ViewMetadata
+from rootline.schemas.view_metadata import ViewMetadata
 
 if TYPE_CHECKING:
     from rootline.catalog.export.exporter import ExportedTable

@@ -17,9 +17,9 @@ from rootline.client.session.session import Session
 from rootline.client.session.upload import upload_all
 from rootline.client.session.writer_stamp import WriterStamp
 from rootline.client.write.create_table import create_table
-from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
+from rootline.schemas.object_keys import is_absolute
 from rootline.storage.metadata.table_head import newest_root
 
 ADOPTION_TIMEOUT_S = 600.0

@@ -23,7 +23,7 @@ from rootline.client.session.session import Session
 from rootline.client.session.upload import upload_all
 from rootline.client.session.writer_stamp import WriterStamp
 from rootline.maintenance.puffin_vectors import vectors_of_puffin
-from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
+from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AddedVector, Intent, IntentKind
 from rootline.tree.scan.file_task import FileTask

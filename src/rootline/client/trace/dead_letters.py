@@ -12,9 +12,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from rootline.ports.log_archive import LogArchive
-from rootline.schemas.dead_letter import DeadLetter
-from rootline.schemas.log_position import LogPosition
-from rootline.schemas.verdict import Verdict
+from rootline.schemas.identifiers import LogPosition
+from rootline.schemas.verdict import DeadLetter, Verdict
 
 
 @dataclass(frozen=True, slots=True)

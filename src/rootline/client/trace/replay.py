@@ -19,14 +19,12 @@ from rootline.client.session.session import Session
 from rootline.client.trace.dead_letters import place_of
 from rootline.client.write.intent_publisher import await_verdict
 from rootline.client.write.publish_queue import PublishQueue, Queued
-from rootline.schemas.bytes.log.intent_codec import decode_intent
-from rootline.schemas.bytes.log.lake_claim import LAKE_KEY, LAKE_MISMATCH, Lake, decode_lake, refusal_of_lake
-from rootline.schemas.bytes.log.stated_content import said_in
-from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.bytes.intent_codec import decode_intent
+from rootline.schemas.bytes.record_headers import LAKE_KEY, LAKE_MISMATCH, Lake, decode_lake, refusal_of_lake, said_in
 from rootline.schemas.errors import Invalid, OutcomeUnknown
+from rootline.schemas.identifiers import by_name
 from rootline.schemas.intent import MAINTENANCE_KINDS, Intent, IntentKind
-from rootline.schemas.log_position import by_name
-from rootline.schemas.verdict import Verdict
+from rootline.schemas.verdict import DeadLetter, Verdict
 
 _AT_ONCE: Final = 100
 

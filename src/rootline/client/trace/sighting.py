@@ -12,11 +12,10 @@ from typing import Final
 
 from rootline.client.trace.dead_letters import place_of
 from rootline.client.trace.trace_query import ByIntent, ByWriter, Match, TraceQuery, name_of_undecoded
-from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.identifiers import LogId, LogPosition
 from rootline.schemas.intent import Intent
-from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.root_header import RejectedSequence
-from rootline.schemas.verdict import Verdict
+from rootline.schemas.verdict import DeadLetter, Verdict
 
 
 class Whereabouts(StrEnum):

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from rootline.schemas.bytes.log.intent_codec import begins_like_json, decode_intent
-from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.bytes.intent_codec import begins_like_json, decode_intent
 from rootline.schemas.errors import Invalid
-from rootline.schemas.identifiers import TableName
+from rootline.schemas.identifiers import LogPosition, LogRecord, TableName, by_name
 from rootline.schemas.intent import Intent
-from rootline.schemas.log_position import LogPosition, LogRecord, by_name
 from rootline.schemas.object_keys import table_prefix
+from rootline.schemas.verdict import DeadLetter
 
 _ESCAPE: Final = b"\\"
 

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.leaf.leaf import Leaf
+from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
-from rootline.schemas.identifiers import TableName, Version, WriterId, snapshot_id_of
-from rootline.schemas.log_position import LogPosition
+from rootline.schemas.identifiers import LogPosition, TableName, Version, WriterId, snapshot_id_of
 from rootline.schemas.root_header import RejectedSequence, RootHeader, WriterRecord
 from rootline.schemas.verdict import Verdict
 from rootline.storage.metadata.change_reader import changes_of

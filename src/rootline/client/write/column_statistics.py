@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import PrimitiveType, StructType
 
-from rootline.schemas.bytes.leaf.leaf_schema import arrow_type_of_bound
+from rootline.schemas.bytes.leaf_schema import arrow_type_of_bound
+from rootline.schemas.content_entry import Bound, FieldStatistics
 from rootline.schemas.field_ids import MAX_TRACKED_ID
-from rootline.schemas.statistics import Bound, FieldStatistics
 from rootline.storage.rows.arrow_types import storage_of
 
 BOUND_LENGTH: Final = 16

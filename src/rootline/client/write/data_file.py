@@ -24,9 +24,9 @@ from rootline.client.write.data_file_writer import FileDescriber, split_offsets_
 from rootline.client.write.partition_split import split_by_partition
 from rootline.client.write.path_values import path_values
 from rootline.schemas import intent
-from rootline.schemas.bytes.log.generic_statistics import to_generic
+from rootline.schemas.bytes.single_values import to_generic
+from rootline.schemas.content_entry import Bound
 from rootline.schemas.errors import Invalid
-from rootline.schemas.statistics import Bound
 from rootline.schemas.table_definition import PartitionSpec, TableDefinition
 from rootline.storage.rows.arrow_types import arrow_schema_of
 from rootline.storage.rows.field_matching import finder_for

@@ -22,9 +22,9 @@ from rootline.client.write.derived_columns import derived_columns
 from rootline.client.write.dictionary_columns import dictionary_columns
 from rootline.client.write.partition_split import PartitionPart, partition_folder, sorted_rows, split_by_partition
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
+from rootline.schemas.content_entry import Bound, ContentStats, FieldStatistics
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile
-from rootline.schemas.statistics import Bound, ContentStats, FieldStatistics
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.rows.arrow_types import arrow_field_of, arrow_schema_of
 from rootline.storage.rows.field_matching import find_by_name

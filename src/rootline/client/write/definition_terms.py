@@ -17,7 +17,7 @@ from pyiceberg.transforms import UnknownTransform, parse_transform
 from pyiceberg.types import NestedField, PrimitiveType
 
 from rootline.schemas.errors import Invalid
-from rootline.schemas.expression_types import LOWER, Function, function_of
+from rootline.schemas.table_definition import LOWER, Function, function_of
 
 _COLUMN: Final = r"[^\W\d][\w.]*"
 _SOURCE: Final = rf'{_COLUMN}|"[^"]+"'

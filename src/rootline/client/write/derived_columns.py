@@ -1,7 +1,7 @@
 """The values of a definition's expressions over some rows.
 
 Owns: from rows to an expression's column. Does not own: the functions
-(`rootline.schemas.bytes.values.expression_values`), the statistics that come of them (`column_statistics`), partition
+(`rootline.schemas.bytes.transform_values`), the statistics that come of them (`column_statistics`), partition
 values (`partition_split`).
 Invariants: an expression that this version does not know, or whose column is gone, has no values here.
 
@@ -16,9 +16,8 @@ import pyarrow as pa
 from pyiceberg.types import PrimitiveType
 
 from rootline.client.write.column_statistics import ColumnPath
-from rootline.schemas.bytes.values.expression_values import expression_column
-from rootline.schemas.expression_types import Function
-from rootline.schemas.table_definition import Expression, TableDefinition
+from rootline.schemas.bytes.transform_values import expression_column
+from rootline.schemas.table_definition import Expression, Function, TableDefinition
 
 
 @dataclass(frozen=True, slots=True)

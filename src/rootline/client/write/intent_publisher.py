@@ -15,14 +15,12 @@ from typing import Final
 from rootline.client.session.session import Session
 from rootline.ports.intent_log import NewRecord
 from rootline.ports.retry_policy import RetryPolicy
-from rootline.schemas.bytes.log.intent_codec import encode_intent, encode_intent_json
-from rootline.schemas.bytes.log.stated_content import CONTENT_HEADER, content_of_intent, stated
+from rootline.schemas.bytes.intent_codec import encode_intent, encode_intent_json
+from rootline.schemas.bytes.record_headers import CONTENT_HEADER, content_of_intent, stated
 from rootline.schemas.errors import Invalid, OutcomeUnknown
-from rootline.schemas.identifiers import TableName, table_name
+from rootline.schemas.identifiers import LogPosition, TableName, table_name
 from rootline.schemas.intent import Intent
-from rootline.schemas.intent_kinds import VIEW_KINDS
-from rootline.schemas.intent_limits import DEFAULT_LIMITS
-from rootline.schemas.log_position import LogPosition
+from rootline.schemas.intent_rules import DEFAULT_LIMITS, VIEW_KINDS
 from rootline.schemas.verdict import Verdict, is_about, lost_place
 
 _SENDS_MAX: Final = 4

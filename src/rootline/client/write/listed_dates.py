@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from rootline.client.session.session import Session
 from rootline.client.session.upload_dates import oldest_date
-from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
+from rootline.schemas.object_keys import is_absolute
 from rootline.storage.metadata.stored_dates import stored_dates
 from rootline.storage.metadata.table_head import newest_root
 from rootline.tree.commit import arrival_rules

@@ -26,8 +26,8 @@ from rootline.maintenance.clustering import cluster, cut, sort_ids
 from rootline.maintenance.file_leaves import LEAF_ENTRIES, clustered, cut_evenly, leaf_columns
 from rootline.maintenance.listed_files import columns_of
 from rootline.maintenance.property_values import whole_number
-from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, LeafContent, decode_leaf, encode_columns, encode_leaf
-from rootline.schemas.bytes.leaf.leaf_schema import CONTENT_STATS
+from rootline.schemas.bytes.leaf_codec import EncodedLeaf, LeafContent, decode_leaf, encode_columns, encode_leaf
+from rootline.schemas.bytes.leaf_schema import CONTENT_STATS
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status, VersionInfo
 from rootline.schemas.identifiers import TableName

@@ -1,7 +1,7 @@
 """Rows split by partition tuple, and put in the table's sort order.
 
 Owns: which rows go together, in which order, and the folder's name. Does not own: the transforms
-(`rootline.schemas.bytes.values.transform_values`), writing (`data_file_writer`).
+(`rootline.schemas.bytes.transform_values`), writing (`data_file_writer`).
 Invariants: every row is in exactly one part; all rows of a part have the same value for every member of the spec;
 rows of equal rank keep their order.
 """
@@ -19,10 +19,9 @@ import pyarrow.compute as pc
 from pyiceberg.transforms import IdentityTransform, VoidTransform
 
 from rootline.client.write.column_statistics import ColumnPath
-from rootline.schemas.bytes.values.expression_values import expression_column
-from rootline.schemas.bytes.values.transform_values import partition_column
+from rootline.schemas.bytes.transform_values import expression_column, partition_column
+from rootline.schemas.content_entry import Bound
 from rootline.schemas.errors import Invalid
-from rootline.schemas.statistics import Bound
 from rootline.schemas.table_definition import PartitionSpec, SortField, SortOrder, TableDefinition
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.\-]")

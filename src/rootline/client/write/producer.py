@@ -19,8 +19,8 @@ from rootline.client.session.writer_stamp import WriterStamp
 from rootline.client.write.intent_publisher import Content, await_verdict
 from rootline.client.write.publish_queue import PublishQueue, Queued
 from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import LogPosition
 from rootline.schemas.intent import Intent
-from rootline.schemas.log_position import LogPosition
 from rootline.schemas.verdict import Verdict
 
 DEFAULT_TIMEOUT_S: Final = 30.0

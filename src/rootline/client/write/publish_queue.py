@@ -26,8 +26,8 @@ from rootline.client.session.session import Session
 from rootline.client.write.intent_publisher import Content, publish_records, record_of
 from rootline.ports.intent_log import NewRecord
 from rootline.schemas.errors import Invalid, OutcomeUnknown, RootlineError
+from rootline.schemas.identifiers import LogPosition
 from rootline.schemas.intent import Intent
-from rootline.schemas.log_position import LogPosition
 
 _INTENTS_MAX: Final = 500
 _BYTES_MAX: Final = 4_000_000

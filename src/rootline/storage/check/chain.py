@@ -15,12 +15,11 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from rootline.ports.object_store import ObjectStore, StoredObject
-from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.bytes.root.root_codec import Root, decode_root
 from rootline.schemas.content_entry import EntryPlace
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
-from rootline.schemas.object_keys import root_key, roots_prefix, table_prefix, version_of_root_key
+from rootline.schemas.object_keys import is_absolute, root_key, roots_prefix, table_prefix, version_of_root_key
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.check.column_facts import STATISTICS_WRONG
 from rootline.storage.check.data_files import FILES_TOGETHER, DataFileCheck

@@ -1,6 +1,6 @@
 """What the rows of a file say of its columns, beside what its entry says: nulls, and values outside the bounds.
 
-Owns: the comparison. Does not own: reading rows (`data_files`), what bounds mean (`rootline.schemas.statistics`).
+Owns: the comparison. Does not own: reading rows (`data_files`), what bounds mean (`rootline.schemas.content_entry`).
 Invariants: only columns at the top level whose stored type is the table's are compared, because bounds of another type
 may have been promoted since; a bound may be wider than the values, never narrower; NaN is compared with nothing.
 """
@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import NestedField, PrimitiveType
 
-from rootline.schemas.content_entry import ContentEntry
+from rootline.schemas.content_entry import ContentEntry, FieldStatistics
 from rootline.schemas.errors import Corrupt
-from rootline.schemas.statistics import FieldStatistics
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.check.findings import Fault
 from rootline.storage.rows.arrow_types import arrow_type_of, storage_of

@@ -12,13 +12,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
-from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent
+from rootline.schemas.bytes.leaf_codec import Leaf, LeafContent
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, EntryPlace, Status
+from rootline.schemas.content_entry import (
+    LEAF_TYPES,
+    ContentEntry,
+    ContentType,
+    EntryPlace,
+    Status,
+    same_field,
+    same_statistics,
+)
 from rootline.schemas.entry_rules import ManifestKind, entry_violations
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.root_header import Operation
-from rootline.schemas.statistics import same_field, same_statistics
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.check.data_files import NamedFile
 from rootline.storage.check.findings import DataFiles, FindingBook

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 
 from pyroaring import BitMap
 
-from rootline.schemas.bytes.leaf.leaf_inheritance import inherited_from
+from rootline.schemas.bytes.leaf_columns import inherited_from
 from rootline.schemas.bytes.root.root_codec import Root, Row
-from rootline.schemas.bytes.vector.vector_codec import decode_inline
+from rootline.schemas.bytes.vector_codec import decode_inline
 from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, EntryPlace, Status, VersionInfo
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.root_header import Totals

@@ -17,16 +17,16 @@ from typing import NamedTuple
 from pyroaring import BitMap
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.iceberg.manifest_codec import decode_manifest
-from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf
-from rootline.schemas.bytes.leaf.leaf_inheritance import inherited_from
+from rootline.schemas.bytes.leaf_codec import Leaf, LeafContent, decode_leaf
+from rootline.schemas.bytes.leaf_columns import inherited_from
+from rootline.schemas.bytes.manifest_codec import decode_manifest
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage
 from rootline.schemas.bytes.root.kept_page import RetainedPage, decode_retained_page
 from rootline.schemas.bytes.root.ledger_page import LedgerPage, decode_ledger_page
 from rootline.schemas.bytes.root.left_page import RetiredPage, decode_retired_page
 from rootline.schemas.bytes.root.outcome_page import OutcomePage, covers_of, decode_outcome_page
 from rootline.schemas.bytes.root.page_codec import location_of
-from rootline.schemas.bytes.vector.puffin_codec import decode_puffin
+from rootline.schemas.bytes.vector_codec import decode_puffin
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.entry_rules import ManifestKind, entry_violations
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError

@@ -17,7 +17,7 @@ from typing import Final
 from pyroaring import BitMap, BitMap64
 
 from rootline.ports.object_store import ObjectStore, StoredObject
-from rootline.schemas.bytes.leaf.leaf import Leaf
+from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.schemas.errors import Corrupt

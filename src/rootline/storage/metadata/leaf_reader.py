@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.iceberg.manifest_codec import decode_manifest
-from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf
+from rootline.schemas.bytes.leaf_codec import Leaf, LeafContent, decode_leaf
+from rootline.schemas.bytes.manifest_codec import decode_manifest
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName

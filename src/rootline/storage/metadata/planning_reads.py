@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, StoredObject
-from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.identifiers import ObjectKey
+from rootline.schemas.object_keys import is_absolute
 from rootline.storage.metadata.read_cache import ReadCache
 
 _LEAF: Final = re.compile(r"[^/]+/[^/]+/metadata/leaves/")

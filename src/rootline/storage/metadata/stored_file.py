@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from rootline.ports.object_parts import LongObject
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import ObjectKey, TableName
-from rootline.schemas.object_keys import key_of
+from rootline.schemas.object_keys import is_absolute, key_of
 from rootline.storage.whole_objects import get_up_to
 
 

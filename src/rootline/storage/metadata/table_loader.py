@@ -15,7 +15,7 @@ from dataclasses import replace
 from pyroaring import BitMap
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.leaf.leaf import Leaf
+from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, Status
 from rootline.schemas.identifiers import TableName, Version

@@ -13,7 +13,7 @@ from typing import Final
 from pyroaring import BitMap, BitMap64
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.vector.vector_codec import decode_inline, decode_vector
+from rootline.schemas.bytes.vector_codec import decode_inline, decode_vector
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import TableName

@@ -11,7 +11,7 @@ from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.root_header import NameState, RootHeader
-from rootline.schemas.views.view_metadata import ViewMetadata
+from rootline.schemas.view_metadata import ViewMetadata
 from rootline.storage.metadata.table_head import newest_root
 
 

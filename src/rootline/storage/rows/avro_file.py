@@ -1,7 +1,7 @@
 """Rows of an Avro data file.
 
 Owns: blocks to Arrow columns, with the field ids that the file's schema carries. Does not own: taking the file apart
-(`rootline.schemas.bytes.iceberg.foreign_avro`), what the columns mean (`row_projection`), which files are Avro
+(`rootline.schemas.bytes.foreign_avro`), what the columns mean (`row_projection`), which files are Avro
 (`data_file_formats`).
 Invariants: values are taken as they are stored (days, microseconds, unscaled decimals), so nothing depends on what a
 calendar of some library can hold; a column of a kind that is not read (a union of several types) is refused when it is
@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from rootline.schemas.bytes.iceberg.foreign_avro import BROKEN, ForeignAvro
+from rootline.schemas.bytes.foreign_avro import BROKEN, ForeignAvro
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.storage.rows.arrow_types import FIELD_ID_KEY
 

@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 import structlog
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.leaf.leaf import Leaf
+from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.content_entry import FileFormat
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.location_rules import is_plain
+from rootline.schemas.intent_rules import is_plain
 from rootline.storage.few_at_once import gather_bounded
 from rootline.storage.metadata.stored_file import stored_key
 from rootline.storage.whole_objects import parts_of

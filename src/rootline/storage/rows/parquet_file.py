@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rootline.schemas.bytes.leaf.parquet_footer import ColumnChunk, column_chunks
+from rootline.schemas.bytes.parquet_footer import ColumnChunk, column_chunks
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
 from rootline.storage.rows.held_parts import ByteRange, CachedParts
 

@@ -17,9 +17,8 @@ import pyarrow as pa
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import NestedField, PrimitiveType
 
-from rootline.schemas.bytes.leaf.leaf_schema import arrow_type_of_bound, column_of_physical
-from rootline.schemas.content_entry import ContentEntry
-from rootline.schemas.statistics import Bound
+from rootline.schemas.bytes.leaf_schema import arrow_type_of_bound, column_of_physical
+from rootline.schemas.content_entry import Bound, ContentEntry
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.rows.arrow_types import arrow_type_of, as_type
 from rootline.tree.scan.partition_tuple import partition_tuple

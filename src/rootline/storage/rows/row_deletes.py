@@ -19,10 +19,9 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.object_keys import key_of
+from rootline.schemas.object_keys import is_absolute, key_of
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.stored_file import read_file
 from rootline.storage.metadata.vector_reader import vector_in

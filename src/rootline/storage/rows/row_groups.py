@@ -32,9 +32,9 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from rootline.schemas.bytes.leaf.parquet_footer import ColumnChunk
+from rootline.schemas.bytes.parquet_footer import ColumnChunk
+from rootline.schemas.content_entry import Bound, FieldStatistics
 from rootline.schemas.errors import Corrupt
-from rootline.schemas.statistics import Bound, FieldStatistics
 from rootline.storage.rows.parquet_file import ParquetRows
 from rootline.tree.filter.filters import BoundFilter
 from rootline.tree.filter.prune import PruningFilter

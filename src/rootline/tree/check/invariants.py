@@ -14,7 +14,7 @@ from typing import Final
 
 from pyroaring import BitMap
 
-from rootline.schemas.bytes.leaf.leaf import Leaf
+from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.identifiers import snapshot_id_of
 from rootline.schemas.root_header import RootHeader

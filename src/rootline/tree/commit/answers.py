@@ -11,8 +11,15 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from rootline.schemas.identifiers import SequenceNumber, SnapshotId, TableName, Version, snapshot_id_of
-from rootline.schemas.log_position import LogPosition, mark_of
+from rootline.schemas.identifiers import (
+    LogPosition,
+    SequenceNumber,
+    SnapshotId,
+    TableName,
+    Version,
+    mark_of,
+    snapshot_id_of,
+)
 from rootline.schemas.root_header import Outcome, OutcomeRun, RootHeader
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.draft.batch import Record

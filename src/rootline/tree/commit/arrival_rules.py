@@ -18,11 +18,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import CLOCKS_APART_MS
 from rootline.schemas.intent import Intent
-from rootline.schemas.log_position import CLOCKS_APART_MS
+from rootline.schemas.object_keys import is_absolute
 from rootline.tree.draft.batch import FetchedObjects, Needs, Record
 from rootline.tree.draft.change import Change
 from rootline.tree.draft.draft import Draft

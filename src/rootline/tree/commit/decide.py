@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from rootline.schemas.errors import Internal, Invalid, RootlineError
 from rootline.schemas.identifiers import SequenceNumber, TableName, Version, WriterId
 from rootline.schemas.intent import Intent, Isolation
-from rootline.schemas.intent_kinds import BEGINNING_KINDS, MAINTENANCE_KINDS, VIEW_KINDS, IntentKind
+from rootline.schemas.intent_rules import BEGINNING_KINDS, MAINTENANCE_KINDS, VIEW_KINDS, IntentKind
 from rootline.schemas.root_header import RejectedSequence
 from rootline.schemas.verdict import Verdict
 from rootline.tree.commit import answers

@@ -15,7 +15,7 @@ from pyroaring import BitMap
 
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.root_codec import Row
-from rootline.schemas.bytes.vector.vector_codec import encode_inline
+from rootline.schemas.bytes.vector_codec import encode_inline
 from rootline.schemas.content_entry import (
     ContentEntry,
     ContentType,

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rootline.schemas.identifiers import SequenceNumber, Version
-from rootline.schemas.log_position import mark_of
+from rootline.schemas.identifiers import SequenceNumber, Version, mark_of
 from rootline.schemas.root_header import Condemned, Outcomes, PartitionOffset, RootHeader, Snapshot
 from rootline.tree.commit.decide import Decisions
 from rootline.tree.draft.batch import Record, Stamp

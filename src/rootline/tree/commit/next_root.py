@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from rootline.schemas.bytes.leaf.leaf import Leaf
+from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.root.root_codec import RootBlock, Row, encode_root, seal, sync_marker
 from rootline.schemas.content_entry import Status, VersionInfo, unchecked_version_info
 from rootline.schemas.root_header import RootHeader

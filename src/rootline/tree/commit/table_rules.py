@@ -14,7 +14,7 @@ from typing import Final
 
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
-from rootline.schemas.intent_kinds import VIEW_KINDS, IntentKind
+from rootline.schemas.intent_rules import VIEW_KINDS, IntentKind
 from rootline.schemas.root_header import NameState
 from rootline.tree.draft.draft import Draft
 from rootline.tree.intents.create import uuid_of

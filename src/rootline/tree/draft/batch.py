@@ -15,15 +15,14 @@ from typing import Final, NamedTuple
 
 from pyroaring import BitMap64
 
-from rootline.schemas.bytes.leaf.leaf_codec import Leaf
+from rootline.schemas.bytes.leaf_codec import Leaf
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage
 from rootline.schemas.bytes.root.kept_page import RetainedPage
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Invalid
-from rootline.schemas.identifiers import CommitId, Version
+from rootline.schemas.identifiers import CommitId, Headers, LogPosition, Version
 from rootline.schemas.intent import AdoptedRoot, Intent, StoredPage
-from rootline.schemas.log_position import Headers, LogPosition
 from rootline.schemas.root_header import DefinitionReference
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict

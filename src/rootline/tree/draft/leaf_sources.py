@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 from pyroaring import BitMap
 
-from rootline.schemas.bytes.leaf.leaf_codec import Leaf
+from rootline.schemas.bytes.leaf_codec import Leaf
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import ContentType, EntryPlace, Status
 from rootline.schemas.errors import Invalid

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.root_codec import Row
-from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
+from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.content_entry import DeletionVector
 from rootline.schemas.identifiers import Location
 from rootline.schemas.object_keys import vector_location

@@ -23,11 +23,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
-from rootline.schemas.content_entry import ContentEntry, ContentType
+from rootline.schemas.content_entry import Bound, ContentEntry, ContentType
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import SequenceNumber
 from rootline.schemas.root_header import Removal, Removals, RootHeader
-from rootline.schemas.statistics import Bound
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.change import Change
 from rootline.tree.filter.prune import PruningFilter, may_match

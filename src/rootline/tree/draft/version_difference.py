@@ -18,7 +18,7 @@ from typing import Final
 import pyarrow as pa
 from pyroaring import BitMap
 
-from rootline.schemas.bytes.leaf.leaf import Leaf
+from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.root.root_codec import Root, Row
 from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, Status
 from rootline.schemas.errors import Invalid

@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rootline.schemas.statistics import Bound
+from rootline.schemas.content_entry import Bound
 from rootline.tree.filter.column_pairs import compared
 from rootline.tree.filter.conditions import AllOf, ColumnPair, Condition, Operator, Predicate
 

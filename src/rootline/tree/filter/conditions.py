@@ -2,7 +2,7 @@
 
 Owns: their form. Does not own: how text or expressions become conditions (`filters`), what they say about files
 (`prune`) or rows (`column_predicates`).
-Invariants: values are physical (see `rootline.schemas.statistics`), exact, and of one type in one test; no NOT is left.
+Invariants: values are physical (see `rootline.schemas.content_entry`), exact, and of one type in one test; no NOT is left.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from rootline.schemas.statistics import Bound
+from rootline.schemas.content_entry import Bound
 
 
 class Operator(Enum):

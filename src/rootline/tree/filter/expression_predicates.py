@@ -15,11 +15,10 @@ from itertools import product
 from math import prod
 from typing import Final
 
-from rootline.schemas.bytes.values.expression_values import expression_value
+from rootline.schemas.bytes.transform_values import expression_value
+from rootline.schemas.content_entry import Bound
 from rootline.schemas.errors import Invalid
-from rootline.schemas.expression_types import Function
-from rootline.schemas.statistics import Bound
-from rootline.schemas.table_definition import Expression, TableDefinition
+from rootline.schemas.table_definition import Expression, Function, TableDefinition
 from rootline.tree.filter.conditions import Condition, Operator, Predicate
 
 COMBINATIONS_MAX: Final = 256

@@ -1,6 +1,6 @@
 """A test on a column as a test on an expression over that column (bucket, month, truncate …).
 
-Owns: the two projections. Does not own: the transforms (`rootline.schemas.bytes.values.transform_values`), evaluation
+Owns: the two projections. Does not own: the transforms (`rootline.schemas.bytes.transform_values`), evaluation
 (`prune`).
 Invariants: inclusive: a row that satisfies the test satisfies its projection; strict: a row that satisfies the
 projection, and is not null, satisfies the test. `None` where nothing can be said.
@@ -17,9 +17,9 @@ from typing import Any, Final
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TimeTransform, Transform, TruncateTransform
 from pyiceberg.types import PrimitiveType
 
-from rootline.schemas.bytes.values.transform_values import partition_value
+from rootline.schemas.bytes.transform_values import partition_value
+from rootline.schemas.content_entry import Bound
 from rootline.schemas.errors import Invalid
-from rootline.schemas.statistics import Bound
 from rootline.tree.filter.conditions import Operator, Predicate
 
 _NULL_PREDICATES: Final = (Operator.IS_NULL, Operator.NOT_NULL)

@@ -33,8 +33,8 @@ from pyiceberg.types import (
     TimeType,
 )
 
+from rootline.schemas.content_entry import Bound
 from rootline.schemas.errors import Invalid
-from rootline.schemas.statistics import Bound
 
 _TIMESTAMPS: Final = (TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
 _CALENDAR: Final = (DateType, TimeType, *_TIMESTAMPS)

@@ -2,7 +2,7 @@
 
 Owns: which column a name means, and what a test on it becomes. Does not own: the grammar (`filter_syntax`), how
 literals become values (`filter_values`), what a filter says about a file (`prune`) or about rows (`column_predicates`).
-Invariants: values are physical (see `rootline.schemas.statistics`) and exact; no NOT is left; null satisfies no test
+Invariants: values are physical (see `rootline.schemas.content_entry`) and exact; no NOT is left; null satisfies no test
 but IS NULL, as in SQL; names are told apart by case.
 """
 
@@ -42,8 +42,8 @@ from pyiceberg.expressions.literals import Literal
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FloatType, NestedField, PrimitiveType, StringType, StructType
 
+from rootline.schemas.content_entry import Bound
 from rootline.schemas.errors import Invalid
-from rootline.schemas.statistics import Bound
 from rootline.tree.filter.column_pairs import column_pair
 from rootline.tree.filter.conditions import (
     ALWAYS,

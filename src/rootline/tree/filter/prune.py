@@ -17,10 +17,8 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FloatType
 
-from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry
-from rootline.schemas.expression_types import Function
-from rootline.schemas.statistics import ContentStats
-from rootline.schemas.table_definition import TableDefinition
+from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentStats
+from rootline.schemas.table_definition import Function, TableDefinition
 from rootline.tree.filter.conditions import (
     NEVER,
     AllOf,

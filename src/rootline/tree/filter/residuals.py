@@ -22,8 +22,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from rootline.schemas.content_entry import ContentEntry
-from rootline.schemas.statistics import Bound
+from rootline.schemas.content_entry import Bound, ContentEntry
 from rootline.tree.filter.conditions import (
     ALWAYS,
     NEVER,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from operator import ge, gt, le, lt
 from typing import Any, Final
 
-from rootline.schemas.statistics import FieldStatistics
+from rootline.schemas.content_entry import FieldStatistics
 from rootline.tree.filter.conditions import Operator, Predicate
 from rootline.tree.filter.range_rules import (
     DIFFERING,

@@ -31,7 +31,7 @@ from rootline.schemas.content_entry import (
 )
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedVector, Intent
-from rootline.schemas.location_rules import check_location
+from rootline.schemas.intent_rules import check_location
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Effect, StoredManifestVector

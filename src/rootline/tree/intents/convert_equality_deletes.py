@@ -30,7 +30,7 @@ from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status, VersionInfo
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedVector, Intent
-from rootline.schemas.location_rules import check_location
+from rootline.schemas.intent_rules import check_location
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import FetchedObjects, Needs, VectorAt
 from rootline.tree.draft.change import Change, Effect, MergedVector

@@ -15,7 +15,7 @@ from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.bytes.root.statistics_codec import LazyStats
 from rootline.schemas.content_entry import ContentType, FileFormat, unchecked_entry
 from rootline.schemas.intent import Intent, IntentKind, Isolation
-from rootline.schemas.location_rules import is_plain
+from rootline.schemas.intent_rules import is_plain
 from rootline.schemas.object_keys import RESERVED_PREFIXES
 from rootline.tree.draft.draft import LONG_MAX, Draft
 from rootline.tree.draft.root_room import has_room

@@ -16,12 +16,12 @@ from typing import Final
 
 from pyroaring import BitMap
 
-from rootline.schemas.bytes.leaf.leaf_codec import MAX_ENTRIES, Leaf
+from rootline.schemas.bytes.leaf_codec import MAX_ENTRIES, Leaf
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, FileFormat, Status
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.intent import AddedManifest, Intent, IntentKind
-from rootline.schemas.location_rules import check_location
+from rootline.schemas.intent_rules import check_location
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Effect, IncomingLeaf
 from rootline.tree.draft.dead_leaves import is_dead_as_a_whole

@@ -1,7 +1,7 @@
 """The table of kinds: how an intent of each is decided, and what its root says and must keep.
 
 Owns: one row for each kind. Does not own: the rules (one file for each kind beside this one), what a kind carries on
-the wire (`rootline.schemas.intent_kinds`).
+the wire (`rootline.schemas.intent_rules`).
 Invariants: every kind has a row; a kind is decided on a table or begins one, never both.
 
 What an accepted intent does is a `Change`, a value; the draft, the next root, its header and the checks read it from
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rootline.schemas.intent import Intent
-from rootline.schemas.intent_kinds import IntentKind
+from rootline.schemas.intent_rules import IntentKind
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Beginning, Change

@@ -24,7 +24,7 @@ from pyroaring import BitMap
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import SequenceNumber
 from rootline.schemas.intent import Intent
-from rootline.schemas.intent_kinds import MAINTENANCE_KINDS, IntentKind
+from rootline.schemas.intent_rules import MAINTENANCE_KINDS, IntentKind
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Effect

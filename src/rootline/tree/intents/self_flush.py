@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, Leaf
+from rootline.schemas.bytes.leaf_codec import EncodedLeaf, Leaf
 from rootline.schemas.intent import AddedManifest
 from rootline.tree.draft.change import Change, Effect
 from rootline.tree.draft.draft import Draft

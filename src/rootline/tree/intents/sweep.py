@@ -20,7 +20,7 @@ from rootline.schemas.bytes.root.location_hashes import LocationHashes, location
 from rootline.schemas.content_entry import VersionInfo
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
-from rootline.schemas.location_rules import check_location
+from rootline.schemas.intent_rules import check_location
 from rootline.schemas.object_keys import own_forms
 from rootline.schemas.root_header import Condemned, RootHeader
 from rootline.tree.draft.batch import FetchedObjects, Needs

@@ -22,8 +22,8 @@ from rootline.schemas.errors import Internal, Invalid
 from rootline.schemas.intent import Intent
 from rootline.schemas.root_header import NameState, RootHeader, Totals
 from rootline.schemas.table_definition import PartitionSpec, SortOrder, TableDefinition
-from rootline.schemas.views.view_metadata import ViewMetadata
-from rootline.schemas.views.view_request import changed_view, view_of_request
+from rootline.schemas.view_changes import changed_view, view_of_request
+from rootline.schemas.view_metadata import ViewMetadata
 from rootline.tree.draft.batch import FetchedObjects
 from rootline.tree.draft.carried import CarriedFields
 from rootline.tree.draft.change import Beginning, Change, Effect

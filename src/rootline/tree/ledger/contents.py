@@ -1,7 +1,7 @@
 """What the newest intents of a table held, as their writers said: so that a sequence used again for other data shows.
 
 Owns: which are remembered. Does not own: what follows (`rootline.tree.commit.decide`), what a writer says
-(`rootline.schemas.bytes.log.stated_content`), the bytes (`header_codec`).
+(`rootline.schemas.bytes.record_headers`), the bytes (`header_codec`).
 Invariants: at most `CONTENTS_MAX`, the newest; of what is forgotten, or was never said, nothing is claimed.
 
 Source: decision 0057.
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from rootline.schemas.bytes.log.stated_content import kept_of, said_in
+from rootline.schemas.bytes.record_headers import kept_of, said_in
+from rootline.schemas.identifiers import Headers
 from rootline.schemas.intent import Intent
-from rootline.schemas.log_position import Headers
 from rootline.schemas.root_header import ContentDigest
 
 CONTENTS_MAX: Final = 64

@@ -22,9 +22,9 @@ from typing import Final
 
 from rootline.schemas.bytes.root.header_ledger import HeaderLedger
 from rootline.schemas.bytes.root.ledger_page import LedgerPage
+from rootline.schemas.content_entry import quick
 from rootline.schemas.identifiers import Version, WriterId
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX
-from rootline.schemas.quick_values import quick
 from rootline.schemas.root_header import CommittedRun, RejectedSequence, WriterRecord
 
 VERSION_FORGOTTEN: Final = Version(-1)

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from rootline.schemas.identifiers import SequenceNumber, Version
-from rootline.schemas.log_position import LogId, LogPosition
+from rootline.schemas.identifiers import LogId, LogPosition, SequenceNumber, Version
 from rootline.schemas.root_header import OutcomeException, OutcomeRun, Outcomes, PartitionOffset
 
 Acknowledged = Mapping[tuple[LogId, int], int]

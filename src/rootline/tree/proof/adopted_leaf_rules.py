@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
-from rootline.schemas.absolute_locations import is_absolute
-from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent
+from rootline.schemas.bytes.leaf import Leaf, LeafContent
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.schemas.entry_rules import ManifestKind, entry_violations
 from rootline.schemas.errors import Invalid
-from rootline.schemas.location_rules import check_location
+from rootline.schemas.intent_rules import check_location
+from rootline.schemas.object_keys import is_absolute
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.proof.adopted_rows import faults_of_adopted

@@ -17,7 +17,7 @@ from typing import Final
 
 from pyroaring import BitMap
 
-from rootline.schemas.bytes.leaf.leaf import Leaf
+from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.root_codec import Root, Row, decode_root, encode_root, seal, sync_marker
 from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, FileFormat, Status

@@ -32,16 +32,23 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from rootline.schemas.bytes.entry_schema import COUNTS_ONLY, FIXED_LENGTH_MAX, kind_of
 from rootline.schemas.bytes.root.entry_codec import EntryCodec, encode_version_info
-from rootline.schemas.bytes.values.entry_schema import COUNTS_ONLY, FIXED_LENGTH_MAX, kind_of
-from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status, VersionInfo
+from rootline.schemas.content_entry import (
+    Bound,
+    ContentEntry,
+    ContentType,
+    FieldStatistics,
+    FileFormat,
+    Status,
+    VersionInfo,
+)
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError
-from rootline.schemas.expression_types import Function
 from rootline.schemas.field_ids import MAX_COLUMN_ID, MAX_TRACKED_ID
 from rootline.schemas.schema_rules import FIXED_BYTES_MAX, NESTING_MAX, fields_of, given_fault, schema_fault
-from rootline.schemas.statistics import Bound, FieldStatistics
 from rootline.schemas.table_definition import (
     Expression,
+    Function,
     SortField,
     TableDefinition,
     TrackedField,

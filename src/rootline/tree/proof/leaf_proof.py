@@ -19,15 +19,13 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rootline.schemas.bytes.leaf.arrow_columns import one_chunk
-from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent
-from rootline.schemas.bytes.leaf.leaf_schema import CONTENT_STATS
+from rootline.schemas.bytes.leaf import Leaf, LeafContent
+from rootline.schemas.bytes.leaf_columns import one_chunk
+from rootline.schemas.bytes.leaf_schema import CONTENT_STATS
 from rootline.schemas.content_entry import ContentType, Status
-from rootline.schemas.entry_rule_table import NUMBERS, ManifestKind
-from rootline.schemas.entry_rules import entry_violations
+from rootline.schemas.entry_rules import NUMBERS, ManifestKind, entry_violations
 from rootline.schemas.errors import Corrupt, Invalid
-from rootline.schemas.intent_limits import DEFAULT_LIMITS
-from rootline.schemas.location_rules import PLAIN_PATTERN, check_location
+from rootline.schemas.intent_rules import DEFAULT_LIMITS, PLAIN_PATTERN, check_location
 from rootline.schemas.object_keys import RESERVED_PREFIXES
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.proof.leaf_statistics_rules import Fault, first_fault, first_true, statistics_fault

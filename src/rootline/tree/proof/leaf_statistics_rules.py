@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rootline.schemas.bytes.leaf.leaf_schema import COUNT_FIELDS, arrow_type_of_bound, physical_column
-from rootline.schemas.statistics import CROSSED_BOUNDS, GREATER_MEAN, MORE_NULLS
+from rootline.schemas.bytes.leaf_schema import COUNT_FIELDS, arrow_type_of_bound, physical_column
+from rootline.schemas.content_entry import CROSSED_BOUNDS, GREATER_MEAN, MORE_NULLS
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.proof.statistics_rules import MORE_VALUES, NO_PARTITION_VALUE, UNEQUAL_BOUNDS
 

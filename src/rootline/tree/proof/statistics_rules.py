@@ -15,12 +15,12 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from rootline.schemas.bytes.log.generic_statistics import from_generic
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.statistics_codec import LazyStats, StatisticsCodec
+from rootline.schemas.bytes.single_values import from_generic
+from rootline.schemas.content_entry import ContentStats, FieldStatistics, statistics_violations
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile
-from rootline.schemas.statistics import ContentStats, FieldStatistics, statistics_violations
 from rootline.schemas.table_definition import TableDefinition, TrackedField
 
 MORE_VALUES: Final = "more values than the file has rows"

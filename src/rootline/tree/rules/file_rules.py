@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rootline.schemas.bytes.root.root_codec import Row
-from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, unchecked_entry
+from rootline.schemas.content_entry import ContentEntry, ContentStats, ContentType, FileFormat, unchecked_entry
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile, EqualityDeleteFile, Intent, IntentKind
-from rootline.schemas.location_rules import check_location, is_plain
+from rootline.schemas.intent_rules import check_location, is_plain
 from rootline.schemas.object_keys import RESERVED_PREFIXES
-from rootline.schemas.statistics import ContentStats
 from rootline.tree.draft.draft import LONG_MAX, Draft
 from rootline.tree.proof.row_limits import check_file_rows, check_intent_rows
 from rootline.tree.proof.statistics_rules import statistics_of

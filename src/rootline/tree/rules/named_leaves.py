@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent
+from rootline.schemas.bytes.leaf_codec import Leaf, LeafContent
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedManifest

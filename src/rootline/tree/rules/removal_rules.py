@@ -12,7 +12,7 @@ from __future__ import annotations
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent, RemovedFile, VectorReference
-from rootline.schemas.location_rules import check_location
+from rootline.schemas.intent_rules import check_location
 from rootline.tree.draft.batch import FetchedObjects, Needs, VectorAt
 from rootline.tree.draft.draft import Draft
 from rootline.tree.rules.vector_merge import deletes_as_seen, seen_to_compare

@@ -17,8 +17,8 @@ import uuid
 import pyarrow as pa
 from pyroaring import BitMap
 
-from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent
-from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, decode_leaf, encode_columns
+from rootline.schemas.bytes.leaf import Leaf, LeafContent
+from rootline.schemas.bytes.leaf_codec import EncodedLeaf, decode_leaf, encode_columns
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status
 from rootline.tree.draft.change import IncomingLeaf

@@ -15,10 +15,10 @@ from typing import Final
 
 from pyroaring import BitMap64
 
-from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.intent import AddedVector, Intent, VectorReference
+from rootline.schemas.object_keys import is_absolute
 from rootline.tree.draft.batch import FetchedObjects, VectorAt
 from rootline.tree.draft.draft import Draft
 

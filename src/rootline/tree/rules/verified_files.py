@@ -13,7 +13,7 @@ Source: decision 0059.
 from __future__ import annotations
 
 from rootline.schemas.intent import DataFile, Intent
-from rootline.schemas.location_rules import is_plain
+from rootline.schemas.intent_rules import is_plain
 from rootline.schemas.object_keys import RESERVED_PREFIXES
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.draft import Draft

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rootline.schemas.bytes.leaf.leaf import LeafContent
-from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
+from rootline.schemas.bytes.leaf import LeafContent
+from rootline.schemas.content_entry import ContentEntry, ContentStats, ContentType, EntryPlace, same_bound
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedVector, Intent
-from rootline.schemas.statistics import ContentStats, same_bound
 from rootline.tree.draft.change import IncomingLeaf
 from rootline.tree.draft.draft import Draft
 from rootline.tree.rules.file_rules import check_equality_ids

@@ -15,11 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rootline.schemas.bytes.leaf.arrow_columns import Mask, mask_of
-from rootline.schemas.bytes.leaf.leaf import Leaf
-from rootline.schemas.bytes.leaf.leaf_schema import CONTENT_STATS
-from rootline.schemas.content_entry import ContentEntry
-from rootline.schemas.statistics import FieldStatistics
+from rootline.schemas.bytes.leaf import Leaf
+from rootline.schemas.bytes.leaf_columns import Mask, mask_of
+from rootline.schemas.bytes.leaf_schema import CONTENT_STATS
+from rootline.schemas.content_entry import ContentEntry, FieldStatistics
 from rootline.tree.filter.column_predicates import scalar_of
 from rootline.tree.scan.delete_index import DeleteIndex
 

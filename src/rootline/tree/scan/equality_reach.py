@@ -7,8 +7,7 @@ Invariants: "no" is certain, "yes" is a possibility; missing statistics mean "ye
 
 from __future__ import annotations
 
-from rootline.schemas.content_entry import ContentEntry
-from rootline.schemas.statistics import FieldStatistics
+from rootline.schemas.content_entry import ContentEntry, FieldStatistics
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.scan.equality_rules import may_apply
 

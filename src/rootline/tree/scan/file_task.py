@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
-from rootline.schemas.bytes.leaf.leaf import Leaf
+from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.tree.filter.filters import BoundFilter
 from rootline.tree.filter.prune import PruningFilter

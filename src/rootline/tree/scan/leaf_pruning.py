@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rootline.schemas.bytes.leaf.arrow_columns import Mask, mask_of, one_chunk
-from rootline.schemas.bytes.leaf.leaf import Leaf
-from rootline.schemas.bytes.leaf.leaf_schema import CONTENT_STATS
+from rootline.schemas.bytes.leaf import Leaf
+from rootline.schemas.bytes.leaf_columns import Mask, mask_of, one_chunk
+from rootline.schemas.bytes.leaf_schema import CONTENT_STATS
 from rootline.tree.filter.column_predicates import COMPARISONS, scalar_of
 from rootline.tree.filter.conditions import AllOf, ColumnPair, Condition, Operator, Predicate, predicates_of
 from rootline.tree.filter.prune import PruningFilter

@@ -1,7 +1,7 @@
 """The partition tuple of a file, rebuilt from its spec and its statistics.
 
 Owns: the tuple as a value that can be compared and hashed, and what counts as unpartitioned. Does not own: computing
-partition values when writing (`rootline.schemas.bytes.values.transform_values`).
+partition values when writing (`rootline.schemas.bytes.transform_values`).
 Invariants: two files are in one partition exactly if their specs are the same and their tuples are equal; null equals
 null and NaN equals NaN; a value that the statistics lack makes the whole tuple `None`, never a guess.
 
@@ -16,8 +16,7 @@ from typing import Final
 
 from pyiceberg.transforms import VoidTransform
 
-from rootline.schemas.content_entry import ContentEntry
-from rootline.schemas.statistics import Bound
+from rootline.schemas.content_entry import Bound, ContentEntry
 from rootline.schemas.table_definition import PartitionSpec, TableDefinition
 
 PartitionTuple = tuple[Bound | None, ...]

@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from rootline.schemas.bytes.leaf.leaf import Leaf
+from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.bytes.vector.vector_codec import decode_inline
+from rootline.schemas.bytes.vector_codec import decode_inline
 from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, Status
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.table_definition import TableDefinition

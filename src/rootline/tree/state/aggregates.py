@@ -17,10 +17,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rootline.schemas.bytes.leaf.leaf_codec import Leaf
-from rootline.schemas.bytes.leaf.leaf_schema import CONTENT_STATS, physical_column
-from rootline.schemas.content_entry import ManifestStats, Status
-from rootline.schemas.statistics import Bound, ContentStats, FieldStatistics
+from rootline.schemas.bytes.leaf_codec import Leaf
+from rootline.schemas.bytes.leaf_schema import CONTENT_STATS, physical_column
+from rootline.schemas.content_entry import Bound, ContentStats, FieldStatistics, ManifestStats, Status
 
 _COUNTS: Final = ("value_count", "null_value_count", "nan_value_count")
 _LONG_MAX: Final = 2**63 - 1

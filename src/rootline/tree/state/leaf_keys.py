@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import pyarrow.compute as pc
 
-from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent, place_key
+from rootline.schemas.bytes.leaf import Leaf, LeafContent, place_key
 from rootline.schemas.content_entry import ContentType, EntryPlace, FileFormat
 from rootline.tree.state.hashed_keys import NO_KEYS, HashedKeys, Hashes
 from rootline.tree.state.live_mask import live_mask, undeleted_rows

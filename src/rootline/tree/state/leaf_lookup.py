@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent
+from rootline.schemas.bytes.leaf_codec import Leaf, LeafContent
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, FileFormat
 from rootline.tree.state.leaf_keys import LeafKeys
 from rootline.tree.state.live_mask import undeleted_rows

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
-from rootline.schemas.bytes.leaf.arrow_columns import one_chunk
-from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent
+from rootline.schemas.bytes.leaf import Leaf, LeafContent
+from rootline.schemas.bytes.leaf_columns import one_chunk
 from rootline.schemas.content_entry import ContentType
 from rootline.tree.state.aggregates import exact_sum
 from rootline.tree.state.live_mask import live_mask

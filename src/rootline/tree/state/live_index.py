@@ -12,9 +12,9 @@ from typing import Final
 
 from pyroaring import BitMap
 
-from rootline.schemas.bytes.leaf.leaf_codec import Leaf
+from rootline.schemas.bytes.leaf_codec import Leaf
 from rootline.schemas.bytes.root.root_codec import Root, Row
-from rootline.schemas.bytes.vector.vector_codec import decode_inline
+from rootline.schemas.bytes.vector_codec import decode_inline
 from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.errors import Corrupt
 from rootline.tree.state.leaf_keys import LeafKeys, place_key, vector_key

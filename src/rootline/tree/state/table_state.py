@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pyroaring import BitMap
 
-from rootline.schemas.bytes.leaf.leaf_codec import Leaf
+from rootline.schemas.bytes.leaf_codec import Leaf
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, EntryPlace
 from rootline.schemas.errors import Internal

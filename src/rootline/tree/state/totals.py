@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from rootline.schemas.content_entry import ContentEntry, ContentType
-from rootline.schemas.quick_values import quick
+from rootline.schemas.content_entry import ContentEntry, ContentType, quick
 from rootline.schemas.root_header import Totals
 
 SIZE_OF: Final[Mapping[ContentType, str]] = {

@@ -13,11 +13,10 @@ import cramjam
 import fastavro
 import pytest
 
-from rootline.schemas.bytes.iceberg import foreign_avro, iceberg_avro
-from rootline.schemas.bytes.iceberg.foreign_avro import BROKEN, ForeignAvro
-from rootline.schemas.bytes.iceberg.iceberg_avro import read_avro
-from rootline.schemas.bytes.values.avro_container import encode_block, encode_container
-from rootline.schemas.bytes.values.avro_primitives import encode_long
+from rootline.schemas.bytes import foreign_avro
+from rootline.schemas.bytes import foreign_avro as iceberg_avro
+from rootline.schemas.bytes.avro_encoding import encode_block, encode_container, encode_long
+from rootline.schemas.bytes.foreign_avro import BROKEN, ForeignAvro, read_avro
 from rootline.schemas.errors import Corrupt
 
 SYNC = bytes(16)

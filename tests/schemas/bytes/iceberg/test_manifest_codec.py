@@ -24,14 +24,20 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from rootline.schemas.bytes.iceberg.iceberg_avro import read_avro
-from rootline.schemas.bytes.iceberg.manifest_codec import decode_manifest
-from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent
-from rootline.schemas.bytes.values.avro_container import encode_block, encode_container
-from rootline.schemas.bytes.values.single_values import bound_of_bytes
-from rootline.schemas.content_entry import ContentEntry, ContentType, DeletionVector, FileFormat, Status
+from rootline.schemas.bytes.avro_encoding import encode_block, encode_container
+from rootline.schemas.bytes.foreign_avro import read_avro
+from rootline.schemas.bytes.leaf import Leaf, LeafContent
+from rootline.schemas.bytes.manifest_codec import decode_manifest
+from rootline.schemas.bytes.single_values import bound_of_bytes
+from rootline.schemas.content_entry import (
+    ContentEntry,
+    ContentType,
+    DeletionVector,
+    FieldStatistics,
+    FileFormat,
+    Status,
+)
 from rootline.schemas.errors import Corrupt, Invalid
-from rootline.schemas.statistics import FieldStatistics
 from rootline.tree.filter.prune import PruningFilter
 from rootline.tree.scan.leaf_pruning import prune_leaf
 from rootline.tree.state.aggregates import aggregates_of

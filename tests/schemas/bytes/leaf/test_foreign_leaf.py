@@ -9,9 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rootline.schemas.bytes.leaf.leaf_codec import decode_leaf
-from rootline.schemas.content_entry import ContentType, Status, VersionInfo
-from rootline.schemas.statistics import FieldStatistics
+from rootline.schemas.bytes.leaf_codec import decode_leaf
+from rootline.schemas.content_entry import ContentType, FieldStatistics, Status, VersionInfo
 from rootline.tree.proof.leaf_proof import prove_leaf
 from tests.tree.tables import CARRIER, DEFINITION, ID
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from rootline.schemas.bytes.leaf.kept_columns import KeptColumns
+from rootline.schemas.bytes.leaf import KeptColumns
 
 
 class Thing:

@@ -11,18 +11,11 @@ import pytest
 from pyiceberg.types import PrimitiveType
 
 from rootline.schemas import field_ids
-from rootline.schemas.bytes.leaf.leaf_codec import (
-    MAX_ENTRIES,
-    ROW_GROUP_ENTRIES,
-    LeafContent,
-    decode_leaf,
-    encode_leaf,
-)
-from rootline.schemas.bytes.leaf.leaf_schema import statistics_field, with_id
-from rootline.schemas.content_entry import ContentType, EntryPlace, Status, VersionInfo
+from rootline.schemas.bytes.leaf_codec import MAX_ENTRIES, ROW_GROUP_ENTRIES, LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.bytes.leaf_schema import statistics_field, with_id
+from rootline.schemas.content_entry import Bound, ContentType, EntryPlace, FieldStatistics, Status, VersionInfo
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.object_keys import leaf_location
-from rootline.schemas.statistics import Bound, FieldStatistics
 from tests.golden_files import golden, kept
 from tests.schemas.leaf_examples import (
     BOUNDS,

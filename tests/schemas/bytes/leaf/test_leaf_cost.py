@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rootline.schemas.bytes.leaf import leaf_cost
-from rootline.schemas.bytes.leaf.leaf_codec import MAX_ENTRIES, LeafContent, decode_leaf, encode_columns
-from rootline.schemas.bytes.leaf.leaf_cost import LOCATION_BYTES_MAX, check_leaf_cost
-from rootline.schemas.bytes.leaf.leaf_schema import ROW_FIELDS
+from rootline.schemas.bytes import leaf_cost
+from rootline.schemas.bytes.leaf_codec import MAX_ENTRIES, LeafContent, decode_leaf, encode_columns
+from rootline.schemas.bytes.leaf_cost import LOCATION_BYTES_MAX, check_leaf_cost
+from rootline.schemas.bytes.leaf_schema import ROW_FIELDS
 from rootline.schemas.errors import Corrupt
 from tests.schemas.bytes.leaf.test_foreign_leaf import SCHEMA, row, struct_of_statistics, written
 from tests.tree.tables import ID

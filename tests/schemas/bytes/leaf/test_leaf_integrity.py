@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.bytes.leaf_codec import EncodedLeaf, LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.object_keys import leaf_location
 from tests.schemas.leaf_examples import LEAF_UUID, data_entry, definition, equality_entry

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rootline.schemas.bytes.leaf import leaf as leaf_module
-from rootline.schemas.bytes.leaf.leaf import Leaf
-from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.bytes import leaf as leaf_module
+from rootline.schemas.bytes.leaf import Leaf
+from rootline.schemas.bytes.leaf_codec import LeafContent, decode_leaf, encode_leaf
 from tests.schemas.leaf_examples import LEAF_UUID, data_entry, definition, equality_entry, vector_entry
 
 ENTRIES = {

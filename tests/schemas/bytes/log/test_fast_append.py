@@ -13,13 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from rootline.schemas.bytes.log.avro_framing import shipped_schema
-from rootline.schemas.bytes.log.fast_append import read_fast_append
-from rootline.schemas.bytes.log.intent_codec import decode_intent, encode_intent
+from rootline.schemas.bytes.intent_codec import decode_intent, encode_intent, read_fast_append, shipped_schema
 from rootline.schemas.content_entry import FileFormat
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile, Intent, IntentKind
-from rootline.schemas.intent_limits import IntentLimits
+from rootline.schemas.intent_rules import IntentLimits
 from tests.schemas.intent_examples import FILE, intents
 
 LIMITS = IntentLimits()

@@ -28,11 +28,11 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from rootline.schemas.bytes.log.generic_statistics import from_generic, to_generic
 from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
+from rootline.schemas.bytes.single_values import from_generic, to_generic
+from rootline.schemas.content_entry import FieldStatistics
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import GenericStatistics
-from rootline.schemas.statistics import FieldStatistics
 from rootline.schemas.table_definition import TrackedField
 from tests.schemas.entry_values import TRACKED, content_stats
 

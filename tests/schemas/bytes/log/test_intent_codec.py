@@ -7,14 +7,19 @@ from typing import Any
 import fastavro
 import pytest
 
-from rootline.schemas.bytes.log import intent_codec
-from rootline.schemas.bytes.log.avro_framing import RecordFraming, fingerprint_of, shipped_schema
-from rootline.schemas.bytes.log.intent_codec import decode_intent, encode_intent, encode_intent_json
-from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.bytes import intent_codec
+from rootline.schemas.bytes.intent_codec import (
+    RecordFraming,
+    decode_intent,
+    encode_intent,
+    encode_intent_json,
+    fingerprint_of,
+    shipped_schema,
+)
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import GenericStatistics, Intent, IntentKind, WireModel
-from rootline.schemas.intent_limits import IntentLimits
-from rootline.schemas.verdict import Verdict
+from rootline.schemas.intent_rules import IntentLimits
+from rootline.schemas.verdict import DeadLetter, Verdict
 from tests.golden_files import golden
 from tests.schemas.intent_examples import FILE, intents
 

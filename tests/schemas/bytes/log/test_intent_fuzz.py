@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rootline.schemas.bytes.log.avro_framing import shipped_schema
-from rootline.schemas.bytes.log.intent_codec import decode_intent, encode_intent, encode_intent_json
-from rootline.schemas.bytes.log.verdict_codec import decode_dead_letter, decode_verdicts
+from rootline.schemas.bytes.intent_codec import decode_intent, encode_intent, encode_intent_json, shipped_schema
+from rootline.schemas.bytes.verdict_codec import decode_dead_letter, decode_verdicts
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent, IntentKind
 from tests.schemas.intent_examples import intents

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from rootline.schemas.bytes.log.stated_content import content_headers, content_of_intent, kept_of, said_in, stated
+from rootline.schemas.bytes.record_headers import content_headers, content_of_intent, kept_of, said_in, stated
 from rootline.schemas.intent import DataFile, Intent, IntentKind
 
 

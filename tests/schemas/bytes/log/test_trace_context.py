@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rootline.schemas.bytes.log.trace_context import TraceContext, distinct_traces, trace_headers, trace_of
+from rootline.schemas.bytes.record_headers import TraceContext, distinct_traces, trace_headers, trace_of
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 GOOD = f"00-{TRACE}-{SPAN}-01".encode()

@@ -4,16 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rootline.schemas.bytes.log.avro_framing import RecordFraming, shipped_schema
-from rootline.schemas.bytes.log.verdict_codec import (
+from rootline.schemas.bytes.intent_codec import RecordFraming, shipped_schema
+from rootline.schemas.bytes.verdict_codec import (
     decode_dead_letter,
     decode_verdicts,
     encode_dead_letter,
     encode_verdicts,
 )
-from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Invalid
-from rootline.schemas.verdict import Verdict, VerdictKind
+from rootline.schemas.verdict import DeadLetter, Verdict, VerdictKind
 from tests.golden_files import golden
 
 VERDICTS = [

@@ -14,9 +14,8 @@ from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField
 
 from rootline.schemas.bytes.root.entry_codec import EntryCodec, encode_version_info
 from rootline.schemas.bytes.root.statistics_codec import LazyStats
-from rootline.schemas.content_entry import ContentEntry, Status, VersionInfo
+from rootline.schemas.content_entry import ContentEntry, FieldStatistics, Status, VersionInfo
 from rootline.schemas.errors import Corrupt, Invalid
-from rootline.schemas.statistics import FieldStatistics
 from rootline.schemas.table_definition import PartitionSpec, SortOrder, TableDefinition, TrackedField
 from tests.schemas.entry_values import (
     TRACKED,

@@ -16,14 +16,22 @@ from typing import Any, Final
 import pytest
 from pyiceberg.types import LongType
 
+from rootline.schemas.bytes.avro_encoding import read_head
 from rootline.schemas.bytes.root.condemned_page import decode_condemned_page, encode_condemned_page
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.left_page import decode_retired_page, encode_retired_page
 from rootline.schemas.bytes.root.location_hashes import LocationHashes, location_hash
 from rootline.schemas.bytes.root.root_codec import decode_root, encode_root, sync_marker
-from rootline.schemas.bytes.values.avro_container import read_head
-from rootline.schemas.identifiers import CommitId, Location, SequenceNumber, SnapshotId, TableName, Version, WriterId
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import (
+    CommitId,
+    Location,
+    LogId,
+    SequenceNumber,
+    SnapshotId,
+    TableName,
+    Version,
+    WriterId,
+)
 from rootline.schemas.object_keys import page_location
 from rootline.schemas.root_header import (
     ClockJump,

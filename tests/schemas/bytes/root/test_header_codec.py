@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rootline.schemas.bytes.root.header_codec import decode_header, encode_header
-from rootline.schemas.identifiers import Location
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import Location, LogId
 from rootline.schemas.root_header import CoveredOffset, PageReference, RootHeader
 from tests.schemas.entry_values import example_header, headers
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rootline.schemas.bytes.avro_encoding import NULL, encode_bytes, encode_long, encode_string
 from rootline.schemas.bytes.root.ledger_page import (
     LEDGER_SCHEMA_JSON,
     LedgerPage,
@@ -32,10 +33,8 @@ from rootline.schemas.bytes.root.outcome_page import (
     encode_outcome_page,
 )
 from rootline.schemas.bytes.root.page_codec import PAGE_BLOCK_BYTES, PageKind, encode_page
-from rootline.schemas.bytes.values.avro_primitives import NULL, encode_bytes, encode_long, encode_string
 from rootline.schemas.errors import Corrupt
-from rootline.schemas.identifiers import SequenceNumber, Version, WriterId
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import LogId, SequenceNumber, Version, WriterId
 from rootline.schemas.root_header import (
     CommittedRun,
     CoveredOffset,

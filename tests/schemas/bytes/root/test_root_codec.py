@@ -19,14 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import LongType
 
+from rootline.schemas.bytes.avro_encoding import PLAIN_BYTES_MAX, encode_bytes, encode_long, encode_string
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.root_codec import Root, Row, decode_root, encode_root, row_bytes, seal, sync_marker
-from rootline.schemas.bytes.values.avro_primitives import encode_bytes, encode_long, encode_string
-from rootline.schemas.bytes.values.zstd_frame import PLAIN_BYTES_MAX
 from rootline.schemas.content_entry import ContentEntry, Status, VersionInfo
 from rootline.schemas.errors import Corrupt, Internal
-from rootline.schemas.identifiers import Location
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import Location, LogId
 from rootline.schemas.root_header import CoveredOffset, PageReference
 from rootline.schemas.table_definition import TrackedField
 from tests.golden_files import kept

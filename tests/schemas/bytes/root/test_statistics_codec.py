@@ -24,8 +24,8 @@ from pyiceberg.types import (
 )
 
 from rootline.schemas.bytes.root.statistics_codec import LazyStats, StatisticsCodec
+from rootline.schemas.content_entry import FieldStatistics
 from rootline.schemas.errors import Corrupt, Invalid
-from rootline.schemas.statistics import FieldStatistics
 from rootline.schemas.table_definition import TrackedField
 from tests.schemas.entry_values import TRACKED, content_stats, nan_bytes
 

@@ -32,9 +32,9 @@ from pyiceberg.types import (
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
 from rootline.schemas.bytes.root.statistics_proof import ASKED_IN_VAIN, COLUMNS_MAX, StatisticsProof
+from rootline.schemas.content_entry import ContentStats, FieldStatistics
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile
-from rootline.schemas.statistics import ContentStats, FieldStatistics
 from rootline.schemas.table_definition import PartitionSpec, SortOrder, TableDefinition, TrackedField
 from rootline.tree.proof.statistics_rules import examined_statistics, statistics_of
 from tests.schemas.entry_values import bounds, nan_bytes

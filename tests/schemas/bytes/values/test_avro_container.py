@@ -9,9 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rootline.schemas.bytes.values.avro_container import encode_block, encode_container, read_blocks, read_head
-from rootline.schemas.bytes.values.avro_primitives import Unreadable, encode_bytes, encode_long, encode_string
-from rootline.schemas.bytes.values.zstd_frame import compress, decompress
+from rootline.schemas.bytes.avro_encoding import (
+    Unreadable,
+    compress,
+    decompress,
+    encode_block,
+    encode_bytes,
+    encode_container,
+    encode_long,
+    encode_string,
+    read_blocks,
+    read_head,
+)
 
 SYNC = bytes(range(16))
 METADATA = {"avro.schema": b'"string"', "avro.codec": b"zstandard", "more": "größe".encode()}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyiceberg.types import DecimalType, FixedType, GeometryType, IntegerType, LongType, PrimitiveType, UnknownType
 
 from rootline.schemas import field_ids
-from rootline.schemas.bytes.values.entry_schema import (
+from rootline.schemas.bytes.entry_schema import (
     content_entry_schema,
     content_stats_schema,
     decimal_size_in_bytes,

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import DateType, DecimalType, DoubleType, IntegerType, LongType, PrimitiveType, StringType
 
-from rootline.schemas.bytes.leaf.leaf_schema import arrow_type_of_bound, column_of_physical
-from rootline.schemas.bytes.values.expression_values import expression_column, expression_value
+from rootline.schemas.bytes.leaf_schema import arrow_type_of_bound, column_of_physical
+from rootline.schemas.bytes.transform_values import expression_column, expression_value
 from rootline.schemas.errors import Invalid
-from rootline.schemas.expression_types import Function, function_of, result_type_of
+from rootline.schemas.table_definition import Function, function_of, result_type_of
 
 SOURCES: list[tuple[PrimitiveType, st.SearchStrategy[Any]]] = [
     (LongType(), st.integers(-(2**63), 2**63 - 1)),

@@ -32,8 +32,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from rootline.schemas.bytes.leaf.leaf_schema import arrow_type_of_bound, column_of_physical
-from rootline.schemas.bytes.values.transform_values import partition_column, partition_value, physical_type_of
+from rootline.schemas.bytes.leaf_schema import arrow_type_of_bound, column_of_physical
+from rootline.schemas.bytes.transform_values import partition_column, partition_value, physical_type_of
 from rootline.schemas.errors import Invalid
 
 DAY = 17_486  # 2017-11-16

@@ -8,18 +8,18 @@ from itertools import pairwise
 import pytest
 from pyroaring import BitMap64
 
-from rootline.schemas.bytes.vector.puffin_codec import (
+from rootline.schemas.bytes.vector_codec import (
     BlobPlace,
     DecodedBlob,
     VectorBlob,
     decode_puffin,
+    decode_vector,
     encode_puffin,
     puffin_name,
     spread_offset,
     spread_puffin,
     verify_puffin_name,
 )
-from rootline.schemas.bytes.vector.vector_codec import decode_vector
 from rootline.schemas.errors import Corrupt
 from tests.golden_files import golden
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
-from rootline.schemas.bytes.vector.vector_codec import MAGIC, decode_inline, decode_vector, encode_inline, encode_vector
+from rootline.schemas.bytes.vector_codec import VECTOR_MAGIC as MAGIC
+from rootline.schemas.bytes.vector_codec import decode_inline, decode_vector, encode_inline, encode_vector
 from rootline.schemas.errors import Corrupt
 from tests.golden_files import golden
 

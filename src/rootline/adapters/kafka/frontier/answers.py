@@ -34,8 +34,7 @@ from rootline.adapters.kafka.publisher import Outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.ports.intent_feed import ANY_TABLE, Answer
 from rootline.ports.parking import ParkedTable
-from rootline.schemas.identifiers import TableName
-from rootline.schemas.log_position import LogId, LogPosition
+from rootline.schemas.identifiers import LogId, LogPosition, TableName
 
 ANSWER_RECORD_BYTES_MAX: Final = 262_144
 ANSWERS_MAX: Final = 1_000_000

@@ -20,7 +20,7 @@ from rootline.adapters.kafka.frontier.records import NO_MARKS, frontier_publishe
 from rootline.adapters.kafka.publisher import Outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.schemas.errors import RootlineError
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import LogId
 
 _PAUSE_S: Final = 10.0
 """The shortest time between two writes; a crash in between leaves a lower bound."""

@@ -11,7 +11,7 @@ import json
 from rootline.adapters.kafka.control_records import LAKE, Unreadable
 from rootline.adapters.kafka.publisher import Outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.schemas.bytes.log.lake_claim import LAKE_KEY, LAKE_MISMATCH, Lake, decode_lake, encode_lake
+from rootline.schemas.bytes.record_headers import LAKE_KEY, LAKE_MISMATCH, Lake, decode_lake, encode_lake
 from rootline.schemas.errors import Invalid
 
 

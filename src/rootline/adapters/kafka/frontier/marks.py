@@ -19,7 +19,7 @@ from rootline.adapters.kafka.clients import FETCH_WAIT_MS, make_consumer, start_
 from rootline.adapters.kafka.records import log_records
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.schemas.errors import Fenced
-from rootline.schemas.log_position import LogId, LogRecord, mark_of
+from rootline.schemas.identifiers import LogId, LogRecord, mark_of
 
 
 class Mark(NamedTuple):

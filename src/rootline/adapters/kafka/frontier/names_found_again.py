@@ -22,8 +22,7 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.start_rules import PartitionFacts
 from rootline.adapters.kafka.topic_reader import KafkaTopicReader
 from rootline.ports.parking import ParkedRun, ParkedTable
-from rootline.schemas.identifiers import TableName
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import LogId, TableName
 
 _ALL: Final = 2**62
 _WHY: Final = "the frontiers' topic was deleted, emptied or damaged, and did not say any more what is parked"

@@ -44,8 +44,8 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topic_reader import KafkaTopicReader
 from rootline.ports.parking import Lift
 from rootline.ports.pausing import Pause
-from rootline.schemas.bytes.log.lake_claim import Lake
-from rootline.schemas.log_position import LogId
+from rootline.schemas.bytes.record_headers import Lake
+from rootline.schemas.identifiers import LogId
 
 _RECORD_BYTES_MAX: Final = 1_000_000
 _ALL: Final = 2**62

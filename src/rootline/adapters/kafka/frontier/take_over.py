@@ -32,7 +32,7 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.ports.intent_feed import Assigned
 from rootline.ports.pausing import Pause
 from rootline.schemas.errors import OutcomeUnknown
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import LogId
 from rootline.schemas.root_header import PartitionOffset
 
 UNREAD_STEP: Final = 1_000_000

@@ -21,7 +21,7 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import topic_exists
 from rootline.schemas.distribution import LAST_THAT_UPGRADES
 from rootline.schemas.errors import Invalid
-from rootline.schemas.log_position import LogId
+from rootline.schemas.identifiers import LogId
 
 
 def upgrade_outgoing(settings: KafkaSettings, log: LogId) -> Outgoing:

@@ -27,7 +27,7 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import complete_topics, topic_identity
 from rootline.ports.parking import ParkedRun, ParkedTable
 from rootline.schemas.errors import Corrupt, Invalid
-from rootline.schemas.log_position import LogId, LogPosition, LogRecord
+from rootline.schemas.identifiers import LogId, LogPosition, LogRecord
 
 _HEADER: Final = "rootline.parked"
 _ANY_SIZE: Final = 2**31 - 1

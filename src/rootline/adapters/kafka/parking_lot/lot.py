@@ -29,8 +29,7 @@ from rootline.adapters.kafka.parking.records import (
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.ports.parking import Lift, ParkedRun, ParkedTable
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.identifiers import TableName
-from rootline.schemas.log_position import LogId, LogRecord
+from rootline.schemas.identifiers import LogId, LogRecord, TableName
 
 
 class KafkaParkedStore:

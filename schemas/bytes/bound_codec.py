@@ -1,11 +1,11 @@
 """Bounds of each type: their bytes in `content_stats`, from and to physical values.
 
-Owns: one encoder, decoder and skip pattern per type. Does not own: the record around the bounds (`statistics_codec`),
-the order of bounds, truncation, signed zeros (the code that measures the file).
-Invariants: what decodes encodes to the same value; a value that the type cannot hold exactly raises `ValueError`; NaN
-is refused unless asked for, because only a partition value may have it as a bound.
+Owns: one encoder, decoder and skip pattern for each type. Does not own: the record around the bounds
+(`statistics_codec`), the order of bounds, truncation, signed zeros (the code that measures the file).
+Invariants: a decoded value encodes to the same bytes. A value that the type cannot store exactly raises `ValueError`.
+NaN is refused unless asked for, because only a partition value may have it as a bound.
 
-Source: the Iceberg specification, Appendix A (Avro); `statistics` for the physical values.
+Source: the Iceberg specification, Appendix A (Avro), and `content_entry` for the physical values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from pyiceberg.types import DecimalType, FixedType, PrimitiveType
 
-from rootline.schemas.bytes.values.avro_primitives import (
+from rootline.schemas.bytes.avro_encoding import (
     INT_MAX,
     INT_MIN,
     NULL,
@@ -33,7 +33,7 @@ from rootline.schemas.bytes.values.avro_primitives import (
     read_optional_long,
     read_optional_string,
 )
-from rootline.schemas.bytes.values.entry_schema import decimal_size_in_bytes, kind_of
+from rootline.schemas.bytes.entry_schema import decimal_size_in_bytes, kind_of
 
 Encode = Callable[[Any], bytes]
 """A bound or `None` → the bytes of `["null", T]`."""

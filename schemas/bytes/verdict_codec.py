@@ -1,10 +1,10 @@
 """Verdicts and dead letters as bytes, framed as intents are.
 
-Owns: the framing. Does not own: the models (`verdict`, `dead_letter`), when they are published.
-Invariants: what was encoded decodes to the same; one record may carry many verdicts.
+Owns: the framing. Does not own: the models (`verdict`), the time of publishing.
+Invariants: encoding and decoding are inverse. One record may carry many verdicts.
 
-Verdicts are written by hand, a field after the other, in a quarter of the time that fastavro takes; a property test
-holds the bytes against fastavro's.
+Verdicts are written by hand, a field after the other, in a quarter of the time that fastavro takes. A property test
+compares the bytes with fastavro's.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from rootline.schemas.bytes.log.avro_framing import RecordFraming, shipped_schema
+from rootline.schemas.bytes.avro_encoding import NULL, PRESENT, encode_long, encode_string
+from rootline.schemas.bytes.intent_codec import RecordFraming, shipped_schema
 from rootline.schemas.bytes.root.entry_struct_codec import encode_optional_long
-from rootline.schemas.bytes.values.avro_primitives import NULL, PRESENT, encode_long, encode_string
-from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Invalid
 from rootline.schemas.model_faults import invalid_model
-from rootline.schemas.verdict import Verdict
+from rootline.schemas.verdict import DeadLetter, Verdict
 
 EARLIER_VERDICT_VERSIONS: Final[tuple[Mapping[str, Any], ...]] = ()
 EARLIER_DEAD_LETTER_VERSIONS: Final[tuple[Mapping[str, Any], ...]] = (shipped_schema("dead_letter_1"),)

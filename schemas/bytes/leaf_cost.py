@@ -25,8 +25,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from rootline.schemas.bytes.leaf.parquet_footer import ColumnChunk, CompactReader, Kind, Physical, column_chunks
-from rootline.schemas.intent_limits import DEFAULT_LIMITS
+from rootline.schemas.bytes.parquet_footer import ColumnChunk, CompactReader, Kind, Physical, column_chunks
+from rootline.schemas.intent_rules import DEFAULT_LIMITS
 
 TEXT_BYTES_MAX: Final = 512 << 20
 """Of all text and bytes in the entries together; of few entries less."""

@@ -1,18 +1,20 @@
-"""Partition values: what a transform makes of a column's value, in physical values.
+"""Values of partition transforms and of expressions, in physical values.
 
-Owns: applying transforms to one value and to a whole column. Does not own: parsing transforms and their result types
-(pyiceberg, `table_definition`), projecting filters through them (`rootline.tree`).
-Invariants: a value and a column of it give the same result; every date and timestamp that can be stored has one, years
-beyond 1..9999 included; a decimal counts by its type's scale, however it was written.
+Owns: applying transforms and functions to one value and to a whole column, over one or several columns. Does not own:
+parsing transforms and their result types (pyiceberg, `table_definition`), filters over them (`rootline.tree`).
+Invariants: a value and a column of it give the same result. Null in any column makes null. Every date and timestamp
+that can be stored has a result, years beyond 1..9999 included. A decimal counts by its type's scale, however it was
+written.
 
-Source: the Iceberg specification, "Partition Transforms" and Appendix B (bucket hashes).
+Source: the Iceberg specification, "Partition Transforms" and Appendix B (bucket hashes), docs/decisions/0028.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import xor
 from typing import Any, Final
 
 import pyarrow as pa
@@ -38,9 +40,10 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from rootline.schemas.bytes.leaf.leaf_schema import arrow_type_of_bound, physical_column
+from rootline.schemas.bytes.leaf_schema import arrow_type_of_bound, physical_column
+from rootline.schemas.content_entry import Bound
 from rootline.schemas.errors import Invalid
-from rootline.schemas.statistics import Bound
+from rootline.schemas.table_definition import Function, function_of
 
 _EXACT: Final = Context(prec=80)
 _HOURS_A_DAY: Final = 24
@@ -184,3 +187,64 @@ def _floor_divide(values: pa.Array, divisor: int) -> pa.Array:
 
 def _unfit(transform: Transform[Any, Any], source_type: PrimitiveType) -> Invalid:
     return Invalid("definition-invalid", f"transform {transform} cannot be applied to a column of type {source_type}")
+
+
+_WHOLE_HASH: Final[BucketTransform[Any]] = BucketTransform(2**31)
+"""The specification's hash without its sign bit."""
+
+
+def expression_value(
+    text: str, transform: Transform[Any, Any], sources: Sequence[PrimitiveType], values: Sequence[Bound | None]
+) -> Bound | None:
+    """What the expression makes of one row's `values` of its columns, which have the types `sources`.
+
+    Raises:
+        Invalid: `definition-invalid`, the function is unknown or does not go with the types.
+
+    """
+    function = _known(text, transform, sources)
+    if function is Function.TRANSFORM:
+        return partition_value(transform, sources[0], values[0])
+    if any(value is None for value in values):
+        return None
+    if function is Function.LOWER:
+        return str(values[0]).lower()
+    hashes = (partition_value(_WHOLE_HASH, source, value) for source, value in zip(sources, values, strict=True))
+    return reduce(xor, (int(one) for one in hashes if one is not None)) % _buckets(transform)
+
+
+def expression_column(
+    text: str,
+    transform: Transform[Any, Any],
+    sources: Sequence[PrimitiveType],
+    columns: Sequence[pa.Array | pa.ChunkedArray],
+) -> pa.Array:
+    """What the expression makes of whole columns (of the Arrow types that data files have), as physical values.
+
+    Arguments and `Raises` as `expression_value`.
+    """
+    function = _known(text, transform, sources)
+    if function is Function.TRANSFORM:
+        return partition_column(transform, sources[0], columns[0])
+    if function is Function.LOWER:
+        distinct = partition_column(IdentityTransform(), sources[0], columns[0]).dictionary_encode()
+        lowered = pa.array([value.lower() for value in distinct.dictionary.to_pylist()], pa.string())
+        return lowered.take(distinct.indices)
+    hashes = [partition_column(_WHOLE_HASH, source, column) for source, column in zip(sources, columns, strict=True)]
+    whole = pc.cast(reduce(pc.bit_wise_xor, hashes), pa.int64())
+    buckets = pa.scalar(_buckets(transform), pa.int64())
+    return pc.cast(pc.subtract(whole, pc.multiply(pc.divide(whole, buckets), buckets)), pa.int32())
+
+
+def _known(text: str, transform: Transform[Any, Any], sources: Sequence[PrimitiveType]) -> Function:
+    function = function_of(text, transform, sources)
+    if function is Function.UNKNOWN:
+        types = ", ".join(str(source) for source in sources)
+        raise Invalid("definition-invalid", f"transform {text} cannot be applied to a column of type {types}")
+    return function
+
+
+def _buckets(transform: Transform[Any, Any]) -> int:
+    if not isinstance(transform, BucketTransform):
+        raise Invalid("definition-invalid", f"transform {transform} does not take several columns")
+    return transform.num_buckets

@@ -1,18 +1,135 @@
-"""The kinds of intents, one row each: what an intent of a kind may carry, must carry and must name.
+"""The rules that an intent follows by itself: its kind, its size, its locations.
 
-Owns: these rules, which can be told from the intent alone. Does not own: how a kind is decided (one file each in
-`rootline.tree.intents`, and a row in its `kinds`), the fields themselves (`intent`).
-Invariants: every kind has a row; the value of a kind is its word on the wire, which never changes.
+Owns: one row for each kind (what it may carry, must carry and must name), the limits of an intent with their defaults,
+the rules of a location's text. Does not own: the decision about a kind (`rootline.tree.intents`), the fields
+(`intent`), the settings of the limits, which objects exist or are live (a predicate is passed in).
+Invariants: every kind has a row. The value of a kind is its word on the wire, which never changes. Nothing is expanded
+in memory before it has been measured against the limits. A location that passes is a plain path below the table's own
+prefix, the same after any number of URL decodings, or exactly a live entry's absolute location. So no intent can name
+another table's objects or another endpoint.
 
-Source: protocol page, section 2.
+Source: protocol page, section 2, invariants page, "Bad input", format page, "Intents on the log" and "Objects".
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 from typing import Final
+from urllib.parse import unquote
+
+from rootline.schemas.errors import Invalid
+
+
+@dataclass(frozen=True, slots=True)
+class IntentLimits:
+    """Over any of these an intent is rejected with a verdict that says which one and what to do instead."""
+
+    max_bytes: int = 1_000_000
+    """Key, value and headers of the record together."""
+    max_files: int = 10_000
+    """Files, vectors and leaves that are added or removed, counted together."""
+    max_location_chars: int = 1_024
+    max_statistics_columns: int = 1_000
+    """Columns and expressions with statistics on one file."""
+    max_nesting: int = 64
+    """Brackets inside brackets of a JSON intent."""
+
+
+DEFAULT_LIMITS: Final = IntentLimits()
+
+
+_PLAIN_PATH: Final = r"[A-Za-z0-9_=,@+~\-][A-Za-z0-9_=,@+~.\- ]*(?:/[A-Za-z0-9_=,@+~\-][A-Za-z0-9_=,@+~.\- ]*)*"
+"""The common case, decided at once: no part begins with a dot, nothing that needs a closer look."""
+_PLAIN: Final = re.compile(_PLAIN_PATH + r"\Z")
+PLAIN_PATTERN: Final = rf"\A{_PLAIN_PATH}\z"
+"""For whole columns, in the regular expressions of RE2: length apart, what matches is let pass."""
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
+_MAX_DECODINGS: Final = 4
+_FORBIDDEN: Final = {
+    "\\": "holds a backslash",
+    "?": "holds a question mark, which some clients take for the end of a path",
+    "#": "holds a #, which some clients take for the end of a path",
+}
+_FORBIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
+def is_plain(location: str) -> bool:
+    """Whether `check_location` lets it pass at a glance; `False` says nothing."""
+    return len(location) <= DEFAULT_LIMITS.max_location_chars and _PLAIN.match(location) is not None
+
+
+def check_location(
+    location: str,
+    *,
+    is_live: Callable[[str], bool] | None = None,
+    max_chars: int = DEFAULT_LIMITS.max_location_chars,
+) -> None:
+    """Let `location` pass, or raise.
+
+    Args:
+        location: relative to the table's prefix, or absolute.
+        is_live: whether a live entry has exactly this location; the only way for an absolute one to pass.
+        max_chars: the longest location, characters.
+
+    Raises:
+        Invalid: `location-invalid`, and the message says which rule it breaks.
+
+    """
+    if len(location) <= max_chars and _PLAIN.match(location):
+        return
+    reason = _broken_rule(location, is_live, max_chars)
+    if reason is not None:
+        raise Invalid("location-invalid", f"location {_shown(location)} {reason}")
+
+
+def _broken_rule(location: str, is_live: Callable[[str], bool] | None, max_chars: int) -> str | None:
+    if not location:
+        return "is empty"
+    if len(location) > max_chars:
+        return f"has {len(location)} characters, {max_chars} are allowed"
+    if any(unicodedata.category(char) in _FORBIDDEN_CATEGORIES for char in location):
+        return "holds control or formatting characters"
+    if _SCHEME.match(location) or location.startswith("/"):
+        if is_live is not None and is_live(location):
+            return None
+        return "is absolute, and no live entry has it: give it relative to the table's prefix"
+    decoded = location
+    for _ in range(_MAX_DECODINGS):
+        for form in (decoded, unicodedata.normalize("NFKC", decoded)):
+            reason = _broken_path_rule(form)
+            if reason is not None:
+                return reason if form == location else f"{reason}, in an encoded form"
+        if "%" not in decoded:
+            return None
+        try:
+            decoded, encoded = unquote(decoded, errors="strict"), decoded
+        except UnicodeDecodeError:
+            return "is percent-encoded, but not in UTF-8"
+        if decoded == encoded:
+            return None
+    return "is percent-encoded several times"
+
+
+def _broken_path_rule(path: str) -> str | None:
+    if any(unicodedata.category(char) in _FORBIDDEN_CATEGORIES for char in path):
+        return "holds control or formatting characters"
+    for char, reason in _FORBIDDEN.items():
+        if char in path:
+            return reason
+    for part in path.split("/"):
+        if not part:
+            return "has an empty part (two slashes, or one at an end)"
+        if part in {".", ".."}:
+            return "has a part that is . or .."
+    return "has a scheme" if _SCHEME.match(path) else None
+
+
+def _shown(location: str) -> str:
+    return ascii(location if len(location) <= 80 else location[:80] + "…")
 
 
 class IntentKind(StrEnum):

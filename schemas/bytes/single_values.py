@@ -1,19 +1,21 @@
-"""Statistics in the form that any client can write, from and to the physical form.
+"""Bounds in Iceberg's single-value form: of V1 to V3 metadata, and of intents that any client can write.
 
-Owns: single values (Iceberg's binary and JSON forms) to bounds and back. Does not own: the wire model
-(`intent.GenericStatistics`), what statistics must hold for a file (`rootline.tree`).
-Invariants: a bound that comes out fits its column's type, else `Invalid` names the id and the value.
+Owns: single-value bytes, JSON forms and Avro partition values to physical bounds, promotions included, and physical
+bounds back to the form of an intent. Does not own: the statistics around them (`manifest_codec`), the wire model
+(`intent`), the rules of a file's statistics (`rootline.tree`).
+Invariants: of adopted metadata, a value that is not of its type, or is NaN where that bounds nothing, is `None`:
+unknown, so it never prunes. Of an intent, a bound fits its column's type, else `Invalid` names the id and the value.
 
-Source: the Iceberg specification, Appendix D (single-value serialization).
+Source: the Iceberg specification, Appendix D (single-value serialization) and "Schema Evolution".
 """
 
 from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Context, Decimal, InvalidOperation
-from typing import Final
+from typing import Any, Final
 
 from pyiceberg.conversions import from_bytes, to_bytes
 from pyiceberg.types import (
@@ -26,6 +28,7 @@ from pyiceberg.types import (
     IntegerType,
     LongType,
     PrimitiveType,
+    StringType,
     TimestampNanoType,
     TimestampType,
     TimestamptzNanoType,
@@ -42,12 +45,84 @@ from pyiceberg.utils.datetime import (
     timestamptz_to_nanos,
 )
 
-from rootline.schemas.bytes.values.bound_codec import bound_codec
-from rootline.schemas.bytes.values.entry_schema import COUNTS_ONLY, kind_of
+from rootline.schemas.bytes.bound_codec import bound_codec
+from rootline.schemas.bytes.entry_schema import COUNTS_ONLY, kind_of
+from rootline.schemas.content_entry import Bound, ContentStats, FieldStatistics
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import GenericStatistics
-from rootline.schemas.statistics import Bound, ContentStats, FieldStatistics
 from rootline.schemas.table_definition import TrackedField
+
+__all__ = ["bound_of", "from_generic", "to_generic"]
+
+BoundReader = Callable[[bytes], Bound | None]
+
+_INT, _LONG, _FLOAT, _DOUBLE = (struct.Struct(form) for form in ("<i", "<q", "<f", "<d"))
+_NUMBERS: Final[dict[type[PrimitiveType], dict[int, struct.Struct]]] = {
+    IntegerType: {4: _INT},
+    DateType: {4: _INT},
+    LongType: {4: _INT, 8: _LONG},
+    TimeType: {8: _LONG},
+    TimestampType: {8: _LONG},
+    TimestamptzType: {8: _LONG},
+    FloatType: {4: _FLOAT},
+    DoubleType: {4: _FLOAT, 8: _DOUBLE},
+}
+"""By length: the commonest bounds, read without looking at anything but their bytes."""
+
+
+def bound_of_bytes(kind: PrimitiveType, data: bytes | None) -> Bound | None:
+    """A bound from its single-value bytes, which may be of the type that `kind` was promoted from."""
+    return None if data is None else bound_reader(kind)(data)
+
+
+def bound_reader(kind: PrimitiveType) -> BoundReader:
+    """What `bound_of_bytes` does with the bounds of one column, for a caller that reads many."""
+    if isinstance(kind, StringType):
+        return _text
+    numbers = _NUMBERS.get(type(kind), {})
+
+    def read(data: bytes) -> Bound | None:
+        number = numbers.get(len(data))
+        if number is None:
+            return _general_bound(kind, data)
+        found: int | float = number.unpack(data)[0]
+        return found if found == found else None
+
+    return read
+
+
+def _text(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _general_bound(kind: PrimitiveType, data: bytes) -> Bound | None:
+    try:
+        return _fitting(kind, from_bytes(kind, data))
+    except (ValueError, TypeError, ArithmeticError, struct.error):
+        return None
+
+
+def bound_of_avro(kind: PrimitiveType, value: Any) -> Bound | None:
+    """A partition value from a manifest, its logical type not converted; NaN is a value like any other."""
+    if isinstance(kind, DecimalType) and isinstance(value, bytes):
+        unscaled = int.from_bytes(value, "big", signed=True)
+        return Decimal(unscaled).scaleb(-kind.scale)
+    return None if value is None else _fitting(kind, value, allow_nan=True)
+
+
+def _fitting(kind: PrimitiveType, value: Any, *, allow_nan: bool = False) -> Bound | None:
+    if value != value and not allow_nan:
+        return None
+    try:
+        bound_codec(kind, allow_nan=True).encode(value)
+    except (ValueError, TypeError, ArithmeticError, struct.error, Invalid):
+        return None
+    bound: Bound = value
+    return bound
+
 
 _CODE: Final = "statistics-invalid"
 _DECIMAL_DIGITS: Final = Context(prec=80)
@@ -197,6 +272,3 @@ def _binary(tracked: TrackedField, bound: Bound | None) -> bytes | None:
         return to_bytes(tracked.type, bound)
     except (ValueError, TypeError, struct.error) as error:
         raise Invalid(_CODE, f"statistics of id {tracked.tracked_id} ({tracked.name}): {error}") from error
-
-
-__all__ = ["bound_of", "from_generic", "to_generic"]

@@ -1,11 +1,11 @@
 """The column chunks of a Parquet file as its footer describes them: the place of their bytes, and their statistics.
 
-Owns: the walk through the footer's Thrift (compact protocol). Does not own: rows and schema, which Arrow reads
-(`parquet_file`), what statistics mean (`row_groups`).
+Owns: the walk through the footer's Thrift (compact protocol). Does not own: rows and schema, which Arrow reads, the
+meaning of statistics (`parquet_file`).
 Invariants: damaged or hostile bytes are a `ValueError` and nothing else. That is why this is not asked of Arrow, whose
 metadata of a column chunk ends the process for some of them.
 
-Source: `parquet.thrift` of the Parquet format; the Thrift compact protocol.
+Source: `parquet.thrift` of the Parquet format, and the Thrift compact protocol.
 """
 
 from __future__ import annotations

@@ -1,46 +1,92 @@
 """A leaf manifest in memory: columns for planning, rows on demand.
 
-Owns: columns → entries, and finding an entry by its place. Does not own: the proof that the bytes are what was written
-(`leaf_codec`), what entries inherit (`leaf_inheritance`), what a leaf's rows mean for the table (`rootline.tree`).
-Invariants: an ordinal is the physical record index, DELETED rows counted, across row groups; only the columns that are
-asked for are decoded; the statistics of a row are decoded when they are first looked at; a leaf that knows its root row
-shows what its entries inherit from it, in rows and in columns alike.
+Owns: columns to entries, finding an entry by its place, the cache of columns that were derived from leaves. Does not
+own: the proof of the bytes (`leaf_codec`), inheritance (`leaf_columns`), the meaning of a leaf's rows for the table
+(`rootline.tree`).
+Invariants: an ordinal is the physical record index, DELETED rows counted, across row groups. Only the columns that are
+asked for are decoded, and the statistics of a row when they are first read. A leaf that knows its root row shows the
+inherited values, in rows and in columns alike. The cache is bounded, evicts the oldest column first, never keeps a
+leaf alive, and any thread may use it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from copy import copy
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from weakref import ref
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rootline.schemas.bytes.leaf.arrow_columns import one_chunk, picked
-from rootline.schemas.bytes.leaf.kept_columns import KeptColumns
-from rootline.schemas.bytes.leaf.leaf_inheritance import (
+from rootline.schemas.bytes.leaf_columns import (
     Inherited,
     inherited_columns,
     inherited_from,
     inherited_rows,
     may_inherit,
+    one_chunk,
+    picked,
 )
-from rootline.schemas.bytes.leaf.leaf_schema import CONTENT_STATS, ROW_FIELDS, physical_column
+from rootline.schemas.bytes.leaf_schema import CONTENT_STATS, ROW_FIELDS, physical_column
 from rootline.schemas.content_entry import (
     ContentEntry,
+    ContentStats,
     ContentType,
     DeletionVector,
     EntryPlace,
+    FieldStatistics,
     FileFormat,
     Status,
     VersionInfo,
 )
 from rootline.schemas.errors import Corrupt
-from rootline.schemas.statistics import ContentStats, FieldStatistics
+
+ENTRIES_MAX: Final = 250_000
+"""Of all leaves together: five of the usual size, about 250 bytes an entry."""
+LEAVES_MAX: Final = 500
+
+
+class _Held(NamedTuple):
+    leaf: ref[Sized]
+    entries: int
+    total: int
+    """Entries of this leaf and of all that were held before it, dropped ones included."""
+
+
+class KeptColumns:
+    """`names`: the cached properties that are dropped when others need the room."""
+
+    def __init__(self, names: Sequence[str], entries_max: int = ENTRIES_MAX, leaves_max: int = LEAVES_MAX) -> None:
+        self._names, self._entries_max, self._leaves_max = tuple(names), entries_max, leaves_max
+        self._held: deque[_Held] = deque()  # whose operations are atomic
+
+    def add(self, leaf: Sized) -> None:
+        """`leaf` is about to compute one of its properties."""
+        entries = len(leaf)
+        try:
+            total = self._held[-1].total + entries
+        except IndexError:
+            total = entries
+        self._held.append(_Held(ref(leaf), entries, total))
+        while len(self._held) > 1:
+            try:
+                first = self._held[0]
+                if total - first.total + first.entries <= self._entries_max and len(self._held) <= self._leaves_max:
+                    return
+                self._held.remove(first)
+            except (IndexError, ValueError):
+                continue  # another thread did
+            gone = first.leaf()
+            if gone is not None and gone is not leaf:
+                for name in self._names:
+                    gone.__dict__.pop(name, None)
+
 
 _CHUNK_ROWS: Final = 1024
 _NEAR_ROWS: Final = 16

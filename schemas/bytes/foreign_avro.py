@@ -1,16 +1,20 @@
-"""Avro files of other writers, block by block: manifests, manifest lists, data files.
+"""Avro files of other writers, block by block, and Iceberg's manifests and lists in them as records by field id.
 
-Owns: head and blocks, each codec's decompression, what a block may take. Does not own: what records mean
-(`iceberg_avro`, `rootline.storage.rows.avro_file`), files of ours (`avro_container`), which are read more strictly.
-Invariants: no block is decompressed beyond `BLOCK_BYTES_MAX`; a file's records have no more values than its bytes can
-need; no logical type is converted; what a library raises for hostile bytes is in `BROKEN`.
+Owns: head and blocks, each codec's decompression, the limits of a block, values by field id as they are stored. Does
+not own: the meaning of fields (`manifest_codec`), rows of data files (`data_file_formats`), files of ours
+(`avro_encoding`), which are read more strictly.
+Invariants: no block is decompressed beyond `BLOCK_BYTES_MAX`. A file's records have no more values than its bytes can
+need. No logical type is converted, so every date and timestamp that can be stored can be read. Fields are found by id,
+never by name. The exceptions of libraries on hostile bytes are in `BROKEN`, and hostile manifests raise `Corrupt`
+only.
 
-Theory. Avro multiplies in two ways: compression, and values that take no bytes. A null takes none, and so does a record
-of nulls, or of such records: a schema of 40 lines states 2^40 values for each record, an array any number of elements.
-So each value counts 1 and each byte that it takes at least counts -16: a sum above 0 is an excess, which elements of
-arrays and maps may not have, and a block's records a million of (decision 0108).
+Theory. Avro multiplies in two ways: compression, and values that take no bytes. A null takes none, and so does a
+record of nulls, or of such records: a schema of 40 lines states 2^40 values for each record, an array any number of
+elements. So each value counts 1 and each byte that it takes at least counts -16: a sum above 0 is an excess, which
+elements of arrays and maps may not have, and a block's records a million of (decision 0108).
 
-Source: the Avro 1.12 specification, "Object Container Files".
+Source: the Avro 1.12 specification, "Object Container Files", the Iceberg specification, "Manifests", "Manifest Lists"
+and Appendix A (Avro).
 """
 
 from __future__ import annotations
@@ -28,7 +32,8 @@ import fastavro
 import pyarrow as pa
 from fastavro.schema import SchemaParseException
 
-from rootline.schemas.bytes.values.avro_primitives import Unreadable, read_bytes, read_fixed, read_long
+from rootline.schemas.bytes.avro_encoding import Unreadable, read_bytes, read_fixed, read_long
+from rootline.schemas.errors import Corrupt
 
 BLOCK_BYTES_MAX: Final = 256 << 20
 """Of a block after decompression: writers end one after 16 to 64 KB, or with the row that exceeds that."""
@@ -200,3 +205,95 @@ _CODECS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
     "snappy": _snappy,
     "zstandard": _zstandard,
 }
+
+
+Record = Mapping[int, Any]
+"""Field id → value; what has no field id is left out. Records inside are records by field id as well."""
+
+FILE_BYTES_MAX: Final = 512 << 20
+"""Of all records of a file after decompression; Iceberg's writers make manifests of 8 MB."""
+_MAP: Final = "map"
+_Convert = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AvroFile:
+    """The file's metadata (text that is not UTF-8 left out), the ids of its records' fields, and the records."""
+
+    metadata: Mapping[str, str]
+    field_ids: frozenset[int]
+    records: tuple[Record, ...]
+
+
+def read_avro(body: bytes, *, name: str) -> AvroFile:
+    """Every record of an Avro file.
+
+    Args:
+        body: the whole object.
+        name: what an error calls it.
+
+    Raises:
+        Corrupt: `leaf-corrupt`, not an Avro file of records with field ids.
+
+    """
+    try:
+        file = ForeignAvro.of(body)
+        convert = _record_of(file.schema, {})
+        found: list[Record] = []
+        for records in file.blocks(FILE_BYTES_MAX):
+            found += map(convert, records)
+        ids = frozenset(_ids_of(file.schema))
+    except BROKEN as error:
+        raise Corrupt("leaf-corrupt", f"{name}: not a readable Avro file: {error!s:.200}") from error
+    return AvroFile(file.metadata, ids, tuple(found))
+
+
+def _ids_of(schema: Mapping[str, Any]) -> list[int]:
+    return [field["field-id"] for field in schema["fields"] if "field-id" in field]
+
+
+def _converter(schema: Any, named: dict[str, _Convert]) -> _Convert:
+    """What turns a value of this schema into one that is addressed by field ids."""
+    if isinstance(schema, list):
+        return _union_of([_converter(item, named) for item in schema if item != "null"])
+    if isinstance(schema, str):
+        return named.get(schema, _as_it_is)
+    kind = schema["type"]
+    if kind == "record":
+        return _record_of(schema, named)
+    if kind == "array":
+        item = _converter(schema["items"], named)
+        if schema.get("logicalType") == _MAP:
+            return _map_of_pairs
+        return lambda values: [item(value) for value in values]
+    return _converter(kind, named) if isinstance(kind, dict | list) else _as_it_is
+
+
+def _record_of(schema: Mapping[str, Any], named: dict[str, _Convert]) -> _Convert:
+    members: list[tuple[str, int, _Convert]] = []
+
+    def convert(value: Mapping[str, Any]) -> Record:
+        return {field_id: member(value[name]) for name, field_id, member in members}
+
+    named[schema["name"]] = convert
+    for field in schema["fields"]:
+        member = _converter(field["type"], named)
+        if "field-id" in field:
+            members.append((field["name"], int(field["field-id"]), member))
+    return convert
+
+
+def _union_of(choices: list[_Convert]) -> _Convert:
+    """Of null and one other, as Iceberg's optional fields are."""
+    if len(choices) != 1:
+        return _as_it_is
+    [member] = choices
+    return lambda value: None if value is None else member(value)
+
+
+def _map_of_pairs(pairs: list[Mapping[str, Any]]) -> dict[Any, Any]:
+    return {pair["key"]: pair["value"] for pair in pairs}
+
+
+def _as_it_is(value: Any) -> Any:
+    return value

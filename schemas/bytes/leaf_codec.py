@@ -1,9 +1,9 @@
 """Leaf manifests: Parquet, one row an entry.
 
-Owns: bytes ↔ `Leaf`, the digests that cover every byte of a leaf, and which rows a leaf may hold at all. Does not own:
-columns and types (`leaf_schema`), rows (`leaf`), which entries go into which leaf (`rootline.maintenance`).
+Owns: bytes to `Leaf` and back, the digests that cover every byte of a leaf, the rows that a leaf may have at all. Does
+not own: columns and types (`leaf_schema`), rows (`leaf`), the choice of entries for a leaf (`rootline.maintenance`).
 Invariants: the name proves the footer, the footer proves all bytes before it, and both are checked before Parquet is
-parsed; a leaf of ours holds one spec, and only rows whose fields are those of their type (`leaf_rules`).
+parsed. A leaf of ours has one spec, and only rows whose fields are those of their type (`leaf_columns`).
 
 Source: format page, "Leaf manifest" and "Integrity".
 """
@@ -24,10 +24,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rootline.schemas import field_ids
-from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent
-from rootline.schemas.bytes.leaf.leaf_cost import check_leaf_cost
-from rootline.schemas.bytes.leaf.leaf_rules import RULED_COLUMNS, column_violation
-from rootline.schemas.bytes.leaf.leaf_schema import (
+from rootline.schemas.bytes.leaf import Leaf, LeafContent
+from rootline.schemas.bytes.leaf_columns import RULED_COLUMNS, column_violation
+from rootline.schemas.bytes.leaf_cost import check_leaf_cost
+from rootline.schemas.bytes.leaf_schema import (
     CONTENT_STATS,
     ROW_FIELDS,
     column_of_physical,
@@ -35,13 +35,14 @@ from rootline.schemas.bytes.leaf.leaf_schema import (
     is_statistics_field,
     leaf_schema,
 )
-from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status
+from rootline.schemas.content_entry import ContentEntry, ContentType, FieldStatistics, FileFormat, Status
 from rootline.schemas.entry_rules import ManifestKind, shape_rules
 from rootline.schemas.errors import Corrupt, Internal, Invalid
 from rootline.schemas.identifiers import Location
 from rootline.schemas.object_keys import leaf_location
-from rootline.schemas.statistics import FieldStatistics
 from rootline.schemas.table_definition import TableDefinition, TrackedField
+
+__all__ = ["MAX_ENTRIES", "EncodedLeaf", "Leaf", "LeafContent", "decode_leaf", "encode_columns", "encode_leaf"]
 
 MAX_ENTRIES: Final = 65_536
 """Of a leaf in this format, so that its manifest vector stays small enough to be inline."""
@@ -358,14 +359,3 @@ def _prove_rows(table: pa.Table, content: LeafContent, location: str) -> None:
 
 def _corrupt(location: str, reason: str) -> Corrupt:
     return Corrupt("leaf-corrupt", f"{location}: {reason}")
-
-
-__all__ = [
-    "MAX_ENTRIES",
-    "EncodedLeaf",
-    "Leaf",
-    "LeafContent",
-    "decode_leaf",
-    "encode_columns",
-    "encode_leaf",
-]

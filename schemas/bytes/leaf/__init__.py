@@ -1,1 +1,0 @@
-"""A leaf manifest as Parquet, and in memory."""

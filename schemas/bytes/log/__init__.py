@@ -1,1 +1,0 @@
-"""Intents, verdicts and dead letters as they cross the log."""

@@ -1,1 +1,0 @@
-"""Deletion vectors as bytes, and the Puffin files that hold them."""
