@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry
 from rootline.adapters.memory.task_queue import MemoryTaskQueue
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.ports.environment import Environment
-from rootline.ports.log_keeps import AskLogKeeps
+from rootline.ports.intent_log import AskLogKeeps
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.ports.task_queue import Ending, Task, TaskKind, TaskQueue

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rootline.ports.environment import Environment
-from rootline.ports.log_keeps import AskLogKeeps
+from rootline.ports.intent_log import AskLogKeeps
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.identifiers import TableName

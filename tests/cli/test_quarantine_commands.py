@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rootline.connect import open_stored_log
-from rootline.ports.parking import ParkedTable
+from rootline.ports.intent_feed import ParkedTable
 from rootline.schemas.identifiers import TableName
 from tests.cli.conftest import Run
 from tests.cli.test_status_command import publish

@@ -14,8 +14,7 @@ from rootline.adapters.kafka.log_archive import KafkaLogArchive
 from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.adapters.sqlite.log_archive import SqliteLogArchive
-from rootline.ports.intent_log import IntentSink, VerdictSink
-from rootline.ports.log_archive import LogArchive
+from rootline.ports.intent_log import IntentSink, LogArchive, VerdictSink
 from rootline.schemas.identifiers import LogPosition, LogRecord
 from rootline.schemas.verdict import DeadLetter
 from tests.support.decided import letter_on, verdict_on

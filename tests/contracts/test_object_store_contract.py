@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rootline.ports.object_parts import LongObject
-from rootline.ports.object_store import ObjectStore, Predecessor, PutStatus, StoredObject
+from rootline.ports.object_store import LongObject, ObjectStore, Predecessor, PutStatus, StoredObject
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import ObjectKey
 from rootline.storage.whole_objects import get_up_to, parts_of

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from rootline.ports.pausing import ALL_TABLES, Pause
+from rootline.ports.intent_feed import ALL_TABLES, Pause
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.verdict import VerdictKind
 from rootline.testing.virtual_loop import run_virtually

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from rootline.coordinator.protocol.machine_state import Phase
-from rootline.ports.pausing import ALL_TABLES, Pause
+from rootline.ports.intent_feed import ALL_TABLES, Pause
 from rootline.schemas.identifiers import LogPosition, TableName
 from rootline.schemas.verdict import VerdictKind
 from rootline.testing.virtual_loop import run_virtually

@@ -23,7 +23,7 @@ from rootline.client.lake import Lake
 from rootline.client.session.session import Session
 from rootline.client.write.data_file_writer import write_rewritten_files
 from rootline.connect import connect
-from rootline.ports.log_keeps import LogKeeps
+from rootline.ports.intent_log import LogKeeps
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.workers.by_hand import BY_HAND, Rights, maintain

@@ -13,7 +13,7 @@ from rootline.adapters.kafka.frontier.records import read_frontiers
 from rootline.adapters.kafka.pausing.follower import PauseFollower
 from rootline.adapters.kafka.topics import topic_identity
 from rootline.coordinator.protocol.machine_state import Phase
-from rootline.ports.pausing import ALL_TABLES
+from rootline.ports.intent_feed import ALL_TABLES
 from rootline.schemas.errors import OutcomeUnknown
 from rootline.schemas.identifiers import TableName
 from tests.cli.conftest import Run

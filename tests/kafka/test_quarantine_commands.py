@@ -11,7 +11,7 @@ from rootline.adapters.kafka.frontier.records import frontier_publisher, read_fr
 from rootline.adapters.kafka.parking.records import ParkingRecord, parking_outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import topic_identity
-from rootline.ports.parking import Lift, ParkedRun, ParkedTable
+from rootline.ports.intent_feed import Lift, ParkedRun, ParkedTable
 from rootline.schemas.identifiers import LogId, TableName
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run

@@ -10,10 +10,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rootline.ports.intent_feed import Answer, Assigned, FeedEvent, Partition, Reread, Revoked
+from rootline.ports.intent_feed import Answer, Assigned, FeedEvent, Lift, ParkedTable, Partition, Pause, Reread, Revoked
 from rootline.ports.intent_log import NewRecord
-from rootline.ports.parking import Lift, ParkedTable
-from rootline.ports.pausing import Pause
 from rootline.schemas.bytes.intent_codec import decode_intent
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, TableName

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
-from rootline.ports.log_keeps import LogKeeps
+from rootline.ports.intent_log import LogKeeps
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits

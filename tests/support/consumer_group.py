@@ -13,8 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from rootline.ports.intent_feed import Answer
-from rootline.ports.pausing import Pause
+from rootline.ports.intent_feed import Answer, Pause
 from rootline.schemas.identifiers import LogId
 from tests.support.group_parking import ParkedRecords
 

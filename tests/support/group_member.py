@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from rootline.ports.intent_feed import Answer, Assigned, Delivered, FeedEvent, Partition, Reread, Revoked
-from rootline.ports.pausing import Pause
+from rootline.ports.intent_feed import Answer, Assigned, Delivered, FeedEvent, Partition, Pause, Reread, Revoked
 from rootline.schemas.errors import Fenced, Unavailable
 from rootline.schemas.identifiers import LogId, LogRecord, TableName
 from rootline.schemas.root_header import PartitionOffset

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from rootline.ports.parking import Lift, ParkedTable
+from rootline.ports.intent_feed import Lift, ParkedTable
 from rootline.schemas.errors import Corrupt, Invalid, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import LogId, LogRecord, TableName
 from tests.support.partitioned_log import PartitionedLog

@@ -14,7 +14,7 @@ from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.catalog.export.export_check import check_exports
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
-from rootline.ports.log_keeps import LogKeeps
+from rootline.ports.intent_log import LogKeeps
 from rootline.ports.object_remover import DatedObject
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.bytes.root.kept_page import KeptVersion, encode_retained_page

@@ -16,8 +16,7 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 
 from rootline.ports.environment import Environment
-from rootline.ports.intent_log import IntentSink, VerdictSource
-from rootline.ports.log_keeps import AskLogKeeps
+from rootline.ports.intent_log import AskLogKeeps, IntentSink, VerdictSource
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.identifiers import TableName

@@ -29,8 +29,7 @@ from rootline.coordinator.runtime.records.record_decoding import told_again
 from rootline.coordinator.runtime.table.table_loop import TableLoop
 from rootline.coordinator.runtime.table.table_states import written_reason
 from rootline.ports.environment import Environment
-from rootline.ports.intent_feed import Partition
-from rootline.ports.parking import Lift, ParkedStore, ParkedTable
+from rootline.ports.intent_feed import Lift, ParkedStore, ParkedTable, Partition
 from rootline.schemas.errors import Fenced, Invalid, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import LogRecord, TableName
 from rootline.schemas.root_header import PartitionOffset

@@ -22,8 +22,7 @@ import structlog
 
 from rootline.coordinator.protocol.machine_state import Phase
 from rootline.coordinator.runtime.table.table_loop import TableLoop
-from rootline.ports.intent_feed import CoordinatorLog
-from rootline.ports.pausing import ALL_TABLES, Pause, pause_of
+from rootline.ports.intent_feed import ALL_TABLES, CoordinatorLog, Pause, pause_of
 from rootline.schemas.errors import Fenced, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
 

@@ -1,6 +1,6 @@
 """The spans of one table's intents: decided, put, told. Only for records whose writer records a trace.
 
-Owns: which spans there are, and between which moments. Does not own: where they go (`rootline.ports.tracing`), the
+Owns: which spans there are, and between which moments. Does not own: where they go (`rootline.ports.environment`), the
 moments themselves (`table_loop`).
 Invariants: nothing is kept of a record without a trace; what is kept is bounded; nothing waits for a span; a process
 records at most `TRACES_PER_S_MAX` intents a second, for a span takes as long as some part of a commit.
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rootline.coordinator.runtime.table.verdict_outbox import Publication
-from rootline.ports.tracing import Tracer
+from rootline.ports.environment import Tracer
 from rootline.schemas.bytes.record_headers import trace_of
 from rootline.schemas.identifiers import LogPosition, TableName, Version
 from rootline.tree.draft.batch import Record

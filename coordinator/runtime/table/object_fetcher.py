@@ -24,8 +24,7 @@ from pyroaring import BitMap64
 
 from rootline.coordinator.runtime.table.adoption_reader import read_adopted
 from rootline.coordinator.runtime.table.file_shelf import FooterPrefetch
-from rootline.ports.object_parts import LongObject
-from rootline.ports.object_store import ObjectStore
+from rootline.ports.object_store import LongObject, ObjectStore
 from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.leaf_codec import LeafContent, decode_leaf, is_quickly_decoded
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage, decode_condemned_page

@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from rootline.adapters.sqlite.stuck_rows import NoticesOnly
-from rootline.ports.intent_feed import Answer, Assigned, Delivered, FeedEvent, Partition, Reread
+from rootline.ports.intent_feed import Answer, Assigned, Delivered, FeedEvent, ParkedStore, Partition, Pause, Reread
 from rootline.ports.intent_log import IntentLog, KnowsItsLake, MayGoBack
-from rootline.ports.parking import ParkedStore
-from rootline.ports.pausing import Pause
 from rootline.schemas.bytes.record_headers import Lake
 from rootline.schemas.errors import Fenced, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import LogId, LogRecord, TableName

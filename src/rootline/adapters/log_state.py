@@ -15,8 +15,7 @@ from pathlib import Path
 from rootline.adapters.open import is_kafka, log_name, open_lock, open_topics
 from rootline.adapters.pausing import known_pauses, stuck_tables
 from rootline.adapters.sqlite.undecided_rows import undecided_in
-from rootline.ports.parking import ParkedTable
-from rootline.ports.pausing import Pause
+from rootline.ports.intent_feed import ParkedTable, Pause
 from rootline.schemas.identifiers import TableName
 
 

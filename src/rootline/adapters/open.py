@@ -36,9 +36,7 @@ from rootline.adapters.sqlite.stuck_rows import NoticesOnly
 from rootline.adapters.store_settings import StoreSettings as StoreSettings
 from rootline.adapters.store_settings import store_settings as store_settings
 from rootline.ports.intent_feed import CoordinatorLog
-from rootline.ports.intent_log import IntentLog, IntentSink, VerdictSource
-from rootline.ports.log_archive import LogArchive
-from rootline.ports.log_keeps import AskLogKeeps, LogKeeps
+from rootline.ports.intent_log import AskLogKeeps, IntentLog, IntentSink, LogArchive, LogKeeps, VerdictSource
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.distribution import install_command

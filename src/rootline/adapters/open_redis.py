@@ -18,9 +18,8 @@ from rootline.adapters.redis.metrics import RedisMetrics
 from rootline.adapters.redis.queue_or_own import QueueOrOwn
 from rootline.adapters.redis.settings import RedisSettings
 from rootline.adapters.system_environment import SystemEnvironment
-from rootline.ports.dead_tasks import DeadTasks
 from rootline.ports.head_hints import HeadHints
-from rootline.ports.task_queue import TaskQueue
+from rootline.ports.task_queue import DeadTasks, TaskQueue
 from rootline.schemas.distribution import install_command
 from rootline.schemas.errors import Invalid
 

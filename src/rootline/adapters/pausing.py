@@ -17,8 +17,7 @@ from typing import Protocol
 
 from rootline.adapters.open import is_kafka, log_name, open_stored_log, open_topics
 from rootline.adapters.sqlite.undecided_rows import undecided_in
-from rootline.ports.parking import Lift, ParkedTable
-from rootline.ports.pausing import Pause
+from rootline.ports.intent_feed import Lift, ParkedTable, Pause
 from rootline.schemas.identifiers import TableName
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from rootline.ports.tracing import Facts, Tracer
+from rootline.ports.environment import Facts, Tracer
 from rootline.schemas.bytes.record_headers import TraceContext
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def recording_spans() -> Iterator[SpanList]:
 
 
 class OpenTelemetryTracer:
-    """`rootline.ports.tracing.Tracer` over the provider that is set."""
+    """`rootline.ports.environment.Tracer` over the provider that is set."""
 
     def __init__(self, tracer: trace.Tracer) -> None:
         self._tracer = tracer

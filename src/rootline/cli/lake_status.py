@@ -32,9 +32,8 @@ from rootline.coordinator.runtime.table.table_states import (
     state_of,
     unreadable_head,
 )
+from rootline.ports.intent_feed import ALL_TABLES, ParkedTable, Pause, pause_of
 from rootline.ports.object_store import ObjectStore
-from rootline.ports.parking import ParkedTable
-from rootline.ports.pausing import ALL_TABLES, Pause, pause_of
 from rootline.schemas.errors import Corrupt, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.root_header import NameState

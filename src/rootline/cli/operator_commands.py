@@ -36,9 +36,8 @@ from rootline.schemas.errors import Unavailable
 
 if TYPE_CHECKING:
     from rootline.coordinator.http.lake_view import TableStatus
-    from rootline.ports.dead_tasks import DeadTask, DeadTasks
-    from rootline.ports.parking import ParkedTable
-    from rootline.ports.pausing import Pause
+    from rootline.ports.intent_feed import ParkedTable, Pause
+    from rootline.ports.task_queue import DeadTask, DeadTasks
     from rootline.schemas.identifiers import TableName
 
 _T = TypeVar("_T")
@@ -141,7 +140,7 @@ def pause(
     Running coordinators obey within seconds, and later ones from their start, until `rootline resume`.
     """
     from rootline.connect import pause_table
-    from rootline.ports.pausing import ALL_TABLES
+    from rootline.ports.intent_feed import ALL_TABLES
 
     place, table = required(warehouse), _table_named(name, everything)
     if table != ALL_TABLES:
@@ -166,7 +165,7 @@ def resume(
 ) -> None:
     """Decide the intents of a paused table again, in their order. `--all` ends a pause of `pause --all`."""
     from rootline.connect import resume_table
-    from rootline.ports.pausing import ALL_TABLES
+    from rootline.ports.intent_feed import ALL_TABLES
 
     table = _table_named(name, everything)
     ended, remaining = asyncio.run(resume_table(required(warehouse), log, table))
@@ -184,7 +183,7 @@ def resume(
 
 def _table_named(name: str | None, everything: bool) -> TableName:
     from rootline.client import checks
-    from rootline.ports.pausing import ALL_TABLES
+    from rootline.ports.intent_feed import ALL_TABLES
 
     if everything == (name is not None):
         raise typer.BadParameter("give one table, or --all", param_hint="TABLE")
@@ -201,7 +200,7 @@ def _check_exists(warehouse: str, log: str | None, table: TableName, as_json: bo
 
 
 def _subject(table: TableName) -> str:
-    from rootline.ports.pausing import ALL_TABLES
+    from rootline.ports.intent_feed import ALL_TABLES
 
     return "all tables are" if table == ALL_TABLES else f"{table} is"
 
@@ -216,7 +215,7 @@ def list_quarantined(warehouse: Warehouse = None, log: Log = None, as_json: Json
     An embedded log keeps undecided intents, so nothing is parked on it.
     """
     from rootline.connect import known_pauses, stuck_tables
-    from rootline.ports.pausing import pause_of
+    from rootline.ports.intent_feed import pause_of
 
     place = _place_of_log(warehouse, log)
     stuck = asyncio.run(stuck_tables(place, log))

@@ -33,7 +33,7 @@ from rootline.adapters.system_environment import SystemEnvironment
 from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
 from rootline.hosting.log_on_demand import LogOnDemand
 from rootline.ports.intent_feed import CoordinatorLog
-from rootline.ports.log_keeps import AskLogKeeps
+from rootline.ports.intent_log import AskLogKeeps
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid

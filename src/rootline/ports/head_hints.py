@@ -1,9 +1,9 @@
-"""What another process says about the newest version of a table: a guess that saves time.
+"""Another process's report of the newest version of a table: a guess that saves time.
 
-Owns: the port, and the one that knows nothing. Does not own: where hints are kept (`rootline.adapters.redis`), how one
-is used (`rootline.storage.metadata.hinted_reads`).
-Invariants: a hint may be missing, old, or made up, and nothing is decided by it: the store's LIST says what the newest
-version is; no method raises but for cancellation, and `tell` neither waits nor fails.
+Owns: the port, and the one that knows nothing. Does not own: where hints are kept (`rootline.adapters.redis_calls`),
+the use of one (`rootline.storage.metadata.hinted_reads`).
+Invariants: a hint may be missing, old, or made up, and nothing is decided by it: the store's LIST gives the newest
+version. No method raises but for cancellation, and `tell` neither waits nor fails.
 """
 
 from __future__ import annotations

@@ -1,17 +1,22 @@
-"""The log of intents, verdicts and dead letters, as four capabilities.
+"""The log of intents, verdicts and dead letters, as four capabilities, and its archive for inspection.
 
-Owns: the ports. Does not own: framing of records (`rootline.schemas.bytes.intent_codec`, `verdict_codec`), which
-table a record is for, when a verdict may be published.
-Invariants: a published record is durable before `publish` returns; records of one key keep their order; a reader
-sees every record from its position on, once, in order.
+Owns: the ports, the retention that a log reports, the check that a position belongs to a log. Does not own: framing of
+records (`rootline.schemas.bytes.log.intent_codec`, `rootline.schemas.bytes.log.verdict_codec`), the table of a record,
+when a verdict may be published.
+Invariants: a published record is durable before `publish` returns. Records of one key keep their order. A reader sees
+every record from its position on, once, in order. Offsets of one log are never taken for another's. Inspection changes
+nothing in the log and ends, even while records keep coming, and one portion fits into memory, however large the log
+is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from rootline.schemas.bytes.record_headers import Lake
+from rootline.schemas.errors import Fenced
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord
 from rootline.schemas.verdict import DeadLetter, Verdict
 
@@ -113,3 +118,56 @@ class MayGoBack(Protocol):
     ) -> None:
         """Publish as `VerdictSink.publish_verdicts` if `last_read` is still there, else raise as `check_is_there`."""
         ...
+
+
+class LogArchive(Protocol):
+    """Every method raises `Unavailable` (`log-unavailable`) when the log cannot be reached."""
+
+    def records(self, *, key: bytes | None = None, since_ms: int = 0) -> AsyncGenerator[Sequence[LogRecord], None]:
+        """All records, the newest first by their append time, in portions; close the generator if you stop early.
+
+        With a `key`, records of other keys may be left out. Records appended before `since_ms` (milliseconds since the
+        epoch) are left out.
+        """
+        ...
+
+    def dead_letters(self, *, since_ms: int = 0) -> AsyncGenerator[Sequence[DeadLetter], None]:
+        """All rejected records, in portions as `records`; one that was published twice comes twice."""
+        ...
+
+    async def verdict_on(self, record: LogRecord) -> Verdict | None:
+        """The verdict on a record; `None` if there is none, or it is no longer kept."""
+        ...
+
+    async def dead_letter_of(self, record: LogRecord) -> DeadLetter | None:
+        """The dead letter of a record; `None` if there is none, or it is no longer kept."""
+        ...
+
+    async def close(self) -> None:
+        """Give back files and connections."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogKeeps:
+    """Seconds that a record stays at least, and a dead letter that may be replayed."""
+
+    records_s: int
+    dead_letters_s: int = 0
+
+
+AskLogKeeps: TypeAlias = Callable[[], Awaitable[LogKeeps | None]]
+"""Asks the log; `None`: it keeps records for ever, or does not say. Raises `Unavailable` (`log-unavailable`)."""
+
+
+def check_identity(own: str, named: str) -> None:
+    """Pass when `named` is the log's own identity.
+
+    Raises:
+        Fenced: `log-replaced`.
+
+    """
+    if named != own:
+        raise Fenced(
+            "log-replaced", f"the position is of log {named}, but this is log {own}: the log was created again"
+        )

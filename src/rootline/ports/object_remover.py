@@ -1,7 +1,9 @@
-"""Deletion, as a port of its own: only workers that expire and sweep are given one.
+"""Deletion, as a separate port: only workers that expire and sweep are given one.
 
-Owns: the port and its value. Does not own: what may be deleted (`rootline.maintenance`, and the roots that condemn).
-Invariants: what removes objects can also list them with the store's own dates and sizes; nothing else can remove.
+Owns: the port and its value. Does not own: which objects may be deleted (`rootline.maintenance`, and the roots that
+condemn).
+Invariants: an adapter that removes objects can also list them with the store's own dates and sizes. Nothing else can
+remove.
 """
 
 from __future__ import annotations

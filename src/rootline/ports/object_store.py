@@ -1,9 +1,10 @@
-"""Objects in a bucket (or a folder that behaves like one), under one warehouse.
+"""Objects in a bucket (or a folder that behaves like one), under one warehouse: whole, in parts, or as files.
 
-Owns: the port and the values it exchanges. Does not own: what an answer means for a commit (`put_rules`).
-Invariants: keys are relative to the warehouse; `get` alone also takes absolute ones (`s3://other/key`, `file:///p`,
-`/p`), which are not decoded; an object never changes once written; `put_if_absent` has exactly one winner for a key;
-every wait has a deadline.
+Owns: the port, the optional ports beside it (`ObjectParts`, `ObjectsUpTo`, `ObjectFiles`) and the values they
+exchange. Does not own: the meaning of an answer for a commit (`put_rules`), deletion (`object_remover`).
+Invariants: keys are relative to the warehouse. Reads alone also take absolute ones (`s3://other/key`, `file:///p`,
+`/p`), which are not decoded. An object never changes once written. `put_if_absent` has exactly one winner for a key.
+Every wait has a deadline. A store that lacks an optional port is asked for whole objects.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from rootline.schemas.identifiers import ObjectKey
 
@@ -106,4 +107,56 @@ class ObjectStore(Protocol):
 
     async def close(self) -> None:
         """Give back connections; the store is not used afterwards."""
+        ...
+
+
+@runtime_checkable
+class ObjectParts(Protocol):
+    """One warehouse. Both methods raise as `ObjectStore.get` does."""
+
+    async def length_of(self, key: ObjectKey) -> int | None:
+        """How many bytes are stored, or `None` when there is no such object."""
+        ...
+
+    async def part_of(self, key: ObjectKey, start: int, length: int) -> bytes | None:
+        """`length` bytes (at least 1) from `start` on, fewer where the object ends; `None` when there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LongObject:
+    """An object that was not read, because it has more bytes than the reader takes. `length`: its size in bytes."""
+
+    length: int
+
+
+@runtime_checkable
+class ObjectsUpTo(Protocol):
+    """One warehouse."""
+
+    async def get_up_to(self, key: ObjectKey, bytes_max: int) -> StoredObject | LongObject | None:
+        """Read the object as `ObjectStore.get` does, at the same cost. Only the length of a longer object is read."""
+        ...
+
+
+@runtime_checkable
+class ObjectFiles(Protocol):
+    """One warehouse in a folder. Raises as `ObjectStore.get` does."""
+
+    async def path_of(self, key: ObjectKey) -> str | None:
+        """The path of the regular file that holds the object, to be read only; `None` when there is no such object."""
+        ...
+
+    def place_of(self, key: ObjectKey) -> str:
+        """The path that the object has, or would have: of a file that another program is to write."""
+        ...
+
+    async def make_durable(self, key: ObjectKey) -> None:
+        """Of a file that another program wrote: from now on its bytes and the names that lead to it outlive a crash.
+
+        Raises:
+            Invalid: `file-missing`.
+            Unavailable: `store-unavailable`.
+
+        """
         ...

@@ -1,14 +1,14 @@
 """The queue between the loop that notices changed tables and the loops that maintain them.
 
-Owns: the port and the task that it carries. Does not own: when a task is due (`rootline.workers.head_watcher`), what
-kinds of maintenance it stands for (`rootline.workers.kinds`).
-Invariants: bounded; at most one task of a kind for a table is queued or in hand at a time, as far as the queue knows: a
-shared one may forget, and then work is done twice; losing a task loses work, never data.
+Owns: the port, the task that it carries, tasks that no worker ended. Does not own: when a task is due
+(`rootline.workers.head_watcher`), the kinds of maintenance (`rootline.workers.kinds`).
+Invariants: bounded. At most one task of a kind for a table is queued or running at a time, as far as the queue knows:
+a shared one may forget, and then work is done twice. Losing a task loses work, never data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Final, Protocol
@@ -85,4 +85,29 @@ class TaskQueue(Protocol):
 
     async def close(self) -> None:
         """Give back connections; tasks that no one took may be lost."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DeadTask:
+    """`attempts` workers took the task and never ended it, the last of them before `since_ms`."""
+
+    task: Task
+    attempts: int
+    since_ms: int
+
+
+class DeadTasks(Protocol):
+    """Every method raises `Unavailable` when the queue cannot be reached."""
+
+    async def listed(self) -> Sequence[DeadTask]:
+        """All of them, the oldest first."""
+        ...
+
+    async def retry(self, dead: DeadTask) -> Offer:
+        """Queue it again, with all its attempts before it."""
+        ...
+
+    async def drop(self, kind: TaskKind, table: TableName) -> bool:
+        """Forget that it died: it is offered again when its table changes. Whether there was one."""
         ...

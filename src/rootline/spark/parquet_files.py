@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pyiceberg.types import DoubleType, FloatType, NestedField, StructType
 
 from rootline.client.session.session import Session
-from rootline.ports.object_files import ObjectFiles
+from rootline.ports.object_store import ObjectFiles
 from rootline.schemas.content_entry import FileFormat
 from rootline.schemas.identifiers import TableName
 from rootline.storage.few_at_once import gather_bounded

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rootline.ports.object_parts import LongObject, ObjectParts, ObjectsUpTo
-from rootline.ports.object_store import ObjectStore, StoredObject
+from rootline.ports.object_store import LongObject, ObjectParts, ObjectStore, ObjectsUpTo, StoredObject
 from rootline.schemas.identifiers import ObjectKey
 
 

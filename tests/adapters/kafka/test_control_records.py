@@ -19,9 +19,7 @@ from rootline.adapters.kafka.parking.parked_topic import said_of
 from rootline.adapters.kafka.parking.records import ParkingRecord, lift_outgoing, next_parking_record, parking_outgoing
 from rootline.adapters.kafka.publisher import Outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.ports.intent_feed import Answer
-from rootline.ports.parking import Lift, ParkedRun, ParkedTable
-from rootline.ports.pausing import Pause
+from rootline.ports.intent_feed import Answer, Lift, ParkedRun, ParkedTable, Pause
 from rootline.schemas.bytes.record_headers import Lake
 from rootline.schemas.identifiers import LogId, LogPosition, TableName
 

@@ -17,7 +17,7 @@ from rootline.catalog.export.exporter import TableExporter
 from rootline.catalog.export.retained_exports import metadata_locations
 from rootline.client.lake import Lake
 from rootline.client.session.session import Session
-from rootline.ports.log_keeps import LogKeeps
+from rootline.ports.intent_log import LogKeeps
 from rootline.workers.by_hand import Rights, maintain
 from rootline.workers.jobs.job import JobReport
 from rootline.workers.kinds import COMPACT, EXPIRE, FLUSH, SWEEP, MaintenanceKind

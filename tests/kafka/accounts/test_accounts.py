@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 from rootline.adapters.kafka.pausing.administration import KafkaPauses
 from rootline.adapters.kafka.topic_administration import KafkaTopics
 from rootline.adapters.kafka.topics import topic_identity
-from rootline.ports.pausing import Pause
+from rootline.ports.intent_feed import Pause
 from rootline.schemas.identifiers import LogPosition, TableName, Version
 from rootline.schemas.object_keys import root_key
 from rootline.schemas.verdict import Verdict

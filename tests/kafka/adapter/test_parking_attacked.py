@@ -15,8 +15,7 @@ from rootline.adapters.kafka.frontier.records import read_frontiers
 from rootline.adapters.kafka.parking.records import ParkingRecord, counting, lift_outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topic_reader import KafkaTopicReader
-from rootline.ports.intent_feed import Answer
-from rootline.ports.parking import Lift, ParkedRun, ParkedTable
+from rootline.ports.intent_feed import Answer, Lift, ParkedRun, ParkedTable
 from rootline.schemas.errors import OutcomeUnknown
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord
 from tests.kafka.adapter.test_parking_lot import TABLE, raw, read

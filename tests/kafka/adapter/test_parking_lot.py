@@ -19,7 +19,7 @@ from rootline.adapters.kafka.parking.records import (
 )
 from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.ports.parking import Lift, ParkedRun, ParkedTable
+from rootline.ports.intent_feed import Lift, ParkedRun, ParkedTable
 from rootline.schemas.errors import Corrupt, Unavailable
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, TableName
 from tests.kafka.feeding import Member, append, member_of, numbered

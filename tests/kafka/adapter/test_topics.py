@@ -16,7 +16,7 @@ from rootline.adapters.kafka.topics import (
     topic_identity,
     topic_names,
 )
-from rootline.ports.log_keeps import LogKeeps
+from rootline.ports.intent_log import LogKeeps
 from rootline.schemas.errors import Invalid, Unavailable
 from tests.kafka.feeding import add_partitions, make_anew, until_shown
 from tests.kafka.reading import records_on

@@ -24,8 +24,7 @@ from rootline.adapters.kafka.progress import AnswerHolder, KafkaProgress
 from rootline.adapters.kafka.records import log_records
 from rootline.adapters.kafka.rereaders import KafkaRereaders
 from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.ports.intent_feed import Answer, Delivered, FeedEvent, Partition, Reread
-from rootline.ports.pausing import Pause
+from rootline.ports.intent_feed import Answer, Delivered, FeedEvent, Partition, Pause, Reread
 from rootline.schemas.bytes.record_headers import Lake
 from rootline.schemas.identifiers import LogId, LogRecord, TableName
 from rootline.schemas.root_header import PartitionOffset

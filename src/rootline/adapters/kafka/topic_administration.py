@@ -26,7 +26,7 @@ from rootline.adapters.kafka.topics import (
     topic_identity,
     topic_names,
 )
-from rootline.ports.parking import ParkedTable
+from rootline.ports.intent_feed import ParkedTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from rootline.adapters.kafka.intent_sink import KafkaIntentSink
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.verdict_source import KafkaVerdictSource
-from rootline.adapters.log_position_rules import check_identity
-from rootline.ports.intent_log import NewRecord
+from rootline.ports.intent_log import NewRecord, check_identity
 from rootline.schemas.bytes.record_headers import Lake
 from rootline.schemas.identifiers import LogPosition
 from rootline.schemas.verdict import Verdict

@@ -37,8 +37,7 @@ from rootline.adapters.posix_files import (
     sync_folder,
     wait_for_lock,
 )
-from rootline.ports.object_parts import LongObject
-from rootline.ports.object_store import Listing, Predecessor, PutReply, PutStatus, StoredObject
+from rootline.ports.object_store import Listing, LongObject, Predecessor, PutReply, PutStatus, StoredObject
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey
 from rootline.schemas.object_keys import NAMESPACE_FOLDER, is_absolute

@@ -12,9 +12,8 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 
-from rootline.adapters.log_position_rules import check_identity
 from rootline.adapters.tracing import publishing
-from rootline.ports.intent_log import NewRecord
+from rootline.ports.intent_log import NewRecord, check_identity
 from rootline.schemas.bytes.record_headers import content_headers, trace_headers
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, oldest_file_header
 from rootline.schemas.verdict import DeadLetter, Verdict, newest_versions

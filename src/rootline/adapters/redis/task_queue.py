@@ -16,8 +16,7 @@ from typing import Final
 from rootline.adapters.redis.calls import RedisCalls
 from rootline.adapters.redis.lake_keys import LakeKeys
 from rootline.adapters.redis.queue_scripts import DEAD, FINISH, OFFER, RENEW, TAKE, WAITING
-from rootline.ports.dead_tasks import DeadTask
-from rootline.ports.task_queue import OFFERED_AGAIN_S, Ending, Offer, Task, TaskKind
+from rootline.ports.task_queue import OFFERED_AGAIN_S, DeadTask, Ending, Offer, Task, TaskKind
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import TableName, Version, table_name
 from rootline.schemas.object_keys import MAX_VERSION

@@ -36,8 +36,7 @@ from rootline.adapters.absolute_keys import S3_SCHEMES, AbsoluteKeys
 from rootline.adapters.object_key_rules import check_key, check_prefix
 from rootline.adapters.s3.client import s3_client
 from rootline.adapters.s3.settings import S3Settings
-from rootline.ports.object_parts import LongObject
-from rootline.ports.object_store import Listing, Predecessor, PutReply, PutStatus, StoredObject
+from rootline.ports.object_store import Listing, LongObject, Predecessor, PutReply, PutStatus, StoredObject
 from rootline.schemas.errors import Fenced, Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey
 from rootline.schemas.object_keys import is_absolute

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 from rootline.adapters.blocking_calls import hand_over
-from rootline.adapters.log_position_rules import check_identity
 from rootline.adapters.sqlite.log_bells import Wakeups, wakeups_folder
 from rootline.adapters.sqlite.log_file import LogReader, LogWriter
 from rootline.adapters.sqlite.log_pruning import Pruned
@@ -29,9 +28,8 @@ from rootline.adapters.sqlite.log_watch import LogWatch
 from rootline.adapters.sqlite.pruning_loop import STEP_ROWS
 from rootline.adapters.sqlite.pruning_state import LogRetention, is_due
 from rootline.adapters.tracing import publishing
-from rootline.ports.intent_log import NewRecord
-from rootline.ports.parking import Lift, ParkedTable
-from rootline.ports.pausing import Pause
+from rootline.ports.intent_feed import Lift, ParkedTable, Pause
+from rootline.ports.intent_log import NewRecord, check_identity
 from rootline.schemas.bytes.record_headers import LAKE_MISMATCH, Lake, mismatch
 from rootline.schemas.errors import Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord

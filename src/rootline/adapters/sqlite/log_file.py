@@ -27,9 +27,8 @@ from rootline.adapters.sqlite.open_file import OpenFile
 from rootline.adapters.sqlite.pause_rows import pauses_in, write_pause
 from rootline.adapters.sqlite.pruning_state import LogRetention, PruningState
 from rootline.adapters.sqlite.stuck_rows import lifts_in, stuck_in, write_lift, write_stuck
+from rootline.ports.intent_feed import Lift, ParkedTable, Pause
 from rootline.ports.intent_log import NewRecord
-from rootline.ports.parking import Lift, ParkedTable
-from rootline.ports.pausing import Pause
 from rootline.schemas.bytes.record_headers import Lake, content_headers, decode_lake, encode_lake, trace_headers
 from rootline.schemas.errors import Corrupt, Fenced, OutcomeUnknown, RootlineError, Unavailable
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, oldest_file_header

@@ -6,7 +6,7 @@ import json
 import sqlite3
 from typing import Final
 
-from rootline.ports.pausing import Pause
+from rootline.ports.intent_feed import Pause
 from rootline.schemas.identifiers import TableName
 
 _PREFIX: Final = "paused:"

@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Final, Protocol
 
-from rootline.ports.parking import Lift, ParkedStore, ParkedTable
+from rootline.ports.intent_feed import Lift, ParkedStore, ParkedTable
 from rootline.schemas.identifiers import LogId, LogRecord, TableName
 
 _STUCK: Final = "stuck:"

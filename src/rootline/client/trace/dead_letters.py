@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from rootline.ports.log_archive import LogArchive
+from rootline.ports.intent_log import LogArchive
 from rootline.schemas.identifiers import LogPosition
 from rootline.schemas.verdict import DeadLetter, Verdict
 

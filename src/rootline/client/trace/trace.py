@@ -40,7 +40,7 @@ from rootline.client.trace.trace_query import (
     part_of,
 )
 from rootline.client.trace.traced_table import TracedTable
-from rootline.ports.log_archive import LogArchive
+from rootline.ports.intent_log import LogArchive
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import Version, snapshot_id_of, table_name

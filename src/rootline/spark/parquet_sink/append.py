@@ -23,7 +23,7 @@ from rootline.client import checks
 from rootline.client.read.time_travel import read_head
 from rootline.client.session.session import Session
 from rootline.client.write.producer import DEFAULT_TIMEOUT_S
-from rootline.ports.object_files import ObjectFiles
+from rootline.ports.object_store import ObjectFiles
 from rootline.schemas.errors import Invalid
 from rootline.schemas.object_keys import key_of, spark_folder
 from rootline.schemas.table_definition import TableDefinition

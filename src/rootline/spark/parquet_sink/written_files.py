@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from rootline.client.session.session import Session
 from rootline.client.session.upload_dates import oldest_date
 from rootline.client.write.data_file import DataFile
-from rootline.ports.object_files import ObjectFiles
+from rootline.ports.object_store import ObjectFiles
 from rootline.schemas import intent
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.object_keys import key_of

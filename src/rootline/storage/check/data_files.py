@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.types import NestedField
 
-from rootline.ports.object_parts import ObjectParts
-from rootline.ports.object_store import ObjectStore
+from rootline.ports.object_store import ObjectParts, ObjectStore
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError
 from rootline.schemas.identifiers import ObjectKey

@@ -10,7 +10,7 @@ import asyncio
 import io
 from typing import Final
 
-from rootline.ports.object_parts import ObjectParts
+from rootline.ports.object_store import ObjectParts
 from rootline.schemas.errors import RootlineError, Unavailable
 from rootline.schemas.identifiers import ObjectKey
 

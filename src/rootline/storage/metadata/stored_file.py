@@ -7,8 +7,7 @@ Invariants: never returns bytes of a length other than the expected one.
 
 from __future__ import annotations
 
-from rootline.ports.object_parts import LongObject
-from rootline.ports.object_store import ObjectStore
+from rootline.ports.object_store import LongObject, ObjectStore
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import ObjectKey, TableName

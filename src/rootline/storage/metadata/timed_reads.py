@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rootline.ports.object_parts import LongObject
-from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, StoredObject
+from rootline.ports.object_store import Listing, LongObject, ObjectStore, Predecessor, PutReply, StoredObject
 from rootline.schemas.identifiers import ObjectKey
 from rootline.storage.whole_objects import get_up_to, parts_of
 

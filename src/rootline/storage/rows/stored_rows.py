@@ -15,9 +15,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from rootline.ports.object_files import ObjectFiles
-from rootline.ports.object_parts import ObjectParts
-from rootline.ports.object_store import ObjectStore
+from rootline.ports.object_store import ObjectFiles, ObjectParts, ObjectStore
 from rootline.schemas.content_entry import ContentEntry, FileFormat
 from rootline.schemas.errors import Corrupt, Unavailable
 from rootline.schemas.identifiers import ObjectKey, TableName

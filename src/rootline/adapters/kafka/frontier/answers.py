@@ -32,8 +32,7 @@ from rootline.adapters.kafka.control_records import (
 )
 from rootline.adapters.kafka.publisher import Outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.ports.intent_feed import ANY_TABLE, Answer
-from rootline.ports.parking import ParkedTable
+from rootline.ports.intent_feed import ANY_TABLE, Answer, ParkedTable
 from rootline.schemas.identifiers import LogId, LogPosition, TableName
 
 ANSWER_RECORD_BYTES_MAX: Final = 262_144

@@ -21,7 +21,7 @@ from rootline.adapters.kafka.parking.records import ParkingRecord
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.start_rules import PartitionFacts
 from rootline.adapters.kafka.topic_reader import KafkaTopicReader
-from rootline.ports.parking import ParkedRun, ParkedTable
+from rootline.ports.intent_feed import ParkedRun, ParkedTable
 from rootline.schemas.identifiers import LogId, TableName
 
 _ALL: Final = 2**62

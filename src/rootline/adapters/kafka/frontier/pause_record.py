@@ -13,7 +13,7 @@ import json
 from rootline.adapters.kafka.control_records import PAUSED, ControlKey, Unreadable, control_body, text, whole
 from rootline.adapters.kafka.publisher import Outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.ports.pausing import Pause
+from rootline.ports.intent_feed import Pause
 from rootline.schemas.identifiers import TableName
 
 

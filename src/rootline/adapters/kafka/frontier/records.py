@@ -42,8 +42,7 @@ from rootline.adapters.kafka.parking.records import ParkingRecord, lift_of, park
 from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topic_reader import KafkaTopicReader
-from rootline.ports.parking import Lift
-from rootline.ports.pausing import Pause
+from rootline.ports.intent_feed import Lift, Pause
 from rootline.schemas.bytes.record_headers import Lake
 from rootline.schemas.identifiers import LogId
 

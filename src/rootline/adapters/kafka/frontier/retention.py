@@ -17,7 +17,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 from rootline.adapters.kafka.clients import make_admin
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import TopicProblem, Weight
-from rootline.ports.log_keeps import LogKeeps
+from rootline.ports.intent_log import LogKeeps
 from rootline.schemas.errors import Unavailable
 
 _SETTING = "offsets.retention.minutes"

@@ -29,8 +29,7 @@ from rootline.adapters.kafka.parking.records import (
 )
 from rootline.adapters.kafka.publisher import Outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.ports.intent_feed import Assigned
-from rootline.ports.pausing import Pause
+from rootline.ports.intent_feed import Assigned, Pause
 from rootline.schemas.errors import OutcomeUnknown
 from rootline.schemas.identifiers import LogId
 from rootline.schemas.root_header import PartitionOffset

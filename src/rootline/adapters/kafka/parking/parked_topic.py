@@ -25,7 +25,7 @@ from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing, RecordTooLarge, SomeTooLarge
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import complete_topics, topic_identity
-from rootline.ports.parking import ParkedRun, ParkedTable
+from rootline.ports.intent_feed import ParkedRun, ParkedTable
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord
 

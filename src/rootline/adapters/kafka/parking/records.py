@@ -29,7 +29,7 @@ from rootline.adapters.kafka.control_records import (
 )
 from rootline.adapters.kafka.publisher import Outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.ports.parking import Lift, ParkedRun, ParkedTable
+from rootline.ports.intent_feed import Lift, ParkedRun, ParkedTable
 from rootline.schemas.identifiers import LogId, TableName
 
 PARKING_RECORD_BYTES_MAX: Final = 800_000

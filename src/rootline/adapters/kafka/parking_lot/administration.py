@@ -14,7 +14,7 @@ from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.parking.records import counting, lift_outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import topic_identity
-from rootline.ports.parking import Lift, ParkedTable
+from rootline.ports.intent_feed import Lift, ParkedTable
 from rootline.schemas.errors import OutcomeUnknown
 
 

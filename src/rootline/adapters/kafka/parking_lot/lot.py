@@ -27,7 +27,7 @@ from rootline.adapters.kafka.parking.records import (
     parking_outgoing,
 )
 from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.ports.parking import Lift, ParkedRun, ParkedTable
+from rootline.ports.intent_feed import Lift, ParkedRun, ParkedTable
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import LogId, LogRecord, TableName
 

@@ -15,7 +15,7 @@ from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.pausing.follower import PauseFollower
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import complete_topics
-from rootline.ports.pausing import Pause
+from rootline.ports.intent_feed import Pause
 from rootline.schemas.errors import OutcomeUnknown
 
 

@@ -20,7 +20,7 @@ from rootline.adapters.kafka.frontier.pause_record import pause_of
 from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import topic_identity
-from rootline.ports.pausing import Pause
+from rootline.ports.intent_feed import Pause
 from rootline.schemas.identifiers import TableName
 
 _POLL_MS: Final = 500
