@@ -23,7 +23,7 @@ from benchmarks.far_services import far_store
 from benchmarks.measure import Result, interleaved, load_average
 from rootline.client.session.session import Session
 from rootline.client.table_handle import TableHandle
-from rootline.maintenance.puffin_vectors import vectors_of_puffin
+from rootline.maintenance.plan import vectors_of_puffin
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.identifiers import TableName

@@ -1,7 +1,7 @@
 """What a table's commits cost while another table of the same process moves its rows to a leaf by itself.
 
 Owns: the measurement. Does not own: the tables' shapes (`sample_table`), when a root is too long
-(`rootline.maintenance.self_flush_plan`).
+(`rootline.maintenance.flush_plan`).
 Invariants: the yardstick is the same two writers in the same process a moment before, when no flush is due; what is
 counted of the flush lasts from the commit that makes it due to the first root that names a leaf; the store is in
 memory, behind a wait, so that nothing but the process itself is measured.

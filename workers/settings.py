@@ -1,7 +1,7 @@
 """The worker's settings: what belongs to the process, not to a table.
 
 Owns: names, defaults, units and bounds of `ROOTLINE_WORKER__*`. Does not own: a table's thresholds
-(`rootline.maintenance.flush_limits`), where warehouse and log are (`rootline.adapters.open`).
+(`rootline.maintenance.limits`), where warehouse and log are (`rootline.adapters.open`).
 Invariants: a setting is a value; reading them starts nothing.
 """
 

@@ -1,7 +1,7 @@
 """When a table's own leaves are asked for, and when commits wait for them.
 
 Owns: the wait for leaves beside the commits. Does not own: when a root is too long and what its leaves hold
-(`rootline.maintenance.self_flush_plan`), how a batch takes them over (`rootline.tree.intents.self_flush`).
+(`rootline.maintenance.flush_plan`), how a batch takes them over (`rootline.tree.intents.self_flush`).
 Invariants: at most one request for leaves is out, and none while leaves are ready; commits wait only while one is out,
 which ends with an event always, and not again after a failure; leaves stay ready until a root that was built with them
 is confirmed.
@@ -19,7 +19,7 @@ from __future__ import annotations
 from rootline.coordinator.protocol.effects import EncodeLeaves
 from rootline.coordinator.protocol.events import Tick
 from rootline.coordinator.protocol.machine_state import Attempt, SelfFlush, TableMachine
-from rootline.maintenance.self_flush_plan import RootLength, root_length
+from rootline.maintenance.flush_plan import RootLength, root_length
 from rootline.schemas.root_header import NameState
 from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.state.table_state import TableState

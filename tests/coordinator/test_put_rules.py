@@ -11,7 +11,7 @@ from rootline.coordinator.protocol.put_rules import (
     outcome_of_put,
     outcome_of_read_back,
 )
-from rootline.maintenance.expiry_limits import ROOT_RETENTION_S_MIN
+from rootline.maintenance.limits import ROOT_RETENTION_S_MIN
 from rootline.ports.object_store import PutStatus
 from rootline.schemas.identifiers import CommitId
 

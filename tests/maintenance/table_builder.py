@@ -16,12 +16,10 @@ from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, Prim
 from pyroaring import BitMap64
 
 from rootline.adapters.memory.object_store import MemoryObjectStore
-from rootline.maintenance.compaction_limits import CompactionLimits
-from rootline.maintenance.flush_limits import FLUSH_NOW, FlushLimits
 from rootline.maintenance.flush_plan import FlushPlan, plan_flush
-from rootline.maintenance.leaf_compaction_plan import LeafCompactionPlan, plan_leaf_compaction
-from rootline.maintenance.leaf_load import LeafLoad
-from rootline.maintenance.planned_leaf import PlannedLeaf, write_leaves
+from rootline.maintenance.leaf_compaction_plan import LeafCompactionPlan, LeafLoad, plan_leaf_compaction
+from rootline.maintenance.limits import FLUSH_NOW, CompactionLimits, FlushLimits
+from rootline.maintenance.plan import PlannedLeaf, write_leaves
 from rootline.ports.object_store import ObjectStore, PutStatus
 from rootline.schemas.bytes.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.bytes.root.entry_codec import EntryCodec

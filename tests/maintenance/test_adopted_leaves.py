@@ -9,10 +9,8 @@ import pytest
 from pyiceberg.partitioning import PartitionSpec as IcebergSpec
 from pyroaring import BitMap
 
-from rootline.maintenance.adopted_leaves import fault_in_columns
-from rootline.maintenance.compaction_limits import CompactionLimits
-from rootline.maintenance.leaf_compaction_plan import leaves_to_read
-from rootline.maintenance.leaf_load import LeafLoad, LoadedLeaf
+from rootline.maintenance.leaf_compaction_plan import LeafLoad, LoadedLeaf, fault_in_columns, leaves_to_read
+from rootline.maintenance.limits import CompactionLimits
 from rootline.schemas.bytes.manifest_codec import decode_manifest
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, ManifestStats, Status
 from tests.schemas.iceberg_manifests import BY_CARRIER_AND_DAY, DEFINITION, leaf_row, manifest, record

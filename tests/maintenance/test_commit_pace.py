@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.system_environment import SystemEnvironment
-from rootline.maintenance.commit_pace import CommitPace
-from rootline.maintenance.flush_limits import FEW_FILES, FEW_VECTORS, FlushLimits
+from rootline.maintenance.flush_plan import CommitPace
+from rootline.maintenance.limits import FEW_FILES, FEW_VECTORS, FlushLimits
 from rootline.schemas.identifiers import Version
 from rootline.workers.jobs.flush_job import flush_job
 from rootline.workers.jobs.job import JobContext, JobOutcome

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rootline.maintenance.conversion_plan import ConversionLimits, choose_deletes
-from rootline.maintenance.table_files import TableFiles
+from rootline.maintenance.data_compaction_plan import TableFiles
 from rootline.schemas.intent import Intent, IntentKind
 from tests.tree.tables import Lake, append, data_file, equality_delete, intent, new_lake
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rootline.maintenance.data_compaction_plan import FILES_MAX, DataCompactionLimits, choose_files
-from rootline.maintenance.table_files import TableFiles
+from rootline.maintenance.data_compaction_plan import FILES_MAX, DataCompactionLimits, TableFiles, choose_files
 from rootline.schemas.intent import Intent, IntentKind
 from tests.tree.tables import BY_BUCKET, Lake, append, data_file, intent, new_lake, seen_vector
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rootline.maintenance.expiry_limits import ExpiryLimits
 from rootline.maintenance.expiry_plan import ExpiryPlan, plan_expiry
+from rootline.maintenance.limits import ExpiryLimits
 from rootline.maintenance.plan import IntentStamp
 from rootline.schemas.bytes.root.kept_page import KeptVersion, RetainedPage, encode_retained_page
 from rootline.schemas.errors import Invalid

@@ -9,13 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from rootline.maintenance.compaction_limits import CompactionLimits
 from rootline.maintenance.data_compaction_plan import FILES_MAX
-from rootline.maintenance.expiry_limits import ExpiryLimits
-from rootline.maintenance.flush_limits import FLUSH_NOW, FlushLimits
 from rootline.maintenance.flush_plan import RootLoad, plan_flush
-from rootline.maintenance.planned_leaf import InPlan, InRoot
-from rootline.maintenance.sweep_limits import SweepLimits
+from rootline.maintenance.limits import FLUSH_NOW, CompactionLimits, ExpiryLimits, FlushLimits, SweepLimits
+from rootline.maintenance.plan import InPlan, InRoot
 from rootline.schemas.bytes.leaf_codec import MAX_ENTRIES, LeafContent
 from rootline.schemas.content_entry import ContentType, Status
 from rootline.schemas.errors import Invalid

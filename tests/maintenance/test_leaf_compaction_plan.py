@@ -6,11 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from rootline.maintenance.compaction_limits import CompactionLimits
-from rootline.maintenance.flush_limits import FlushLimits
-from rootline.maintenance.leaf_compaction_plan import LeafCompactionPlan
-from rootline.maintenance.leaf_load import LeafLoad, LoadedLeaf
-from rootline.maintenance.planned_leaf import InPlan, InRoot
+from rootline.maintenance.leaf_compaction_plan import LeafCompactionPlan, LeafLoad, LoadedLeaf
+from rootline.maintenance.limits import CompactionLimits, FlushLimits
+from rootline.maintenance.plan import InPlan, InRoot
 from rootline.schemas.bytes.leaf_codec import LeafContent
 from rootline.schemas.content_entry import ContentType, FileFormat, Status
 from tests.maintenance.table_builder import TableBuilder, location_of
@@ -132,7 +130,7 @@ async def test_loose_vectors_find_the_leaf_of_their_data_file() -> None:
 
 async def test_one_compaction_moves_a_bounded_number_of_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     builder = await with_leaves(3, 3, 3, 3)
-    monkeypatch.setattr("rootline.maintenance.leaf_load.ENTRIES_MAX", 7)
+    monkeypatch.setattr("rootline.maintenance.leaf_compaction_plan.ENTRIES_MAX", 7)
     assert plan(builder).entries == 6
 
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rootline.maintenance.file_leaves import leaf_columns
-from rootline.maintenance.listed_files import columns_of
+from rootline.maintenance.file_leaves import columns_of, leaf_columns
 from rootline.schemas.bytes.leaf_codec import table_of, tracked_in
 from rootline.schemas.bytes.single_values import from_generic, to_generic
 from rootline.schemas.content_entry import ContentEntry, ContentType, FieldStatistics, FileFormat, Status, VersionInfo

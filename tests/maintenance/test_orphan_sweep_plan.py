@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rootline.maintenance.limits import SweepLimits
 from rootline.maintenance.orphan_sweep_plan import (
     Inventory,
     InventoryNotes,
@@ -19,7 +20,6 @@ from rootline.maintenance.orphan_sweep_plan import (
     is_due,
     plan_sweep,
 )
-from rootline.maintenance.sweep_limits import SweepLimits
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage, encode_condemned_page
 from rootline.schemas.bytes.root.location_hashes import LocationHashes, location_hash
 from rootline.schemas.errors import Invalid

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rootline.maintenance.compaction_limits import CompactionLimits
-from rootline.maintenance.flush_limits import FLUSH_NOW
 from rootline.maintenance.flush_plan import plan_flush
 from rootline.maintenance.leaf_compaction_plan import LeafCompactionPlan
+from rootline.maintenance.limits import FLUSH_NOW, CompactionLimits
 from rootline.maintenance.plan import IntentStamp, Plan
 from rootline.maintenance.vector_compaction_plan import plan_vector_compaction
 from rootline.schemas.intent import IntentKind

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from rootline.maintenance import stepwise_encoding
-from rootline.maintenance.flush_limits import FlushLimits
+from rootline.maintenance import flush_plan as stepwise_encoding
+from rootline.maintenance.limits import FlushLimits
 from rootline.schemas.bytes.leaf_codec import LeafContent, encode_leaf
 from rootline.schemas.content_entry import ContentType, Status
 from rootline.schemas.intent import IntentKind

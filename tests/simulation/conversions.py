@@ -11,7 +11,7 @@ import random
 from pyroaring import BitMap64
 
 from rootline.maintenance.conversion_plan import ConversionLimits, choose_deletes
-from rootline.maintenance.table_files import TableFiles
+from rootline.maintenance.data_compaction_plan import TableFiles
 from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import TableName

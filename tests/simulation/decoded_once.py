@@ -17,7 +17,7 @@ from unittest import mock
 import pyarrow as pa
 
 from rootline.coordinator.runtime.table import effect_runner, object_fetcher
-from rootline.maintenance import self_flush_plan
+from rootline.maintenance import flush_plan as self_flush_plan
 from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.leaf_codec import decode_leaf
 from rootline.schemas.bytes.leaf_columns import Inherited, picked

@@ -12,9 +12,8 @@ from rootline.client import namespaces
 from rootline.coordinator.protocol import machine_handlers
 from rootline.coordinator.protocol.put_rules import Outcome, outcome_of_put
 from rootline.coordinator.runtime.assignment.frontier import Frontier
-from rootline.maintenance.expiry_limits import ExpiryLimits
 from rootline.maintenance.expiry_plan import Steps, plan_expiry
-from rootline.maintenance.sweep_limits import SweepLimits
+from rootline.maintenance.limits import ExpiryLimits, SweepLimits
 from rootline.ports.intent_feed import Reread
 from rootline.ports.object_store import ObjectStore, PutStatus
 from rootline.schemas.bytes.root.kept_page import RetainedPage

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Final
 from uuid import UUID
 
-from rootline.maintenance.expiry_limits import ExpiryLimits
 from rootline.maintenance.expiry_plan import ExpiryPlan, plan_expiry
+from rootline.maintenance.limits import ExpiryLimits
 from rootline.schemas.bytes.root.kept_page import KeptVersion, decode_retained_page, encode_retained_page
 from rootline.schemas.intent import Intent, IntentKind, StoredPage, VersionReference
 from tests.tree.tables import Lake, intent

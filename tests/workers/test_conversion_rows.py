@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rootline.maintenance.conversion_plan import ConversionLimits, choose_deletes
-from rootline.maintenance.table_files import TableFiles
+from rootline.maintenance.data_compaction_plan import TableFiles
 from rootline.schemas.content_entry import ContentEntry, ContentType
 from rootline.schemas.identifiers import Version
 from rootline.schemas.root_header import Totals

@@ -11,8 +11,8 @@ import pytest
 
 from rootline.catalog.adopt.adoption_plan import AdoptionPlan, plan_adoption
 from rootline.coordinator.runtime.table.adoption_reader import read_adopted
+from rootline.maintenance.limits import SweepLimits
 from rootline.maintenance.orphan_sweep_plan import InventoryNotes
-from rootline.maintenance.sweep_limits import SweepLimits
 from rootline.ports.object_remover import DatedObject
 from rootline.ports.object_store import Listing, StoredObject
 from rootline.schemas.bytes.intent_codec import encode_intent

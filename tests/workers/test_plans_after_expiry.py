@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rootline.client.change.restore_version import preview_restore
 from rootline.client.read.time_travel import PointInTime
-from rootline.maintenance.table_files import TableFiles
+from rootline.maintenance.data_compaction_plan import TableFiles
 from rootline.schemas.identifiers import Version
 from tests.support.loaded_tables import load_table
 from tests.workers.test_expiry_job import Lake, told

@@ -9,7 +9,7 @@ import pytest
 
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.system_environment import SystemEnvironment
-from rootline.maintenance.compaction_limits import CompactionLimits
+from rootline.maintenance.limits import CompactionLimits
 from rootline.maintenance.vector_compaction_plan import large_vectors
 from rootline.schemas.content_entry import ContentType
 from rootline.workers.jobs.flush_job import flush_job

@@ -23,7 +23,7 @@ from rootline.maintenance.conversion_plan import (
     NewVector,
     choose_deletes,
 )
-from rootline.maintenance.table_files import TableFiles
+from rootline.maintenance.data_compaction_plan import TableFiles
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import TableName

@@ -23,9 +23,14 @@ from typing import Final
 import pyarrow as pa
 import structlog
 
-from rootline.maintenance.data_compaction_plan import FILES_MAX, ChosenFiles, DataCompactionLimits, choose_files
+from rootline.maintenance.data_compaction_plan import (
+    FILES_MAX,
+    ChosenFiles,
+    DataCompactionLimits,
+    TableFiles,
+    choose_files,
+)
 from rootline.maintenance.plan import IntentStamp, WrittenPlan
-from rootline.maintenance.table_files import TableFiles
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentType, EntryPlace
 from rootline.schemas.identifiers import Location, TableName, Version

@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from rootline.maintenance.expiry_limits import EVERY_COMMITS, EVERY_COMMITS_IN_FOLDER, ExpiryLimits
 from rootline.maintenance.expiry_plan import ExpiryPlan, plan_expiry
+from rootline.maintenance.limits import EVERY_COMMITS, EVERY_COMMITS_IN_FOLDER, ExpiryLimits
 from rootline.maintenance.plan import Plan
 from rootline.schemas.bytes.root.kept_page import KeptVersion
 from rootline.schemas.bytes.root.root_codec import Root

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from rootline.maintenance.commit_pace import CommitPace
-from rootline.maintenance.flush_limits import FLUSH_NOW, FlushLimits
-from rootline.maintenance.flush_plan import FlushPlan, RootLoad, plan_flush
+from rootline.maintenance.flush_plan import CommitPace, FlushPlan, RootLoad, plan_flush
+from rootline.maintenance.limits import FLUSH_NOW, FlushLimits
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import TableName

@@ -15,10 +15,15 @@ from typing import Final
 import structlog
 from pyroaring import BitMap
 
-from rootline.maintenance.adopted_leaves import fault_in_columns
-from rootline.maintenance.compaction_limits import CompactionLimits
-from rootline.maintenance.leaf_compaction_plan import LeafCompactionPlan, leaves_to_read, plan_leaf_compaction
-from rootline.maintenance.leaf_load import LeafLoad, LoadedLeaf
+from rootline.maintenance.leaf_compaction_plan import (
+    LeafCompactionPlan,
+    LeafLoad,
+    LoadedLeaf,
+    fault_in_columns,
+    leaves_to_read,
+    plan_leaf_compaction,
+)
+from rootline.maintenance.limits import CompactionLimits
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName

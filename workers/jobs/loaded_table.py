@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rootline.maintenance.table_files import TableFiles
+from rootline.maintenance.data_compaction_plan import TableFiles
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import LEAF_TYPES, Status
 from rootline.schemas.identifiers import TableName

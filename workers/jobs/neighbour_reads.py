@@ -27,8 +27,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import structlog
 
+from rootline.maintenance.limits import SweepLimits
 from rootline.maintenance.orphan_sweep_plan import Inventory
-from rootline.maintenance.sweep_limits import SweepLimits
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.manifest_codec import files_named

@@ -1,7 +1,7 @@
 """Purges of tables that were dropped some time ago: their files go for good.
 
 Owns: which clocks are asked: the earlier one of the store's and the worker's. Does not own: what is due
-(`rootline.maintenance.purge_plan`), the steps of publishing (`maintenance_job`), deletion (`expiry_job`, `sweep_job`).
+(`rootline.maintenance.expiry_plan`), the steps of publishing (`maintenance_job`), deletion (`expiry_job`, `sweep_job`).
 Invariants: a worker or a store whose clock is wrong purges nothing early, because the coordinator compares the log's
 time with the drop's; one that comes late hits no table that came back.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from rootline.maintenance.purge_plan import PurgePlan, plan_purge, purge_due_ms
+from rootline.maintenance.expiry_plan import PurgePlan, plan_purge, purge_due_ms
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition

@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rootline.maintenance.expiry_limits import ExpiryLimits
+from rootline.maintenance.limits import ExpiryLimits
 from rootline.ports.object_remover import DatedObject, ObjectRemover
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import TableName, Version

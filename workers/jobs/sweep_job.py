@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from rootline.maintenance.limits import INTERVAL_S_DEFAULT, SWEEP_PROPERTY, SweepLimits, switch
 from rootline.maintenance.orphan_sweep_plan import (
     Inventory,
     SweepPlan,
@@ -26,8 +27,6 @@ from rootline.maintenance.orphan_sweep_plan import (
     due_deletions,
     plan_sweep,
 )
-from rootline.maintenance.property_values import switch
-from rootline.maintenance.sweep_limits import INTERVAL_S_DEFAULT, SWEEP_PROPERTY, SweepLimits
 from rootline.ports.object_remover import ObjectRemover
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage
 from rootline.schemas.bytes.root.root_codec import Root

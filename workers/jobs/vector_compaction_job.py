@@ -13,7 +13,7 @@ from typing import Final
 
 from pyroaring import BitMap
 
-from rootline.maintenance.compaction_limits import CompactionLimits
+from rootline.maintenance.limits import CompactionLimits
 from rootline.maintenance.vector_compaction_plan import (
     DataVectors,
     VectorCompactionPlan,

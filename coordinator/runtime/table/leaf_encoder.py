@@ -1,6 +1,6 @@
 """Encodes the leaves of a root that is too long, on a thread that gives way.
 
-Owns: the thread, its pauses, its deadline. Does not own: what is encoded (`rootline.maintenance.self_flush_plan`), when
+Owns: the thread, its pauses, its deadline. Does not own: what is encoded (`rootline.maintenance.flush_plan`), when
 (`rootline.coordinator.protocol.self_flush_rules`).
 Invariants: one table at a time in the whole process; no single call holds the interpreter for more than some
 milliseconds, so that the event loop is never far from its turn; when the caller stops waiting, the work stops too; no
@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Final, Protocol
 
-from rootline.maintenance.self_flush_plan import flush_in_steps
+from rootline.maintenance.flush_plan import flush_in_steps
 from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.state.table_state import TableState
 

@@ -1,14 +1,14 @@
-"""Which equality deletes become deletion vectors in one intent, and that intent.
+"""The equality deletes that become deletion vectors in one intent, and that intent.
 
-Owns: the thresholds (`rootline.convert.*`), the choice, the Puffin file. Does not own: which rows the deletes delete
-(`rootline.workers.jobs.conversion_job`), what has changed since (`rootline.tree.intents.convert_equality_deletes`).
-Invariants: pure; the files that an intent lists are all that its deletes may reach; one intent reads a bounded number
+Owns: the thresholds (`rootline.convert.*`), the choice, the Puffin file. Does not own: the rows that the deletes
+delete (`rootline.workers.jobs.conversion_job`), changes since then (`rootline.tree.intents.convert_equality_deletes`).
+Invariants: pure. The files that an intent lists are all that its deletes may reach. One intent reads a bounded number
 of files, bytes and deleted rows, so a delete that alone needs more stays.
 
-Theory. What deletes delete adds up, and a vector says it without a number: so each set of deletes is right by itself,
-whichever others are live. The oldest come first, because the files that they may reach become fewer, never more: a file
-that comes later is younger than they are. Only a rewrite, a restore or another conversion makes a plan come too late;
-whatever else writers do, it is merged. After such a loss half as many deletes are tried.
+Theory. Deletes add up, and a vector needs no sequence number: so each set of deletes is right alone, whichever others
+are live. The oldest come first, because the files that they may reach become fewer, never more: a file that arrives
+later is younger than they are. Only a rewrite, a restore or another conversion makes a plan come too late. Any other
+change is merged. After such a loss half as many deletes are tried.
 
 Source: decision 0070.
 """
@@ -21,10 +21,9 @@ from typing import Final
 
 from pyroaring import BitMap64
 
-from rootline.maintenance.plan import IntentStamp, WrittenPlan
-from rootline.maintenance.property_values import switch, whole_number
-from rootline.maintenance.puffin_vectors import vectors_of_puffin
-from rootline.maintenance.table_files import TableFiles
+from rootline.maintenance.data_compaction_plan import TableFiles
+from rootline.maintenance.limits import switch, whole_number
+from rootline.maintenance.plan import IntentStamp, WrittenPlan, vectors_of_puffin
 from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.content_entry import ContentEntry, ContentType
 from rootline.schemas.identifiers import Location, Version

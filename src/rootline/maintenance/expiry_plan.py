@@ -1,13 +1,18 @@
-"""Which versions of a table are given up, and which of the older ones are kept.
+"""The versions of a table that expire, the older ones that stay, and the purge of a dropped table.
 
-Owns: the choice. Does not own: its numbers (`expiry_limits`), reading roots and publishing (`rootline.workers`),
-whether it is allowed (`rootline.tree.intents.expire`).
-Invariants: pure; times are the roots' own, but none counts that is ahead of the caller's; a version that has a tag is
-kept, and so is the newest; what was given up before is never named again; planning again without new commits plans
-nothing.
+Owns: these choices. Does not own: their numbers (`rootline.maintenance.limits`), reading roots and publishing
+(`expiry_job`), permission to expire and to purge (`rootline.tree.intents.expire`, `rootline.tree.intents.drop`), the
+files that a purge deletes (expiry and the sweep).
+Invariants: pure. Times are the roots' own, but none counts that is ahead of the caller's. A version that has a tag
+stays, and so does the newest. An expired version is never named again. Planning again without new commits plans
+nothing. Only a table that asks for sweeps is purged automatically: without them nothing would be gained, and it could
+not be restored. The intent of a purge names the drop that was seen, so one that comes late purges nothing else.
 
 Theory. Timestamps strictly increase with versions, so the first version of a span and the last one of each minute are
-found by bisection: a few roots are read, not all of them. The planner asks for one root after the other, and is told.
+found by bisection: a few roots are read, not all of them. The planner asks for one root after the other, and is sent
+it.
+
+Source: docs/decisions/0081.
 """
 
 from __future__ import annotations
@@ -16,13 +21,14 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Final
 
-from rootline.maintenance.expiry_limits import ExpiryLimits
+from rootline.maintenance.limits import SWEEP_PROPERTY, ExpiryLimits, checked_number, checked_switch
 from rootline.maintenance.plan import IntentStamp, WrittenPlan
 from rootline.schemas.bytes.root.kept_page import KEPT_MAX, KeptVersion, RetainedPage, encode_retained_page
 from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import IntentKind, StoredPage, VersionReference
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
+from rootline.tree.intents.drop import KEPT_PROPERTY, KEPT_S_DEFAULT, kept_until_ms
 from rootline.tree.state.pending_object import PendingObject
 
 _MINUTE_MS: Final = 60_000
@@ -189,3 +195,46 @@ def _at_most(rows: list[KeptVersion], named: set[int]) -> tuple[KeptVersion, ...
     untagged = [item for item in rows if item.version not in named]
     left_out = {item.version for item in untagged[:too_many]}
     return tuple(item for item in rows if item.version not in left_out)
+
+
+@dataclass(frozen=True, slots=True)
+class PurgePlan:
+    """`made_from_version`: that of the drop. `entries`: the data files that go, with `data_bytes`."""
+
+    made_from_version: Version
+    entries: int
+    data_bytes: int
+
+    @property
+    def leaf_count(self) -> int:
+        """New leaves: none."""
+        return 0
+
+    def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
+        """The intent; as `Plan.write`."""
+        return WrittenPlan((), stamp.intent(IntentKind.PURGE, self.made_from_version))
+
+
+def purge_due_ms(head: RootHeader, definition: TableDefinition) -> int | None:
+    """The time at which the dropped table is purged, in milliseconds since the epoch.
+
+    `None`: it is not purged automatically, or was not dropped.
+
+    Raises:
+        Invalid: `property-invalid`, the switch of sweeps or the time that a dropped table is kept cannot be used.
+
+    """
+    if not head.is_tombstone or head.drops[-1].is_purged:
+        return None
+    if not checked_switch(definition.properties, SWEEP_PROPERTY, default=False):
+        return None
+    checked_number(definition.properties, KEPT_PROPERTY, KEPT_S_DEFAULT)
+    return kept_until_ms(head.drops[-1], definition)
+
+
+def plan_purge(head: RootHeader, definition: TableDefinition, now_ms: int) -> PurgePlan | None:
+    """What is due at `now_ms`, by the store's date. Raises as `purge_due_ms`."""
+    due_ms = purge_due_ms(head, definition)
+    if due_ms is None or now_ms < due_ms:
+        return None
+    return PurgePlan(head.drops[-1].version, head.totals.data_files, head.totals.data_bytes)

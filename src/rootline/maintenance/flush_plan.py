@@ -1,34 +1,98 @@
-"""What to move from a root into leaves, and how it is spread over them.
+"""The rows to move from a root into leaves, in a worker's flush and in the coordinator's own.
 
-Owns: the choice of rows, and which leaf a vector goes to. Does not own: how entries fill leaves (`planned_leaf`),
-thresholds (`flush_limits`), what is read to plan (`rootline.workers.jobs.flush_job`), what happens to rows that changed
-since the plan was made (they are dead in the new leaf).
-Invariants: a leaf holds one spec, and data or deletes; every entry is EXISTING with the explicit snapshot id,
-sequence numbers and first row id of the root row that it came from; a vector goes to a delete leaf affiliated with
-the data leaf of its data file, or, where these are many, to one that belongs to none; it stays in the root while its
-data file does; data leaves come first.
+Owns: the choice of rows, the leaf of each vector, the pace of a table's roots, when a coordinator flushes a table
+itself, encoding a large leaf in steps. Does not own: how entries fill leaves (`rootline.maintenance.plan`), thresholds
+(`rootline.maintenance.limits`), the reads of a plan (`metadata_jobs`), how leaves become part of a root
+(`rootline.tree.intents.self_flush`). Rows that changed since the plan was made are dead in the new leaf.
+Invariants: pure. A leaf holds one spec, and data or deletes. Every entry is EXISTING with the explicit snapshot id,
+sequence numbers and first row id of its root row. A vector moves to a delete leaf affiliated with the data leaf of its
+data file, or, where these are many, to one that belongs to none. It stays in the root while its data file does. Data
+leaves come first. In the coordinator's own flush the same head gives the same leaves under the same names, byte by
+byte those of `encode_leaf`, and a root that cannot be made shorter is left alone. A thread may give way between two
+steps, and no call into Arrow holds the interpreter for more than a millisecond or two. A pace uses no clock but the
+roots' own timestamps, and a table seen once has none yet.
 
-Source: architecture page, "The way of a flush"; protocol page, section 5.
+Source: architecture page, "The way of a flush"; protocol page, section 5; decisions 0025 and 0039.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import lru_cache
+from typing import Final
+from uuid import UUID
 
+import pyarrow as pa
 from pyroaring import BitMap
 
-from rootline.maintenance.flush_limits import FlushLimits
-from rootline.maintenance.plan import IntentStamp, WrittenPlan
-from rootline.maintenance.planned_leaf import InPlan, InRoot, PlannedLeaf, planned_leaves, write_leaves
-from rootline.schemas.bytes.leaf_codec import MAX_ENTRIES, Leaf, LeafContent
+from rootline.maintenance.limits import FlushLimits
+from rootline.maintenance.plan import (
+    InPlan,
+    InRoot,
+    IntentStamp,
+    PlannedLeaf,
+    WrittenPlan,
+    manifest_of,
+    planned_leaves,
+    write_leaves,
+)
+from rootline.schemas.bytes.leaf_codec import (
+    MAX_ENTRIES,
+    EncodedLeaf,
+    Leaf,
+    LeafContent,
+    check_entries,
+    decode_leaf,
+    encoded_rows,
+    table_of,
+    tracked_in,
+)
+from rootline.schemas.bytes.leaf_schema import CONTENT_STATS, ROW_FIELDS, leaf_schema
 from rootline.schemas.bytes.root.root_codec import Root, Row
+from rootline.schemas.bytes.root.statistics_codec import LazyStats
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
-from rootline.schemas.identifiers import Version
-from rootline.schemas.intent import IntentKind
+from rootline.schemas.identifiers import TableName, Version
+from rootline.schemas.intent import AddedManifest, IntentKind
+from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
+from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.scan.scan_plan import manifest_vectors
+from rootline.tree.state.table_state import TableState
+
+_SPAN_MS: Final = 1_000
+"""Heads that are closer in time say little: the earlier one is then compared with a later head."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    version: Version
+    timestamp_ms: int
+    per_s: float
+
+
+@dataclass(slots=True)
+class CommitPace:
+    """Commits per second of several tables, between the heads that were seen."""
+
+    _seen: dict[TableName, _Seen] = field(default_factory=dict)
+
+    def see(self, header: RootHeader) -> float:
+        """Note a head; commits per second since the head before it, 0.0 for the first one."""
+        now = header.snapshot.timestamp_ms
+        before = self._seen.get(header.table)
+        if before is None or header.version < before.version:
+            self._seen[header.table] = _Seen(header.version, now, 0.0)
+            return 0.0
+        elapsed_ms = now - before.timestamp_ms
+        if elapsed_ms < _SPAN_MS:
+            return before.per_s
+        per_s = (header.version - before.version) * 1_000 / elapsed_ms
+        self._seen[header.table] = _Seen(header.version, now, per_s)
+        return per_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,3 +263,134 @@ def _vectors_of_leaves(
 
 
 _NONE_DEAD = BitMap()
+
+
+STEP_ENTRIES: Final = 1_024
+
+
+def encode_in_steps(
+    entries: Sequence[ContentEntry], definition: TableDefinition, *, leaf_uuid: UUID, content: LeafContent
+) -> Generator[None, None, EncodedLeaf]:
+    """The same leaf, byte by byte, with a pause for the caller after every thousand entries.
+
+    What of their statistics is still bytes is decoded for the leaf only: those of a large leaf, decoded, take hundreds
+    of megabytes, and half a second to free. Raises as `encode_leaf`.
+    """
+    check_entries(entries, content)
+    tables: list[pa.Table] = []
+    for start in range(0, len(entries), STEP_ENTRIES):
+        some = [_read_once(entry) for entry in entries[start : start + STEP_ENTRIES]]
+        tables.append(table_of(some, tracked_in(some, definition)))
+        del some
+        yield
+    table = _joined(tables, definition)
+    yield
+    return encoded_rows(entries, table, leaf_uuid, content)
+
+
+def _read_once(entry: ContentEntry) -> ContentEntry:
+    stats = entry.content_stats
+    return replace(entry, content_stats=stats.read_once()) if isinstance(stats, LazyStats) else entry
+
+
+def _joined(tables: Sequence[pa.Table], definition: TableDefinition) -> pa.Table:
+    """One table of all rows; a column of statistics that some tables lack is null there."""
+    statistics = [_statistics_in(table) for table in tables]
+    used = sorted({int(name[1:]) for found in statistics for name in found})
+    tracked = [definition.tracked_by_id[tracked_id] for tracked_id in used]
+    schema = leaf_schema(tracked)
+    arrays = [pa.concat_arrays([_whole(table, field.name) for table in tables]) for field in ROW_FIELDS]
+    if tracked:
+        kind = schema.field(CONTENT_STATS).type
+        children = [
+            pa.concat_arrays(
+                [
+                    found[field.name] if field.name in found else pa.nulls(table.num_rows, field.type)
+                    for table, found in zip(tables, statistics, strict=True)
+                ]
+            )
+            for field in kind
+        ]
+        arrays.append(pa.StructArray.from_arrays(children, fields=list(kind)))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _statistics_in(table: pa.Table) -> dict[str, pa.Array]:
+    if CONTENT_STATS not in table.column_names:
+        return {}
+    column = _whole(table, CONTENT_STATS)
+    return dict(zip((field.name for field in column.type), column.flatten(), strict=True))
+
+
+def _whole(table: pa.Table, name: str) -> pa.Array:
+    return pa.concat_arrays(table.column(name).chunks)
+
+
+DELETE_LEAVES: Final = 4
+"""Of single data leaves: each leaf is a request before the root's."""
+FAR_PAST: Final = 2
+"""Times a hard limit: so long a root waits for its leaves."""
+_FEW: Final = 10
+"""A large root with less than a tenth of the entries that are too many is large for another reason."""
+
+
+class RootLength(Enum):
+    """How long a root is, by the table's hard limits."""
+
+    SHORT = "short"
+    PAST_LIMIT = "past its limit"  # the coordinator flushes
+    FAR_PAST_LIMIT = "far past its limit"  # commits wait for that
+
+
+def root_length(state: TableState) -> RootLength:
+    """How long the head's root is."""
+    limits = _limits(state)
+    if _is_past(state, limits, FAR_PAST):
+        return RootLength.FAR_PAST_LIMIT
+    return RootLength.PAST_LIMIT if _is_past(state, limits, 1) else RootLength.SHORT
+
+
+def flush_in_steps(state: TableState) -> Generator[None, None, OwnFlush]:
+    """Encode the leaves for the rows of `state`, with a pause for the caller after each plan and a thousand entries.
+
+    The flush has no leaves while the root is short enough.
+
+    Raises:
+        Corrupt: a manifest vector or a leaf of the table cannot be read.
+
+    """
+    limits = _limits(state)
+    if not _is_past(state, limits, 1):
+        return OwnFlush()
+    now = replace(limits, data_files=1, vectors=1, delete_leaves=DELETE_LEAVES)
+    plan = plan_flush(state.root, state.definition, now, leaves=state.leaves, dead=state.live.dead)
+    manifests: list[AddedManifest] = []
+    encoded: list[EncodedLeaf] = []
+    leaves: dict[str, Leaf] = {}
+    for planned in plan.leaves:
+        yield
+        name = f"self-flush/{state.root.digest.hex()}/{len(manifests)}"
+        leaf_uuid = uuid.uuid5(state.header.table_uuid, name)
+        leaf = yield from encode_in_steps(
+            planned.entries, state.definition, leaf_uuid=leaf_uuid, content=planned.content
+        )
+        manifests.append(manifest_of(planned, leaf, manifests))
+        encoded.append(leaf)
+        yield
+        leaves[leaf.location] = decode_leaf(leaf.body, location=leaf.location)
+    return OwnFlush(tuple(manifests), tuple(encoded), leaves)
+
+
+def _is_past(state: TableState, limits: FlushLimits, times: int) -> bool:
+    rows = len(state.live.rows)
+    is_large = state.root.size_in_bytes >= times * limits.hard_bytes and rows * _FEW >= limits.hard_entries
+    return rows >= times * limits.hard_entries or is_large
+
+
+def _limits(state: TableState) -> FlushLimits:
+    return _limits_of(tuple(state.definition.properties.items()))
+
+
+@lru_cache(maxsize=256)
+def _limits_of(properties: tuple[tuple[str, str], ...]) -> FlushLimits:
+    return FlushLimits.of_properties(dict(properties))

@@ -1,33 +1,169 @@
-"""What many small leaves, and leaves with many dead entries, become.
+"""The leaves to rewrite, from many small ones and from those with many dead entries, and the new leaves.
 
-Owns: the new leaves, and what delete leaves belong to afterwards. Does not own: which leaves are due (`leaf_load`), the
-order inside a leaf (`clustering`), storing and publishing (`rootline.workers.jobs`), what changed since
-(`rootline.tree`).
-Invariants: every live entry of a replaced leaf is in one new leaf, EXISTING, with the numbers and row ids that it had;
-a vector goes to a delete leaf of the data leaf that holds its data file, old or new; data leaves come first.
+Owns: live and dead entries of each leaf by the root alone, the choice of leaves, the new leaves and the data leaves
+that delete leaves belong to afterwards, the check that a Parquet leaf can hold the entries of an adopted Avro
+manifest. Does not own: thresholds (`rootline.maintenance.limits`), the order inside a leaf (`file_leaves`), storing
+and publishing (`metadata_jobs`), changes since then (`rootline.tree`).
+Invariants: pure. The choice only counts rows of the root. Small leaves are merged with leaves of about their size, so
+that an entry is rewritten only a few times, however many flushes there are. Delete leaves in Avro stay unchanged,
+because their position delete files may be named nowhere else. Every live entry of a replaced leaf is in one new leaf,
+EXISTING, with the numbers and row ids that it had. A vector moves to a delete leaf of the data leaf that holds its
+data file, old or new. Data leaves come first. Checking an adopted leaf needs no loop over entries and skips those that
+are DELETED or dead, because they do not move.
 
-Source: protocol page, section 5; decision 0024.
+Source: protocol page, section 5; format page, "Leaf: Parquet"; decisions 0024 and 0029.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap
 
-from rootline.maintenance.compaction_limits import CompactionLimits
-from rootline.maintenance.leaf_load import LeafLoad, LoadedLeaf
-from rootline.maintenance.plan import IntentStamp, WrittenPlan
-from rootline.maintenance.planned_leaf import InPlan, InRoot, PlannedLeaf, planned_leaves, write_leaves
+from rootline.maintenance.limits import ENTRIES_MAX, CompactionLimits
+from rootline.maintenance.plan import (
+    InPlan,
+    InRoot,
+    IntentStamp,
+    PlannedLeaf,
+    WrittenPlan,
+    planned_leaves,
+    write_leaves,
+)
 from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.leaf_codec import MAX_ENTRIES, LeafContent
+from rootline.schemas.bytes.leaf_columns import RULED_COLUMNS, column_violation
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import IntentKind, Reaffiliation
 from rootline.schemas.table_definition import TableDefinition
+from rootline.tree.proof.adopted_rows import is_adopted
+
+_BITS_A_TIER: Final = 3
+"""Leaves are of one size when their live entries differ by less than a factor of about eight."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedLeaf:
+    """One leaf's root row, and how many of its entries are live."""
+
+    row: ContentEntry
+    live: int
+
+    @property
+    def location(self) -> str:
+        """The leaf's."""
+        return self.row.location
+
+    @property
+    def is_data(self) -> bool:
+        """Whether it lists data files."""
+        return self.row.content_type is ContentType.DATA_MANIFEST
+
+    @property
+    def is_adopted(self) -> bool:
+        """Whether it is an Avro manifest: reading an entry of it costs hundreds of times what it costs in columns."""
+        return is_adopted(self.row)
+
+    def is_mostly_dead(self, limits: CompactionLimits) -> bool:
+        """Whether its dead entries alone are reason enough. A leaf with no live entry needs no rewriting: it leaves."""
+        dead = self.row.record_count - self.live
+        return self.live > 0 and dead * 100 >= limits.dead_percent * self.row.record_count
+
+
+@dataclass(frozen=True, slots=True)
+class LeafLoad:
+    """The leaves of a root that a compaction can read."""
+
+    leaves: tuple[LoadedLeaf, ...]
+
+    @staticmethod
+    def of(root: Root) -> LeafLoad:
+        """The live leaves of `root`."""
+        rows: list[ContentEntry] = []
+        dead: dict[str, int] = defaultdict(int)
+        for row in root.rows:
+            entry = row.entry
+            if entry.version_info.status is Status.DELETED:
+                continue
+            if entry.content_type is ContentType.MANIFEST_DV:
+                dead[entry.referenced_file or entry.location] += entry.record_count
+            elif entry.content_type is ContentType.DATA_MANIFEST or (
+                entry.content_type is ContentType.DELETE_MANIFEST and not is_adopted(entry)
+            ):
+                rows.append(entry)
+        return LeafLoad(tuple(LoadedLeaf(row, row.record_count - _gone(row) - dead[row.location]) for row in rows))
+
+    def without(self, locations: Collection[str]) -> LeafLoad:
+        """The same without these leaves."""
+        return LeafLoad(tuple(leaf for leaf in self.leaves if leaf.location not in locations))
+
+    @property
+    def dead(self) -> tuple[str, ...]:
+        """Leaves in which nothing is live any more."""
+        once = (leaf for leaf in self.leaves if leaf.row.record_count > _gone(leaf.row))
+        return tuple(leaf.location for leaf in once if leaf.live == 0)
+
+    def chosen(self, limits: CompactionLimits) -> tuple[LoadedLeaf, ...]:
+        """Leaves that are to be replaced: data leaves first, each with the delete leaves that go along."""
+        data = _bounded(_due([leaf for leaf in self.leaves if leaf.is_data], limits))
+        owners = {leaf.location for leaf in data}
+        of_owner: dict[tuple[str | None, int], list[LoadedLeaf]] = defaultdict(list)
+        for leaf in self.leaves:
+            if not leaf.is_data and leaf.live:
+                of_owner[leaf.row.referenced_file, leaf.row.partition_spec_id].append(leaf)
+        following = sum(len(leaves) for (owner, _), leaves in of_owner.items() if owner in owners)
+        deletes: list[LoadedLeaf] = []
+        for (owner, _), leaves in of_owner.items():  # a leaf is of one spec, so those of several never become one
+            if owner is None:  # large ones would be large again
+                leaves = [leaf for leaf in leaves if leaf.live <= limits.small or leaf.is_mostly_dead(limits)]
+            follows = owner in owners and (following > 1 or leaves[0].live < leaves[0].row.record_count)
+            if follows or len(leaves) >= limits.leaves:
+                deletes += leaves
+            else:
+                deletes += [leaf for leaf in leaves if leaf.is_mostly_dead(limits)]
+        return (*data, *_bounded(deletes))
+
+
+def _gone(row: ContentEntry) -> int:
+    return 0 if row.manifest_stats is None else row.manifest_stats.deleted_files_count
+
+
+def _due(leaves: Iterable[LoadedLeaf], limits: CompactionLimits) -> list[LoadedLeaf]:
+    """Small leaves of one spec that are many of one size, leaves that are mostly dead, and all that are not columns."""
+    due: list[LoadedLeaf] = []
+    tiers: dict[tuple[int, int], list[LoadedLeaf]] = defaultdict(list)
+    for leaf in leaves:
+        if leaf.is_adopted:
+            due += [leaf] if limits.adopted and leaf.live else []
+        elif leaf.is_mostly_dead(limits):
+            due.append(leaf)
+        elif 0 < leaf.live <= limits.small:
+            tier = leaf.live.bit_length() // _BITS_A_TIER if limits.leaves > 2 else 0
+            tiers[leaf.row.partition_spec_id, tier].append(leaf)
+    for same in tiers.values():
+        if len(same) >= limits.leaves:
+            due += same
+    return due
+
+
+def _bounded(leaves: Iterable[LoadedLeaf]) -> list[LoadedLeaf]:
+    """The smallest ones, as many as one compaction may move; one at least."""
+    found: list[LoadedLeaf] = []
+    entries = 0
+    for leaf in sorted(leaves, key=lambda leaf: (leaf.live, leaf.location)):
+        entries += leaf.live
+        if found and entries > ENTRIES_MAX:
+            break
+        found.append(leaf)
+    return found
+
 
 OWNERS_MAX = 64
 """Delete leaves that one compaction writes for single data leaves; what is left goes to leaves that belong to none."""
@@ -190,3 +326,44 @@ def _moved_along(
 
 
 _NONE = BitMap()
+
+
+_VERSION_INFO: Final = "version_info"
+_LOCATION: Final = "location"
+
+
+def fault_in_columns(row: ContentEntry, leaf: Leaf, dead: BitMap | None, definition: TableDefinition) -> str | None:
+    """The first reason why a live entry of `leaf` cannot move to a Parquet leaf; `None`: all of them can.
+
+    Raises:
+        Corrupt: `leaf-corrupt`, a column cannot be read.
+        Invalid: `spec-unknown`.
+
+    """
+    table = leaf.columns([*RULED_COLUMNS, _LOCATION])
+    alive = pc.not_equal(pc.struct_field(table.column(_VERSION_INFO), "status"), int(Status.DELETED))
+    ordinals = sorted(BitMap(pc.indices_nonzero(alive).to_pylist()) - (dead or BitMap()))
+    if not ordinals:
+        return None
+    table = _as_existing(table.take(pa.array(ordinals, pa.int64())))
+    violations = column_violation(table)
+    if violations is not None:
+        return violations
+    locations = table.column(_LOCATION)
+    if pc.any(pc.equal(locations, "")).as_py() or pc.count_distinct(locations).as_py() < len(locations):
+        return "a location is empty, or occurs twice"
+    statistics = leaf.statistics_at(ordinals)
+    for member in definition.spec_by_id(row.partition_spec_id).expr_ids:
+        if member not in statistics or statistics[member].null_count:
+            return f"the partition value of id {member} is not known for every entry"
+    return None
+
+
+def _as_existing(table: pa.Table) -> pa.Table:
+    at = table.column_names.index(_VERSION_INFO)
+    info = table.column(at).combine_chunks()
+    members = [
+        pa.repeat(pa.scalar(int(Status.EXISTING), field.type), len(values)) if field.name == "status" else values
+        for field, values in zip(info.type, info.flatten(), strict=True)
+    ]
+    return table.set_column(at, table.schema.field(at), pa.StructArray.from_arrays(members, fields=list(info.type)))

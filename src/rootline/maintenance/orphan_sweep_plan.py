@@ -1,21 +1,21 @@
-"""What a sweep condemns, and what of what was condemned earlier may be deleted.
+"""The objects that a sweep condemns, and the condemned ones that may be deleted.
 
 Owns: these two choices, and the horizon that is proposed. Does not own: reading the inventory and the references
-(`rootline.workers.jobs.sweep_reads`), what the coordinator makes of the proposal (`rootline.tree.intents.sweep`),
+(`rootline.workers.jobs.sweep_reads`), the coordinator's judgement of the proposal (`rootline.tree.intents.sweep`),
 deletion (`rootline.workers.jobs.sweep_job`).
 Invariants: nothing that a root which still exists references is ever deleted, and nothing that can be read is
-condemned; what no root ever referenced is condemned only when it is older than the horizon that was committed before;
-only names that Rootline gives are condemned; what cannot be known counts as referenced.
+condemned. An object that no root ever referenced is condemned only when it is older than the horizon that was
+committed before. Only names that Rootline gives are condemned. Anything that cannot be known counts as referenced.
 
 Theory. Two kinds of objects are not needed. *Orphans* were never committed: files of writers that crashed, leaves of
 losers. They look like files of a writer that is about to publish, so they must be older than the horizon, behind which
-no intent brings files any more. *What left* was committed once: only roots that are no longer addressable reference it.
-Those roots exist for a while, and as long as they do they are the proof that no writer is about to publish it. So it is
-condemned whatever its age is.
+no intent adds files any more. *Removed files* were committed once: only roots that are no longer addressable reference
+them. Those roots exist for a while, and as long as they do they are the proof that no writer is about to publish these
+files. So they are condemned at any age.
 
 A page is applied by a root, and from then on no root adds what it names. So when all existing roots are read *after* a
-root that names the page, and none of them references a location of it, none ever will: `restore` brings back only what
-a root that can be read references.
+root that names the page, and none of them references a location of it, none ever will: `restore` brings back only
+files that a readable root references.
 
 Source: definitions page, section 4; decision 0063.
 """
@@ -29,8 +29,8 @@ from typing import Final
 
 import numpy as np
 
+from rootline.maintenance.limits import SweepLimits
 from rootline.maintenance.plan import IntentStamp, WrittenPlan
-from rootline.maintenance.sweep_limits import SweepLimits
 from rootline.schemas.bytes.root.condemned_page import LOCATIONS_MAX, CondemnedPage, encode_condemned_page
 from rootline.schemas.bytes.root.foreign_names import ForeignNames, name_hash
 from rootline.schemas.bytes.root.location_hashes import HASH_BYTES, LocationHashes, location_hash

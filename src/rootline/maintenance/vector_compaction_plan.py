@@ -2,12 +2,12 @@
 
 Every small delete writes a Puffin file with the vector of one or a few data files, and a scan opens all of them. So
 the vectors of files with few are joined: ordered by data leaf, so a scan that prunes leaves still opens few files, and
-at most `JOINED_MAX` in one file. A file that holds half as many, or half of `JOINED_BYTES_MAX`, is left alone, so a
-vector moves a bounded number of times.
+at most `JOINED_MAX` in one file. A file with half as many, or half of `JOINED_BYTES_MAX`, is not joined, so a vector
+moves a bounded number of times.
 
-Owns: the choice, and the Puffin file. Does not own: thresholds (`compaction_limits`), storing the file
-(`rootline.workers.jobs`), what became of leaves and vectors since (`rootline.tree`).
-Invariants: pure; a manifest vector that moves holds all that is dead in its leaf; a joined vector holds what it held.
+Owns: the choice, and the Puffin file. Does not own: thresholds (`rootline.maintenance.limits`), storing the file
+(`metadata_jobs`), the fate of leaves and vectors since (`rootline.tree`).
+Invariants: pure. A manifest vector that moves contains all that is dead in its leaf. A joined vector is unchanged.
 
 Source: format page, "Manifest vectors" and "Deletion vectors"; decision 0113.
 """
@@ -24,9 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap, BitMap64
 
-from rootline.maintenance.compaction_limits import CompactionLimits
-from rootline.maintenance.plan import IntentStamp, WrittenPlan
-from rootline.maintenance.puffin_vectors import vectors_of_puffin
+from rootline.maintenance.limits import CompactionLimits
+from rootline.maintenance.plan import IntentStamp, WrittenPlan, vectors_of_puffin
 from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, puffin_name

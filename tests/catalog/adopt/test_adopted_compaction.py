@@ -223,7 +223,7 @@ def test_many_entries_move_in_several_rounds(lake: Lake, tmp_path: Path, monkeyp
         old.manifest(f"m{number}", [old.data(f"f{number}{at}", rows(20 * number + 10 * at, "UA")) for at in (0, 1)], 1)
     lake.adopt(old.finish(1), NAME)
     table = lake.table(NAME)
-    monkeypatch.setattr("rootline.maintenance.leaf_load.ENTRIES_MAX", 5)
+    monkeypatch.setattr("rootline.maintenance.leaf_compaction_plan.ENTRIES_MAX", 5)
     moved = []
     while avro_leaves(table):
         moved.append(compacted(lake).entries)

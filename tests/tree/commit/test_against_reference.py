@@ -11,8 +11,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from rootline.maintenance.expiry_limits import ExpiryLimits
 from rootline.maintenance.expiry_plan import Steps, plan_expiry
+from rootline.maintenance.limits import ExpiryLimits
 from rootline.schemas.bytes.record_headers import content_headers
 from rootline.schemas.bytes.root.kept_page import RetainedPage
 from rootline.schemas.content_entry import ContentType

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from rootline.maintenance.expiry_plan import plan_purge, purge_due_ms
 from rootline.maintenance.plan import IntentStamp
-from rootline.maintenance.purge_plan import plan_purge, purge_due_ms
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.root_header import Totals

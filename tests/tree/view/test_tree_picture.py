@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from rootline.maintenance.flush_limits import FlushLimits
+from rootline.maintenance.limits import FlushLimits
 from rootline.schemas.content_entry import ContentType
 from rootline.tree.view.outline import outline_of
 from rootline.tree.view.picture import tree_svg

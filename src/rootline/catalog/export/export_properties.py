@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rootline.catalog.manifest.format_version import FormatVersion
-from rootline.maintenance.property_values import whole_number
+from rootline.maintenance.limits import whole_number
 
 SNAPSHOTS: Final = "rootline.export.snapshots"
 FORMAT: Final = "rootline.export.format"

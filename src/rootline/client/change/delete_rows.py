@@ -22,7 +22,7 @@ from rootline.client.session.commit import Commit
 from rootline.client.session.session import Session
 from rootline.client.session.upload import upload_all
 from rootline.client.session.writer_stamp import WriterStamp
-from rootline.maintenance.puffin_vectors import vectors_of_puffin
+from rootline.maintenance.plan import vectors_of_puffin
 from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AddedVector, Intent, IntentKind

@@ -17,8 +17,7 @@ from pyiceberg.schema import Schema
 from rootline.client.write.arrow_schema import iceberg_schema
 from rootline.client.write.definition_terms import parsed_term
 from rootline.client.write.sort_terms import SortBy, sort_fields
-from rootline.maintenance.expiry_limits import EXPIRE
-from rootline.maintenance.sweep_limits import SWEEP_PROPERTY
+from rootline.maintenance.limits import EXPIRE, SWEEP_PROPERTY
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortOrder, TableDefinition, first_expression_id
 from rootline.schemas.table_properties import check_set

@@ -22,10 +22,17 @@ import pyarrow as pa
 from rootline.client.session.session import Session
 from rootline.client.session.upload import upload_all
 from rootline.client.write.listed_dates import oldest_listed
-from rootline.maintenance.clustering import cluster, cut, sort_ids
-from rootline.maintenance.file_leaves import LEAF_ENTRIES, clustered, cut_evenly, leaf_columns
-from rootline.maintenance.listed_files import columns_of
-from rootline.maintenance.property_values import whole_number
+from rootline.maintenance.file_leaves import (
+    LEAF_ENTRIES,
+    cluster,
+    clustered,
+    columns_of,
+    cut,
+    cut_evenly,
+    leaf_columns,
+    sort_ids,
+)
+from rootline.maintenance.limits import whole_number
 from rootline.schemas.bytes.leaf_codec import EncodedLeaf, LeafContent, decode_leaf, encode_columns, encode_leaf
 from rootline.schemas.bytes.leaf_schema import CONTENT_STATS
 from rootline.schemas.bytes.root.entry_codec import EntryCodec

@@ -22,7 +22,7 @@ from rootline.client.read.file_rows import seen_vector
 from rootline.client.session.session import Session
 from rootline.client.session.upload import upload_all
 from rootline.client.write.new_files import NewFiles
-from rootline.maintenance.puffin_vectors import vectors_of_puffin
+from rootline.maintenance.plan import vectors_of_puffin
 from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName

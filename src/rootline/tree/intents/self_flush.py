@@ -1,7 +1,7 @@
 """Leaves that the coordinator writes itself, because the root has grown too long.
 
 Owns: how such leaves become part of a draft. Does not own: when that is due and what is in them
-(`rootline.maintenance.self_flush_plan`), when they are written (`rootline.coordinator.protocol.self_flush_rules`),
+(`rootline.maintenance.flush_plan`), when they are written (`rootline.coordinator.protocol.self_flush_rules`),
 storing them (the caller stores a batch's objects).
 Invariants: they hold EXISTING entries of a root that the draft's parent follows from; what is not live any more in the
 place that it came from is dead in the leaf; nothing that is live changes, and no intent's verdict does.

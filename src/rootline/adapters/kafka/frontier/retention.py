@@ -1,7 +1,7 @@
 """How long brokers keep intents and dead letters, and whether they keep a group's offsets as long.
 
 Owns: asking them. Does not own: how long they should (`rootline.adapters.kafka.topics`), what a sweep makes of it
-(`rootline.maintenance.sweep_limits`).
+(`rootline.maintenance.limits`).
 Invariants: only asks; that offsets go before the intents is advice, because nothing is lost by it; what brokers do not
 say is an error where something is deleted by it.
 """
