@@ -28,8 +28,7 @@ from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.object_keys import key_of
-from rootline.storage.metadata.head_finder import find_head
-from rootline.storage.metadata.root_reader import read_definition, read_root
+from rootline.storage.metadata.root_reader import find_head, read_definition, read_root
 from rootline.storage.metadata.table_loader import plan_scan
 from rootline.tree.filter.prune import PruningFilter
 

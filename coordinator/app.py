@@ -47,8 +47,7 @@ from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent_rules import IntentLimits
 from rootline.schemas.verdict import Verdict
-from rootline.storage.lake_identity import FindLake
-from rootline.storage.store_probe import probe_store
+from rootline.storage.warehouse import FindLake, probe_store
 from rootline.tree.ledger.outcomes import Acknowledged
 
 _TABLES_KNOWN_MAX: Final = 100_000

@@ -1,7 +1,7 @@
 """Defaults in a schema's JSON: those of structs, lists and maps, which the model does not know, and unreadable ones.
 
 Owns: the form of a nested default in memory, and what is said of one that cannot be read. Does not own: whether it is a
-value of its type (`rootline.tree.proof.default_rules`), what rows have of it (`rootline.storage.rows.default_column`).
+value of its type (`rootline.tree.proof.default_rules`), what rows have of it (`rootline.storage.rows.arrow_types`).
 Invariants: a nested default is the text of its JSON single-value form, with sorted keys, because the model keeps no
 dictionaries or lists; it is written as the JSON that it is.
 

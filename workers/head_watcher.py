@@ -21,8 +21,7 @@ from rootline.ports.retry_policy import RetryPolicy
 from rootline.ports.task_queue import OFFERED_AGAIN_S, Offer, Task, TaskKind, TaskQueue
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName, Version
-from rootline.storage.metadata.head_finder import find_head
-from rootline.storage.metadata.table_names import list_names
+from rootline.storage.metadata.root_reader import find_head, list_names
 from rootline.workers.counters import WorkerCounters
 from rootline.workers.settings import WorkerSettings
 

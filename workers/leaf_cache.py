@@ -1,7 +1,7 @@
 """Leaves kept in memory: they never change, and plans need the same ones again and again.
 
 Owns: what is kept, and for how long. Does not own: reading and proving a leaf
-(`rootline.storage.metadata.leaf_reader`).
+(`rootline.storage.metadata.object_reader`).
 Invariants: bounded by the leaves' stored bytes; losing all of it costs time only.
 """
 
@@ -15,7 +15,7 @@ from rootline.schemas.bytes.leaf_codec import Leaf
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.leaf_reader import read_leaf
+from rootline.storage.metadata.object_reader import read_leaf
 
 
 class LeafCache:

@@ -19,8 +19,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Corrupt, Unavailable
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.object_keys import root_key
-from rootline.storage.metadata.head_finder import find_head
-from rootline.storage.metadata.root_reader import proven_root
+from rootline.storage.metadata.root_reader import find_head, proven_root
 
 CHECK_EVERY_S: Final = 60.0
 CHECKED_AT_ONCE: Final = 10

@@ -16,8 +16,8 @@ from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.identifiers import ObjectKey
 from rootline.schemas.object_keys import key_of
-from rootline.storage.metadata.vector_reader import vector_in
-from rootline.storage.rows.delete_file_reader import read_positions
+from rootline.storage.metadata.object_reader import vector_in
+from rootline.storage.rows.row_deletes import read_positions
 from tests.storage.stored_tables import TABLE, StoredTable
 
 V2, V3 = FormatVersion.V2, FormatVersion.V3

@@ -15,7 +15,7 @@ from rootline.coordinator.protocol.machine_state import Phase
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.identifiers import LogPosition
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.root_reader import find_head
 from rootline.testing.seeded_environment import SeededEnvironment
 from tests.cli.conftest import Run
 from tests.coordinator.running_service import TABLE, append_intent, running

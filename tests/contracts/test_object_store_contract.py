@@ -12,7 +12,7 @@ import pytest
 from rootline.ports.object_store import LongObject, ObjectStore, Predecessor, PutStatus, StoredObject
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import ObjectKey
-from rootline.storage.whole_objects import get_up_to, parts_of
+from rootline.storage.stored_objects import get_up_to, parts_of
 from tests.contracts.stores import STORES
 
 _PARAMETERS = [pytest.param(name, marks=pytest.mark.services if name == "s3" else ()) for name in STORES]

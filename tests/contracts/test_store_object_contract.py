@@ -13,7 +13,7 @@ from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey
-from rootline.storage.metadata.store_object import store_object
+from rootline.storage.stored_objects import store_object
 from rootline.testing.faulty_object_store import PUT_FAULTS, Fault, FaultyObjectStore, scripted
 
 KEY = ObjectKey("demo/flights/metadata/leaves/x.parquet")

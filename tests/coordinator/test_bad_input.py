@@ -25,7 +25,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AddedVector, DataFile, Intent, IntentKind
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.storage.metadata.stored_file import read_stored
+from rootline.storage.stored_objects import read_stored
 from rootline.tree.draft.batch import Needs, VectorAt
 from tests.coordinator.running_service import TABLE, Running, running
 

@@ -20,8 +20,7 @@ from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import CheckSummary, DataFiles
-from rootline.storage.metadata.head_finder import find_head
-from rootline.storage.metadata.root_reader import read_root
+from rootline.storage.metadata.root_reader import find_head, read_root
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from rootline.tree.ledger.header_limits import HEADER_BYTES_MAX

@@ -20,7 +20,7 @@ from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.object_keys import root_key
 from rootline.schemas.root_header import NameState
 from rootline.schemas.view_metadata import ViewMetadata
-from rootline.storage.metadata.table_head import newest_root
+from rootline.storage.metadata.root_reader import newest_root
 from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft.batch import Applied, FetchedObjects, Record, Stamp
 from tests.contracts.stores import STORES

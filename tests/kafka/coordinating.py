@@ -28,7 +28,7 @@ from rootline.schemas.object_keys import roots_prefix
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles
-from rootline.storage.lake_identity import FindLake
+from rootline.storage.warehouse import FindLake
 from tests.coordinator.running_service import TABLE, create_intent
 from tests.kafka.judge import Judged, Told, judge_table, judge_topics
 from tests.kafka.topic_watch import Watch

@@ -25,7 +25,7 @@ from rootline.schemas.content_entry import (
 )
 from rootline.schemas.errors import Corrupt
 from rootline.storage.check.chain import check_table
-from rootline.storage.metadata.change_reader import read_net_change
+from rootline.storage.metadata.table_loader import read_net_change
 from rootline.tree.check.root_diff import diff
 from rootline.tree.state.live_index import ordinals_of_vector
 from rootline.tree.state.table_state import TableState

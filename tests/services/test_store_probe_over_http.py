@@ -12,7 +12,7 @@ from rootline.adapters.s3.object_store import S3ObjectStore
 from rootline.adapters.s3.settings import S3Settings
 from rootline.coordinator.app import CoordinatorService
 from rootline.schemas.errors import Fenced
-from rootline.storage.store_probe import probe_store
+from rootline.storage.warehouse import probe_store
 from rootline.testing.lying_object_store import Lie
 from tests.services.lying_s3_server import lying_s3_server
 from tests.services.s3_service import S3Service

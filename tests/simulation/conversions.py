@@ -17,7 +17,7 @@ from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AddedVector, EqualityDeleteFile, Intent, IntentKind, RemovedFile
 from rootline.schemas.object_keys import key_of
-from rootline.storage.metadata.vector_reader import read_vector
+from rootline.storage.metadata.object_reader import read_vector
 from rootline.tree.state.table_state import TableState
 from tests.simulation.faulty_world import World
 

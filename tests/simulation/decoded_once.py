@@ -25,7 +25,8 @@ from rootline.schemas.bytes.leaf_schema import CONTENT_STATS
 from rootline.schemas.bytes.root.root_codec import Root, decode_root
 from rootline.schemas.content_entry import ContentEntry
 from rootline.storage.check import chain, objects
-from rootline.storage.metadata import leaf_reader, root_reader
+from rootline.storage.metadata import object_reader as leaf_reader
+from rootline.storage.metadata import root_reader
 from rootline.tree.state import leaf_lookup
 from rootline.tree.state.leaf_keys import LeafKeys
 

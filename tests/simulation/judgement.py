@@ -15,8 +15,7 @@ from rootline.schemas.intent import Intent
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.check.chain import check_table
-from rootline.storage.metadata.root_reader import read_root
-from rootline.storage.metadata.table_head import newest_root
+from rootline.storage.metadata.root_reader import newest_root, read_root
 from rootline.storage.metadata.table_loader import load_state
 from rootline.tree.evolution.changes import AddSchema, DefinitionChanges
 from rootline.tree.state.table_state import TableState

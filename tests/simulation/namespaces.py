@@ -20,9 +20,8 @@ from rootline.schemas.errors import Invalid, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import NamespaceName, TableName, namespace_of
 from rootline.schemas.object_keys import namespace_key, namespace_objects_prefix, version_of_namespace_key
 from rootline.schemas.root_header import NameState, RootHeader
-from rootline.storage.metadata.table_head import newest_root
-from rootline.storage.namespaces.namespace_directory import namespace_exists
-from rootline.storage.namespaces.namespace_record import NamespaceRecord, decode_record
+from rootline.storage.metadata.namespaces import NamespaceRecord, decode_record, namespace_exists
+from rootline.storage.metadata.root_reader import newest_root
 from rootline.testing.seeded_environment import SeededEnvironment
 from tests.simulation.faulty_world import ProcessStore, World
 from tests.support.opened_sessions import nothing_known

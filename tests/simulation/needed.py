@@ -19,10 +19,10 @@ from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.intent import Intent
 from rootline.schemas.object_keys import key_of, root_key, version_of_root_key
 from rootline.schemas.root_header import NameState
-from rootline.storage.metadata.page_reader import read_kept
+from rootline.storage.metadata.object_reader import read_kept
 from rootline.storage.metadata.root_reader import read_root
-from rootline.storage.metadata.stored_file import stored_key
 from rootline.storage.metadata.table_loader import load_state
+from rootline.storage.stored_objects import stored_key
 
 
 async def read_by_scans(store: MemoryObjectStore, table: TableName, root: Root) -> frozenset[ObjectKey]:

@@ -13,8 +13,7 @@ from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.object_keys import table_prefix
 from rootline.schemas.root_header import NameState
-from rootline.storage.metadata.root_reader import read_root
-from rootline.storage.metadata.table_head import newest_root
+from rootline.storage.metadata.root_reader import newest_root, read_root
 from tests.simulation.faulty_world import World
 from tests.simulation.needed import read_by_scans
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import VectorReference
-from rootline.storage.metadata.vector_reader import read_vector
+from rootline.storage.metadata.object_reader import read_vector
 from rootline.tree.state.table_state import TableState
 from tests.simulation.faulty_world import World
 

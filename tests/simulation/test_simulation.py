@@ -21,8 +21,8 @@ from rootline.schemas.identifiers import CommitId, NamespaceName
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_rules import BEGINNING_KINDS
 from rootline.schemas.root_header import PartitionOffset, RootHeader
-from rootline.storage.namespaces import namespace_chain
-from rootline.storage.namespaces.namespace_chain import NamespaceState
+from rootline.storage.metadata import namespaces as namespace_chain
+from rootline.storage.metadata.namespaces import NamespaceState
 from rootline.tree.commit import decide
 from rootline.tree.draft import version_difference
 from rootline.tree.draft.draft import Draft

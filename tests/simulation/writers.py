@@ -36,7 +36,7 @@ from rootline.schemas.object_keys import key_of
 from rootline.schemas.root_header import NameState
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import VerdictKind
-from rootline.storage.metadata.table_head import newest_root
+from rootline.storage.metadata.root_reader import newest_root
 from rootline.tree.state.table_state import TableState
 from tests.simulation.conversions import conversion, deletes_by_value
 from tests.simulation.evolving import column_more, partition_statistics, some_changes

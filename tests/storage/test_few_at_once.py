@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from rootline.schemas.errors import Unavailable
-from rootline.storage.few_at_once import gather_bounded
+from rootline.storage.stored_objects import gather_bounded
 
 
 async def test_results_come_in_the_items_order_whichever_is_done_first() -> None:

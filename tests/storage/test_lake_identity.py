@@ -10,7 +10,7 @@ from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.schemas.bytes.record_headers import LAKE_KEY
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey
-from rootline.storage.lake_identity import lake_of
+from rootline.storage.warehouse import lake_of
 from rootline.testing.seeded_environment import SeededEnvironment
 from tests.coordinator.hooked_ports import HookedStore
 

@@ -11,7 +11,7 @@ from rootline.adapters.local.object_store import LocalObjectStore
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.ports.object_store import Listing
 from rootline.schemas.errors import Fenced, Unavailable
-from rootline.storage.store_probe import PROBE_PREFIX, probe_store
+from rootline.storage.warehouse import PROBE_PREFIX, probe_store
 from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, Operation, scripted, seeded
 from rootline.testing.lying_object_store import Lie, LyingObjectStore
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from rootline.schemas.errors import Corrupt
-from rootline.storage.task_groups import plain_task_group
+from rootline.storage.stored_objects import plain_task_group
 
 
 async def test_the_first_failure_cancels_the_others_and_is_raised_without_a_group() -> None:

@@ -8,8 +8,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.root_header import NameState
-from rootline.storage.metadata.head_finder import at_head
-from rootline.storage.metadata.root_reader import read_root
+from rootline.storage.metadata.root_reader import at_head, read_root
 from rootline.storage.metadata.table_loader import load_state
 from rootline.tree.state.table_state import TableState
 

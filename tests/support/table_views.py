@@ -26,7 +26,7 @@ from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import Intent
 from rootline.schemas.object_keys import root_key
-from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.root_reader import find_head
 from tests.cli.conftest import Run
 from tests.coordinator.hooked_ports import HookedStore, nothing
 from tests.coordinator.running_service import TABLE, append_intent, create_intent

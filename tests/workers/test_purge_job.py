@@ -13,7 +13,7 @@ from rootline.ports.object_store import Listing
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import IntentKind, VersionReference
 from rootline.schemas.root_header import RootHeader
-from rootline.storage.metadata.table_head import newest_root
+from rootline.storage.metadata.root_reader import newest_root
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.tree.intents.drop import KEPT_PROPERTY
 from rootline.tree.state.name_state import check_is_table

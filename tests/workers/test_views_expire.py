@@ -20,7 +20,7 @@ from rootline.schemas.verdict import VerdictKind
 from rootline.schemas.view_metadata import ViewMetadata
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles
-from rootline.storage.metadata.view_head import view_root
+from rootline.storage.metadata.root_reader import view_root
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from rootline.workers.jobs.expiry_job import ExpiryJob

@@ -18,7 +18,7 @@ from rootline.schemas.content_entry import ContentType
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.object_keys import root_key
-from rootline.storage.metadata.table_names import list_tables
+from rootline.storage.metadata.root_reader import list_tables
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from rootline.workers.app import WorkerService

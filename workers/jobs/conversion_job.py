@@ -28,10 +28,10 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.stored_file import read_file
 from rootline.storage.rows.data_file_reader import RowsWanted, read_rows
 from rootline.storage.rows.metadata_columns import POS
 from rootline.storage.rows.row_deletes import DeletesOfScan, RowDeletes
+from rootline.storage.stored_objects import read_file
 from rootline.tree.scan.file_task import FileTask
 from rootline.workers.jobs.job import JobContext
 from rootline.workers.jobs.loaded_table import read_table_files

@@ -22,9 +22,8 @@ from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.root_header import Expiry
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.head_finder import find_head
-from rootline.storage.metadata.page_reader import read_kept
-from rootline.storage.metadata.root_reader import read_root
+from rootline.storage.metadata.object_reader import read_kept
+from rootline.storage.metadata.root_reader import find_head, read_root
 from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport
 from rootline.workers.jobs.maintenance_job import MaintenanceJob
 from rootline.workers.jobs.root_removal import GivesUp, RootRemoval

@@ -19,7 +19,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import Version
 from rootline.schemas.root_header import RootHeader
-from rootline.storage.metadata.page_reader import read_kept
+from rootline.storage.metadata.object_reader import read_kept
 from rootline.tree.state.addressable import Addressable
 from rootline.workers.jobs.sweep_reads import Marks
 

@@ -15,7 +15,7 @@ from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.table_loader import read_stored_manifest_vectors
+from rootline.storage.metadata.table_loader import read_root_vectors as read_stored_manifest_vectors
 from rootline.tree.scan.scan_plan import manifest_vectors
 from rootline.workers.jobs.job import JobContext
 from rootline.workers.jobs.maintenance_job import MaintenanceJob

@@ -22,7 +22,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.timed_reads import TimedReads
+from rootline.storage.stored_objects import TimedReads
 from rootline.workers.leaf_cache import LeafCache
 from rootline.workers.settings import WorkerSettings
 

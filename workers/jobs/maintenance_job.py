@@ -29,10 +29,9 @@ from rootline.schemas.object_keys import key_of
 from rootline.schemas.root_header import NameState
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind, is_about, lost_place
-from rootline.storage.metadata.head_finder import at_head
-from rootline.storage.metadata.root_reader import read_definition, read_root
-from rootline.storage.metadata.store_object import store_object
+from rootline.storage.metadata.root_reader import at_head, read_definition, read_root
 from rootline.storage.replanning import drive_async
+from rootline.storage.stored_objects import store_object
 from rootline.tree.state.pending_object import PendingObject
 from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport
 

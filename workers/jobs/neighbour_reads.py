@@ -50,11 +50,8 @@ from rootline.schemas.object_keys import (
     table_prefix,
     version_of_root_key,
 )
-from rootline.storage.few_at_once import gather_bounded
-from rootline.storage.metadata.head_finder import find_head
-from rootline.storage.metadata.root_reader import read_root
-from rootline.storage.metadata.stored_file import read_file, read_stored
-from rootline.storage.metadata.table_names import names_of_folders
+from rootline.storage.metadata.root_reader import find_head, names_of_folders, read_root
+from rootline.storage.stored_objects import gather_bounded, read_file, read_stored
 from rootline.tree.proof.adoption import (
     ADOPTED_PREFIX,
     LEAVES_BYTES_MAX,

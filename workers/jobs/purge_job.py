@@ -15,7 +15,7 @@ from rootline.maintenance.expiry_plan import PurgePlan, plan_purge, purge_due_ms
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.root_reader import find_head
 from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport, Removed
 from rootline.workers.jobs.maintenance_job import MaintenanceJob
 

@@ -27,9 +27,8 @@ from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.object_keys import root_key, roots_prefix, version_of_root_key
 from rootline.schemas.root_header import RootHeader
-from rootline.storage.metadata.head_finder import find_head
-from rootline.storage.metadata.page_reader import read_kept
-from rootline.storage.metadata.root_reader import read_definition, read_root
+from rootline.storage.metadata.object_reader import read_kept
+from rootline.storage.metadata.root_reader import find_head, read_definition, read_root
 from rootline.tree.state.addressable import Addressable
 from rootline.workers.jobs.batched_removal import in_batches, remove_batches
 from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport, Removed

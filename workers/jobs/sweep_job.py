@@ -33,8 +33,8 @@ from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.head_finder import find_head
-from rootline.storage.metadata.page_reader import read_condemned
+from rootline.storage.metadata.object_reader import read_condemned
+from rootline.storage.metadata.root_reader import find_head
 from rootline.workers.jobs.batched_removal import remove_batches
 from rootline.workers.jobs.export_reads import mark_exports
 from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport, Removed

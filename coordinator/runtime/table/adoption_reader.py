@@ -26,13 +26,10 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AdoptedRoot
 from rootline.schemas.object_keys import is_absolute, resolved, table_in
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.head_finder import find_head
-from rootline.storage.metadata.leaf_reader import read_leaves
-from rootline.storage.metadata.mapped_bytes import mapped
-from rootline.storage.metadata.page_reader import read_condemned
-from rootline.storage.metadata.root_reader import read_root
-from rootline.storage.metadata.stored_file import read_stored
-from rootline.storage.metadata.table_names import names_of_folders
+from rootline.storage.metadata.object_reader import read_condemned, read_leaves
+from rootline.storage.metadata.read_cache import mapped
+from rootline.storage.metadata.root_reader import find_head, names_of_folders, read_root
+from rootline.storage.stored_objects import read_stored
 from rootline.tree.draft.batch import AdoptedTable
 from rootline.tree.proof.adoption import adopted_state, invalid, leaves_of, proven_adopted
 from rootline.tree.state.live_mask import live_mask

@@ -48,11 +48,10 @@ from rootline.schemas.errors import Corrupt, Fenced, OutcomeUnknown, RootlineErr
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.root_header import RootHeader
-from rootline.storage.metadata.head_finder import HeadKey, at_head, find_head
-from rootline.storage.metadata.hinted_reads import hinted_reads
-from rootline.storage.metadata.store_object import store_object
+from rootline.storage.metadata.read_cache import hinted_reads
+from rootline.storage.metadata.root_reader import HeadKey, at_head, find_head
 from rootline.storage.metadata.table_loader import load_to_build_on
-from rootline.storage.metadata.timed_reads import TimedReads
+from rootline.storage.stored_objects import TimedReads, store_object
 from rootline.tree.state.pending_object import PendingObject
 from rootline.tree.state.table_state import TableState
 

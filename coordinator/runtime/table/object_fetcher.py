@@ -39,13 +39,11 @@ from rootline.schemas.intent import StoredPage
 from rootline.schemas.object_keys import root_key
 from rootline.schemas.root_header import DefinitionReference
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata import leaf_reader
-from rootline.storage.metadata.mapped_bytes import mapped
+from rootline.storage.metadata import object_reader as leaf_reader
+from rootline.storage.metadata.read_cache import mapped
 from rootline.storage.metadata.root_reader import named_definition, proven_root
-from rootline.storage.metadata.stored_dates import stored_dates
-from rootline.storage.metadata.stored_file import stored_key
 from rootline.storage.rows.file_footers import FooterReader
-from rootline.storage.whole_objects import get_up_to
+from rootline.storage.stored_objects import get_up_to, stored_dates, stored_key
 from rootline.tree.draft.batch import UNKNOWN_SIZE, FetchedObjects, Needs, VectorAt
 from rootline.tree.proof.file_verification import StatedFile, verifies_files
 from rootline.tree.proof.leaf_proof import LeafProof, prove_leaf

@@ -43,7 +43,7 @@ from rootline.coordinator.runtime.table.verdict_outbox import Publication, Verdi
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import AnsweringSink
 from rootline.schemas.identifiers import TableName
-from rootline.storage.metadata.timed_reads import TimedReads
+from rootline.storage.stored_objects import TimedReads
 from rootline.tree.draft.batch import Record
 from rootline.tree.ledger.outcomes import Acknowledged
 

@@ -37,12 +37,9 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Corrupt, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.root_header import NameState
-from rootline.storage.few_at_once import gather_bounded
-from rootline.storage.metadata.head_finder import HeadKey, at_head, find_head
-from rootline.storage.metadata.root_reader import read_root
-from rootline.storage.metadata.table_head import newest_root
-from rootline.storage.metadata.table_loader import read_stored_manifest_vectors
-from rootline.storage.metadata.table_names import names_of_folders
+from rootline.storage.metadata.root_reader import HeadKey, at_head, find_head, names_of_folders, newest_root, read_root
+from rootline.storage.metadata.table_loader import read_root_vectors as read_stored_manifest_vectors
+from rootline.storage.stored_objects import gather_bounded
 from rootline.tree.scan.scan_plan import manifest_vectors
 from rootline.tree.view.outline import TreeOutline, outline_of_root
 

@@ -139,7 +139,7 @@ def any_name(lake: Lake, name: str) -> TableHandle:
     """A handle of a name with roots: also of a dropped table, or a view. Raises `Invalid`: the name has no root."""
     from rootline.client import checks
     from rootline.client.table_handle import TableHandle
-    from rootline.storage.metadata.head_finder import existing_head
+    from rootline.storage.metadata.root_reader import existing_head
 
     checked = checks.table(name)
     lake.holder.run(lambda session: existing_head(session.store, checked))
@@ -149,8 +149,7 @@ def any_name(lake: Lake, name: str) -> TableHandle:
 def newest_header(lake: Lake, handle: TableHandle) -> RootHeader:
     """The header of the newest root, also of a tombstone or a view. Raises `Corrupt`: it cannot be read."""
     from rootline.client.session.session import Session
-    from rootline.storage.metadata.head_finder import existing_head
-    from rootline.storage.metadata.table_head import newest_root
+    from rootline.storage.metadata.root_reader import existing_head, newest_root
 
     async def operation(session: Session) -> RootHeader:
         root = await newest_root(session.store, handle.name)

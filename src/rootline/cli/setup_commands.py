@@ -1,7 +1,7 @@
 """`rootline config`, `store`, `topics`, `explain`, `completion` and `demo`: commands that need no lake.
 
 Owns: arguments, masking secrets, printing. Does not own: settings, the trial of a store
-(`rootline.storage.store_probe`), the needs of topics (the adapters of Kafka), explanations (`error_codes`), the shells'
+(`rootline.storage.warehouse`), the needs of topics (the adapters of Kafka), explanations (`error_codes`), the shells'
 scripts (typer), the story of the demo (`rootline.demo`).
 Invariants: a secret's value is never printed, neither as a setting nor inside a URL. The checks change nothing.
 `topics create` changes no topic that exists, and `topics accept` changes nothing without `--yes`. A command ends with 1
@@ -147,7 +147,7 @@ def probe_store(
     import asyncio
 
     from rootline.connect import open_warehouse
-    from rootline.storage import store_probe
+    from rootline.storage import warehouse as store_probe
 
     async def run() -> None:
         store = open_warehouse(url)

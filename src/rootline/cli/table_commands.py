@@ -151,7 +151,7 @@ def accept(
 
     from rootline.connect import accept_log, is_kafka, log_behind_root, open_stored_log, open_warehouse
     from rootline.schemas.identifiers import TableName
-    from rootline.storage.metadata.table_head import newest_root
+    from rootline.storage.metadata.root_reader import newest_root
 
     if is_kafka(log):
         raise Invalid(

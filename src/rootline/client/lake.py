@@ -20,7 +20,7 @@ from rootline.client.session.session import Session, SessionHolder
 from rootline.client.session.writer_stamp import WriterStamp
 from rootline.client.write.producer import DEFAULT_TIMEOUT_S, AsyncProducer, Producer
 from rootline.schemas.errors import Invalid
-from rootline.storage.metadata.table_head import check_there
+from rootline.storage.metadata.root_reader import check_there
 
 if TYPE_CHECKING:
     from rootline.client.change.adopt_table import Adopted
@@ -304,6 +304,6 @@ def _writer(writer_id: str | None) -> str | None:
 
 
 async def _table_names(session: Session) -> list[str]:
-    from rootline.storage.metadata.table_names import list_tables
+    from rootline.storage.metadata.root_reader import list_tables
 
     return sorted(await list_tables(session.store))

@@ -74,7 +74,7 @@ class LakeNames:
 
         """
         from rootline.client.view_handle import ViewHandle
-        from rootline.storage.metadata.view_head import view_root
+        from rootline.storage.metadata.root_reader import view_root
 
         checked = checks.table(name)
         self.holder.run(lambda session: view_root(session.store, checked))

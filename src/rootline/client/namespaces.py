@@ -12,8 +12,15 @@ from collections.abc import Mapping, Sequence
 from rootline.client.session.session import Session
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import NamespaceName
-from rootline.storage.namespaces.namespace_chain import NamespaceState, NextState, change_namespace, read_namespace
-from rootline.storage.namespaces.namespace_directory import list_namespaces, name_inside, namespace_below
+from rootline.storage.metadata.namespaces import (
+    NamespaceState,
+    NextState,
+    change_namespace,
+    list_namespaces,
+    name_inside,
+    namespace_below,
+    read_namespace,
+)
 
 
 async def namespace_names(session: Session) -> list[str]:

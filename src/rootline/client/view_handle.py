@@ -19,7 +19,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.view_changes import ViewChange
 from rootline.schemas.view_metadata import VersionLogEntry, ViewMetadata
-from rootline.storage.metadata.view_head import view_of, view_root
+from rootline.storage.metadata.root_reader import view_of, view_root
 
 _VERSION_MAX = 2**31 - 1
 

@@ -26,9 +26,7 @@ from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.object_keys import table_prefix
 from rootline.schemas.view_changes import AskedVersion, ViewChange, ViewToCreate, text_of
 from rootline.schemas.view_metadata import SqlRepresentation
-from rootline.storage.metadata.head_finder import find_head
-from rootline.storage.metadata.table_names import list_views
-from rootline.storage.metadata.view_head import view_root
+from rootline.storage.metadata.root_reader import find_head, list_views, view_root
 
 
 @dataclass(frozen=True, slots=True)

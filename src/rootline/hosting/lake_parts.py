@@ -37,7 +37,7 @@ from rootline.ports.intent_log import AskLogKeeps
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid
-from rootline.storage.lake_identity import FindLake, lake_of
+from rootline.storage.warehouse import FindLake, lake_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from rootline.adapters.open import WriterLog
 from rootline.ports.intent_log import KnowsItsLake, NewRecord
 from rootline.schemas.identifiers import LogPosition
 from rootline.schemas.verdict import Verdict
-from rootline.storage.lake_identity import FindLake
+from rootline.storage.warehouse import FindLake
 
 
 class LogOnDemand:

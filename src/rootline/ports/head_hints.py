@@ -1,7 +1,7 @@
 """Another process's report of the newest version of a table: a guess that saves time.
 
 Owns: the port, and the one that knows nothing. Does not own: where hints are kept (`rootline.adapters.redis_calls`),
-the use of one (`rootline.storage.metadata.hinted_reads`).
+the use of one (`rootline.storage.metadata.read_cache`).
 Invariants: a hint may be missing, old, or made up, and nothing is decided by it: the store's LIST gives the newest
 version. No method raises but for cancellation, and `tell` neither waits nor fails.
 """

@@ -1,7 +1,7 @@
 """What one version did to rows, file by file, for a stream to read on executors.
 
 Owns: from a version's root to the files whose rows came or went with it. Does not own: what a root shows
-(`rootline.storage.metadata.change_reader`), reading the rows (`change_rows`), offsets (`change_stream`).
+(`rootline.storage.metadata.table_loader`), reading the rows (`change_rows`), offsets (`change_stream`).
 Invariants: a row that is live after the version and not before came with it, one that was live before and is not after
 went, and no other row is shown; so maintenance shows nothing. A version that cannot be read whole is an error.
 """
@@ -20,8 +20,8 @@ from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.change_reader import changes_of
 from rootline.storage.metadata.root_reader import read_definition
+from rootline.storage.metadata.table_loader import changes_of
 from rootline.tree.check.net_changes import NetChange, NetChanges
 from rootline.tree.filter.prune import PruningFilter
 from rootline.tree.scan.delete_index import NO_DELETES, FileDeletes

@@ -24,8 +24,8 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.change_plan import ChangedFile, DeadRows, VersionChange
 from rootline.spark.equal_rows import without_equal_rows
 from rootline.storage.rows.data_file_reader import RowsWanted
-from rootline.storage.rows.equality_keys import EqualityKeys
 from rootline.storage.rows.metadata_columns import metadata_field
+from rootline.storage.rows.row_deletes import EqualityKeys
 from rootline.storage.rows.scan_executor import scan_batches
 
 CHANGE_TYPE: Final = "_change_type"

@@ -11,7 +11,7 @@ from rootline.schemas.errors import Invalid, Unavailable
 from rootline.spark.connection import committing_lake, guest_lake
 from rootline.spark.options import SourceOptions
 from rootline.spark.spark_types import arrow_schema_for_spark
-from rootline.storage.metadata.table_head import check_there
+from rootline.storage.metadata.root_reader import check_there
 
 _GONE: Final = ("table-unknown", "table-dropped")
 

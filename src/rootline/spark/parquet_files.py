@@ -24,9 +24,8 @@ from rootline.client.session.session import Session
 from rootline.ports.object_store import ObjectFiles
 from rootline.schemas.content_entry import FileFormat
 from rootline.schemas.identifiers import TableName
-from rootline.storage.few_at_once import gather_bounded
-from rootline.storage.metadata.stored_file import stored_key
 from rootline.storage.rows.arrow_types import arrow_field_of
+from rootline.storage.stored_objects import gather_bounded, stored_key
 from rootline.tree.scan.file_task import FileTask
 
 FILES_MAX: Final = 10_000

@@ -12,7 +12,7 @@ from rootline.adapters.local.object_store import LocalObjectStore
 from rootline.ports.object_store import Predecessor, PutStatus
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey
-from rootline.storage.metadata.store_object import store_object
+from rootline.storage.stored_objects import store_object
 from tests.support.power_cut import PowerCut
 
 ROOT = ObjectKey("demo/flights/metadata/roots/999-0.avro")

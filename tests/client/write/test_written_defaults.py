@@ -28,8 +28,7 @@ from rootline.client.write.data_file_writer import checked_rows
 from rootline.client.write.definition_builder import build_definition
 from rootline.client.write.given_rows import GivenRows
 from rootline.schemas.errors import Invalid
-from rootline.storage.rows.field_matching import find_by_name
-from rootline.storage.rows.row_projection import RowProjection, initial_default
+from rootline.storage.rows.row_projection import RowProjection, find_by_name, initial_default
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

@@ -31,8 +31,7 @@ from rootline.schemas.intent import DataFile, Intent, IntentKind, RemovedFile
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.storage.metadata.root_reader import read_definition
-from rootline.storage.metadata.table_head import table_root
+from rootline.storage.metadata.root_reader import read_definition, table_root
 from rootline.tree.evolution.changes import DefinitionChanges, SetCurrentSchema
 from tests.kafka.hostile_batches import CODECS, MEBIBYTE, batch_of, compressed, put, record_of_zeros
 

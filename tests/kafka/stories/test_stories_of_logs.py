@@ -18,7 +18,7 @@ from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.errors import Fenced, Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.verdict import VerdictKind
-from rootline.storage.lake_identity import lake_of
+from rootline.storage.warehouse import lake_of
 from tests.coordinator.running_service import TABLE, append_intent, create_intent
 from tests.kafka.coordinating import SharedTable, coordinating, coordinator_of, ready, sharing, until
 from tests.kafka.feeding import add_partitions, committed, make_anew, remove_before, set_limit

@@ -13,10 +13,9 @@ from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.intent import AddedVector, IntentKind, RemovedFile
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles, Finding
-from rootline.storage.metadata.head_finder import find_head
-from rootline.storage.metadata.root_reader import read_definition, read_root
+from rootline.storage.metadata.object_reader import read_vector
+from rootline.storage.metadata.root_reader import find_head, read_definition, read_root
 from rootline.storage.metadata.table_loader import plan_scan
-from rootline.storage.metadata.vector_reader import read_vector
 from rootline.tree.filter.prune import PruningFilter
 from rootline.tree.ledger.header_limits import HeaderLimits
 from tests.maintenance.table_builder import TableBuilder

@@ -13,9 +13,8 @@ from rootline.ports.object_store import Listing, StoredObject
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.object_keys import MAX_VERSION, root_key, roots_prefix
-from rootline.storage.metadata.head_finder import find_head
-from rootline.storage.metadata.hinted_reads import hinted_reads
-from rootline.storage.metadata.table_head import table_root
+from rootline.storage.metadata.read_cache import hinted_reads
+from rootline.storage.metadata.root_reader import find_head, table_root
 from rootline.testing.virtual_loop import run_virtually
 from tests.maintenance.table_builder import TableBuilder
 from tests.support.said_hints import Hints

@@ -18,10 +18,8 @@ from rootline.schemas.content_entry import ContentEntry, DeletionVector, Status
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.object_keys import key_of, root_key, roots_prefix
-from rootline.storage.metadata.head_finder import HeadKey, find_head
-from rootline.storage.metadata.leaf_reader import read_leaf, read_leaves
-from rootline.storage.metadata.root_reader import read_definition, read_root
-from rootline.storage.metadata.vector_reader import read_manifest_vector, read_vector
+from rootline.storage.metadata.object_reader import read_leaf, read_leaves, read_manifest_vector, read_vector
+from rootline.storage.metadata.root_reader import HeadKey, find_head, read_definition, read_root
 from tests.storage.stored_tables import TABLE, StoredTable
 from tests.support.loaded_tables import load_table
 

@@ -9,7 +9,7 @@ import pytest
 from rootline.adapters.local.object_store import LocalObjectStore
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.object_keys import root_key
-from rootline.storage.metadata.table_names import list_names, names_of_folders
+from rootline.storage.metadata.root_reader import list_names, names_of_folders
 
 TABLE = TableName("demo.flights")
 

@@ -15,15 +15,16 @@ from rootline.ports.object_store import ObjectStore, Predecessor, PutReply, PutS
 from rootline.schemas.errors import Corrupt, Invalid, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import NamespaceName, ObjectKey
 from rootline.schemas.object_keys import namespace_key
-from rootline.storage.namespaces.namespace_chain import (
+from rootline.storage.metadata.namespaces import (
+    RECORD_BYTES_MAX,
     Change,
     NamespaceState,
     NextState,
     change_namespace,
+    encode_record,
+    list_namespaces,
     read_namespace,
 )
-from rootline.storage.namespaces.namespace_directory import list_namespaces
-from rootline.storage.namespaces.namespace_record import RECORD_BYTES_MAX, encode_record
 from rootline.testing.seeded_environment import SeededEnvironment
 from tests.contracts.stores import STORES
 

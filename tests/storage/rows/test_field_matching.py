@@ -7,7 +7,7 @@ from pyiceberg.types import LongType, NestedField
 
 from rootline.schemas.table_definition import NAME_MAPPING_PROPERTY
 from rootline.storage.rows.arrow_types import FIELD_ID_KEY
-from rootline.storage.rows.field_matching import finder_for
+from rootline.storage.rows.row_projection import finder_for
 
 
 def wanted(field_id: int, name: str = "renamed") -> NestedField:

@@ -8,8 +8,7 @@ import pyarrow as pa
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
 from rootline.schemas.table_definition import NAME_MAPPING_PROPERTY
-from rootline.storage.rows.field_matching import find_by_name, finder_for
-from rootline.storage.rows.row_projection import RowProjection, initial_default
+from rootline.storage.rows.row_projection import RowProjection, find_by_name, finder_for, initial_default
 
 PAIR = StructType(NestedField(3, "x", LongType(), required=False))
 MAPPING = [

@@ -31,8 +31,7 @@ from pyiceberg.types import (
 from rootline.client.write.data_file_writer import checked_rows
 from rootline.client.write.definition_builder import build_definition
 from rootline.schemas.errors import Invalid
-from rootline.storage.rows.field_matching import find_by_name
-from rootline.storage.rows.row_projection import RowProjection, initial_default
+from rootline.storage.rows.row_projection import RowProjection, find_by_name, initial_default
 
 WHEN = 1_700_000_000_000
 SAME_OR_PROMOTED: list[tuple[pa.Array, IcebergType]] = [

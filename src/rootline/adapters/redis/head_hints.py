@@ -1,7 +1,7 @@
 """Hints at the newest version of each table, in Redis.
 
 Owns: one key for each table, which expires; sending in the background. Does not own: what a hint is worth
-(`rootline.storage.metadata.hinted_reads`).
+(`rootline.storage.metadata.read_cache`).
 Invariants: telling costs the caller a dictionary entry, whatever Redis does; of a table only its latest version waits
 to be sent; at most 32 bytes of an answer are read, and what is not a version counts as no hint.
 """

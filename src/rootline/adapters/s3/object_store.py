@@ -2,7 +2,7 @@
 
 Owns: the requests, and which answer each status and each failure is. Does not own: the client's configuration
 (`client`), what an unknown outcome leads to (the commit machine), whether the store honours the precondition
-(`rootline.storage.store_probe`).
+(`rootline.storage.warehouse`).
 Invariants: a PUT is sent once; only a 200 is CREATED; a PUT that may have reached the store and got no answer is
 NO_ANSWER; every request has a deadline; dates are the store's own; absolute keys (`absolute_keys`) are read, from any
 bucket that the same settings reach, and never written.

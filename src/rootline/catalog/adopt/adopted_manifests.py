@@ -41,8 +41,8 @@ from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.root_header import Snapshot
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.leaf_reader import read_leaves
-from rootline.storage.metadata.stored_file import read_stored
+from rootline.storage.metadata.object_reader import read_leaves
+from rootline.storage.stored_objects import read_stored
 from rootline.tree.state.aggregates import LeafAggregates, aggregates_of
 
 _READS_AT_ONCE: Final = 8

@@ -29,7 +29,7 @@ from rootline.schemas.identifiers import SequenceNumber, SnapshotId, TableName
 from rootline.schemas.intent import AdoptedRoot
 from rootline.schemas.root_header import Operation, Snapshot, Totals
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.stored_file import read_stored
+from rootline.storage.stored_objects import read_stored
 from rootline.tree.proof.adopted_leaf_rules import absent_among, live_deletes, live_files
 from rootline.tree.proof.adoption import NO_SNAPSHOT, adopted_location, adopted_state, encode_adopted, proven_adopted
 from rootline.tree.state.leaf_tally import tally_of_leaf

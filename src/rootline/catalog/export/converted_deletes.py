@@ -37,13 +37,12 @@ from rootline.schemas.errors import Corrupt, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import is_absolute, key_of, table_prefix
 from rootline.schemas.table_definition import NAME_MAPPING_PROPERTY, TableDefinition
-from rootline.storage.metadata.stored_file import read_stored
-from rootline.storage.metadata.vector_reader import vector_in
+from rootline.storage.metadata.object_reader import vector_in
 from rootline.storage.rows.data_file_formats import refuse_unreadable
 from rootline.storage.rows.data_file_reader import RowsWanted, read_rows
 from rootline.storage.rows.metadata_columns import DELETED, POS, metadata_field
 from rootline.storage.rows.row_deletes import DeletesOfScan, RowDeletes
-from rootline.storage.task_groups import plain_task_group
+from rootline.storage.stored_objects import plain_task_group, read_stored
 from rootline.tree.proof.statistics_rules import partition_statistics
 from rootline.tree.scan.file_task import FileTask
 from rootline.tree.scan.scan_plan import ScanPlan

@@ -37,10 +37,9 @@ from rootline.schemas.content_entry import Status
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import SnapshotId, Version, snapshot_id_of
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.head_finder import at_head
-from rootline.storage.metadata.page_reader import read_condemned
+from rootline.storage.metadata.object_reader import read_condemned
 from rootline.storage.metadata.read_cache import ReadCache
-from rootline.storage.metadata.root_reader import read_root
+from rootline.storage.metadata.root_reader import at_head, read_root
 from rootline.storage.metadata.shown_versions import shown_at
 
 

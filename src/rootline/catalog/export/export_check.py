@@ -20,9 +20,8 @@ from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import is_absolute, key_of, table_prefix
 from rootline.storage.check.findings import CheckSummary, Finding, FindingBook
-from rootline.storage.metadata.head_finder import at_head
-from rootline.storage.metadata.page_reader import read_kept
-from rootline.storage.metadata.root_reader import read_root
+from rootline.storage.metadata.object_reader import read_kept
+from rootline.storage.metadata.root_reader import at_head, read_root
 from rootline.tree.state.addressable import Addressable
 
 

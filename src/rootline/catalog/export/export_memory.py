@@ -27,7 +27,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.identifiers import SnapshotId, TableName, Version
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.page_reader import read_condemned
+from rootline.storage.metadata.object_reader import read_condemned
 from rootline.storage.metadata.root_reader import read_definition
 
 TABLES_MAX: Final = 64

@@ -1,7 +1,7 @@
 """The requests of one export: counted, and what an answer to a PUT means.
 
 Owns: the count, storing an object that may be there already. Does not own: the store, names and bytes of objects, when
-what was read may be kept (`rootline.storage.metadata.planning_reads`).
+what was read may be kept (`rootline.storage.metadata.read_cache`).
 Invariants: exactly the requests that were sent are counted; `write` returns only when the store holds the object, and
 returns what it holds; objects of an export are written once and never overwritten.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from rootline.catalog.export.table_metadata import damaged
 from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, StoredObject
 from rootline.schemas.identifiers import ObjectKey
-from rootline.storage.metadata.store_object import store_object
+from rootline.storage.stored_objects import store_object
 
 
 @dataclass(frozen=True, slots=True)

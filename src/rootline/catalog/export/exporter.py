@@ -23,11 +23,9 @@ from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.root_header import RootHeader
-from rootline.storage.metadata.head_finder import find_head
-from rootline.storage.metadata.page_reader import read_kept
-from rootline.storage.metadata.planning_reads import PlanningReads
-from rootline.storage.metadata.read_cache import ReadCache
-from rootline.storage.metadata.root_reader import read_root
+from rootline.storage.metadata.object_reader import read_kept
+from rootline.storage.metadata.read_cache import PlanningReads, ReadCache
+from rootline.storage.metadata.root_reader import find_head, read_root
 from rootline.storage.metadata.shown_versions import shown_at
 from rootline.tree.state.addressable import Addressable
 from rootline.tree.state.name_state import check_is_table

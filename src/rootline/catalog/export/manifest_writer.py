@@ -35,10 +35,11 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.leaf import Leaf, LeafContent
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status
-from rootline.storage.metadata.leaf_reader import read_leaf
+from rootline.storage.metadata.object_reader import read_leaf
 from rootline.storage.metadata.read_cache import ReadCache
-from rootline.storage.metadata.table_loader import plan_scan, read_stored_manifest_vectors
-from rootline.storage.task_groups import plain_task_group
+from rootline.storage.metadata.table_loader import plan_scan
+from rootline.storage.metadata.table_loader import read_root_vectors as read_stored_manifest_vectors
+from rootline.storage.stored_objects import plain_task_group
 from rootline.tree.filter.prune import PruningFilter
 from rootline.tree.scan.scan_plan import DeletesFor
 

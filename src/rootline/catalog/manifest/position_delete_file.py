@@ -1,7 +1,7 @@
 """Position delete files as V2 has them, each of one data file.
 
 Owns: the bytes. Does not own: which rows are deleted (`converted_deletes`), reading such files
-(`rootline.storage.rows.delete_file_reader`).
+(`rootline.storage.rows.row_deletes`).
 Invariants: the columns carry the reserved ids and are required; rows are sorted by path, then position, and none occurs
 twice; the same rows and the same library make the same bytes; footers hold the full path as both bounds.
 

@@ -26,8 +26,7 @@ from rootline.schemas.errors import Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName, namespace_of, table_name
 from rootline.schemas.object_keys import root_key
 from rootline.schemas.root_header import NameState
-from rootline.storage.metadata.table_head import newest_root
-from rootline.storage.metadata.view_head import view_of
+from rootline.storage.metadata.root_reader import newest_root, view_of
 
 if TYPE_CHECKING:
     from rootline.catalog.export.exporter import ExportedTable, TableExporter

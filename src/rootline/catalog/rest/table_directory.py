@@ -16,10 +16,8 @@ from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import NamespaceName, TableName, Version, name_in_namespace, namespace_of
 from rootline.schemas.object_keys import namespace_in, table_in
 from rootline.schemas.root_header import NameState
-from rootline.storage.metadata.head_finder import at_head, find_head
-from rootline.storage.metadata.root_reader import read_root
-from rootline.storage.namespaces.namespace_chain import read_namespace
-from rootline.storage.namespaces.namespace_directory import is_created
+from rootline.storage.metadata.namespaces import is_created, read_namespace
+from rootline.storage.metadata.root_reader import at_head, find_head, read_root
 
 _LOOKS_AT_ONCE: Final = 16
 

@@ -20,7 +20,7 @@ from rootline.client.write.create_table import create_table
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import is_absolute
-from rootline.storage.metadata.table_head import newest_root
+from rootline.storage.metadata.root_reader import newest_root
 
 ADOPTION_TIMEOUT_S = 600.0
 """For the verdict: the coordinator reads every manifest before it commits."""

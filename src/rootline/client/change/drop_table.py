@@ -14,7 +14,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent, IntentKind, VersionReference
 from rootline.schemas.root_header import RootHeader
-from rootline.storage.metadata.table_head import newest_root, table_root
+from rootline.storage.metadata.root_reader import newest_root, table_root
 from rootline.tree.state.name_state import check_is_table
 
 

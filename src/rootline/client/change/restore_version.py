@@ -23,11 +23,9 @@ from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import Intent, IntentKind, VersionReference
-from rootline.storage.metadata.change_reader import read_manifest_vectors
-from rootline.storage.metadata.leaf_reader import read_leaves
-from rootline.storage.metadata.page_reader import read_pages
+from rootline.storage.metadata.object_reader import read_leaves, read_pages
 from rootline.storage.metadata.root_reader import read_definition, read_root
-from rootline.storage.metadata.table_loader import load_state
+from rootline.storage.metadata.table_loader import load_state, read_manifest_vectors
 from rootline.tree.check.net_changes import NetChanges
 from rootline.tree.check.root_diff import Changes
 from rootline.tree.draft.batch import FetchedObjects

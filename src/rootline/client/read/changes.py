@@ -1,6 +1,6 @@
 """What happened to a table between two versions.
 
-Owns: which versions, and the answer's form. Does not own: reading roots (`rootline.storage.metadata.change_reader`),
+Owns: which versions, and the answer's form. Does not own: reading roots (`rootline.storage.metadata.table_loader`),
 what a root shows (`rootline.tree.check.root_diff`).
 Invariants: the answer is the difference of the two versions' rows; maintenance is no difference; what came and went
 again in between is not in it.
@@ -20,7 +20,7 @@ from rootline.schemas.content_entry import ContentEntry, ContentType
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.root_header import RootHeader
-from rootline.storage.metadata.change_reader import RowsChange, read_difference, read_net_change, read_rows_changes
+from rootline.storage.metadata.table_loader import RowsChange, read_difference, read_net_change, read_rows_changes
 from rootline.tree.check.net_changes import FileChange, NetChange
 
 

@@ -19,8 +19,7 @@ from rootline.ports.head_hints import NO_HINTS
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.hinted_reads import hinted_reads
-from rootline.storage.metadata.planning_reads import PlanningReads, PlanRequests
+from rootline.storage.metadata.read_cache import PlanningReads, PlanRequests, hinted_reads
 from rootline.storage.metadata.root_reader import read_definition
 from rootline.storage.metadata.table_loader import plan_scan
 from rootline.tree.filter.filters import BoundFilter

@@ -19,10 +19,10 @@ from rootline.client.read.file_plan import FilePlan
 from rootline.client.session.session import Session
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.intent import VectorReference
-from rootline.storage.metadata.stored_file import read_file
 from rootline.storage.rows.data_file_reader import RowsWanted, output_schema, read_rows
 from rootline.storage.rows.metadata_columns import POS
 from rootline.storage.rows.row_deletes import DeletesOfScan, RowDeletes
+from rootline.storage.stored_objects import read_file
 from rootline.tree.scan.file_task import FileTask
 
 

@@ -16,9 +16,9 @@ from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.root_header import RootHeader
-from rootline.storage.few_at_once import gather_bounded
-from rootline.storage.metadata.page_reader import read_kept
+from rootline.storage.metadata.object_reader import read_kept
 from rootline.storage.metadata.table_loader import load_state
+from rootline.storage.stored_objects import gather_bounded
 from rootline.tree.check.verdict_roots import records_verdicts_only
 from rootline.tree.state.addressable import Addressable
 

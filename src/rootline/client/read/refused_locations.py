@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.condemned_page import is_condemned
 from rootline.schemas.root_header import RootHeader
-from rootline.storage.metadata.page_reader import read_condemned, read_left
+from rootline.storage.metadata.object_reader import read_condemned, read_left
 from rootline.tree.draft.carried import CarriedFields
 from rootline.tree.draft.left import RetiredDraft, restored_through
 from rootline.tree.state.table_pages import TablePages

@@ -19,9 +19,8 @@ from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName, Version, snapshot_id_of
 from rootline.schemas.root_header import RootHeader
-from rootline.storage.metadata.page_reader import read_kept
-from rootline.storage.metadata.root_reader import read_root
-from rootline.storage.metadata.table_head import table_root
+from rootline.storage.metadata.object_reader import read_kept
+from rootline.storage.metadata.root_reader import read_root, table_root
 from rootline.tree.state.addressable import Addressable
 
 _DIGITS_MAX: Final = 19

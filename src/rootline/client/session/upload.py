@@ -1,7 +1,7 @@
 """Putting the files of an intent into the store, before the intent is published.
 
 Owns: how many at once, and trying again. Does not own: the bytes, the intent, what the answers to a PUT mean
-(`rootline.storage.metadata.store_object`).
+(`rootline.storage.stored_objects`).
 Invariants: returns only when the store holds exactly these bytes; deletes nothing: a file that no intent names is an
 orphan for the sweep.
 """
@@ -17,7 +17,7 @@ from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.errors import Internal, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import key_of
-from rootline.storage.metadata.store_object import store_dated
+from rootline.storage.stored_objects import store_dated
 
 _ATTEMPTS: Final = 5
 _RETRY: Final = RetryPolicy(delay_s_min=0.25, delay_s_max=2.0)

@@ -46,7 +46,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import Version, snapshot_id_of, table_name
 from rootline.schemas.intent import Intent
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.storage.metadata.table_names import list_names
+from rootline.storage.metadata.root_reader import list_names
 from rootline.tree.draft.batch import Record
 
 

@@ -17,11 +17,9 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.identifiers import LogPosition, TableName, Version, WriterId, snapshot_id_of
 from rootline.schemas.root_header import RejectedSequence, RootHeader, WriterRecord
 from rootline.schemas.verdict import Verdict
-from rootline.storage.metadata.change_reader import changes_of
-from rootline.storage.metadata.head_finder import at_head
-from rootline.storage.metadata.page_reader import read_pages
-from rootline.storage.metadata.root_reader import read_root
-from rootline.storage.metadata.table_loader import load_state, load_to_build_on
+from rootline.storage.metadata.object_reader import read_pages
+from rootline.storage.metadata.root_reader import at_head, read_root
+from rootline.storage.metadata.table_loader import changes_of, load_state, load_to_build_on
 from rootline.tree.commit.answers import answer, next_offset
 from rootline.tree.draft.batch import Record
 from rootline.tree.ledger.ledger import VERSION_FORGOTTEN, LedgerDraft, committed_version, rejection_of

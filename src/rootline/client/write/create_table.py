@@ -13,7 +13,7 @@ from rootline.client.write.append_files import commit_intent
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AdoptedRoot, Intent, IntentKind
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.root_reader import find_head
 
 
 async def create_table(

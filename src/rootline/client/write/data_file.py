@@ -29,9 +29,8 @@ from rootline.schemas.content_entry import Bound
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import PartitionSpec, TableDefinition
 from rootline.storage.rows.arrow_types import arrow_schema_of
-from rootline.storage.rows.field_matching import finder_for
 from rootline.storage.rows.parquet_file import open_parquet
-from rootline.storage.rows.row_projection import RowProjection, initial_default
+from rootline.storage.rows.row_projection import RowProjection, finder_for, initial_default
 
 _PIECE_BYTES: Final = 64 * 1024 * 1024
 

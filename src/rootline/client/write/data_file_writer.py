@@ -26,11 +26,9 @@ from rootline.schemas.content_entry import Bound, ContentStats, FieldStatistics
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.rows.arrow_types import arrow_field_of, arrow_schema_of
-from rootline.storage.rows.field_matching import find_by_name
+from rootline.storage.rows.arrow_types import arrow_field_of, arrow_schema_of, may_cast
 from rootline.storage.rows.metadata_columns import LINEAGE, metadata_field
-from rootline.storage.rows.row_projection import RowProjection, write_default
-from rootline.storage.rows.type_promotion import may_cast
+from rootline.storage.rows.row_projection import RowProjection, find_by_name, write_default
 
 TARGET_FILE_SIZE_BYTES: Final = 256 * 1024 * 1024
 _ROW_GROUP_BYTES: Final = 64 * 1024 * 1024

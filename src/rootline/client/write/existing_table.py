@@ -12,8 +12,7 @@ from rootline.client.session.session import Session
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.root_reader import read_definition
-from rootline.storage.metadata.table_head import newest_root
+from rootline.storage.metadata.root_reader import newest_root, read_definition
 from rootline.tree.state.name_state import check_is_table
 
 

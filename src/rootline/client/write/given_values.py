@@ -38,10 +38,8 @@ from pyiceberg.types import (
 )
 
 from rootline.schemas.errors import Invalid
-from rootline.storage.rows.arrow_types import arrow_type_of
-from rootline.storage.rows.field_matching import find_by_name
-from rootline.storage.rows.row_projection import RowProjection, write_default
-from rootline.storage.rows.type_promotion import may_cast
+from rootline.storage.rows.arrow_types import arrow_type_of, may_cast
+from rootline.storage.rows.row_projection import RowProjection, find_by_name, write_default
 
 CODE: Final = "rows-invalid"
 FAULTS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError, NotImplementedError)

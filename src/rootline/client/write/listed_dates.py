@@ -15,8 +15,8 @@ from rootline.client.session.upload_dates import oldest_date
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import is_absolute
-from rootline.storage.metadata.stored_dates import stored_dates
-from rootline.storage.metadata.table_head import newest_root
+from rootline.storage.metadata.root_reader import newest_root
+from rootline.storage.stored_objects import stored_dates
 from rootline.tree.commit import arrival_rules
 
 

@@ -23,8 +23,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, Primiti
 from rootline.client import checks
 from rootline.client.write.arrow_schema import iceberg_type
 from rootline.schemas.errors import Invalid
-from rootline.storage.rows.arrow_types import arrow_type_of
-from rootline.storage.rows.exact_cast import exactly
+from rootline.storage.rows.arrow_types import arrow_type_of, exactly
 from rootline.tree.evolution.evolution_rules import may_become
 
 _CODE: Final = "definition-invalid"

@@ -1,7 +1,7 @@
 """Values that a Hive folder states for columns that its files lack: `day=2024-01-01/part.parquet`.
 
 Owns: which columns a path has values of, their text and type, and whether a table can keep them. Does not own: reading
-the file (`data_file`), the values when rows are read (`rootline.storage.rows.partition_constants`).
+the file (`data_file`), the values when rows are read (`rootline.storage.rows.metadata_columns`).
 Invariants: a column that the file has is never taken from its path; a value is used only where the file's partition
 states it for readers too, as the identity of the column, and any other is refused: its rows would read null.
 
@@ -22,7 +22,7 @@ from pyiceberg.types import NestedField, PrimitiveType
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.rows.arrow_types import arrow_type_of, as_type
-from rootline.storage.rows.field_matching import finder_for
+from rootline.storage.rows.row_projection import finder_for
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 

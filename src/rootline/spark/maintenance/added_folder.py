@@ -31,7 +31,7 @@ from rootline.spark.data_source import session_defaults
 from rootline.spark.maintenance.group_jobs import on_cluster
 from rootline.spark.options import SourceOptions, parse_options
 from rootline.spark.worker_python import use_this_python
-from rootline.storage.metadata.stored_file import read_stored
+from rootline.storage.stored_objects import read_stored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -29,8 +29,8 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AddedVector, Intent, IntentKind, Isolation
 from rootline.spark.file_sink import FilesWritten
 from rootline.spark.row_changes.change_tasks import TaskChanges
-from rootline.storage.few_at_once import gather_bounded
 from rootline.storage.rows.row_deletes import DeletesOfScan
+from rootline.storage.stored_objects import gather_bounded
 from rootline.tree.scan.file_task import FileTask
 
 _VECTORS_AT_ONCE: Final = 8

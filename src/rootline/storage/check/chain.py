@@ -1,11 +1,11 @@
-"""Reads a table's whole chain and reports what is not as it must be.
+"""Reads a table's whole chain and reports its faults.
 
-Owns: the order of a check, from the oldest addressable root to the head. Does not own: the rules (`header`,
-`progress`, `entries`, `live_set`), reading objects (`objects`).
-Invariants: changes nothing; what stored bytes hold never raises, it becomes a finding; every metadata object that a
-root names is read whole, once; a check of a table that is being written covers the versions there were when it began.
+Owns: the order of a check, from the oldest addressable root to the head. Does not own: the rules (`header`, `entries`,
+`live_set`), reading objects (`objects`).
+Invariants: changes nothing. Stored bytes never raise, they become findings. Every metadata object that a root names is
+read whole, once. A check of a table under writes covers the versions that existed when it began.
 
-Source: invariants page; format page, "Integrity".
+Source: invariants page, and format page, "Integrity".
 """
 
 from __future__ import annotations
@@ -21,18 +21,20 @@ from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.object_keys import is_absolute, root_key, roots_prefix, table_prefix, version_of_root_key
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.check.column_facts import STATISTICS_WRONG
-from rootline.storage.check.data_files import FILES_TOGETHER, DataFileCheck
+from rootline.storage.check.data_files import FILES_TOGETHER, STATISTICS_WRONG, DataFileCheck
 from rootline.storage.check.entries import EntryCheck
-from rootline.storage.check.findings import CheckSummary, DataFiles, Finding, FindingBook, Progress
-from rootline.storage.check.header import faults_of_header, faults_of_step
+from rootline.storage.check.findings import CheckSummary, DataFiles, Finding, FindingBook, Progress, removal_of
+from rootline.storage.check.header import (
+    Decided,
+    faults_of_decided,
+    faults_of_header,
+    faults_of_progress,
+    faults_of_step,
+)
 from rootline.storage.check.live_set import LiveSet
 from rootline.storage.check.objects import ObjectCheck
-from rootline.storage.check.progress import Decided, faults_of_decided, faults_of_progress
-from rootline.storage.check.ways_out import removal_of
-from rootline.storage.metadata.head_finder import at_head
-from rootline.storage.metadata.root_reader import read_root
-from rootline.storage.metadata.stored_file import stored_key
+from rootline.storage.metadata.root_reader import at_head, read_root
+from rootline.storage.stored_objects import stored_key
 from rootline.tree.commit.apply import WRITER_RETENTION_S
 from rootline.tree.intents.drop import purges, starts_new_table
 from rootline.tree.state.addressable import Addressable

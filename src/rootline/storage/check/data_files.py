@@ -1,37 +1,176 @@
-"""Whether stored files of rows are what their entries say: length, footer, and every row if asked.
+"""Whether stored files of rows agree with their entries: length, footer, and on request every row.
 
-Owns: these comparisons, how many files are looked at together. Does not own: which files a table names (`chain`),
-reading formats (`rootline.storage.rows`).
-Invariants: never raises for what a file holds: it becomes a finding that names the file; of a Parquet file only
-the parts that are wanted are in memory; a file of another format is in memory whole, at most two at once.
+Owns: these comparisons, nulls and bounds of columns included, reading an object as a file on a thread, the number of
+files at once. Does not own: which files a table names (`chain`), reading formats (`rootline.storage.rows`).
+Invariants: the content of a file never raises: a fault becomes a finding that names the file. Of a Parquet file only
+the wanted parts are in memory, and a file of another format is in memory whole, at most two at once. Only columns at
+the top level whose stored type is the table's are compared with their bounds, because other bounds may have been
+promoted since. A bound may be wider than the values, never narrower, and NaN is compared with nothing. Every wait has
+a deadline.
 """
 
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.types import NestedField
+from pyiceberg.types import NestedField, PrimitiveType
 
 from rootline.ports.object_store import ObjectParts, ObjectStore
-from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
-from rootline.schemas.errors import Corrupt, Invalid, RootlineError
+from rootline.schemas.content_entry import ContentEntry, ContentType, FieldStatistics, FileFormat
+from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import ObjectKey
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.check.column_facts import ColumnFacts
 from rootline.storage.check.findings import CheckSummary, DataFiles, Fault, FindingBook
-from rootline.storage.check.object_file import ObjectFile
-from rootline.storage.few_at_once import gather_bounded
+from rootline.storage.rows.arrow_types import arrow_type_of, storage_of
 from rootline.storage.rows.data_file_formats import OpenFile, all_rows, open_data_file, refuse_unreadable
-from rootline.storage.rows.field_matching import field_id_of, finder_for
+from rootline.storage.rows.metadata_columns import constants_of
 from rootline.storage.rows.parquet_file import ParquetRows
-from rootline.storage.rows.partition_constants import constants_of
-from rootline.storage.rows.row_projection import RowProjection, initial_default
-from rootline.storage.whole_objects import parts_of
+from rootline.storage.rows.row_projection import RowProjection, field_id_of, finder_for, initial_default
+from rootline.storage.stored_objects import gather_bounded, parts_of
+
+_WAIT_S: Final = 300.0
+
+
+class ObjectFile(io.RawIOBase):
+    """`key`, of `length` bytes. `failed`: why a part could not be read, which Arrow may have said in other words."""
+
+    def __init__(self, parts: ObjectParts, key: ObjectKey, length: int, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._parts, self._key, self._length, self._loop = parts, key, length, loop
+        self._at = 0
+        self.failed: RootlineError | None = None
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """As `io.RawIOBase.seek`."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._length}[whence]
+        self._at = max(0, start + offset)
+        return self._at
+
+    def tell(self) -> int:
+        """Where the next part begins."""
+        return self._at
+
+    def size(self) -> int:
+        """The object's length."""
+        return self._length
+
+    def read(self, size: int | None = -1) -> bytes:
+        """The next part; shorter only at the end. Raises what the store does."""
+        left = max(0, self._length - self._at)
+        wanted = left if size is None or size < 0 else min(size, left)
+        if not wanted:
+            return b""
+        asked = asyncio.run_coroutine_threadsafe(self._parts.part_of(self._key, self._at, wanted), self._loop)
+        try:
+            found = asked.result(_WAIT_S)
+        except RootlineError as error:
+            self.failed = error
+            raise
+        except TimeoutError:
+            asked.cancel()
+            self.failed = Unavailable("store-unavailable", f"{self._key}: no answer within {_WAIT_S:.0f} s")
+            raise self.failed from None
+        body = found or b""
+        self._at += len(body)
+        return body
+
+
+STATISTICS_WRONG: Final = "statistics-wrong"
+
+
+@dataclass(slots=True)
+class _Column:
+    name: str
+    stated: FieldStatistics
+    nulls: int = 0
+    least: Any = None
+    greatest: Any = None
+
+
+@dataclass(slots=True)
+class ColumnFacts:
+    """Of one file: give it all batches, then ask for the faults."""
+
+    _columns: list[_Column]
+
+    @staticmethod
+    def of(
+        schema: pa.Schema, definition: TableDefinition, fields: Sequence[NestedField], entry: ContentEntry
+    ) -> ColumnFacts:
+        """Those of `fields`, the columns that are read, that the file has and `entry` has statistics of."""
+        find = finder_for(schema, definition.properties)(list(schema))
+        found = []
+        for field in fields:
+            at, kind = find(field), field.field_type
+            if at is None or not isinstance(kind, PrimitiveType) or schema.field(at).type != arrow_type_of(kind):
+                continue
+            try:
+                stated = entry.content_stats.get(field.field_id)
+            except Corrupt:  # found already, as a rule that the entry breaks
+                continue
+            if stated is not None:
+                found.append(_Column(schema.field(at).name, stated))
+        return ColumnFacts(found)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """The next rows."""
+        for column in self._columns:
+            values = storage_of(batch.column(column.name))
+            column.nulls += values.null_count
+            least, greatest = _extremes(values)
+            if least is not None and (column.least is None or least < column.least):
+                column.least = least
+            if greatest is not None and (column.greatest is None or greatest > column.greatest):
+                column.greatest = greatest
+
+    def faults(self) -> Iterator[Fault]:
+        """Where the entry is wrong."""
+        for column in self._columns:
+            stated = column.stated
+            if stated.null_value_count is not None and stated.null_value_count != column.nulls:
+                reason = f"has {column.nulls} nulls, its entry says {stated.null_value_count}"
+                yield Fault(STATISTICS_WRONG, f"column {column.name!r} {reason}")
+            lower: Any = stated.lower_bound
+            upper: Any = stated.upper_bound
+            if lower is not None and column.least is not None and column.least < lower:
+                yield Fault(
+                    STATISTICS_WRONG, f"column {column.name!r} holds {column.least!r}, its lower bound is {lower!r}"
+                )
+            if upper is not None and column.greatest is not None and column.greatest > upper:
+                yield Fault(
+                    STATISTICS_WRONG, f"column {column.name!r} holds {column.greatest!r}, its upper bound is {upper!r}"
+                )
+
+
+def _extremes(values: pa.Array) -> tuple[Any, Any]:
+    if values.null_count == len(values):
+        return None, None
+    try:
+        found = pc.min_max(values)
+    except pa.ArrowNotImplementedError:
+        return None, None
+    return _physical(found["min"]), _physical(found["max"])
+
+
+def _physical(scalar: pa.Scalar) -> Any:
+    value = scalar.value if pa.types.is_temporal(scalar.type) else scalar.as_py()
+    return None if value != value else value
+
 
 FILES_TOGETHER: Final = 256
 _LENGTHS_AT_ONCE: Final = 16

@@ -28,10 +28,9 @@ from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.root_header import Operation
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.check.data_files import NamedFile
-from rootline.storage.check.findings import DataFiles, FindingBook
+from rootline.storage.check.findings import DataFiles, FindingBook, given_up
 from rootline.storage.check.live_set import LiveSet, Step
 from rootline.storage.check.objects import LiveKey, ObjectCheck, aggregates_under, key_of
-from rootline.storage.check.ways_out import given_up
 from rootline.tree.check.rewrite_rules import Rewrites, faults_of_rewrites, says_rewrites
 from rootline.tree.check.root_diff import RootDiff, diff
 from rootline.tree.draft.summary import RESTORED_VERSIONS

@@ -1,17 +1,23 @@
-"""What a check reports: findings, a summary, and its progress.
+"""The result of a check: findings, a summary, its progress, and the removal of a lost data file.
 
-Owns: the value types, and collecting findings once each. Does not own: what is checked (`chain`).
-Invariants: a finding names one object by its key, with a stable code (`rootline explain`) and the reason in words.
+Owns: the value types, collecting each finding once, the intent that removes a lost file, and the words in a snapshot's
+summary that record the loss for later checks. Does not own: the checks (`chain`), the decision that a file is lost.
+Invariants: a finding names one object by its key, with a stable code (`rootline explain`) and the reason in words. A
+file counts as lost only if the version that states so is the one that removed it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import uuid
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
+from rootline.schemas.content_entry import ContentType, EntryPlace
 from rootline.schemas.errors import RootlineError
+from rootline.schemas.identifiers import TableName
 
 
 class DataFiles(Enum):
@@ -113,3 +119,34 @@ class FindingBook:
         """What was noted since the last call."""
         new, self._new = self._new, []
         return new
+
+
+_GIVEN_UP: Final = "lost-data-file:"
+
+
+def removal_of(
+    table: TableName, place: EntryPlace, vector: EntryPlace | None, table_uuid: uuid.UUID | None = None
+) -> str:
+    """The intent that removes the file at `place`, as a line for `rootline publish`; `vector`: its live one.
+
+    `table_uuid`: which table of the name it is for, as far as that can be read.
+    """
+    file: dict[str, Any] = {"location": place.location}
+    if place.content_type is not ContentType.DATA:
+        file["content_type"] = int(place.content_type)
+    if vector is not None:
+        file["vector"] = {"location": vector.location, "offset": vector.content_offset or 0}
+    body = {
+        "table": table,
+        **({} if table_uuid is None else {"table_uuid": str(table_uuid)}),
+        "kind": "remove",
+        "remove_files": [file],
+        "summary": {f"{_GIVEN_UP}{place.location}": "true"},
+    }
+    return json.dumps(body, ensure_ascii=False)
+
+
+def given_up(summary: Mapping[str, str], removed: Iterable[str]) -> set[str]:
+    """Those of the `removed` locations that the summary of the same version calls lost."""
+    named = {key.removeprefix(_GIVEN_UP) for key in summary if key.startswith(_GIVEN_UP)}
+    return named.intersection(removed) if named else set()

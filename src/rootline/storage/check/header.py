@@ -1,23 +1,36 @@
-"""Whether one root's header follows from the header before it.
+"""Whether a root's header follows from the header before it: versions, digests, offsets, outcomes, ledger.
 
-Owns: versions, digests, snapshots, from root to root. Does not own: offsets, outcomes, ledger (`progress`),
-entries (`live_set`), the header's bytes (`rootline.schemas.bytes.root.root_codec`).
-Invariants: pure; says nothing about a root whose parent cannot be read.
+Owns: these rules from root to root and within one root, pages included. Does not own: entries (`live_set`), reading
+pages (`objects`), the header's bytes (`root_codec`).
+Invariants: pure. Independent of the code that makes roots. Reports nothing about a root whose parent cannot be read,
+nor about the content of an unreadable page. No root records acknowledgements, so a fault is only a state that no
+acknowledgement explains.
 
-Source: invariants page, numbers 6, 7, 17.
+Source: invariants page, numbers 2, 3, 5, 6, 7, 8, 17.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
 
+from rootline.schemas.bytes.root.header_codec import encode_outcomes
+from rootline.schemas.bytes.root.header_ledger import HeaderLedger
+from rootline.schemas.bytes.root.ledger_page import LedgerPage
+from rootline.schemas.bytes.root.outcome_page import OutcomePage
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.identifiers import snapshot_id_of
-from rootline.schemas.root_header import RootHeader
+from rootline.schemas.identifiers import WriterId, snapshot_id_of
+from rootline.schemas.intent import PROCESS_WRITER_PREFIX
+from rootline.schemas.root_header import CommittedRun, Outcome, OutcomeRun, Outcomes, RootHeader, WriterRecord
 from rootline.storage.check.findings import Fault
 from rootline.tree.intents.drop import starts_new_table
 from rootline.tree.intents.kinds import carried_violations
+from rootline.tree.ledger.header_limits import HEADER_LIMITS
+from rootline.tree.ledger.ledger import REJECTED_MAX, VERSION_FORGOTTEN, committed_version
+from rootline.tree.ledger.log_time import oldest_seen_ms
 from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT
+from rootline.tree.state.table_pages import TablePages
 
 
 def faults_of_header(header: RootHeader) -> Iterator[Fault]:
@@ -74,3 +87,185 @@ def faults_of_step(old: Root, new: Root) -> Iterator[Fault]:
         yield Fault("totals-wrong", f"it says {after.earlier_bytes} bytes of earlier roots, its parent makes it {kept}")
     for code, sentence in carried_violations(before, after):
         yield Fault(code, sentence)
+
+
+Page = TypeVar("Page", LedgerPage, OutcomePage)
+_CODE = "progress-lost"
+
+
+class Decided(NamedTuple):
+    """A root's header and its pages; `None`: one of them cannot be read."""
+
+    header: RootHeader
+    pages: TablePages | None
+
+
+def faults_of_decided(header: RootHeader) -> Iterator[Fault]:
+    """What is wrong with offsets, outcomes and ledger of a header by itself."""
+    nexts = _next_offsets(header)
+    if len(nexts) != len(header.offsets):
+        yield Fault(_CODE, "one partition has two offsets")
+    size = HeaderLedger.of(header.ledger).size_in_bytes
+    if size > HEADER_LIMITS.ledger_bytes:
+        yield Fault("header-too-large", f"{size} bytes of ledger, at most {HEADER_LIMITS.ledger_bytes} may be")
+    size = len(encode_outcomes(header.outcomes))
+    if size > HEADER_LIMITS.outcome_bytes:
+        yield Fault("header-too-large", f"{size} bytes of outcomes, at most {HEADER_LIMITS.outcome_bytes} may be")
+    yield from faults_of_outcomes(header.outcomes, header)
+    for writer, record in header.ledger.items():
+        yield from faults_of_record(writer, record, header)
+
+
+def faults_of_outcomes(outcomes: Outcomes, header: RootHeader) -> Iterator[Fault]:
+    """What is wrong with outcomes of a header or of a page that it names."""
+    nexts = _next_offsets(header)
+    for item in outcomes.items:
+        last, version = _last(item), item.version if isinstance(item, OutcomeRun) else item.decided_in
+        if last >= nexts.get((item.log, item.partition), 0) or version > header.version:
+            yield Fault(_CODE, f"an outcome at offset {last} is not below the root's offset")
+        if isinstance(item, OutcomeRun) and item.version == header.version:
+            number = item.first_sequence_number + item.last_offset - item.first_offset
+            if number > header.snapshot.sequence_number:
+                yield Fault("snapshot-wrong", f"an outcome has sequence number {number}, after the snapshot's")
+
+
+def faults_of_record(writer: WriterId, record: WriterRecord, header: RootHeader) -> Iterator[Fault]:
+    """What is wrong with one record of a header or of a page that it names."""
+    for run in record.committed:
+        if run.last < run.first or run.version > header.version:
+            yield Fault(_CODE, f"the ledger of {writer} has sequences {run.first} to {run.last} in {run.version}")
+    for earlier, later in pairwise(record.committed):
+        if later.first <= earlier.last:
+            yield Fault(_CODE, f"the ledger of {writer} commits sequence {later.first} twice")
+
+
+def faults_of_progress(before: Decided, after: Decided, *, writer_retention_s: int) -> Iterator[Fault]:
+    """What is wrong with offsets, outcomes and ledger of a root, given those of the version before."""
+    yield from _faults_of_offsets(before.header, after.header)
+    if before.pages is None or after.pages is None:
+        return
+    came, went = _changed(before.pages.outcomes, after.pages.outcomes)
+    old = [before.header.outcomes, *(page.outcomes for page in went)]
+    new = [after.header.outcomes, *(page.outcomes for page in came)]
+    stay = [page for page in after.pages.outcomes if page not in came]
+    yield from _faults_of_outcomes(before.header, after.header, old, new, stay)
+    yield from _Ledger(before, after, before.pages, after.pages, writer_retention_s).faults()
+
+
+def _faults_of_offsets(before: RootHeader, after: RootHeader) -> Iterator[Fault]:
+    nexts = _next_offsets(after)
+    for log, partition, offset in before.offsets:
+        now = nexts.get((log, partition))
+        if now is None:
+            yield Fault(_CODE, f"the offset of partition {partition} of {log} is gone")
+        elif now < offset:
+            yield Fault(_CODE, f"the offset of partition {partition} of {log} went back from {offset} to {now}")
+
+
+def _faults_of_outcomes(
+    before: RootHeader, after: RootHeader, old: list[Outcomes], new: list[Outcomes], stay: Sequence[OutcomePage]
+) -> Iterator[Fault]:
+    seen = _next_offsets(before)
+    was = {item for outcomes in old for item in outcomes.items}
+    now = {item for outcomes in new for item in outcomes.items}
+    for item in now - was:
+        version, first = (item.version if isinstance(item, OutcomeRun) else item.decided_in), item[2]
+        if version != after.version or first < seen.get((item.log, item.partition), 0):
+            yield Fault(_CODE, f"offset {first} has another outcome than its parent gave it")
+    # outcomes go from the lowest offset on: where one is still kept, none above it was acknowledged
+    floors: dict[tuple[str, int], int] = {}
+    for item in was & now:
+        place = item.log, item.partition
+        floors[place] = min(_last(item), floors.get(place, _last(item)))
+    for page in stay:
+        if len(page.reference.covers) == 1:
+            log, partition, last = page.reference.covers[0]
+            floors[log, partition] = min(last, floors.get((log, partition), last))
+    for item in was - now:
+        if _last(item) >= floors.get((item.log, item.partition), _last(item) + 1):
+            yield Fault(_CODE, f"the outcome of offset {_last(item)} is gone, although one before it is kept")
+
+
+class _Ledger:
+    """One step of the ledger: what changed in header and pages, writer by writer."""
+
+    def __init__(
+        self, before: Decided, after: Decided, old_pages: TablePages, new_pages: TablePages, writer_retention_s: int
+    ) -> None:
+        self._old, self._new = before.header.ledger, after.header.ledger
+        self._old_pages, self._new_pages = old_pages.ledger, new_pages.ledger
+        self._came, self._went = _changed(old_pages.ledger, new_pages.ledger)
+        retention_ms, time = writer_retention_s * 1000, after.header.log_time
+        by_wall_clock = after.header.snapshot.timestamp_ms - retention_ms  # of a coordinator that knew no other
+        self._oldest_ms = by_wall_clock if time is None else oldest_seen_ms(time, retention_ms)
+
+    def faults(self) -> Iterator[Fault]:
+        writers = {writer for writer, record in self._old.items() if self._new.get(writer) != record}
+        writers |= {writer for writer in self._new if writer not in self._old}
+        for page in (*self._came, *self._went):
+            writers |= page.rows.keys()
+        for writer in sorted(writers):
+            yield from self._faults_of(writer)
+
+    def _faults_of(self, writer: WriterId) -> Iterator[Fault]:
+        was = _parts(writer, self._old.get(writer), self._went)
+        now = _parts(writer, self._new.get(writer), self._came)
+        if was == now:
+            return
+        whole = _parts(writer, self._new.get(writer), self._new_pages)
+        yield from _doubled(writer, whole)
+        known = _parts(writer, self._old.get(writer), self._old_pages)
+        seen_ms = max((part.last_seen_ms for part in known), default=0)
+        if writer.startswith(PROCESS_WRITER_PREFIX) and seen_ms < self._oldest_ms:
+            return  # it may leave, with all of its record or a part
+        if known and not whole:
+            yield Fault(_CODE, f"writer {writer} left the ledger")
+            return
+        if known and max(part.last_seen_ms for part in whole) < seen_ms:
+            yield Fault(_CODE, f"the ledger of {writer} was seen earlier than before, which was at {seen_ms} ms")
+        for run in [run for part in was for run in part.committed if not _is_kept(run, now)][:1]:
+            yield Fault(_CODE, f"the ledger of {writer} lost sequences {run.first} to {run.last}")
+        rejected = {item for part in now for item in part.rejected}
+        lost = [item for part in was for item in part.rejected if item not in rejected]
+        if lost and sum(len(part.rejected) for part in now) < REJECTED_MAX:
+            yield Fault(_CODE, f"the ledger of {writer} lost the rejection of intent {lost[0].intent_id}")
+
+
+def _parts(writer: WriterId, in_header: WriterRecord | None, pages: Sequence[LedgerPage]) -> list[WriterRecord]:
+    found = [page.record_of(writer) for page in pages]
+    return [part for part in (in_header, *found) if part is not None]
+
+
+def _doubled(writer: WriterId, parts: Sequence[WriterRecord]) -> Iterator[Fault]:
+    runs = sorted(run for part in parts for run in part.committed)
+    for earlier, later in pairwise(runs):
+        if later.first <= earlier.last:
+            yield Fault(_CODE, f"the ledger of {writer} commits sequence {later.first} twice")
+            return
+
+
+def _is_kept(run: CommittedRun, parts: Sequence[WriterRecord]) -> bool:
+    if not any(kept.first <= run.first and run.last <= kept.last for part in parts for kept in part.committed):
+        # a run may be split, even into single sequences, but never shrink
+        return all(committed_version(parts, sequence) is not None for sequence in range(run.first, run.last + 1))
+    for sequence in (run.first, run.last):
+        found = committed_version(parts, sequence)
+        then = run.version + (sequence - run.first) * run.stride
+        if found not in (then, VERSION_FORGOTTEN) and run.version != VERSION_FORGOTTEN:
+            return False
+    return True
+
+
+def _changed(before: tuple[Page, ...], after: tuple[Page, ...]) -> tuple[list[Page], list[Page]]:
+    """(pages that came, pages that went)."""
+    old, new = {page.reference for page in before}, {page.reference for page in after}
+    return [page for page in after if page.reference not in old], [page for page in before if page.reference not in new]
+
+
+def _last(item: Outcome) -> int:
+    return item.last_offset if isinstance(item, OutcomeRun) else item.offset
+
+
+def _next_offsets(header: RootHeader) -> dict[tuple[str, int], int]:
+    """(log, partition) → the first offset that the root has not applied."""
+    return {(offset.log, offset.partition): offset.next_offset for offset in header.offsets}

@@ -1,9 +1,9 @@
 """Reads and proves each object once, however many roots name it.
 
-Owns: leaves, vector files, definitions and pages during a check, and what is learnt from one of them alone. Does not
-own: whether roots agree with each other (`header`, `progress`, `live_set`).
-Invariants: never raises for what bytes hold: it becomes a finding that names the object, and the object counts as
-unreadable; every byte of a metadata object is read.
+Owns: leaves, vector files, definitions and pages during a check, and the facts that follow from one of them alone.
+Does not own: whether roots agree with each other (`header`, `live_set`).
+Invariants: bytes never raise: a fault becomes a finding that names the object, and the object counts as unreadable.
+Every byte of a metadata object is read.
 """
 
 from __future__ import annotations
@@ -34,10 +34,9 @@ from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.root_header import PageReference, RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.check.findings import CheckSummary, Fault, FindingBook
-from rootline.storage.check.progress import faults_of_outcomes, faults_of_record
-from rootline.storage.metadata.page_reader import condemned_page_of
-from rootline.storage.metadata.stored_file import stored_key
-from rootline.storage.metadata.vector_reader import read_manifest_vector
+from rootline.storage.check.header import faults_of_outcomes, faults_of_record
+from rootline.storage.metadata.object_reader import condemned_page_of, read_manifest_vector
+from rootline.storage.stored_objects import stored_key
 from rootline.tree.proof.adopted_rows import is_adopted
 from rootline.tree.state.aggregates import LeafAggregates, aggregates_of
 from rootline.tree.state.table_pages import TablePages

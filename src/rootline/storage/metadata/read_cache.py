@@ -1,19 +1,160 @@
-"""What a reader keeps of the metadata it has read, because none of it ever changes.
+"""Saved reads of metadata: a bounded cache, the counted reads of one plan, and a root that is read ahead by a hint.
 
-Owns: what is kept, and for how long. Does not own: reading and proving (the readers), which version is the head: the
-store is asked every time (`head_finder`).
-Invariants: bounded by bytes, the least recently used goes first; only what was proven is kept, under a name that is
-never used again; losing it all changes latency only.
+Owns: the content and lifetime of the cache, the objects that may be cached as bytes, the count of requests, one
+opening of one table with a hint, memory-mapped bytes of long-lived leaves. Does not own: reading and proving
+(`root_reader`, `object_reader`), hints (`rootline.ports.head_hints`).
+Invariants: the cache is bounded by bytes, and the least recently used object is evicted first. Only proven objects
+that never change are cached. Losing them all changes latency only. A listing always goes to the store, and it alone
+decides which root is the newest. A root that was read ahead is used only if the LIST names the same key, once. Nothing
+waits for a hint. A request is counted exactly if it was sent, except a read ahead after a wrong hint. Mapped bytes end
+with their last reference, and without room on the disk they stay in memory.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import mmap
+import re
+import tempfile
 from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
+import pyarrow as pa
+import structlog
+
+from rootline.ports.head_hints import HeadHints, HintOutcome
+from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, StoredObject
 from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import ObjectKey, TableName
+from rootline.schemas.object_keys import is_absolute, root_key, roots_prefix
+from rootline.storage.stored_objects import parts_of
+
+LEAST_BYTES: Final = 65_536
+"""What is smaller stays in memory: a file and a mapping cost more."""
+
+
+def mapped(body: bytes) -> bytes | pa.Buffer:
+    """`body`, in a file if it is large; blocks while it is written."""
+    if len(body) < LEAST_BYTES:
+        return body
+    try:
+        with tempfile.TemporaryFile(prefix="rootline-leaf-") as file:
+            file.write(body)
+            file.flush()
+            return pa.py_buffer(mmap.mmap(file.fileno(), len(body), prot=mmap.PROT_READ))
+    except OSError as error:
+        structlog.get_logger().warning(
+            "no room for leaves on the temporary disk, so they stay in memory",
+            action="free disk space, or set TMPDIR to another disk",
+            folder=tempfile.gettempdir(),
+            reason=str(error),
+        )
+        return body
+
+
+@contextlib.asynccontextmanager
+async def hinted_reads(store: ObjectStore, table: TableName, hints: HeadHints) -> AsyncIterator[ObjectStore]:
+    """`store`, of which the newest root of `table` is found and read once, sooner if there is a good hint."""
+    if not hints.are_kept:
+        yield store
+        return
+    reads = _HintedReads(store, table, hints)
+    try:
+        yield reads
+    finally:
+        await reads.forget()
+
+
+@dataclass(slots=True)
+class _Ahead:
+    """A question for a hint, and the GET that follows it. `key`: what the hint named, once it is known."""
+
+    key: ObjectKey | None = None
+    is_known: bool = False
+    task: asyncio.Task[StoredObject | None] | None = None
+
+
+@dataclass(slots=True)
+class _HintedReads(ObjectStore):
+    store: ObjectStore
+    table: TableName
+    hints: HeadHints
+    _ahead: _Ahead = field(default_factory=_Ahead)
+
+    async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
+        """As the store; the first look for the newest root also asks for a hint."""
+        ahead = self._ahead
+        if ahead.task is not None or limit != 1 or prefix != roots_prefix(self.table):
+            return await self.store.list(prefix, limit=limit)
+        ahead.task = asyncio.ensure_future(self._get_ahead(ahead))
+        listing = await self.store.list(prefix, limit=limit)
+        is_right = ahead.key is not None and tuple(listing.keys) == (ahead.key,)
+        if ahead.key is not None:
+            self.hints.judged(HintOutcome.RIGHT if is_right else HintOutcome.WRONG)
+        else:
+            self.hints.judged(HintOutcome.NONE if ahead.is_known else HintOutcome.LATE)
+        if not is_right:
+            await self.forget()
+        return listing
+
+    async def get(self, key: ObjectKey) -> StoredObject | None:
+        """As the store, or what was read ahead."""
+        ahead = self._ahead
+        if ahead.task is None or ahead.key != key:
+            return await self.store.get(key)
+        ahead.key = None  # once: a caller that asks again wants to know what is there now
+        try:
+            found = await ahead.task
+        except Exception:  # whatever it was, it was a guess
+            found = None
+        return await self.store.get(key) if found is None else found
+
+    async def forget(self) -> None:
+        """Give up what was read ahead and not used."""
+        self._ahead.key = None
+        task = self._ahead.task
+        if task is not None and not task.done():
+            task.cancel()
+            await asyncio.wait({task})
+        if task is not None and not task.cancelled():
+            task.exception()  # seen: it was only a guess
+
+    async def _get_ahead(self, ahead: _Ahead) -> StoredObject | None:
+        version = await self.hints.newest(self.table)
+        ahead.is_known = True
+        if version is None:
+            return None
+        ahead.key = root_key(self.table, version)
+        return await self.store.get(ahead.key)
+
+    async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
+        """As the store."""
+        return await self.store.put_if_absent(key, body, after=after)
+
+    async def stored_ms(self, key: ObjectKey) -> int | None:
+        """As the store."""
+        return await self.store.stored_ms(key)
+
+    async def folders(self, prefix: str) -> Sequence[str]:
+        """As the store."""
+        return await self.store.folders(prefix)
+
+    async def length_of(self, key: ObjectKey) -> int | None:
+        """As the store."""
+        return await parts_of(self.store).length_of(key)
+
+    async def part_of(self, key: ObjectKey, start: int, length: int) -> bytes | None:
+        """As the store."""
+        return await parts_of(self.store).part_of(key, start, length)
+
+    async def close(self) -> None:
+        """As the store."""
+        await self.store.close()
+
 
 CACHE_BYTES_MAX: Final = 256 * 1024 * 1024
 _DECODED_FACTOR: Final = 2
@@ -90,3 +231,76 @@ class ReadCache:
 
 def _leaf_name(table: TableName, location: str) -> str:
     return f"leaf {table} {location}"  # of one table: an older format's manifest is read by that table's definition
+
+
+_LEAF: Final = re.compile(r"[^/]+/[^/]+/metadata/leaves/")
+_NEVER_CHANGES: Final = re.compile(r"[^/]+/[^/]+/metadata/(roots|definitions|vectors|pages)/")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequests:
+    """Requests that a plan sent to the store; `leaves` is how many of the GETs were for leaves."""
+
+    lists: int = 0
+    gets: int = 0
+    leaves: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.lists + self.gets
+
+
+class PlanningReads:
+    """An object store whose immutable metadata is read once as long as the cache keeps it."""
+
+    def __init__(self, store: ObjectStore, cache: ReadCache) -> None:
+        self._store = store
+        self._cache = cache
+        self._fresh: dict[ObjectKey, bytes] = {}
+        self._lists = self._gets = self._leaves = 0
+
+    @property
+    def requests(self) -> PlanRequests:
+        """Those sent up to now."""
+        return PlanRequests(self._lists, self._gets, self._leaves)
+
+    async def get(self, key: ObjectKey) -> StoredObject | None:
+        """The object, without its dates when it was kept."""
+        is_kept = _NEVER_CHANGES.match(key) is not None and not is_absolute(key)  # those may be changed by others
+        if is_kept and (body := self._cache.body(key)) is not None:
+            return StoredObject(key, body, None, None)
+        self._gets += 1
+        self._leaves += _LEAF.match(key) is not None
+        found = await self._store.get(key)
+        if found is not None and is_kept:
+            self._fresh[key] = found.body
+        return found
+
+    def keep(self) -> None:
+        """Keep what was read: everything that came of it has been proven."""
+        for key, body in self._fresh.items():
+            self._cache.keep_body(key, body)
+        self._fresh.clear()
+
+    async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
+        """As the store answers."""
+        self._lists += 1
+        return await self._store.list(prefix, limit=limit)
+
+    async def stored_ms(self, key: ObjectKey) -> int | None:
+        """As the store answers."""
+        self._gets += 1
+        return await self._store.stored_ms(key)
+
+    async def folders(self, prefix: str) -> Sequence[str]:
+        """As the store answers."""
+        self._lists += 1
+        return await self._store.folders(prefix)
+
+    async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
+        """As the store answers."""
+        return await self._store.put_if_absent(key, body, after=after)
+
+    async def close(self) -> None:
+        """The store stays open: it is its owner's."""

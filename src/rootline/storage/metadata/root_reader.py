@@ -1,25 +1,113 @@
-"""Reads and proves roots and table definitions.
+"""Roots: finds the newest one of a name, reads and proves it, and lists the names of a warehouse.
 
-Owns: the two GETs and their checks against the key and the header. Does not own: the bytes' form (`root_codec`,
-`table_definition`), which version is meant.
-Invariants: a root is used only under its own name: table and version in the header are those of its key.
+Owns: the LIST, passing over foreign objects, the GETs of roots and definitions with their checks against key and
+header, the answer for a name without a table or view, the tables of a warehouse by their folders. Does not own: the
+bytes' form (`root_codec`, `table_definition`), the confirmation of a head (commit protocol), the states of a name
+(`rootline.tree.state.name_state`).
+Invariants: finding a head takes one request as long as nobody puts foreign objects before the roots, and the answer
+carries the store's date. A root is used only under its own name: table and version in the header are those of its key.
+A name whose newest root is a tombstone has no table, but the remains of that table are still maintained under its
+name. A root that expires during the read is searched again.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 from uuid import UUID
 
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.root_codec import Root, decode_root
-from rootline.schemas.errors import Corrupt
+from rootline.schemas.errors import Corrupt, Invalid, Unavailable
 from rootline.schemas.identifiers import TableName, Version
-from rootline.schemas.object_keys import root_key
-from rootline.schemas.root_header import DefinitionReference, RootHeader
+from rootline.schemas.object_keys import namespace_in, root_key, roots_prefix, table_in, version_of_root_key
+from rootline.schemas.root_header import DefinitionReference, NameState, RootHeader
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.stored_file import read_stored
+from rootline.schemas.view_metadata import ViewMetadata
+from rootline.storage.stored_objects import gather_bounded, read_stored
+from rootline.tree.state.name_state import check_is_table
+
+_Read = TypeVar("_Read")
+_LIMITS: Final[tuple[int | None, ...]] = (1, 100, None)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadKey:
+    """The newest root's version; `store_ms` is the date of the LIST that found it, `None` when the store has none."""
+
+    version: Version
+    store_ms: int | None
+
+
+async def find_head(store: ObjectStore, table: TableName) -> HeadKey | None:
+    """The newest root's version; `None` when the table has no root.
+
+    A key counts only if it is exactly the key that root would be written under.
+
+    Raises:
+        Unavailable: `store-unavailable`.
+
+    """
+    for limit in _LIMITS:
+        listing = await store.list(roots_prefix(table), limit=limit)
+        for key in listing.keys:
+            version = version_of_root_key(key)
+            if version is not None and key == root_key(table, version):
+                return HeadKey(version, listing.store_ms)
+        if limit is None or len(listing.keys) < limit:
+            return None
+    return None
+
+
+async def at_head(
+    store: ObjectStore, table: TableName, read: Callable[[HeadKey], Awaitable[_Read]], head: HeadKey | None = None
+) -> _Read | None:
+    """What `read` makes of the newest version, which is found again if it expires meanwhile; `None`: no root is there.
+
+    Args:
+        store: the warehouse.
+        table: the table's name.
+        read: reads what it needs of one version.
+        head: the newest version, if it was just found.
+
+    Raises:
+        Corrupt: as `read`; `object-missing` only while the version is still the newest.
+        Unavailable: `store-unavailable`.
+
+    """
+    found = await find_head(store, table) if head is None else head
+    while found is not None:
+        try:
+            return await read(found)
+        except Corrupt as error:
+            if error.code != "object-missing":
+                raise
+            newer = await find_head(store, table)
+            if newer is None or newer.version <= found.version:
+                raise
+            found = newer
+    return None
+
+
+async def existing_head(store: ObjectStore, table: TableName) -> HeadKey:
+    """As `find_head`; a table without a root is an error.
+
+    Raises:
+        Invalid: `table-unknown`.
+        Unavailable: `store-unavailable`.
+
+    """
+    head = await find_head(store, table)
+    if head is None:
+        raise Invalid(
+            "table-unknown", f"{table}: no table has this name in this warehouse; `rootline table list` shows all"
+        )
+    return head
+
 
 _DEFINITIONS_KEPT: Final = 64
 
@@ -82,3 +170,156 @@ async def named_definition(
 def _definition(body: bytes, location: str) -> TableDefinition:
     """Decoded once for all versions that name it: most of them name the one before."""
     return TableDefinition.from_json(body, name=location)
+
+
+async def newest_root(store: ObjectStore, name: TableName, known: Root | None = None) -> Root | None:
+    """The newest root of a name, a tombstone included; `known` as of `read_root`. `None`: it has none.
+
+    Raises:
+        Corrupt: as `read_root`.
+        Unavailable: `store-unavailable`.
+
+    """
+    return await at_head(store, name, lambda head: read_root(store, name, head.version, known=known))
+
+
+async def table_root(store: ObjectStore, name: TableName, known: Root | None = None) -> Root:
+    """The newest root of a table. Raises as `newest_root`, and `Invalid` (`table-unknown`, `table-dropped`)."""
+
+    async def root_of(head: HeadKey) -> Root:
+        return await read_root(store, name, head.version, known=known)
+
+    root = await at_head(store, name, root_of, await existing_head(store, name))
+    assert root is not None, "there was a head"
+    check_is_table(root.header)
+    return root
+
+
+async def is_table(store: ObjectStore, name: TableName) -> bool:
+    """Whether a table has this name now. Raises as `newest_root`."""
+    return await name_state(store, name) is NameState.TABLE
+
+
+async def name_state(store: ObjectStore, name: TableName) -> NameState | None:
+    """What a name is now; `None`: it never was anything. Raises as `newest_root`."""
+    root = await newest_root(store, name)
+    return None if root is None else root.header.name_is
+
+
+async def check_there(store: ObjectStore, name: TableName) -> None:
+    """Raises as `table_root` where there is no table. One whose newest root is damaged is there all the same."""
+    try:
+        await table_root(store, name)
+    except Corrupt as error:
+        if error.code == "object-missing":
+            raise
+
+
+async def view_root(store: ObjectStore, name: TableName) -> Root:
+    """The newest root of a view.
+
+    Raises:
+        Invalid: `view-unknown`; `name-is-table`.
+        Corrupt: as `newest_root`.
+        Unavailable: `store-unavailable`.
+
+    """
+    root = await newest_root(store, name)
+    if root is None or root.header.is_tombstone:
+        raise Invalid(
+            "view-unknown", f"{name}: no view has this name in this warehouse; `rootline view list` shows all"
+        )
+    if root.header.name_is is NameState.TABLE:
+        raise Invalid("name-is-table", f"{name} is a table, not a view: `rootline scan {name}` shows its rows")
+    return root
+
+
+def view_of(header: RootHeader) -> ViewMetadata:
+    """The view that a root of one holds. Raises `Corrupt` (`root-corrupt`): it cannot be read."""
+    try:
+        return ViewMetadata.from_json(header.view or b"", name=f"{header.table}, version {header.version}")
+    except Invalid as error:
+        raise Corrupt("root-corrupt", f"{error.message} [{error.code}]") from error
+
+
+_LOOKS_AT_ONCE: Final = 16
+
+
+async def names_of_folders(store: ObjectStore, unread: list[Unavailable] | None = None) -> list[TableName]:
+    """Every name whose folder is there, with or without a root.
+
+    Folders that no name can have are passed over, whatever other software called them and keeps in them.
+
+    Args:
+        store: the warehouse.
+        unread: takes why the folder of a namespace cannot be listed. Without it that is raised.
+
+    Raises:
+        Unavailable: `store-unavailable`.
+
+    """
+    found: list[TableName] = []
+    for namespace in await store.folders(""):
+        if namespace_in(namespace) is not None:
+            with _noted(unread):
+                found += [name for name in map(table_in, await store.folders(namespace)) if name is not None]
+    return found
+
+
+async def list_names(
+    store: ObjectStore, *, known: frozenset[TableName] = frozenset(), unread: list[Unavailable] | None = None
+) -> list[TableName]:
+    """Every name that has or had a table or a view.
+
+    Those in `known` are not looked into again: a name never loses its roots. `unread` as of `names_of_folders`; it also
+    takes why the roots of a name cannot be listed.
+    """
+    found: list[TableName] = []
+    for name in await names_of_folders(store, unread):
+        with _noted(unread):
+            if name in known or await find_head(store, name) is not None:
+                found.append(name)
+    return found
+
+
+@contextmanager
+def _noted(unread: list[Unavailable] | None) -> Iterator[None]:
+    try:
+        yield
+    except Unavailable as error:
+        if unread is None:
+            raise
+        unread.append(error)
+
+
+async def list_tables(store: ObjectStore) -> list[TableName]:
+    """Every table, by name. One whose newest root cannot be read is among them: it is there, and says so when opened.
+
+    Raises `Unavailable` (`store-unavailable`).
+    """
+
+    async def is_there(name: TableName) -> bool:
+        try:
+            return await is_table(store, name)
+        except Corrupt:
+            return True
+
+    return await _those(store, is_there)
+
+
+async def list_views(store: ObjectStore) -> list[TableName]:
+    """Every view, by name. Raises `Unavailable` (`store-unavailable`)."""
+
+    async def is_there(name: TableName) -> bool:
+        try:
+            return await name_state(store, name) is NameState.VIEW
+        except Corrupt:
+            return False  # `list_tables` has it
+
+    return await _those(store, is_there)
+
+
+async def _those(store: ObjectStore, wanted: Callable[[TableName], Awaitable[bool]]) -> list[TableName]:
+    names = await list_names(store)
+    there = await gather_bounded(names, wanted, _LOOKS_AT_ONCE)
+    return [name for name, is_one in zip(names, there, strict=True) if is_one]

@@ -1,17 +1,29 @@
-"""Iceberg types as Arrow ones, with field ids.
+"""Iceberg types as Arrow types: with field ids, promotions, exact casts, and defaults as columns.
 
-Owns: the in-memory form of rows. Does not own: the way back for schemas without ids
-(`rootline.client.write.arrow_schema`).
-Invariants: one Arrow type for each Iceberg type; every field carries its id under `PARQUET:field_id`, so that Parquet
-files written from it carry the ids too.
+Owns: the in-memory form of rows, the Arrow types that a column may be read or written from, casts without loss, the
+value of a default at every depth. Does not own: types of schemas without ids (`given_schema`), the walk over nested
+columns (`row_projection`), legal defaults (`rootline.tree`).
+Invariants: one Arrow type for each Iceberg type. Every field carries its id under `PARQUET:field_id`, so that Parquet
+files carry the ids too. A stored file is read only as its own type or by a promotion of the specification, and is
+never refused for its format's layout of a type (width, unit, offsets). A cast keeps the values or raises
+`pa.ArrowInvalid`. A float is an integer only below the size at which floats begin to skip integers. A field that a
+struct's default lacks has its own default, and a dropped field is left out.
+
+Source: the table specification, "Schemas and Data Types" and "Schema Evolution", Appendix D of the Iceberg
+specification, docs/decisions/0050.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.conversions import from_json
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
@@ -27,6 +39,7 @@ from pyiceberg.types import (
     LongType,
     MapType,
     NestedField,
+    PrimitiveType,
     StringType,
     StructType,
     TimestampNanoType,
@@ -38,6 +51,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from rootline.schemas.default_values import nested_default
 from rootline.schemas.errors import Invalid
 
 FIELD_ID_KEY: Final = b"PARQUET:field_id"
@@ -115,3 +129,199 @@ def rows_without_columns(count: int) -> pa.RecordBatch:
 def storage_of(array: pa.Array) -> pa.Array:
     """The array beneath an extension type, which compute functions understand; other arrays as they are."""
     return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+
+Accepts = Callable[[pa.DataType, PrimitiveType], bool]
+"""Whether values of an Arrow type may be in a column of an Iceberg type."""
+_Is = Callable[[pa.DataType], bool]
+_Families = tuple[tuple[tuple[type[IcebergType], ...], tuple[_Is, ...]], ...]
+
+
+def _is_local(source: pa.DataType) -> bool:
+    return pa.types.is_timestamp(source) and source.tz is None
+
+
+def _is_zoned(source: pa.DataType) -> bool:
+    return pa.types.is_timestamp(source) and source.tz is not None
+
+
+def _is_integer_of(source: pa.DataType, bits: int) -> bool:
+    """Whether a signed number of `bits` bits holds all values of `source`."""
+    return bool(pa.types.is_integer(source) and source.bit_width + pa.types.is_unsigned_integer(source) <= bits)
+
+
+def _fits_int(source: pa.DataType) -> bool:
+    return _is_integer_of(source, 32)
+
+
+def _fits_long(source: pa.DataType) -> bool:
+    return _is_integer_of(source, 64)
+
+
+_TEXT: Final[tuple[_Is, ...]] = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_BYTES: Final[tuple[_Is, ...]] = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
+_ALIKE: Final[_Families] = (
+    ((BooleanType,), (pa.types.is_boolean,)),
+    ((StringType,), _TEXT),
+    ((FixedType, UUIDType), (*_BYTES, pa.types.is_fixed_size_binary)),
+    ((DateType,), (pa.types.is_date,)),
+    ((TimeType,), (pa.types.is_time,)),
+    ((TimestampType, TimestampNanoType), (_is_local,)),
+    ((TimestamptzType, TimestamptzNanoType), (_is_zoned,)),
+)
+"""Alike for files and for rows. ORC has bytes of any length only, so they may be fixed or uuid; the cast checks it."""
+_STORED: Final[_Families] = (
+    *_ALIKE,
+    ((IntegerType,), (_fits_int,)),
+    ((LongType,), (_fits_long,)),
+    ((FloatType,), (pa.types.is_float32,)),
+    ((DoubleType,), (pa.types.is_float32, pa.types.is_float64)),
+    ((BinaryType,), _BYTES),
+)
+_NUMBERS: Final[tuple[_Is, ...]] = (pa.types.is_integer, pa.types.is_floating)
+_GIVEN: Final[_Families] = (
+    *_ALIKE,
+    ((IntegerType, LongType), (*_NUMBERS, pa.types.is_decimal)),
+    ((FloatType, DoubleType), _NUMBERS),
+    ((DecimalType,), (pa.types.is_decimal, pa.types.is_integer)),
+    ((BinaryType,), (*_BYTES, pa.types.is_fixed_size_binary)),
+    ((DateType,), (_is_local,)),
+)
+
+
+def may_promote(source: pa.DataType, wanted: PrimitiveType) -> bool:
+    """Whether a stored file with values of `source` may be read as `wanted`."""
+    if isinstance(wanted, DecimalType) and pa.types.is_decimal(source):
+        return bool(source.scale == wanted.scale and source.precision <= wanted.precision)
+    return _is_one_of(_STORED, source, wanted)
+
+
+def may_cast(source: pa.DataType, wanted: PrimitiveType) -> bool:
+    """Whether rows that a writer gives as `source` may become `wanted`; the cast itself checks each value."""
+    return _is_one_of(_GIVEN, source, wanted)
+
+
+def _is_one_of(families: _Families, source: pa.DataType, wanted: PrimitiveType) -> bool:
+    return any(accepts(source) for types, accepting in families if isinstance(wanted, types) for accepts in accepting)
+
+
+_WHOLE_UP_TO: Final = {16: 2**11, 32: 2**24, 64: 2**53}
+_DECIMAL_DIGITS: Final = 76
+
+
+def exactly(array: pa.Array, arrow_type: pa.DataType) -> pa.Array:
+    """`array` as `arrow_type`. Raises `pa.ArrowInvalid` or `pa.ArrowNotImplementedError` where a value would change."""
+    source, types = array.type, pa.types
+    if types.is_floating(source) and types.is_integer(arrow_type):
+        return _whole(array, arrow_type)
+    if types.is_floating(source) and types.is_floating(arrow_type):
+        return _unless_changed(array, array.cast(arrow_type))
+    if types.is_integer(source) and types.is_decimal(arrow_type):
+        return array.cast(pa.decimal256(_DECIMAL_DIGITS, arrow_type.scale)).cast(arrow_type)
+    if types.is_timestamp(source) and types.is_date(arrow_type):
+        return _unless_changed(array, array.cast(arrow_type))
+    if types.is_float16(source):
+        return exactly(array.cast(pa.float32()), arrow_type)
+    return as_type(array, arrow_type)
+
+
+def first_misfit(array: pa.Array, arrow_type: pa.DataType) -> int:
+    """The place of the first value that `exactly` refuses; there is one."""
+    low, high = 0, len(array)  # all before `low` fit, and one before `high` does not
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            exactly(array.slice(low, middle - low), arrow_type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+def _whole(array: pa.Array, arrow_type: pa.DataType) -> pa.Array:
+    limit = _WHOLE_UP_TO[array.type.bit_width]
+    wide = array.cast(pa.float64())
+    cast = wide.cast(arrow_type)
+    if pc.any(pc.greater(pc.abs(wide), limit)).as_py():
+        raise pa.ArrowInvalid(f"above {limit}, a {array.type} may have been rounded")
+    return cast
+
+
+def _unless_changed(array: pa.Array, cast: pa.Array) -> pa.Array:
+    again = cast.cast(array.type)
+    same = pc.equal(array, again)
+    if pa.types.is_floating(array.type):
+        same = pc.or_(same, pc.and_(pc.is_nan(array), pc.is_nan(again)))
+    if pc.all(same).as_py() is False:
+        raise pa.ArrowInvalid(f"a {array.type} would be rounded to a {cast.type}")
+    return cast
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultColumn:
+    """`default_of`: the default that a field has of its own, of the kind that is wanted; `None`: it has none."""
+
+    default_of: Callable[[NestedField], Any]
+
+    def of(self, of_type: IcebergType, default: Any) -> pa.Array:
+        """The default of a column of that type, as the schema's model keeps it, as an array of one.
+
+        Raises:
+            ValueError, TypeError, ArithmeticError, pa.ArrowException: it is no value of that type.
+
+        """
+        if isinstance(of_type, StructType | ListType | MapType):
+            return self._array(of_type, json.loads(nested_default(of_type, default)))
+        return _primitive(of_type, default)
+
+    def _array(self, of_type: IcebergType, value: Any) -> pa.Array:
+        """`value` is in JSON form."""
+        if value is None:
+            return pa.nulls(1, arrow_type_of(of_type))
+        match of_type:
+            case StructType() if not of_type.fields:  # all were dropped; Arrow takes the length from the first one
+                return pa.array([{}], arrow_type_of(of_type))
+            case StructType():
+                members = [self._member(member, value) for member in of_type.fields]
+                return pa.StructArray.from_arrays(members, fields=[arrow_field_of(member) for member in of_type.fields])
+            case ListType():
+                items = self._items(of_type.element_type, value)
+                return pa.ListArray.from_arrays(_bounds(value), items, type=arrow_type_of(of_type))
+            case MapType():
+                keys, items = value["keys"], value["values"]
+                return pa.MapArray.from_arrays(
+                    _bounds(keys),
+                    self._items(of_type.key_type, keys),
+                    self._items(of_type.value_type, items),
+                    type=arrow_type_of(of_type),
+                )
+        return _primitive(of_type, value)
+
+    def _member(self, member: NestedField, values: dict[str, Any]) -> pa.Array:
+        key = str(member.field_id)
+        if key in values:
+            return self._array(member.field_type, values[key])
+        own = self.default_of(member)
+        if own is None and member.required:
+            raise ValueError(f"{member.name} is required, and has no value")
+        return pa.nulls(1, arrow_type_of(member.field_type)) if own is None else self.of(member.field_type, own)
+
+    def _items(self, of_type: IcebergType, values: list[Any]) -> pa.Array:
+        arrays = [self._array(of_type, value) for value in values]
+        return pa.concat_arrays(arrays) if arrays else pa.nulls(0, arrow_type_of(of_type))
+
+
+def _bounds(values: list[Any]) -> pa.Array:
+    return pa.array([0, len(values)], pa.int32())
+
+
+def _primitive(of_type: IcebergType, default: Any) -> pa.Array:
+    if not isinstance(of_type, PrimitiveType):
+        raise TypeError(f"{of_type} has no values")
+    value, arrow_type = from_json(of_type, default), arrow_type_of(of_type)
+    plain = value.bytes if isinstance(of_type, UUIDType) and hasattr(value, "bytes") else value
+    if isinstance(of_type, FloatType | DoubleType) and isinstance(plain, int):
+        plain = float(plain)  # JSON's 9007199254740993 is rounded; Arrow refuses whole numbers that it must round
+    storage = arrow_type.storage_type if isinstance(arrow_type, pa.BaseExtensionType) else arrow_type
+    return as_type(pa.array([plain], storage), arrow_type)

@@ -1,26 +1,271 @@
-"""The bytes of a file of rows, opened by its format, and as many rows as its entry says.
+"""The bytes of a file of rows, opened by its format: Parquet, Avro or ORC.
 
-Owns: the choice of the format, and refusing what cannot be read for certain. Does not own: the formats (`parquet_file`,
-`orc_file`, `avro_file`), what the columns mean (`row_projection`), fetching (`stored_rows`).
-Invariants: the entry's `file_format` decides, never the suffix; an encrypted file is refused by name; rows come in the
-file's order, and all of them or an error.
+Owns: the choice of the format, Avro blocks and ORC stripes as Arrow columns, refusing a file that cannot be read for
+certain. Does not own: Parquet (`parquet_file`), the blocks of an Avro file (`foreign_avro`), the meaning of columns
+(`row_projection`), fetching (`stored_rows`).
+Invariants: the entry's `file_format` decides, never the suffix. An encrypted file is refused by name. Rows are in the
+file's order, and all of them or an error. Avro values are taken as stored (days, microseconds, unscaled decimals), so
+no library's calendar limits them. An Avro union of several types is refused when it is asked for, never read as
+absent. ORC columns are known by `iceberg.id`, and ORC timestamps are refused: a timestamp without a zone is shifted by
+the writer's time zone, and both kinds are read as nanoseconds, which do not reach beyond the years 1677 to 2262.
+
+Source: the Iceberg specification, Appendix A (Avro, ORC).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
+from pyarrow import orc
 from pyiceberg.types import NestedField
 
+from rootline.schemas.bytes.foreign_avro import BROKEN, ForeignAvro
 from rootline.schemas.content_entry import ContentEntry, FileFormat
 from rootline.schemas.errors import Corrupt, Invalid
-from rootline.storage.rows.arrow_types import rows_without_columns
-from rootline.storage.rows.avro_file import AvroRows
-from rootline.storage.rows.orc_file import OrcRows
-from rootline.storage.rows.parquet_file import BATCH_ROWS, STREAMED, ParquetRows, Portion, Source, open_parquet
-from rootline.storage.rows.row_groups import Run
+from rootline.storage.rows.arrow_types import FIELD_ID_KEY, rows_without_columns
+from rootline.storage.rows.parquet_file import BATCH_ROWS, STREAMED, ParquetRows, Portion, Run, Source, open_parquet
+
+_PLAIN: Final = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "bytes": pa.binary(),
+}
+_LOGICAL: Final = {
+    ("int", "date"): pa.date32(),
+    ("long", "time-micros"): pa.time64("us"),
+    ("long", "timestamp-micros"): pa.timestamp("us"),
+    ("long", "timestamp-nanos"): pa.timestamp("ns"),
+    ("long", "local-timestamp-micros"): pa.timestamp("us"),
+    ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A field of a record; `build` makes an array of its values; `None`: its kind is not read."""
+
+    field: pa.Field
+    build: Callable[[list[Any]], pa.Array] | None
+
+
+@dataclass(frozen=True, slots=True)
+class AvroRows:
+    """An open Avro file; `name` is what errors call it."""
+
+    file: ForeignAvro
+    name: str
+    columns: Mapping[str, _Column]
+    row_count: int
+
+    @staticmethod
+    def of(body: bytes | pa.Buffer, name: str) -> AvroRows:
+        """The file in `body`. Raises `Invalid` (`file-unreadable`) when it is no Avro file of records."""
+        try:
+            file = ForeignAvro.of(bytes(body))
+            columns = {column.field.name: column for column in map(_column, file.schema["fields"])}
+            return AvroRows(file, name, columns, file.count)
+        except BROKEN as error:
+            raise Invalid("file-unreadable", f"{name}: is not a readable Avro file: {error!s:.200}") from error
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns with their field ids."""
+        return pa.schema([column.field for column in self.columns.values()])
+
+    def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """As `OpenFile.batches`, block by block; raises `Invalid` (`file-unreadable`) for kinds that are not read."""
+        wanted = [self.columns[name] for name in columns]
+        for column in wanted:
+            if column.build is None:
+                reason = "its kind of Avro value is not read"
+                raise Invalid("file-unreadable", f"{self.name}: column {column.field.name}: {reason}")
+        schema = pa.schema([column.field for column in wanted])
+        try:
+            for rows in self.file.blocks():
+                arrays = [column.build([row[column.field.name] for row in rows]) for column in wanted if column.build]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        except BROKEN as error:
+            raise Corrupt("data-file-corrupt", f"{self.name}: cannot be decoded: {error!s:.200}") from error
+
+
+def _column(field: Mapping[str, Any]) -> _Column:
+    metadata = {FIELD_ID_KEY: str(int(field["field-id"])).encode()} if "field-id" in field else None
+    kind, is_optional = field["type"], False
+    if isinstance(kind, list):
+        is_optional, choices = "null" in kind, [choice for choice in kind if choice != "null"]
+        kind = choices[0] if len(choices) == 1 else None
+    arrow, build = _kind(kind)
+    if build is None:
+        return _Column(pa.field(field["name"], pa.null(), metadata=metadata), None)
+    return _Column(pa.field(field["name"], arrow, nullable=is_optional, metadata=metadata), build)
+
+
+def _kind(schema: Any) -> tuple[pa.DataType, Callable[[list[Any]], pa.Array] | None]:
+    """The Arrow type of an Avro type, and what makes its arrays."""
+    full = schema if isinstance(schema, dict) else {"type": schema}
+    kind, logical = full.get("type"), full.get("logicalType")
+    if kind == "record":
+        return _struct([_column(field) for field in full["fields"]])
+    if kind == "map":
+        return _map(
+            *(_column({"name": name, "type": of}) for name, of in (("key", "string"), ("value", full["values"])))
+        )
+    if kind == "array" and logical == "map":
+        return _map(*map(_column, full["items"]["fields"]))
+    if kind == "array":
+        return _list(_column({"name": "element", "type": full["items"]} | _element_id(full)))
+    if logical == "decimal" and kind in ("bytes", "fixed"):
+        return _decimal(int(full["precision"]), int(full.get("scale", 0)))
+    if kind == "fixed":
+        return _simple(pa.binary(int(full["size"])))
+    if not isinstance(kind, str) or kind not in _PLAIN:
+        return pa.null(), None
+    known = _LOGICAL.get((kind, str(logical)))
+    if known is not None:
+        is_moment = pa.types.is_timestamp(known) and full.get("adjust-to-utc")
+        return _stored_as(pa.timestamp(known.unit, "UTC") if is_moment else known, _PLAIN[kind])
+    if logical not in (None, "uuid"):
+        return pa.null(), None
+    return _simple(_PLAIN[kind])
+
+
+def _element_id(array: Mapping[str, Any]) -> dict[str, Any]:
+    return {"field-id": array["element-id"]} if "element-id" in array else {}
+
+
+def _simple(kind: pa.DataType) -> tuple[pa.DataType, Callable[[list[Any]], pa.Array]]:
+    return kind, lambda values: pa.array(values, kind)
+
+
+def _stored_as(kind: pa.DataType, plain: pa.DataType) -> tuple[pa.DataType, Callable[[list[Any]], pa.Array]]:
+    return kind, lambda values: pa.array(values, plain).view(kind)
+
+
+def _decimal(precision: int, scale: int) -> tuple[pa.DataType, Callable[[list[Any]], pa.Array]]:
+    kind = pa.decimal128(precision, scale)
+
+    def value(stored: bytes | None) -> Decimal | None:
+        if stored is None:
+            return None
+        unscaled = int.from_bytes(stored, "big", signed=True)
+        return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
+
+    return kind, lambda values: pa.array([value(stored) for stored in values], kind)
+
+
+def _struct(members: Sequence[_Column]) -> tuple[pa.DataType, Callable[[list[Any]], pa.Array] | None]:
+    if any(member.build is None for member in members):
+        return pa.null(), None
+    fields = [member.field.with_nullable(True) for member in members]
+
+    def build(values: list[Any]) -> pa.Array:
+        children = [
+            member.build([None if value is None else value[member.field.name] for value in values])
+            for member in members
+            if member.build is not None
+        ]
+        return pa.StructArray.from_arrays(children, fields=fields, mask=pa.array([value is None for value in values]))
+
+    return pa.struct(fields), build
+
+
+def _map(key: _Column, value: _Column) -> tuple[pa.DataType, Callable[[list[Any]], pa.Array] | None]:
+    """Of Avro maps, and of arrays of pairs, which Iceberg writes for keys that are no strings."""
+    keys_of, values_of = key.build, value.build
+    if keys_of is None or values_of is None:
+        return pa.null(), None
+    kind = pa.map_(key.field.type, value.field.type)
+
+    def build(values: list[Any]) -> pa.Array:
+        pairs = [
+            list(held.items()) if isinstance(held, dict) else [(pair["key"], pair["value"]) for pair in held or ()]
+            for held in values
+        ]
+        offsets = [0]
+        for of_row in pairs:
+            offsets.append(offsets[-1] + len(of_row))
+        keys = keys_of([pair[0] for of_row in pairs for pair in of_row])
+        items = values_of([pair[1] for of_row in pairs for pair in of_row])
+        absent = pa.array([held is None for held in values])
+        return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys, items, type=kind, mask=absent)
+
+    return kind, build
+
+
+def _list(element: _Column) -> tuple[pa.DataType, Callable[[list[Any]], pa.Array] | None]:
+    inner = element.build
+    if inner is None:
+        return pa.null(), None
+    kind = pa.list_(element.field.with_nullable(True))
+
+    def build(values: list[Any]) -> pa.Array:
+        offsets = [0]
+        for value in values:
+            offsets.append(offsets[-1] + len(value or ()))
+        items = inner([item for value in values for item in value or ()])
+        absent = pa.array([value is None for value in values])
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items, type=kind, mask=absent)
+
+    return kind, build
+
+
+_SLICE_ROWS: Final = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class OrcRows:
+    """An open ORC file; `name` is what errors call it."""
+
+    file: orc.ORCFile
+    name: str
+
+    @staticmethod
+    def of(body: bytes | pa.Buffer, name: str) -> OrcRows:
+        """The file in `body`. Raises `Invalid` (`file-unreadable`) when it is no ORC file."""
+        try:
+            return OrcRows(orc.ORCFile(pa.BufferReader(body)), name)
+        except (pa.ArrowException, OSError) as error:
+            raise Invalid("file-unreadable", f"{name}: is not an ORC file: {error}") from error
+
+    @property
+    def row_count(self) -> int:
+        """As the footer says."""
+        count: int = self.file.nrows
+        return count
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns with their `iceberg.id`."""
+        return self.file.schema
+
+    def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """As `OpenFile.batches`; raises `Invalid` (`file-unreadable`) for timestamps."""
+        schema = self.schema
+        for column in columns:
+            if _holds_timestamp(schema.field(column).type):
+                raise Invalid("file-unreadable", f"{self.name}: column {column}: timestamps in ORC are not read")
+        for stripe in range(self.file.nstripes):
+            try:
+                rows = self.file.read_stripe(stripe, columns=columns)
+                rows.validate(full=True)
+            except (pa.ArrowException, OSError) as error:
+                raise Corrupt("data-file-corrupt", f"{self.name}: cannot be decoded: {error}") from error
+            for start in range(0, rows.num_rows, _SLICE_ROWS):
+                yield rows.slice(start, _SLICE_ROWS)
+
+
+def _holds_timestamp(kind: pa.DataType) -> bool:
+    if pa.types.is_timestamp(kind):
+        return True
+    return any(_holds_timestamp(kind.field(at).type) for at in range(kind.num_fields))
 
 
 class OpenFile(Protocol):

@@ -27,22 +27,19 @@ from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.rows.arrow_types import arrow_field_of, rows_without_columns
 from rootline.storage.rows.data_file_formats import OpenFile, open_data_file, rows_of_run, stored_names
-from rootline.storage.rows.equality_keys import EqualityKeys, innermost, key_field
-from rootline.storage.rows.field_matching import finder_for
 from rootline.storage.rows.metadata_columns import (
     LINEAGE,
     LINEAGE_IDS,
     METADATA_COLUMNS,
     METADATA_IDS,
     FileColumns,
+    constants_of,
     may_state_lineage,
     metadata_field,
 )
-from rootline.storage.rows.parquet_file import BATCH_ROWS, COLLECTED, STREAMED, ParquetRows
-from rootline.storage.rows.partition_constants import constants_of
-from rootline.storage.rows.row_deletes import RowDeletes
-from rootline.storage.rows.row_groups import Run, group_check, runs_of
-from rootline.storage.rows.row_projection import RowProjection, initial_default
+from rootline.storage.rows.parquet_file import BATCH_ROWS, COLLECTED, STREAMED, ParquetRows, Run, group_check, runs_of
+from rootline.storage.rows.row_deletes import EqualityKeys, RowDeletes, innermost, key_field
+from rootline.storage.rows.row_projection import RowProjection, finder_for, initial_default
 from rootline.tree.filter.column_predicates import rows_matching
 from rootline.tree.filter.filters import BoundFilter
 from rootline.tree.filter.prune import PruningFilter

@@ -25,9 +25,7 @@ from rootline.schemas.content_entry import FileFormat
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent_rules import is_plain
-from rootline.storage.few_at_once import gather_bounded
-from rootline.storage.metadata.stored_file import stored_key
-from rootline.storage.whole_objects import parts_of
+from rootline.storage.stored_objects import gather_bounded, parts_of, stored_key
 from rootline.tree.proof.file_verification import StatedFile
 
 FOOTER_BYTES_MAX: Final = 16 * 1024 * 1024

@@ -1,31 +1,68 @@
-"""Columns that every table has besides its own: `_file`, `_pos`, `_deleted`, `_spec_id`, `_partition`, and the lineage
-of rows, `_row_id` and `_last_updated_sequence_number`.
+"""Columns that a file does not store: metadata such as `_file` and `_pos`, the lineage of rows, partition values.
 
-Owns: their names, ids, types and values. Does not own: which rows there are (`data_file_reader`).
-Invariants: they are read only where they are named; a column of the table's own of the same name comes first;
-`_file` is the location as the metadata has it: relative to the table's folder, or absolute; the lineage that a
-rewritten file holds of its rows comes before the one that follows from its entry.
+Owns: names, ids, types and values of the metadata columns (`_file`, `_pos`, `_deleted`, `_spec_id`, `_partition`,
+`_row_id`, `_last_updated_sequence_number`), and the first rule of column projection: a column that is absent from a
+file has the value of its identity partition. Does not own: the choice of rows and the other rules of projection
+(`data_file_reader`, `row_projection`).
+Invariants: metadata columns are read only where they are named. A column of the table with the same name comes first.
+`_file` is the location as the metadata has it, relative to the table's folder or absolute. The lineage in a rewritten
+file comes before the one that follows from its entry. Of partitions only the file's own spec counts, and only members
+that store the column unchanged.
 
-Source: the Iceberg specification, "Reserved Field IDs" and "Row Lineage".
+Source: the Iceberg specification, "Reserved Field IDs", "Row Lineage" and "Column Projection".
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import BooleanType, IntegerType, LongType, NestedField, PrimitiveType, StringType, StructType
 
 from rootline.schemas import field_ids
-from rootline.schemas.content_entry import ContentEntry
+from rootline.schemas.bytes.leaf_schema import arrow_type_of_bound, column_of_physical
+from rootline.schemas.content_entry import Bound, ContentEntry
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.rows.arrow_types import arrow_type_of, repeated
-from rootline.storage.rows.partition_constants import one_value
+from rootline.storage.rows.arrow_types import arrow_type_of, as_type, repeated
 from rootline.tree.scan.partition_tuple import partition_tuple
+
+
+def constants_of(entry: ContentEntry, definition: TableDefinition) -> Callable[[NestedField], pa.Array | None]:
+    """Column → its one value in the file of `entry`, as an array of one; `None` when its partition does not say it."""
+
+    @cache
+    def values() -> dict[int, Bound | None]:
+        members = definition.spec_by_id(entry.partition_spec_id).expr_ids
+        found = partition_tuple(entry, definition) if members else None
+        if found is None:
+            return {}
+        sources = [definition.transform_of(member) for member in members]
+        return {
+            source: value
+            for (source, transform), value in zip(sources, found, strict=True)
+            if isinstance(transform, IdentityTransform)
+        }
+
+    def constant(field: NestedField) -> pa.Array | None:
+        if not isinstance(field.field_type, PrimitiveType) or field.field_id not in values():
+            return None
+        return one_value(values()[field.field_id], field.field_type)
+
+    return constant
+
+
+def one_value(value: Bound | None, kind: PrimitiveType) -> pa.Array:
+    """An array of one: `value`, physical as in statistics, in the Arrow type of columns of type `kind`."""
+    array = column_of_physical([value], arrow_type_of_bound(kind) or pa.null())
+    return as_type(array, arrow_type_of(kind))
+
 
 FILE: Final = "_file"
 POS: Final = "_pos"

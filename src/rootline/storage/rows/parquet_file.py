@@ -1,24 +1,152 @@
-"""Rows of a Parquet file, row group by row group, and where the bytes of its columns are.
+"""Rows of a Parquet file: parts of it in memory, its row groups, and their choice by a filter.
 
-Owns: opening it, decoding, the places of column chunks. Does not own: what the columns mean (`row_projection`), which
-row groups are read (`row_groups`), fetching (`stored_rows`).
-Invariants: an encrypted file is refused by name; pages' checksums are compared where there are any; a fault of the disk
-is no fault of the file.
+Owns: opening and decoding, the places of column chunks, joining neighbouring ranges into one request, a file of which
+only some parts are in memory, statistics of row groups as those of entries, runs of row groups. Does not own: the
+meaning of columns (`row_projection`), statistics against a filter (`rootline.tree.filter.prune`), fetching
+(`stored_rows`).
+Invariants: an encrypted file is refused by name. Checksums of pages are compared where there are any. A fault of the
+disk is no fault of the file. Bytes that are not in memory are an error, never zeros. A row group is left out only if
+no row of it can match. A bound whose order in Parquet may differ from the table's (decimals, bytes, uuids, other
+units) is unknown. All rows of the file are in row groups, or it is corrupt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import io
+import json
+import struct
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.types import (
+    DateType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+)
 
 from rootline.schemas.bytes.parquet_footer import ColumnChunk, column_chunks
+from rootline.schemas.content_entry import Bound, FieldStatistics
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
-from rootline.storage.rows.held_parts import ByteRange, CachedParts
+from rootline.tree.filter.filters import BoundFilter
+from rootline.tree.filter.prune import PruningFilter
+
+HOLE_BYTES_MAX: Final = 128 * 1024
+"""Bytes that no one asked for and that are read all the same, because another request costs more."""
+JOINED_BYTES_MAX: Final = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ByteRange:
+    """The bytes from `start` to before `end`."""
+
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class CachedPart:
+    """The bytes of an object from `start` on."""
+
+    start: int
+    body: bytes
+
+    @property
+    def end(self) -> int:
+        """Where the part ends."""
+        return self.start + len(self.body)
+
+
+def joined(
+    ranges: Iterable[ByteRange], *, hole_bytes_max: int = HOLE_BYTES_MAX, joined_bytes_max: int = JOINED_BYTES_MAX
+) -> list[ByteRange]:
+    """Ranges to ask for, ascending: each of `ranges` lies in one of them."""
+    found: list[ByteRange] = []
+    for one in sorted(ranges):
+        last = found[-1] if found else None
+        if last is not None and one.end <= last.end:
+            continue
+        if last is not None and one.start - last.end <= hole_bytes_max and one.end - last.start <= joined_bytes_max:
+            found[-1] = ByteRange(last.start, one.end)
+        else:
+            found.append(one)
+    return found
+
+
+class CachedParts(io.RawIOBase):
+    """An object of `length` bytes, of which `tail` is always held, and what `hold` was given last."""
+
+    def __init__(self, length: int, tail: CachedPart) -> None:
+        super().__init__()
+        self._length, self._tail, self._at = length, tail, 0
+        self.hold(())
+
+    def hold(self, parts: Sequence[CachedPart]) -> None:
+        """Read from these, ascending by `start`, and no longer from those before."""
+        self._starts, self._parts = [part.start for part in parts], parts
+
+    def holds(self, wanted: ByteRange) -> bool:
+        """Whether the tail has these bytes."""
+        return self._tail.start <= wanted.start and wanted.end <= self._tail.end
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """As `io.RawIOBase.seek`."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._length}[whence]
+        self._at = max(0, start + offset)
+        return self._at
+
+    def tell(self) -> int:
+        """Where the next read begins."""
+        return self._at
+
+    def size(self) -> int:
+        """The object's length."""
+        return self._length
+
+    def read(self, size: int | None = -1) -> bytes:
+        """As `io.RawIOBase.read`, and raises `OSError` for bytes that are not held."""
+        return bytes(self.read_buffer(size))
+
+    def read_buffer(self, size: int | None = -1) -> memoryview:
+        """The same without a copy: what Arrow calls."""
+        left = max(0, self._length - self._at)
+        wanted = left if size is None or size < 0 else min(size, left)
+        end = self._at + wanted
+        number = bisect_right(self._starts, self._at) - 1
+        for part in (*self._parts[max(0, number) : number + 1], self._tail):
+            if part.start <= self._at and end <= part.end:
+                found = memoryview(part.body)[self._at - part.start : end - part.start]
+                self._at = end
+                return found
+        if not wanted:
+            return memoryview(b"")
+        raise OSError(f"bytes {self._at} to {end} lie outside the columns that the footer names")
+
 
 BATCH_ROWS: Final = 65_536
 _LARGE_BATCH_BYTES: Final = 16 * 1024 * 1024
@@ -175,3 +303,126 @@ def _of_disk(error: Exception, name: str) -> Unavailable | None:
     if isinstance(error, OSError) and error.errno is not None:
         return Unavailable("store-unavailable", f"{name}: {error.strerror or error}")
     return None
+
+
+BoundOf = Callable[[bytes], Bound]
+_INTEGERS: Final = ("INT32", "INT64")
+_MICROSECONDS: Final = (TimestampType, TimestamptzType)
+_NANOSECONDS: Final = (TimestampNanoType, TimestamptzNanoType)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Row groups one after the other: `rows` of them from row `start` of the file on."""
+
+    start: int
+    rows: int
+    groups: tuple[int, ...] = ()
+
+
+def runs_of(file: ParquetRows, *, rows_min: int = 1, may_match: Callable[[int], bool] | None = None) -> Iterator[Run]:
+    """The row groups that `may_match`, in runs of at least `rows_min` rows where row groups are neighbours.
+
+    Raises:
+        Corrupt: `data-file-corrupt`, they do not have as many rows as the file says.
+
+    """
+    counts = file.group_rows
+    if sum(counts) != file.row_count or min(counts, default=0) < 0:
+        reason = f"{sum(counts)} rows can be read, its footer says {file.row_count}"
+        raise Corrupt("data-file-corrupt", f"{file.name}: {reason}")
+    start, held = 0, Run(0, 0)
+    for number, rows in enumerate(counts):
+        is_wanted = rows > 0 and (may_match is None or may_match(number))
+        if is_wanted:
+            held = Run(start if not held.groups else held.start, held.rows + rows, (*held.groups, number))
+        if held.groups and (not is_wanted or held.rows >= rows_min):
+            yield held
+            held = Run(0, 0)
+        start += rows
+    if held.groups:
+        yield held
+
+
+def group_check(
+    file: ParquetRows, residual: BoundFilter, pruning: PruningFilter, place_of: Callable[[NestedField], int | None]
+) -> Callable[[int], bool]:
+    """Whether rows of a row group may match `residual`, which `pruning` is made of.
+
+    Only columns at the top level count; of columns that the file lacks nothing is known.
+    """
+    schema, counts, chunks = file.file.metadata.schema, file.group_rows, file.chunks
+    leaves: dict[int, tuple[int, BoundOf | None]] = {}
+    for field in pruning.definition.schema.fields:
+        place = place_of(field) if field.field_id in residual.field_ids and field.field_type.is_primitive else None
+        if place is not None and (at := _leaf_of(schema, file.schema.field(place).name)) is not None:
+            leaves[field.field_id] = at, _bound_of(schema.column(at), field.field_type)
+
+    def check(number: int) -> bool:
+        stats = {
+            field_id: _statistics(chunks[number][at], bound_of, counts[number])
+            for field_id, (at, bound_of) in leaves.items()
+        }
+        return pruning.may(stats, None, ())
+
+    return check
+
+
+def _leaf_of(schema: pq.ParquetSchema, name: str) -> int | None:
+    found = [at for at in range(len(schema)) if schema.column(at).path == name]
+    return found[0] if len(found) == 1 else None  # a dot in a name can make two paths alike
+
+
+def _statistics(chunk: ColumnChunk, bound_of: BoundOf | None, rows: int) -> FieldStatistics:
+    nulls = chunk.null_count if chunk.null_count is not None and 0 <= chunk.null_count <= rows else None
+    unbounded = FieldStatistics(value_count=rows, null_value_count=nulls)
+    if bound_of is None or chunk.lower is None or chunk.upper is None:
+        return unbounded
+    try:
+        lower, upper = bound_of(chunk.lower), bound_of(chunk.upper)
+    except (struct.error, UnicodeDecodeError):
+        return unbounded
+    if not lower <= upper:  # type: ignore[operator]  # of NaN too
+        return unbounded
+    return FieldStatistics(lower, upper, value_count=rows, null_value_count=nulls)
+
+
+def _bound_of(column: pq.ColumnSchema, kind: IcebergType) -> BoundOf | None:
+    """Reads bounds as the table's physical values; `None` where they, or their order, could be others."""
+    physical, logical = column.physical_type, json.loads(column.logical_type.to_json())
+    name, unit, read = logical.get("Type"), logical.get("timeUnit"), _READ.get(physical)
+    if isinstance(kind, IntegerType | LongType):
+        is_alike = physical in _INTEGERS and (name == "None" or (name == "Int" and logical.get("isSigned") is True))
+    elif isinstance(kind, FloatType | DoubleType):
+        is_alike = physical in ("FLOAT", "DOUBLE") and name == "None"
+    elif isinstance(kind, StringType):
+        is_alike = physical == "BYTE_ARRAY" and name == "String"
+    elif isinstance(kind, DateType):
+        is_alike = physical == "INT32" and name == "Date"
+    elif isinstance(kind, TimeType):
+        is_alike = physical == "INT64" and name == "Time" and unit == "microseconds"
+    elif isinstance(kind, _MICROSECONDS + _NANOSECONDS):
+        wanted = "microseconds" if isinstance(kind, _MICROSECONDS) else "nanoseconds"
+        is_alike = physical == "INT64" and name == "Timestamp" and unit == wanted
+    else:
+        is_alike = False
+    return read if is_alike else None
+
+
+def _number(layout: str) -> BoundOf:
+    form = struct.Struct(layout)
+    return lambda body: _only(form.unpack(body))
+
+
+def _only(values: tuple[Any, ...]) -> int | float:
+    found: int | float = values[0]
+    return found
+
+
+_READ: Final[dict[str, BoundOf]] = {
+    "INT32": _number("<i"),
+    "INT64": _number("<q"),
+    "FLOAT": _number("<f"),
+    "DOUBLE": _number("<d"),
+    "BYTE_ARRAY": lambda body: body.decode(),
+}

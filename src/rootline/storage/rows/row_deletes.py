@@ -1,34 +1,215 @@
-"""What deletes rows of the files of one scan, read once however many files it is for.
+"""The deletes of one scan: vectors, position deletes and equality deletes, each read once.
 
-Owns: fetching vectors and delete files, sharing them between data files, joining them for one. Does not own: which
-apply to a file (`rootline.tree.scan.delete_index`), reading their rows (`delete_file_reader`, `vector_reader`).
-Invariants: each delete file is fetched and decoded once a scan; what is kept grows with the deleted rows, never with
-the data; a file is never read without all that deletes rows of it.
+Owns: fetching vectors and delete files, sharing them between data files, reading delete files and their agreement with
+their entries, the set of equality keys and the lookup in it. Does not own: which deletes apply to a data file
+(`rootline.tree.scan.delete_index`), proving vectors (`object_reader`).
+Invariants: each delete file is fetched and decoded once a scan. Memory grows with the deleted rows, never with the
+data. A file is never read without all its deletes. Columns of a delete file are found by field id alone. A delete file
+that lacks its key columns, or has another number of rows than its entry states, is refused and never taken for an
+empty one. Null equals null, NaN equals NaN, -0.0 equals 0.0. A row is in the set exactly if one deleted row equals it
+in every column.
+
+Source: the Iceberg specification, "Position Delete Files" and "Equality Delete Files".
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.types import LongType, NestedField, StringType, StructType
 from pyroaring import BitMap64
 
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas import field_ids
 from rootline.schemas.content_entry import ContentEntry
+from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import is_absolute, key_of
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.stored_file import read_file
-from rootline.storage.metadata.vector_reader import vector_in
-from rootline.storage.rows.data_file_formats import refuse_unreadable
-from rootline.storage.rows.delete_file_reader import read_equality_columns, read_positions
-from rootline.storage.rows.equality_keys import EqualityKeys
+from rootline.storage.metadata.object_reader import vector_in
+from rootline.storage.rows.arrow_types import storage_of
+from rootline.storage.rows.data_file_formats import all_rows, open_data_file, refuse_unreadable
+from rootline.storage.rows.row_projection import RowProjection, finder_for
+from rootline.storage.stored_objects import read_file
 from rootline.tree.scan.file_task import FileTask
+
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True)
+class EqualityKeys:
+    """Distinct deleted rows: `ids` are the equality columns, ascending.
+
+    `values[0]` are the distinct values of the first column. `values[n]` those of column n, and `pairs[n - 1]` the
+    distinct combinations that the columns up to n have, each the number of the combination before times the number of
+    values, plus the value's.
+    """
+
+    ids: tuple[int, ...]
+    values: tuple[pa.Array, ...]
+    pairs: tuple[pa.Array, ...]
+
+    @staticmethod
+    def of(ids: tuple[int, ...], columns: Sequence[pa.Array]) -> EqualityKeys:
+        """The rows that `columns` hold, one column for each of `ids`."""
+        plain = [_comparable(column) for column in columns]
+        values = tuple(pc.unique(column) for column in plain)
+        codes, pairs = _code(plain[0], values[0]), []
+        for column, known in zip(plain[1:], values[1:], strict=True):
+            combined = _combined(codes, column, known)
+            pairs.append(pc.unique(combined))
+            codes = _code(combined, pairs[-1])
+        return EqualityKeys(ids, values, tuple(pairs))
+
+    def __len__(self) -> int:
+        """How many distinct rows, about: what a lookup costs besides the rows that are looked up."""
+        return max(map(len, (*self.values, *self.pairs)))
+
+    def holds(self, columns: Sequence[pa.Array]) -> Mask:
+        """Which rows of `columns`, in the order of `ids`, are in the set; as many at once as the set is large, or more,
+        so that going through the set does not cost more than going through the rows.
+        """
+        plain = [_comparable(column) for column in columns]
+        codes = _code(plain[0], self.values[0])
+        for column, known, pairs in zip(plain[1:], self.values[1:], self.pairs, strict=True):
+            codes = _code(_combined(codes, column, known), pairs)
+        found: Mask = codes.is_valid().to_numpy(zero_copy_only=False)
+        return found
+
+
+def _comparable(column: pa.Array) -> pa.Array:
+    """The same values, so that equal ones are the same bits."""
+    array = storage_of(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
+    if pa.types.is_floating(array.type):
+        zero, nan = pa.scalar(0.0, array.type), pa.scalar(float("nan"), array.type)
+        array = pc.if_else(pc.equal(array, zero), zero, array)
+        array = pc.if_else(pc.is_nan(array), nan, array)
+    return array
+
+
+def _code(column: pa.Array, known: pa.Array) -> pa.Array:
+    """The place of each value in `known`; null for values that are not there. A null is a value like any other."""
+    return pc.index_in(column, value_set=known, skip_nulls=False)
+
+
+def _combined(codes: pa.Array, column: pa.Array, known: pa.Array) -> pa.Array:
+    """One number for a combination and the value beside it; null where either is not known."""
+    count = pa.scalar(max(len(known), 1), pa.int64())
+    return pc.add(pc.multiply(codes.cast(pa.int64()), count), _code(column, known).cast(pa.int64()))
+
+
+def key_field(definition: TableDefinition, field_id: int) -> NestedField:
+    """The column `field_id` with the structs around it and nothing else; its newest form if the table has dropped it.
+
+    Nothing of it is required: a delete file, or a data file that is older than the column, may lack it.
+
+    Raises:
+        Invalid: `file-unreadable`, no schema of the table ever had a primitive column of this id.
+
+    """
+    for schema in (definition.schema, *reversed(definition.schemas)):
+        found = _path_to(schema.as_struct(), field_id)
+        if found is not None:
+            return found
+    raise Invalid("file-unreadable", f"equality id {field_id} is no primitive column of any schema of the table")
+
+
+def _path_to(struct: StructType, field_id: int) -> NestedField | None:
+    for member in struct.fields:
+        kind = member.field_type
+        if member.field_id == field_id and kind.is_primitive:
+            return member.model_copy(update={"required": False})
+        if isinstance(kind, StructType) and (inner := _path_to(kind, field_id)) is not None:
+            default = member.initial_default
+            return NestedField(member.field_id, member.name, StructType(inner), required=False, initial_default=default)
+    return None
+
+
+def innermost(array: pa.Array) -> pa.Array:
+    """The primitive column at the end of a `key_field`, null where a struct around it is."""
+    while pa.types.is_struct(array.type):
+        array = pc.struct_field(array, 0)
+    return array
+
+
+_FILE_PATH: Final = NestedField(field_ids.DELETE_FILE_PATH, "file_path", StringType(), required=True)
+_POS: Final = NestedField(field_ids.DELETE_FILE_POS, "pos", LongType(), required=True)
+
+
+def read_equality_columns(
+    body: bytes, entry: ContentEntry, definition: TableDefinition, ids: Sequence[int]
+) -> list[pa.Array]:
+    """The columns `ids` of an equality delete file, in the newest types that the table has had for them.
+
+    Raises:
+        Corrupt: `data-file-corrupt`.
+        Invalid: `file-unreadable`.
+
+    """
+    fields = [key_field(definition, field_id) for field_id in ids]
+    found: list[list[pa.Array]] = [[] for _ in fields]
+    for batch in _rows(body, entry, fields, definition.properties):
+        for at, pieces in enumerate(found):
+            pieces.append(pc.unique(innermost(batch.column(at))) if len(fields) == 1 else innermost(batch.column(at)))
+    if not found[0]:
+        raise Corrupt("data-file-corrupt", f"{entry.location}: an equality delete file without rows")
+    return [pa.concat_arrays(pieces) for pieces in found]
+
+
+def read_positions(body: bytes, entry: ContentEntry) -> dict[str, BitMap64]:
+    """Data file as the delete file names it → the row numbers that it deletes there; the rows themselves are not read.
+
+    Raises:
+        Corrupt: `data-file-corrupt`.
+        Invalid: `file-unreadable`.
+
+    """
+    found: dict[str, BitMap64] = {}
+    for batch in _rows(body, entry, [_FILE_PATH, _POS], {}):
+        paths = batch.column(0).dictionary_encode()
+        positions = batch.column(1).to_numpy(zero_copy_only=False)
+        if len(positions) and positions.min() < 0:
+            raise Corrupt("data-file-corrupt", f"{entry.location}: deletes row {positions.min()}")
+        codes = paths.indices.to_numpy(zero_copy_only=False)
+        for code, path in enumerate(paths.dictionary.to_pylist()):
+            chosen = positions[codes == code].astype(np.uint64)
+            found.setdefault(path, BitMap64()).update(chosen.tolist())
+    return found
+
+
+def _rows(
+    body: bytes, entry: ContentEntry, fields: Sequence[NestedField], properties: Mapping[str, str]
+) -> Iterator[pa.RecordBatch]:
+    file = open_data_file(body, entry)
+    find = finder_for(file.schema, properties)
+    _refuse_absent(list(file.schema), fields, find, entry.location)
+    projection = RowProjection(find, _no_default, "file-unreadable", entry.location)
+    for batch in all_rows(file, entry, fields, find(list(file.schema))):
+        yield projection.columns(batch, fields)
+
+
+def _no_default(field: NestedField) -> Any:
+    return None
+
+
+def _refuse_absent(stored: Sequence[pa.Field], fields: Sequence[NestedField], find: Any, name: str) -> None:
+    """A column that a delete file lacks would read as null, and delete other rows than were meant."""
+    place_of = find(stored)
+    for key in fields:
+        at = place_of(key)
+        if at is None:
+            raise Invalid("file-unreadable", f"{name}: a delete file without column {key.name} (id {key.field_id})")
+        if isinstance(key.field_type, StructType) and pa.types.is_struct(stored[at].type):
+            _refuse_absent(list(stored[at].type), key.field_type.fields, find, name)
+
 
 T = TypeVar("T")
 _PUFFIN_FILES_KEPT: Final = 8

@@ -1,19 +1,25 @@
-"""Rows of one shape as rows of a table's schema: columns found, filled, cast, at every depth.
+"""Rows of one shape as rows of a table's schema: columns found, filled and cast, at every depth.
 
-Owns: the walk over structs, lists and maps. Does not own: how a column is found (by name when writing, by field id
-when reading), what may be cast to what (`type_promotion`).
-Invariants: no value changes: only widenings and exact casts are done; a null in a required column is an error that
-names the column.
+Owns: the walk over structs, lists and maps, matching columns by field id or through the name mapping, maps in the form
+of other libraries. Does not own: the legal casts and their values (`arrow_types`).
+Invariants: no value changes: only widenings and exact casts are done. A null in a required column is an error that
+names the column. A file with ids is matched by ids alone, so a rename never changes a column's content, and a name
+that was dropped and added again is another column. Rows of maps stay in order, and a null member of a struct is no
+entry of the map.
+
+Source: docs/decisions/0058.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import ValidationError
 from pyiceberg.types import (
     IcebergType,
     ListType,
@@ -24,18 +30,62 @@ from pyiceberg.types import (
 )
 
 from rootline.schemas.errors import Invalid
+from rootline.schemas.table_definition import NAME_MAPPING_PROPERTY
 from rootline.storage.rows.arrow_types import (
+    FIELD_ID_KEY,
+    Accepts,
+    DefaultColumn,
     arrow_field_of,
     arrow_type_of,
     as_type,
+    exactly,
+    first_misfit,
+    may_promote,
     repeated,
     rows_without_columns,
     storage_of,
 )
-from rootline.storage.rows.default_column import DefaultColumn
-from rootline.storage.rows.exact_cast import exactly, first_misfit
-from rootline.storage.rows.given_maps import is_list_of_pairs, pairs_as_map, struct_as_map
-from rootline.storage.rows.type_promotion import Accepts, may_promote
+
+if TYPE_CHECKING:
+    from pyiceberg.table.name_mapping import MappedField, NameMapping
+
+_PAIR = ("key", "value")
+
+
+def is_list_of_pairs(arrow: pa.DataType) -> bool:
+    """Whether it is a list of structs of `key` and `value`."""
+    if not pa.types.is_list(arrow):
+        return False
+    pair = arrow.value_type
+    return bool(pa.types.is_struct(pair)) and tuple(pair.field(at).name for at in range(pair.num_fields)) == _PAIR
+
+
+def pairs_as_map(array: pa.ListArray) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Offsets (null for a row without a map), keys and values of a list of pairs."""
+    entries = array.flatten()
+    keys, values = entries.flatten()
+    lengths = np.asarray(array.value_lengths().fill_null(0), dtype=np.int64)
+    return _offsets(lengths, array), keys, values
+
+
+def struct_as_map(
+    array: pa.StructArray, names: Sequence[str], members: Sequence[pa.Array], value_type: pa.DataType
+) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """The same of a struct, whose `members` are of `value_type` and null where the struct is."""
+    rows, width = len(array), len(members)
+    if not width:
+        return _offsets(np.zeros(rows, dtype=np.int64), array), pa.array([], pa.string()), pa.nulls(0, value_type)
+    held = np.stack([member.is_valid().to_numpy(zero_copy_only=False) for member in members], axis=1)
+    row, member = np.nonzero(held)  # row by row, and in a row by member
+    values = pa.concat_arrays(members).take(pa.array(member * rows + row))
+    return _offsets(held.sum(axis=1), array), pa.array(list(names), pa.string()).take(pa.array(member)), values
+
+
+def _offsets(lengths: np.ndarray[tuple[int], np.dtype[np.int64]], array: pa.Array) -> pa.Array:
+    ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
+    missing = np.concatenate([array.is_null().to_numpy(zero_copy_only=False), np.zeros(1, dtype=np.bool_)])
+    return pa.array(ends, pa.int32(), mask=missing)
+
 
 FindField = Callable[[Sequence[pa.Field]], Callable[[NestedField], int | None]]
 """Which of the given fields is a wanted one; the fields of one level are looked at once, however many are wanted."""
@@ -292,3 +342,90 @@ def _offsets_and_mask(array: pa.ListArray | pa.MapArray) -> tuple[pa.Array, pa.A
         return array.offsets, None
     copied = pa.array(array.offsets.to_numpy(zero_copy_only=False), pa.int32())  # a mask wants offsets of their own
     return copied, array.is_null()
+
+
+K = TypeVar("K")
+_ORC_ID_KEY: Final = b"iceberg.id"
+
+
+def has_field_ids(schema: pa.Schema) -> bool:
+    """Whether any column of a file carries a field id."""
+    return any(_carries_id(schema.field(at)) for at in range(len(schema.names)))
+
+
+def _carries_id(field: pa.Field) -> bool:
+    if field_id_of(field) is not None:
+        return True
+    arrow = field.type
+    return pa.types.is_nested(arrow) and any(_carries_id(arrow.field(at)) for at in range(arrow.num_fields))
+
+
+def field_id_of(field: pa.Field) -> int | None:
+    """The field id in an Arrow field's metadata, as Parquet or ORC keeps it."""
+    metadata = field.metadata or {}
+    text = metadata.get(FIELD_ID_KEY, metadata.get(_ORC_ID_KEY))
+    return int(text) if text is not None and int(text) >= 0 else None
+
+
+def finder_for(schema: pa.Schema, properties: Mapping[str, str]) -> FindField:
+    """How columns of a file with `schema` are found, in a table with `properties`.
+
+    Raises:
+        Invalid: `definition-invalid`, the table's name mapping cannot be read.
+
+    """
+    if has_field_ids(schema):
+        return find_by_id
+    text = properties.get(NAME_MAPPING_PROPERTY)
+    if text is None:
+        return find_by_name
+    from pyiceberg.table.name_mapping import parse_mapping_from_json  # slow, and few tables have one
+
+    try:
+        mapping = parse_mapping_from_json(text)
+    except (ValidationError, ValueError) as error:
+        raise Invalid("definition-invalid", f"property {NAME_MAPPING_PROPERTY} cannot be read: {error}") from error
+    names = _names_by_id(mapping)
+
+    def find_by_mapping(fields: Sequence[pa.Field]) -> Callable[[NestedField], int | None]:
+        places = _first_places(field.name for field in fields)
+
+        def find(wanted: NestedField) -> int | None:
+            known = names.get(wanted.field_id, ())
+            return min((places[name] for name in known if name in places), default=None)
+
+        return find
+
+    return find_by_mapping
+
+
+def find_by_id(fields: Sequence[pa.Field]) -> Callable[[NestedField], int | None]:
+    """The field with the wanted one's id."""
+    places = _first_places(map(field_id_of, fields))
+    return lambda wanted: places.get(wanted.field_id)
+
+
+def find_by_name(fields: Sequence[pa.Field]) -> Callable[[NestedField], int | None]:
+    """The field with the wanted one's name."""
+    places = _first_places(field.name for field in fields)
+    return lambda wanted: places.get(wanted.name)
+
+
+def _first_places(keys: Iterable[K]) -> dict[K, int]:
+    found: dict[K, int] = {}
+    for at, key in enumerate(keys):
+        found.setdefault(key, at)
+    return found
+
+
+def _names_by_id(mapping: NameMapping) -> dict[int, frozenset[str]]:
+    found: dict[int, frozenset[str]] = {}
+
+    def take(fields: Sequence[MappedField]) -> None:
+        for field in fields:
+            if field.field_id is not None:
+                found[field.field_id] = frozenset(field.names)
+            take(field.fields)
+
+    take(mapping.root)
+    return found

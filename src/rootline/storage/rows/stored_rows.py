@@ -19,12 +19,9 @@ from rootline.ports.object_store import ObjectFiles, ObjectParts, ObjectStore
 from rootline.schemas.content_entry import ContentEntry, FileFormat
 from rootline.schemas.errors import Corrupt, Unavailable
 from rootline.schemas.identifiers import ObjectKey, TableName
-from rootline.storage.few_at_once import gather_bounded
-from rootline.storage.metadata.stored_file import read_file, stored_key
 from rootline.storage.rows.data_file_formats import OpenFile, open_data_file, refuse_unreadable
-from rootline.storage.rows.held_parts import ByteRange, CachedPart, CachedParts, joined
-from rootline.storage.rows.parquet_file import ParquetRows
-from rootline.storage.rows.row_groups import Run
+from rootline.storage.rows.parquet_file import ByteRange, CachedPart, CachedParts, ParquetRows, Run, joined
+from rootline.storage.stored_objects import gather_bounded, read_file, stored_key
 
 _CODE: Final = "data-file-corrupt"
 _FOOTER_BYTES: Final = 64 * 1024

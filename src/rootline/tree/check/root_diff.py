@@ -1,7 +1,7 @@
 """What one snapshot changed, read from its root alone.
 
 Owns: status and manifest vectors → changes, whichever of the format's writers made them. Does not own: changes over
-several versions (`net_changes`), reading leaves (`rootline.storage.metadata.change_reader`).
+several versions (`net_changes`), reading leaves (`rootline.storage.metadata.table_loader`).
 Invariants: maintenance shows as nothing; a file that a root adds and removes again is in no change; one leaf at a time
 is enough, except those that a rewrite has just written.
 

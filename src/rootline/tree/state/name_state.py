@@ -1,7 +1,7 @@
 """What a name is by its newest root, for those who look for a table.
 
 Owns: the answer where there is none any more. Does not own: what a name can be (`root_header`), finding
-heads (`rootline.storage.metadata.table_head`).
+heads (`rootline.storage.metadata.root_reader`).
 Invariants: a table that was dropped is not there, for any reader; the answer says when it was dropped, and how it comes
 back.
 """

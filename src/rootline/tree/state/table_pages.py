@@ -1,7 +1,7 @@
 """The pages of one version of a table.
 
 Owns: the value that a state carries them in. Does not own: pages (`rootline.schemas.bytes.root.ledger_page`,
-`outcome_page`, `condemned_page`, `left_page`), how they are loaded (`rootline.storage.metadata.page_reader`) or made
+`outcome_page`, `condemned_page`, `left_page`), how they are loaded (`rootline.storage.metadata.object_reader`) or made
 (`ledger_spill`, `outcome_spill`, `left_spill`, the kind `sweep`).
 Invariants: pages are in the order of the header's references, from the oldest to the newest.
 """

@@ -1,20 +1,70 @@
-"""Whether an object store does conditional PUTs, reads and lists as tables need them.
+"""The warehouse as a whole: the id of its lake, and whether its store is fit for tables.
 
-Owns: the test and its result; source: the protocol page, section 1, "Stores that lie". Does not own: when it is run
-(the coordinator's start, `rootline store probe`).
-Invariants: uses the port alone; a store passes only if every race had one winner whose body is what is read back, a
-later PUT was refused, and LIST yields keys in order; what it writes lies outside every table.
+Owns: reading the lake's id or making it, the test of conditional PUTs, reads and lists (protocol page, section 1,
+"Stores that lie"). Does not own: the id's bytes (`record_headers`), the time of the test (the coordinator's start,
+`rootline store probe`).
+Invariants: a conditional PUT decides between two processes that make the id. A warehouse that refuses the PUT or the
+read has no id, and then nothing is compared. The test uses the port alone. A store passes only if every race had one
+winner whose body is read back, a later PUT was refused, and LIST yields keys in order. The test writes outside every
+table.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+import structlog
+
 from rootline.ports.object_store import ObjectStore, PutReply, PutStatus
-from rootline.schemas.errors import Fenced, Unavailable
+from rootline.schemas.bytes.record_headers import LAKE_KEY, Lake, decode_lake, encode_lake
+from rootline.schemas.errors import Fenced, RootlineError, Unavailable
 from rootline.schemas.identifiers import ObjectKey
+
+FindLake = Callable[[], Awaitable[Lake | None]]
+
+
+async def lake_of(store: ObjectStore, place: str, fresh_id: Callable[[], str]) -> Lake | None:
+    """The lake in `store`, under the URL `place` of the caller. An id is created if the lake has no id.
+
+    Costs one GET, and in a warehouse without an id also a PUT and perhaps another GET. `None`: it has no id, and none
+    can be created or read with the rights that there are.
+
+    Raises:
+        Unavailable: `store-unavailable`, the id cannot be read.
+
+    """
+    try:
+        found = await store.get(LAKE_KEY)
+    except Unavailable as error:
+        if await store.stored_ms(LAKE_KEY) is not None:  # a store that does not answer raises here as well
+            raise
+        _log_without(place, str(error))
+        return None
+    if found is None:
+        made = Lake(fresh_id(), place)
+        try:
+            reply = await store.put_if_absent(LAKE_KEY, encode_lake(made))
+        except RootlineError as error:
+            _log_without(place, str(error))
+            return None
+        if reply.answer is PutStatus.CREATED:
+            return made
+        found = await store.get(LAKE_KEY)
+        if found is None:
+            _log_without(place, reply.detail)
+            return None
+    lake = decode_lake(found.body)
+    if lake is None:
+        _log_without(place, f"{LAKE_KEY} is not what Rootline writes")
+    return None if lake is None else lake._replace(place=place)
+
+
+def _log_without(place: str, reason: str) -> None:
+    logger = structlog.get_logger("rootline.lake")
+    logger.info("the lake has no id, so a log of another lake is not noticed", warehouse=place, reason=reason)
+
 
 PROBE_PREFIX: Final = "0-rootline-probe/"
 """No namespace begins with a digit."""

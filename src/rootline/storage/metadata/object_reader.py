@@ -1,0 +1,301 @@
+"""Reads and proves the objects that a root names: leaves, pages and deletion vectors.
+
+Owns: the GETs, byte ranges of vectors, the agreement of an object with its row in the root, the codec of a leaf. Does
+not own: form and digests of the bytes (`leaf_codec`, `manifest_codec`, `page_codec`, `vector_codec`).
+Invariants: a leaf with another length or number of entries than the root states is `Corrupt`. A page is used only with
+the digest that the root names, and a known one is not read again. A vector has exactly as many positions as its entry
+states, or it is `Corrupt`. No vector is ever left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from pyroaring import BitMap, BitMap64
+
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.leaf_codec import Leaf, LeafContent, decode_leaf
+from rootline.schemas.bytes.manifest_codec import decode_manifest
+from rootline.schemas.bytes.root.condemned_page import CondemnedPage, decode_condemned_page
+from rootline.schemas.bytes.root.kept_page import RetainedPage, decode_retained_page
+from rootline.schemas.bytes.root.ledger_page import decode_ledger_page
+from rootline.schemas.bytes.root.left_page import RetiredPage, decode_retired_page
+from rootline.schemas.bytes.root.outcome_page import decode_outcome_page
+from rootline.schemas.bytes.vector_codec import decode_inline, decode_vector
+from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
+from rootline.schemas.errors import Corrupt, Invalid
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.root_header import PageReference, RootHeader
+from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.stored_objects import gather_bounded, read_file, read_stored, stored_key
+from rootline.tree.state.table_pages import NO_PAGES, TablePages
+
+LEAVES_AT_ONCE: Final = 8
+_SMALL_BYTES: Final = 65_536
+
+
+async def read_leaf(
+    store: ObjectStore, table: TableName, entry: ContentEntry, *, definition: TableDefinition | None = None
+) -> Leaf:
+    """The leaf of a DATA_MANIFEST or DELETE_MANIFEST row; its entries inherit from the row.
+
+    `definition`: the table's, for the Avro manifests of Iceberg V1 to V3 among its leaves: they have partition fields
+    of their own. The row's `file_format` says which leaf is one, never its name.
+
+    Raises:
+        Corrupt: `object-missing` or `leaf-corrupt`.
+        Invalid: `file-unreadable`, an Avro leaf without a definition, or one where the store does not read.
+
+    """
+    if entry.file_format is not FileFormat.PARQUET and definition is None:
+        raise Invalid("file-unreadable", f"{entry.location}: leaves of format {entry.file_format} are not read here")
+    body = await read_file(store, table, entry, code="leaf-corrupt")
+    key = stored_key(table, entry.location)
+    try:
+        if len(body) <= _SMALL_BYTES:
+            leaf = _decoded(body, entry, definition)
+        else:  # everything else goes on meanwhile
+            leaf = await asyncio.to_thread(_decoded, body, entry, definition)
+    except Corrupt as error:  # a location says where in its table; to restore the object takes the whole key
+        raise Corrupt(error.code, f"{key}: {error.message.removeprefix(f'{entry.location}: ')}") from error
+    if len(leaf) != entry.record_count:
+        raise Corrupt("leaf-corrupt", f"{key}: holds {len(leaf)} entries, its root row says {entry.record_count}")
+    expected = LeafContent.DATA if entry.content_type is ContentType.DATA_MANIFEST else LeafContent.DELETE
+    if leaf.content is not expected:
+        raise Corrupt("leaf-corrupt", f"{key}: lists {leaf.content} files, its root row says {expected}")
+    return leaf.of_row(entry)
+
+
+def _decoded(body: bytes, entry: ContentEntry, definition: TableDefinition | None) -> Leaf:
+    if entry.file_format is FileFormat.PARQUET or definition is None:
+        return decode_leaf(body, location=entry.location)
+    return decode_manifest(body, definition, entry, name=entry.location)
+
+
+async def read_leaves(
+    store: ObjectStore,
+    table: TableName,
+    entries: Iterable[ContentEntry],
+    known: Mapping[str, Leaf] | None = None,
+    *,
+    definition: TableDefinition | None = None,
+) -> dict[str, Leaf]:
+    """Location → leaf of every row in `entries`, a few at a time; those in `known` are not read again.
+
+    `definition`: as of `read_leaf`.
+
+    Raises:
+        Corrupt, Invalid: as `read_leaf`, of the first row that fails.
+
+    """
+    rows = {entry.location: entry for entry in entries}
+    found = {name: known[name].of_row(row) for name, row in rows.items() if known and name in known}
+    wanted = [row for name, row in rows.items() if name not in found]
+
+    async def read(entry: ContentEntry) -> Leaf:
+        return await read_leaf(store, table, entry, definition=definition)
+
+    leaves = await gather_bounded(wanted, read, LEAVES_AT_ONCE)
+    found |= {entry.location: leaf for entry, leaf in zip(wanted, leaves, strict=True)}
+    return {location: found[location] for location in rows}
+
+
+PAGES_AT_ONCE = 8
+
+
+async def read_pages(store: ObjectStore, header: RootHeader, known: TablePages = NO_PAGES) -> TablePages:
+    """All pages that `header` names; those of `known` are not read again.
+
+    Raises:
+        Corrupt: `object-missing`, `page-corrupt` or `profile-unknown`, naming the page.
+        Unavailable: `store-unavailable`.
+
+    """
+    ledger = {page.reference: page for page in known.ledger}
+    outcomes = {page.reference: page for page in known.outcomes}
+    condemned = {page.reference: page for page in known.condemned}
+    left = {page.reference: page for page in known.left}
+    of_ledger = set(header.ledger_pages)
+    of_condemned = {item.page for item in header.condemned}
+    of_left = {item.page for item in header.left.pages}
+    named = (*header.ledger_pages, *header.outcome_pages, *of_condemned, *of_left)
+    held = ledger.keys() | outcomes.keys() | condemned.keys() | left.keys()
+    wanted = [reference for reference in named if reference not in held]
+
+    async def body_of(reference: PageReference) -> bytes:
+        return await read_stored(store, header.table, reference.location, code="page-corrupt")
+
+    for reference, body in zip(wanted, await gather_bounded(wanted, body_of, PAGES_AT_ONCE), strict=True):
+        name = stored_key(header.table, reference.location)
+        if reference in of_ledger:
+            ledger[reference] = decode_ledger_page(body, reference, header.table_uuid, name=name)
+        elif reference in of_condemned:
+            condemned[reference] = condemned_page_of(body, reference, header, name=name)
+        elif reference in of_left:
+            left[reference] = decode_retired_page(body, reference, header.table_uuid, name=name)
+        else:
+            outcomes[reference] = decode_outcome_page(body, reference, header.table_uuid, name=name)
+    return TablePages(
+        tuple(ledger[reference] for reference in header.ledger_pages),
+        tuple(outcomes[reference] for reference in header.outcome_pages),
+        tuple(condemned[item.page] for item in header.condemned),
+        kept=await read_kept(store, header, known.kept),
+        left=tuple(left[item.page] for item in header.left.pages),
+    )
+
+
+async def read_kept(store: ObjectStore, header: RootHeader, known: RetainedPage | None = None) -> RetainedPage | None:
+    """The versions that are kept below the oldest addressable one; `None`: none is. Raises as `read_pages`."""
+    reference = None if header.expiry is None else header.expiry.kept
+    if reference is None:
+        return None
+    if known is not None and known.reference == reference:
+        return known
+    body = await read_stored(store, header.table, reference.location, code="page-corrupt")
+    name = stored_key(header.table, reference.location)
+    page = decode_retained_page(body, reference.digest, reference.size_in_bytes, header.table_uuid, name=name)
+    if page.reference != reference:
+        raise Corrupt("page-corrupt", f"{name}: it is not the page that the root names")
+    return page
+
+
+async def read_condemned(
+    store: ObjectStore, header: RootHeader, known: Mapping[bytes, CondemnedPage] | None = None
+) -> tuple[CondemnedPage, ...]:
+    """The pages of condemned locations that a header names; those of `known`, by digest, are not read again.
+
+    Raises:
+        Corrupt: `object-missing` or `page-corrupt`.
+
+    """
+    found = []
+    for item in header.condemned:
+        page = (known or {}).get(item.page.digest)
+        if page is None:
+            body = await read_stored(store, header.table, item.page.location, code="page-corrupt")
+            page = condemned_page_of(body, item.page, header, name=stored_key(header.table, item.page.location))
+        found.append(page)
+    return tuple(found)
+
+
+async def read_left(store: ObjectStore, header: RootHeader) -> tuple[RetiredPage, ...]:
+    """The pages of rewritten locations that a header names. Raises as `read_condemned`."""
+    references = [item.page for item in header.left.pages]
+
+    async def page_of(reference: PageReference) -> RetiredPage:
+        body = await read_stored(store, header.table, reference.location, code="page-corrupt")
+        name = stored_key(header.table, reference.location)
+        return decode_retired_page(body, reference, header.table_uuid, name=name)
+
+    return tuple(await gather_bounded(references, page_of, PAGES_AT_ONCE))
+
+
+def condemned_page_of(body: bytes, reference: PageReference, header: RootHeader, *, name: str) -> CondemnedPage:
+    """The page that `reference` names. Raises `Corrupt` as `read_pages`."""
+    location, digest, size, content = reference[:4]
+    page = decode_condemned_page(body, location, digest, size, header.table_uuid, name=name)
+    if page.reference.content_bytes != content:
+        raise Corrupt("page-corrupt", f"{name}: the rows do not take the {content} bytes that the root says")
+    return page
+
+
+FILES_AT_ONCE: Final = 8
+_QUICK_BYTES: Final = 8 << 10
+"""A Puffin file up to this size is decoded at once: a thread would cost more."""
+
+
+async def read_vector(store: ObjectStore, table: TableName, entry: ContentEntry) -> BitMap64:
+    """The vector of a POSITION_DELETE row: the deleted row numbers of its data file.
+
+    Raises:
+        Corrupt: `object-missing` or `vector-corrupt`.
+
+    """
+    body = await read_stored(store, table, entry.location, code="vector-corrupt", length=entry.file_size_in_bytes)
+    return vector_in(body, entry)
+
+
+def vector_in(body: bytes, entry: ContentEntry) -> BitMap64:
+    """The vector of `entry` in the Puffin file's bytes `body`. Raises `Corrupt` (`vector-corrupt`)."""
+    place = entry.deletion_vector
+    if place is None or place.offset is None or place.size_in_bytes is None:
+        raise Corrupt("vector-corrupt", f"{entry.location}: its entry does not say where in the file the vector is")
+    end = place.offset + place.size_in_bytes
+    name = f"{entry.location} at {place.offset}"
+    if end > len(body):
+        raise Corrupt("vector-corrupt", f"{name}: ends at byte {end} of a file of {len(body)}")
+    return decode_vector(body[place.offset : end], name=name, cardinality=entry.record_count)
+
+
+async def read_manifest_vector(store: ObjectStore, table: TableName, entry: ContentEntry) -> BitMap:
+    """The vector of a MANIFEST_DV row: the dead ordinals of its leaf, inline or in a Puffin file. Raises as above."""
+    place = entry.deletion_vector
+    if place is not None and place.inline_content is not None:
+        return decode_inline(place.inline_content, name=f"vector of {entry.location}", cardinality=entry.record_count)
+    return _narrow(await read_vector(store, table, entry), entry)
+
+
+def place_of_stored(entry: ContentEntry) -> tuple[str, int]:
+    """The Puffin file and the offset of a stored vector."""
+    place = entry.deletion_vector
+    return entry.location, -1 if place is None or place.offset is None else place.offset
+
+
+async def read_vectors(
+    store: ObjectStore, table: TableName, entries: Iterable[ContentEntry]
+) -> dict[tuple[str, int], BitMap64]:
+    """(location, offset) → what each stored vector holds. Each Puffin file is read once, a few at a time.
+
+    Raises:
+        Corrupt: `object-missing` or `vector-corrupt`, of the first file that fails.
+
+    """
+    files: dict[tuple[str, int | None], list[ContentEntry]] = {}
+    for entry in entries:
+        files.setdefault((entry.location, entry.file_size_in_bytes), []).append(entry)
+    slots = asyncio.Semaphore(FILES_AT_ONCE)
+    found: dict[tuple[str, int], BitMap64] = {}
+
+    async def read(location: str, length: int | None, of_file: Sequence[ContentEntry]) -> None:
+        async with slots:
+            body = await read_stored(store, table, location, code="vector-corrupt", length=length)
+        if len(body) <= _QUICK_BYTES:
+            found.update(_vectors_in(body, of_file))
+        else:
+            found.update(await asyncio.to_thread(_vectors_in, body, of_file))
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for (location, length), of_file in files.items():
+                group.create_task(read(location, length, of_file))
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return found
+
+
+def _vectors_in(body: bytes, entries: Sequence[ContentEntry]) -> dict[tuple[str, int], BitMap64]:
+    return {place_of_stored(entry): vector_in(body, entry) for entry in entries}
+
+
+async def read_stored_manifest_vectors(
+    store: ObjectStore, table: TableName, entries: Iterable[ContentEntry]
+) -> dict[tuple[str, int], BitMap]:
+    """Read the stored vectors of MANIFEST_DV rows as `read_vectors` does, as ordinals.
+
+    Rows whose vectors are inline are skipped.
+    """
+    stored = {
+        place_of_stored(entry): entry
+        for entry in entries
+        if (place := entry.deletion_vector) is not None and place.inline_content is None and place.offset is not None
+    }
+    found = await read_vectors(store, table, stored.values())
+    return {place: _narrow(wide, stored[place]) for place, wide in found.items()}
+
+
+def _narrow(wide: BitMap64, entry: ContentEntry) -> BitMap:
+    if len(wide) and wide.max() >= 2**32:
+        raise Corrupt("vector-corrupt", f"{entry.location}: ordinal {wide.max()} is beyond any leaf")
+    return BitMap(wide)

@@ -1,1 +1,0 @@
-"""Namespaces: their properties as a chain of objects, and which of them a warehouse has."""
