@@ -13,7 +13,7 @@ from typing import Final
 from confluent_kafka import KafkaException, Producer
 
 from benchmarks.sample_table import create_record, data_file, definition
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
 from rootline.schemas.identifiers import TableName

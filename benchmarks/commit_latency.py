@@ -17,9 +17,9 @@ from pathlib import Path
 from benchmarks.measure import Result, interleaved, load_average, result
 from benchmarks.own_coordinator import coordinating, require_commit
 from benchmarks.sample_table import TABLE, append_record, create_record, definition
-from rootline.adapters.local.object_store import LocalObjectStore
-from rootline.adapters.memory.intent_log import MemoryIntentLog
-from rootline.adapters.s3.client import s3_client
+from rootline.adapters.local_object_store import LocalObjectStore
+from rootline.adapters.memory import MemoryIntentLog
+from rootline.adapters.s3_object_store import s3_client
 from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, StoredObject
 from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
 from rootline.schemas.identifiers import ObjectKey

@@ -22,7 +22,7 @@ from benchmarks.large_table import build
 from benchmarks.many_files import served_table
 from benchmarks.measure import Result, Spread, load_average
 from benchmarks.sample_table import TABLE
-from rootline.adapters.local.object_store import LocalObjectStore
+from rootline.adapters.local_object_store import LocalObjectStore
 from rootline.catalog.export.exporter import ExportedTable, TableExporter
 from rootline.catalog.manifest.format_version import FormatVersion
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rootline.adapters.s3.client import s3_client
+from rootline.adapters.s3_object_store import s3_client
 from tests.services.kafka_service import KafkaService, running_kafka
 from tests.services.s3_service import S3Service, running_s3
 from tests.services.toxiproxy import running_toxiproxy

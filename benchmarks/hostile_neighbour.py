@@ -12,8 +12,8 @@ import itertools
 import os
 from typing import Final
 
-from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.writer_log import KafkaWriterLog
+from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, Intent, IntentKind, RemovedFile

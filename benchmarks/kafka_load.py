@@ -23,8 +23,8 @@ from benchmarks.load_phases import (
     way,
 )
 from benchmarks.measure import Result
-from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.writer_log import KafkaWriterLog
+from rootline.adapters.settings import KafkaSettings
 from rootline.coordinator.runtime.process_memory import settle_memory
 
 _PHASES: Final = 5

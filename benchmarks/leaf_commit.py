@@ -27,8 +27,8 @@ import pyarrow.parquet as pq
 from benchmarks.measure import Result, interleaved, load_average
 from benchmarks.own_coordinator import coordinating, require_commit
 from benchmarks.sample_table import COLUMNS, create_record, definition, rows_of, statistics
-from rootline.adapters.local.object_store import LocalObjectStore
-from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.adapters.local_object_store import LocalObjectStore
+from rootline.adapters.memory import MemoryIntentLog
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.client.session.session import Session
 from rootline.client.session.writer_stamp import WriterStamp

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.sample_table import TABLE
-from rootline.adapters.local.object_store import LocalObjectStore
+from rootline.adapters.local_object_store import LocalObjectStore
 from rootline.coordinator.runtime.process_memory import settle_memory
 from rootline.schemas.content_entry import ContentType, EntryPlace
 from rootline.storage.metadata.root_reader import find_head

@@ -23,7 +23,7 @@ from benchmarks.loaded_table import anonymous_bytes
 from benchmarks.measure import Result, Spread, load_average
 from benchmarks.own_coordinator import coordinating
 from benchmarks.sample_table import TABLE, definition
-from rootline.adapters.local.object_store import LocalObjectStore
+from rootline.adapters.local_object_store import LocalObjectStore
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
 from rootline.schemas.content_entry import ContentType

@@ -22,7 +22,7 @@ import pyarrow.dataset as ds
 
 import rootline
 from benchmarks.measure import Result, Spread, interleaved, load_average
-from rootline.adapters.s3.object_store import S3ObjectStore
+from rootline.adapters.s3_object_store import S3ObjectStore
 from rootline.client.table_handle import TableHandle
 from rootline.client.write.data_file_writer import write_files
 from rootline.client.write.definition_builder import build_definition

@@ -19,8 +19,7 @@ from typing import Final
 from benchmarks.measure import Result, Spread, load_average
 from benchmarks.sample_table import append_record, create_record, definition
 from rootline.adapters.embedded_feed import EmbeddedFeed
-from rootline.adapters.memory.intent_log import MemoryIntentLog
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.runtime.process_memory import settle_memory
 from rootline.coordinator.settings import CoordinatorSettings

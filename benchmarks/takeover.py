@@ -26,8 +26,8 @@ from benchmarks.far_services import Far, far_services
 from benchmarks.measure import Result, Spread, load_average
 from benchmarks.own_coordinator import require_commit
 from benchmarks.sample_table import TABLE, append_record, create_record, definition
-from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.writer_log import KafkaWriterLog
+from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
 
 TRIALS: Final = int(os.environ.get("ROOTLINE_BENCH_TAKEOVERS", "2"))

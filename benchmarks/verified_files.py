@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from benchmarks.far_services import ADDED_MS, far_store
 from benchmarks.measure import Result, Spread, interleaved, load_average
 from benchmarks.own_coordinator import coordinating, require_commit
-from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.adapters.memory import MemoryIntentLog
 from rootline.client.write.definition_builder import build_definition
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.intent_codec import encode_intent

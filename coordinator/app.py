@@ -15,8 +15,7 @@ from typing import Final
 
 import structlog
 
-from rootline.adapters.system_environment import SystemEnvironment
-from rootline.adapters.tracing import active_tracer
+from rootline.adapters.system_environment import SystemEnvironment, active_tracer
 from rootline.coordinator.protocol.effects import Noted, Report
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.machine_state import Phase, Policy

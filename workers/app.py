@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 import structlog
 from prometheus_client import CollectorRegistry
 
-from rootline.adapters.memory.task_queue import MemoryTaskQueue
+from rootline.adapters.memory import MemoryTaskQueue
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.ports.environment import Environment
 from rootline.ports.intent_log import AskLogKeeps

@@ -18,10 +18,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
-from rootline.adapters.engine_access import engine_storage as engine_storage
-from rootline.adapters.engine_access import warehouse_url as warehouse_url
 from rootline.adapters.log_state import LogState as LogState
+from rootline.adapters.log_state import known_pauses as known_pauses
+from rootline.adapters.log_state import lift_table as lift_table
 from rootline.adapters.log_state import look_at_log as look_at_log
+from rootline.adapters.log_state import pause_table as pause_table
+from rootline.adapters.log_state import resume_table as resume_table
+from rootline.adapters.log_state import stuck_tables as stuck_tables
 from rootline.adapters.open import (
     check_log,
     check_warehouse,
@@ -32,22 +35,19 @@ from rootline.adapters.open import (
     open_writer_log,
 )
 from rootline.adapters.open import confirmed_version as confirmed_version
+from rootline.adapters.open import engine_storage as engine_storage
 from rootline.adapters.open import is_kafka as is_kafka
 from rootline.adapters.open import log_behind_root as log_behind_root
 from rootline.adapters.open import open_archive as open_archive
 from rootline.adapters.open import open_stored_log as open_stored_log
 from rootline.adapters.open import open_topics as open_topics
 from rootline.adapters.open import store_settings as store_settings
+from rootline.adapters.open import warehouse_url as warehouse_url
 from rootline.adapters.open_redis import open_dead_tasks as open_dead_tasks
 from rootline.adapters.open_redis import open_redis
-from rootline.adapters.pausing import known_pauses as known_pauses
-from rootline.adapters.pausing import lift_table as lift_table
-from rootline.adapters.pausing import pause_table as pause_table
-from rootline.adapters.pausing import resume_table as resume_table
-from rootline.adapters.pausing import stuck_tables as stuck_tables
+from rootline.adapters.system_environment import RecordedSpan as RecordedSpan
 from rootline.adapters.system_environment import SystemEnvironment
-from rootline.adapters.tracing import RecordedSpan as RecordedSpan
-from rootline.adapters.tracing import recording_spans as recording_spans
+from rootline.adapters.system_environment import recording_spans as recording_spans
 from rootline.client import checks
 from rootline.client.lake import Lake
 from rootline.client.session.session import Session

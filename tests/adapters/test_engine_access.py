@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from rootline.adapters.engine_access import engine_storage, warehouse_url
-from rootline.adapters.s3.settings import S3Settings
+from rootline.adapters.open import engine_storage, warehouse_url
+from rootline.adapters.settings import S3Settings
 from rootline.schemas.errors import Invalid
 
 KEYS = S3Settings(

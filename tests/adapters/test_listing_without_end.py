@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from rootline.adapters.s3.object_remover import S3ObjectRemover
-from rootline.adapters.s3.settings import S3Settings
+from rootline.adapters.s3_object_store import S3ObjectRemover
+from rootline.adapters.settings import S3Settings
 from rootline.ports.object_remover import DatedObject
 from rootline.schemas.errors import Unavailable
 

@@ -8,14 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from rootline.adapters.local.object_store import LocalObjectStore
-from rootline.adapters.memory.intent_log import MemoryIntentLog
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.local_object_store import LocalObjectStore
+from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
 from rootline.adapters.open import local_folder, open_embedded_feed, open_lock, open_log, open_store, store_settings
-from rootline.adapters.s3.object_store import S3ObjectStore
+from rootline.adapters.s3_object_store import S3ObjectStore
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
-from rootline.adapters.sqlite.log_pruning import Pruned
-from rootline.adapters.sqlite.pruning_state import LogRetention
+from rootline.adapters.sqlite.log_pruning import LogRetention, Pruned
 from rootline.catalog.rest.http_settings import http_settings
 from rootline.catalog.rest.settings import catalog_settings
 from rootline.schemas.errors import Invalid

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.adapters.s3.settings import S3Settings
-from rootline.adapters.secret_files import is_given, read_secret
+from rootline.adapters.settings import KafkaSettings, S3Settings, is_given, read_secret
 from rootline.schemas.errors import Invalid
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.cli.lake_status import REREAD_MAX, ROOTS_MAX, HeadCache
 from rootline.cli.operator_commands import print_statuses
 from rootline.connect import connect, open_stored_log

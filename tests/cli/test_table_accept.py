@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rootline.adapters.local.object_store import LocalObjectStore
+from rootline.adapters.local_object_store import LocalObjectStore
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.coordinator.protocol.machine_state import Phase
 from rootline.schemas.bytes.intent_codec import encode_intent

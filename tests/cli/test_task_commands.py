@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from rootline.adapters.redis.lake_keys import LakeKeys
+from rootline.adapters.redis_calls import LakeKeys
 from tests.cli.conftest import Run
 from tests.services.valkey_service import ValkeyService
 

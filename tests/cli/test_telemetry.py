@@ -13,7 +13,7 @@ import pytest
 
 SERVICE = """
 import sys
-from rootline.adapters.tracing import active_tracer
+from rootline.adapters.system_environment import active_tracer
 from rootline.cli.service_process import telemetry
 from rootline.schemas.bytes.record_headers import TraceContext
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.schemas.identifiers import Version
 from rootline.schemas.object_keys import key_of, root_key
 from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, Operation

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 import pytest
 
 from rootline.adapters.embedded_feed import EmbeddedFeed
-from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.adapters.memory import MemoryIntentLog
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.ports.intent_feed import Answer, CoordinatorLog, FeedEvent
 from rootline.ports.intent_log import NewRecord

@@ -13,8 +13,8 @@ from typing import Final
 
 import pytest
 
-from rootline.adapters.local.object_store import LocalObjectStore
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.local_object_store import LocalObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.ports.object_store import ObjectStore
 from rootline.testing.faulty_object_store import FaultyObjectStore, scripted
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rootline.adapters.local.object_store import LocalObjectStore
-from rootline.adapters.memory.object_store import MemoryObjectStore
-from rootline.adapters.s3.object_store import S3ObjectStore
+from rootline.adapters.local_object_store import LocalObjectStore
+from rootline.adapters.memory import MemoryObjectStore
+from rootline.adapters.s3_object_store import S3ObjectStore
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import ObjectKey

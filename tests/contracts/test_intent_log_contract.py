@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.adapters.memory import MemoryIntentLog
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.ports.intent_log import IntentLog
 from rootline.schemas.errors import Fenced

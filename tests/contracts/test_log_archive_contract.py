@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rootline.adapters.kafka.intent_sink import KafkaIntentSink
-from rootline.adapters.kafka.log_archive import KafkaLogArchive
-from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
+from rootline.adapters.kafka.coordinator_log import KafkaVerdictSink
+from rootline.adapters.kafka.topic_reader import KafkaLogArchive
+from rootline.adapters.kafka.writer_log import KafkaIntentSink
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.adapters.sqlite.log_archive import SqliteLogArchive
 from rootline.ports.intent_log import IntentSink, LogArchive, VerdictSink

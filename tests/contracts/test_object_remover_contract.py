@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
-from rootline.adapters.local.object_remover import LocalObjectRemover
-from rootline.adapters.memory.object_remover import MemoryObjectRemover
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.local_object_remover import LocalObjectRemover
+from rootline.adapters.memory import MemoryObjectRemover, MemoryObjectStore
 from rootline.ports.object_remover import DatedObject, ObjectRemover
 from rootline.ports.object_store import ObjectStore, PutStatus
 from rootline.schemas.errors import Invalid, Unavailable

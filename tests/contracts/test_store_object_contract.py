@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rootline.adapters.local.object_store import LocalObjectStore
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.local_object_store import LocalObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey

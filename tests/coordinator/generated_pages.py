@@ -17,12 +17,9 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from rootline.adapters.kafka.control_records import SKIPPED
-from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.open import StoreSettings
-from rootline.adapters.redis.metrics import RedisMetrics
-from rootline.adapters.redis.settings import RedisSettings
-from rootline.adapters.s3.settings import S3Settings
-from rootline.adapters.sqlite.settings import EmbeddedLogSettings
+from rootline.adapters.redis_metrics import RedisMetrics
+from rootline.adapters.settings import EmbeddedLogSettings, KafkaSettings, RedisSettings, S3Settings
 from rootline.catalog.rest.http_settings import HttpSettings
 from rootline.catalog.rest.metrics import CatalogMetrics
 from rootline.catalog.rest.settings import CatalogSettings

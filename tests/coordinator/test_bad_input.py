@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from pyroaring import BitMap64
 
-from rootline.adapters.local.object_store import LocalObjectStore
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.local_object_store import LocalObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.coordinator.runtime.table.object_fetcher import fetch_objects, vectors_at
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.bytes.vector_codec import VECTOR_MAGIC as MAGIC

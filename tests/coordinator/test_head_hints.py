@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.ports.head_hints import HintOutcome
 from rootline.ports.object_store import Listing
 from rootline.schemas.object_keys import MAX_VERSION

@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from rootline.adapters.memory.intent_log import MemoryIntentLog
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
 from rootline.coordinator.protocol.machine_state import Phase
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.identifiers import LogPosition

@@ -10,8 +10,7 @@ import httpx
 import pytest
 
 from rootline.adapters.embedded_feed import EmbeddedFeed
-from rootline.adapters.memory.intent_log import MemoryIntentLog
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
 from rootline.catalog.export.exporter import TableExporter
 from rootline.catalog.rest.catalog import RestCatalog
 from rootline.catalog.rest.metrics import CatalogMetrics

@@ -9,8 +9,7 @@ from collections.abc import Generator
 import pytest
 
 from rootline.adapters.embedded_feed import EmbeddedFeed
-from rootline.adapters.memory.intent_log import MemoryIntentLog
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.protocol.effects import EncodeLeaves
 from rootline.coordinator.protocol.events import EncodingFailed, LeavesEncoded

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.client.write.definition_builder import build_definition
 from rootline.coordinator.runtime.table.leaf_shelf import LeafPrefetch
 from rootline.coordinator.runtime.table.object_fetcher import fetch_objects

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.coordinator.protocol.machine_state import Phase
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.intent_codec import encode_intent

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rootline.adapters.kafka.intent_sink import KafkaIntentSink
-from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.adapters.kafka.writer_log import KafkaIntentSink
+from rootline.adapters.memory import MemoryIntentLog
+from rootline.adapters.settings import KafkaSettings
 from rootline.connect import connect
 from rootline.coordinator.runtime.records.principals import Principals, read_principals
 from rootline.coordinator.runtime.records.record_decoding import decoded

@@ -7,8 +7,7 @@ import asyncio
 import pytest
 
 from rootline.adapters.embedded_feed import EmbeddedFeed
-from rootline.adapters.memory.intent_log import MemoryIntentLog
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.object_store import ObjectStore

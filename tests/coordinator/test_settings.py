@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from rootline.adapters.s3.settings import S3Settings
-from rootline.adapters.sqlite.settings import EmbeddedLogSettings
+from rootline.adapters.settings import EmbeddedLogSettings, S3Settings
 from rootline.catalog.rest.settings import CatalogSettings
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.workers.settings import WorkerSettings

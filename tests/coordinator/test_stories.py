@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rootline.adapters.embedded_feed import EmbeddedFeed
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.runtime.head_check import CHECK_EVERY_S
 from rootline.coordinator.settings import CoordinatorSettings

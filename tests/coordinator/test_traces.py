@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
-from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.adapters.memory import MemoryIntentLog
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.coordinator.runtime.table.commit_traces import TraceBudget
 from rootline.schemas.bytes.intent_codec import encode_intent
@@ -145,7 +145,7 @@ async def test_without_a_provider_no_record_names_a_trace(tmp_path: Path) -> Non
 def test_a_program_that_traces_nothing_does_not_load_the_library() -> None:
     program = (
         "import sys, asyncio\n"
-        "from rootline.adapters.memory.intent_log import MemoryIntentLog\n"
+        "from rootline.adapters.memory import MemoryIntentLog\n"
         "asyncio.run(MemoryIntentLog().publish(b'a.b', b'x'))\n"
         "assert not [name for name in sys.modules if name.startswith('opentelemetry')]\n"
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.adapters.memory import MemoryIntentLog
 from rootline.coordinator.app import CoordinatorService
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.errors import Unavailable

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from rootline.adapters.memory.intent_log import MemoryIntentLog
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
 from rootline.coordinator.protocol.batch_builder import begun_by
 from rootline.ports.object_store import ObjectStore, PutStatus
 from rootline.schemas.identifiers import CommitId, LogId, LogPosition

@@ -12,8 +12,8 @@ import pytest
 
 from examples.spark_demo.report import SparkReport
 from examples.spark_demo.service import command_line, running_service
-from rootline.adapters.local.lake_lock import LakeLock
 from rootline.adapters.open import LAKE_FOLDER
+from rootline.adapters.posix_files import LakeLock
 from rootline.connect import connect
 from rootline.demo.agreement import Agreement
 

@@ -17,10 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from rootline.adapters.embedded_feed import EmbeddedFeed
-from rootline.adapters.memory.intent_log import MemoryIntentLog
-from rootline.adapters.s3.client import s3_client
-from rootline.adapters.s3.object_remover import S3ObjectRemover
-from rootline.adapters.s3.object_store import S3ObjectStore
+from rootline.adapters.memory import MemoryIntentLog
+from rootline.adapters.s3_object_store import S3ObjectRemover, S3ObjectStore, s3_client
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.client.session.session import Session
 from rootline.coordinator.app import CoordinatorService

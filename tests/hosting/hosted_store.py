@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.client.session.session import Session
 from rootline.hosting.embedded_host import EmbeddedHost

@@ -13,8 +13,7 @@ import httpx
 import pytest
 
 from rootline.adapters.embedded_feed import EmbeddedFeed
-from rootline.adapters.memory.intent_log import MemoryIntentLog
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.adapters.sqlite.log_file import FILE_NAME
 from rootline.coordinator.app import CoordinatorService

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rootline.adapters.local.lake_lock import LakeLock
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.adapters.open import LAKE_FOLDER
+from rootline.adapters.posix_files import LakeLock
 from rootline.client.lake import Lake
 from rootline.connect import connect
 from rootline.ports.object_store import Predecessor, PutReply

@@ -26,7 +26,7 @@ EXTRAS_OF = {
     "rootline.adapters.kafka": ("kafka",),
     "rootline.adapters.redis_calls": ("redis",),
     "rootline.adapters.s3_object_store": ("s3",),
-    "rootline.adapters.tracing": ("otel",),
+    "rootline.adapters.system_environment": ("otel",),
     "rootline.catalog.rest": ("server",),
     "rootline.cli.service_process": ("otel",),
     "rootline.client.read.frames": ("pandas", "polars"),

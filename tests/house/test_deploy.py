@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.adapters.redis.settings import RedisSettings
-from rootline.adapters.s3.settings import S3Settings
+from rootline.adapters.settings import KafkaSettings, RedisSettings, S3Settings
 from rootline.catalog.rest.http_settings import HttpSettings
 from rootline.catalog.rest.settings import CatalogSettings
 from rootline.cli.app import command_tree

@@ -6,10 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rootline.adapters.kafka.intent_sink import KafkaIntentSink
-from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
-from rootline.adapters.kafka.writer_log import KafkaWriterLog
+from rootline.adapters.kafka.coordinator_log import KafkaVerdictSink
+from rootline.adapters.kafka.writer_log import KafkaIntentSink, KafkaWriterLog
+from rootline.adapters.settings import KafkaSettings
 from tests.services.kafka_service import KafkaService
 
 

@@ -13,10 +13,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from rootline.adapters.kafka.coordinator_log import KafkaCoordinatorLog
-from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import topic_identity
 from rootline.adapters.kafka.writer_log import KafkaWriterLog
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
+from rootline.adapters.settings import KafkaSettings
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.object_store import ObjectStore

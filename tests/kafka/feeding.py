@@ -24,8 +24,8 @@ from confluent_kafka.admin import (
 
 from rootline.adapters.kafka.group_offsets import Stage
 from rootline.adapters.kafka.intent_feed import KafkaIntentFeed
-from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import create_topics, record_bytes_max, topic_identity
+from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import LogId
 from rootline.schemas.root_header import PartitionOffset

@@ -15,8 +15,8 @@ import cramjam
 from aiokafka import AIOKafkaProducer
 from aiokafka.record.util import calc_crc32c
 
-from rootline.adapters.kafka.fetching.decoded_size import GZIP, LZ4, SNAPPY, ZSTD
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.record_batches import GZIP, LZ4, SNAPPY, ZSTD
+from rootline.adapters.settings import KafkaSettings
 
 MEBIBYTE = 1 << 20
 CODECS = {"gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}

@@ -10,9 +10,9 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.writer_log import KafkaWriterLog
-from rootline.adapters.s3.object_store import S3ObjectStore
+from rootline.adapters.s3_object_store import S3ObjectStore
+from rootline.adapters.settings import KafkaSettings
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.client.lake import Lake
 from rootline.client.session.session import Session

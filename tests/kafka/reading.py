@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from rootline.adapters.kafka.log_archive import KafkaLogArchive
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.topic_reader import KafkaLogArchive
+from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.verdict import DeadLetter
 
 _PATIENCE_S = 60.0

@@ -15,10 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from rootline.adapters.kafka.coordinator_log import KafkaCoordinatorLog
-from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
-from rootline.adapters.local.object_store import LocalObjectStore
+from rootline.adapters.kafka.coordinator_log import KafkaCoordinatorLog, KafkaVerdictSink
+from rootline.adapters.local_object_store import LocalObjectStore
+from rootline.adapters.settings import KafkaSettings
 from rootline.client.lake import Lake
 from rootline.client.session.loop_thread import LoopThread
 from rootline.connect import connect

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
+from rootline.adapters.kafka.coordinator_log import KafkaVerdictSink
+from rootline.adapters.settings import KafkaSettings
 from rootline.connect import connect
 from rootline.schemas.bytes.intent_codec import decode_intent, encode_intent
 from rootline.schemas.errors import OutcomeUnknown

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rootline.adapters.kafka.frontier.records import read_frontiers
-from rootline.adapters.kafka.pausing.follower import PauseFollower
+from rootline.adapters.kafka.frontiers import read_frontiers
+from rootline.adapters.kafka.pauses import PauseFollower
 from rootline.adapters.kafka.topics import topic_identity
 from rootline.coordinator.protocol.machine_state import Phase
 from rootline.ports.intent_feed import ALL_TABLES

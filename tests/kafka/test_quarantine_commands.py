@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from rootline.adapters.kafka.frontier.records import frontier_publisher, read_frontiers
-from rootline.adapters.kafka.parking.records import ParkingRecord, parking_outgoing
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.frontier_codec import ParkingRecord, parking_outgoing
+from rootline.adapters.kafka.frontiers import frontier_publisher, read_frontiers
 from rootline.adapters.kafka.topics import topic_identity
+from rootline.adapters.settings import KafkaSettings
 from rootline.ports.intent_feed import Lift, ParkedRun, ParkedTable
 from rootline.schemas.identifiers import LogId, TableName
 from tests.cli.conftest import Run

@@ -17,7 +17,7 @@ from typing import cast
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.bytes.verdict_codec import decode_verdicts
 from rootline.schemas.identifiers import Headers
 from rootline.schemas.verdict import Verdict, VerdictKind

@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, PrimitiveType, StringType
 from pyroaring import BitMap64
 
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.maintenance.flush_plan import FlushPlan, plan_flush
 from rootline.maintenance.leaf_compaction_plan import LeafCompactionPlan, LeafLoad, plan_leaf_compaction
 from rootline.maintenance.limits import FLUSH_NOW, CompactionLimits, FlushLimits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.adapters.memory import MemoryIntentLog
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.maintenance.flush_plan import CommitPace
 from rootline.maintenance.limits import FEW_FILES, FEW_VECTORS, FlushLimits

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.schemas.bytes.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.bytes.manifest_codec import MigratedList
 from rootline.schemas.bytes.root.entry_codec import EntryCodec

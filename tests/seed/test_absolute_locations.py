@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyroaring import BitMap64
 
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.coordinator.runtime.table.object_fetcher import fetch_objects
 from rootline.schemas.bytes.manifest_codec import decode_manifest_list
 from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin

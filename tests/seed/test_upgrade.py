@@ -12,7 +12,7 @@ from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus, wri
 from pyiceberg.manifest import FileFormat as IcebergFormat
 from pyiceberg.typedef import Record
 
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.schemas.bytes.manifest_codec import decode_manifest_list
 from rootline.schemas.content_entry import (
     ContentType,

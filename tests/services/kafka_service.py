@@ -23,8 +23,8 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from pydantic import SecretStr
 
-from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import create_topics
+from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.errors import Unavailable
 from tests.services.kafka_certificates import make_certificates
 from tests.services.kafka_software import KafkaSoftware, kafka_software

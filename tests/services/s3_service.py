@@ -18,9 +18,8 @@ from urllib.parse import urlsplit
 import pytest
 from pydantic import SecretStr
 
-from rootline.adapters.s3.object_remover import S3ObjectRemover
-from rootline.adapters.s3.object_store import S3ObjectStore
-from rootline.adapters.s3.settings import S3Settings
+from rootline.adapters.s3_object_store import S3ObjectRemover, S3ObjectStore
+from rootline.adapters.settings import S3Settings
 from tests.services.go_tools import go_tool
 from tests.services.service_process import HOST, ServiceProcess, free_port
 

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from rootline.adapters.s3.object_store import S3ObjectStore
+from rootline.adapters.s3_object_store import S3ObjectStore
 from rootline.ports.object_store import PutStatus
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey

@@ -7,9 +7,9 @@ import uuid
 import pytest
 
 from rootline.adapters.embedded_feed import EmbeddedFeed
-from rootline.adapters.memory.intent_log import MemoryIntentLog
-from rootline.adapters.s3.object_store import S3ObjectStore
-from rootline.adapters.s3.settings import S3Settings
+from rootline.adapters.memory import MemoryIntentLog
+from rootline.adapters.s3_object_store import S3ObjectStore
+from rootline.adapters.settings import S3Settings
 from rootline.coordinator.app import CoordinatorService
 from rootline.schemas.errors import Fenced
 from rootline.storage.warehouse import probe_store

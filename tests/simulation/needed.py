@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.schemas.bytes.root.kept_page import decode_retained_page
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import ObjectKey, TableName, Version

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rootline.adapters.local.lake_lock import LakeLock
 from rootline.adapters.open import LAKE_FOLDER
+from rootline.adapters.posix_files import LakeLock
 from rootline.schemas.identifiers import TableName
 from rootline.spark.connection import committing_lake
 from rootline.spark.options import SourceOptions

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from rootline.adapters.local.lake_lock import LakeLock
 from rootline.adapters.open import LAKE_FOLDER
+from rootline.adapters.posix_files import LakeLock
 from rootline.client.table_handle import TableHandle
 from rootline.connect import connect
 from rootline.spark.data_source import RootlineDataSource, register

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 from pyroaring import BitMap, BitMap64
 
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.client.write.data_file_writer import WrittenFile, write_files
 from rootline.client.write.definition_builder import build_definition
 from rootline.ports.object_store import StoredObject

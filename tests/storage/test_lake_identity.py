@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.schemas.bytes.record_headers import LAKE_KEY
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey

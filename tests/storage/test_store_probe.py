@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rootline.adapters.local.object_store import LocalObjectStore
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.local_object_store import LocalObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.ports.object_store import Listing
 from rootline.schemas.errors import Fenced, Unavailable
 from rootline.storage.warehouse import PROBE_PREFIX, probe_store

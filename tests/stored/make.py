@@ -25,9 +25,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.adapters.kafka.topic_administration import KafkaTopics
+from rootline.adapters.kafka.administration import KafkaTopics
 from rootline.adapters.kafka.topics import create_topics
+from rootline.adapters.settings import KafkaSettings
 from rootline.client.lake import Lake
 from rootline.connect import connect
 from rootline.schemas.identifiers import ObjectKey

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.identifiers import ObjectKey
 from tests.kafka.kafka_lake import KafkaLake
 from tests.services.kafka_service import KafkaService, running_movable_kafka

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from rootline.adapters.kafka.pausing.administration import KafkaPauses
-from rootline.adapters.kafka.topic_administration import KafkaTopics
+from rootline.adapters.kafka.administration import KafkaTopics
+from rootline.adapters.kafka.pauses import KafkaPauses
 from tests.kafka.coordinating import coordinating, ready, until
 from tests.kafka.kafka_lake import KafkaLake
 from tests.kafka.topic_watch import Place, Watch

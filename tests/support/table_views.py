@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 import httpx
 
-from rootline.adapters.local.object_store import LocalObjectStore
+from rootline.adapters.local_object_store import LocalObjectStore
 from rootline.cli.lake_status import open_lake_poller
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.http.lake_view import LakeView

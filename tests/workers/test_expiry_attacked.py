@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rootline.adapters.memory.object_remover import MemoryObjectRemover
+from rootline.adapters.memory import MemoryObjectRemover
 from rootline.workers.jobs.expiry_job import ExpiryJob
 from rootline.workers.jobs.job import JobContext, JobOutcome
 from rootline.workers.settings import WorkerSettings

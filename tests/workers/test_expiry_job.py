@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from rootline.adapters.embedded_feed import EmbeddedFeed
-from rootline.adapters.memory.intent_log import MemoryIntentLog
-from rootline.adapters.memory.object_remover import MemoryObjectRemover
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryIntentLog, MemoryObjectRemover, MemoryObjectStore
 from rootline.client.read.changes import read_changes
 from rootline.client.read.history import read_history
 from rootline.client.read.time_travel import PointInTime, read_root_at

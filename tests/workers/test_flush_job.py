@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from rootline.adapters.memory.intent_log import MemoryIntentLog
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.ports.intent_log import NewRecord
 from rootline.schemas.content_entry import ContentType

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import pytest
 from pyiceberg.partitioning import PartitionSpec as IcebergSpec
 
-from rootline.adapters.memory.intent_log import MemoryIntentLog
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.catalog.adopt.adoption_plan import AdoptionPlan, plan_adoption
 from rootline.ports.object_store import ObjectStore

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.adapters.memory import MemoryIntentLog
 from rootline.ports.object_store import Listing
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import IntentKind, VersionReference

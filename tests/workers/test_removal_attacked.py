@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from rootline.adapters.memory.object_remover import MemoryObjectRemover
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectRemover, MemoryObjectStore
 from rootline.ports.object_store import Listing
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey

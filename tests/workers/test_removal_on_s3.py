@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 
 from rootline.adapters.embedded_feed import EmbeddedFeed
-from rootline.adapters.memory.intent_log import MemoryIntentLog
-from rootline.adapters.s3.object_remover import S3ObjectRemover
-from rootline.adapters.s3.object_store import S3ObjectStore
+from rootline.adapters.memory import MemoryIntentLog
+from rootline.adapters.s3_object_store import S3ObjectRemover, S3ObjectStore
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings

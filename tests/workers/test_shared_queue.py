@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from rootline.adapters.memory.intent_log import MemoryIntentLog
-from rootline.adapters.memory.object_store import MemoryObjectStore
-from rootline.adapters.memory.task_queue import MemoryTaskQueue
+from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore, MemoryTaskQueue
 from rootline.ports.task_queue import OFFERED_AGAIN_S, Ending, Offer, Task, TaskKind
 from rootline.schemas.identifiers import TableName, Version
 from rootline.testing.seeded_environment import SeededEnvironment

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rootline.adapters.memory.object_remover import MemoryObjectRemover
+from rootline.adapters.memory import MemoryObjectRemover
 from rootline.ports.object_remover import DatedObject, ObjectRemover
 from rootline.schemas.bytes.root.condemned_page import encode_condemned_page
 from rootline.schemas.bytes.root.location_hashes import LocationHashes, location_hash

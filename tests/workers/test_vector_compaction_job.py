@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.adapters.memory import MemoryIntentLog
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.maintenance.limits import CompactionLimits
 from rootline.maintenance.vector_compaction_plan import large_vectors

@@ -10,8 +10,7 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from rootline.adapters.memory.intent_log import MemoryIntentLog
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
 from rootline.ports.object_store import Listing
 from rootline.ports.task_queue import Ending, Task, TaskKind
 from rootline.schemas.errors import Unavailable

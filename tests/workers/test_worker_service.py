@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rootline.adapters.memory.intent_log import MemoryIntentLog
-from rootline.adapters.memory.object_store import MemoryObjectStore
-from rootline.adapters.memory.task_queue import MemoryTaskQueue
+from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore, MemoryTaskQueue
 from rootline.ports.object_store import Listing
 from rootline.ports.task_queue import Offer, Task, TaskKind
 from rootline.schemas.content_entry import ContentType

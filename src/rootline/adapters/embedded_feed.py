@@ -1,8 +1,8 @@
 """An embedded log as a coordinator's feed: one partition, one reader, no rebalance.
 
-Owns: the translation. Does not own: the log; which process may read it (the lake's lock).
-Invariants: those of the port; records are not read while their verdicts could not be written; the log knows which
-records have a verdict, so nothing is remembered here.
+Owns: the translation. Does not own: the log, the choice of the process that reads it (the lake's lock).
+Invariants: those of the port. Records are not read while their verdicts could not be written. The log knows the
+verdict of each record, so nothing is remembered here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from rootline.adapters.sqlite.stuck_rows import NoticesOnly
+from rootline.adapters.sqlite.meta_rows import NoticesOnly
 from rootline.ports.intent_feed import Answer, Assigned, Delivered, FeedEvent, ParkedStore, Partition, Pause, Reread
 from rootline.ports.intent_log import IntentLog, KnowsItsLake, MayGoBack
 from rootline.schemas.bytes.record_headers import Lake

@@ -1,14 +1,24 @@
-"""Which keys and prefixes an object store accepts, the same for every adapter.
+"""The keys, prefixes and absolute locations that an object store accepts, the same for every adapter.
 
-Owns: the rules. Does not own: which locations an intent may name (`rootline.schemas.intent_rules`).
-Invariants: an accepted key stays inside the warehouse when it is read as a path; parts that begin with `.rootline`
-belong to the adapters (temporary files, locks, the embedded log) and are never part of a key.
+Owns: the rules for keys, the forms of `file:` and `s3:` locations, the limit that an operator sets on them. Does not
+own: the locations that an intent may name (`rootline.schemas.location_rules`), reading.
+Invariants: an accepted key stays inside the warehouse when it is read as a path. Parts that begin with `.rootline`
+belong to the adapters (temporary files, locks, the embedded log) and are never part of a key. Absolute locations are
+read, never written or listed, and used exactly as written: no percent-decoding, no `?` or `#` cut off. With a limit,
+nothing outside it is read, however its location is spelled.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
 from rootline.schemas.errors import Invalid
-from rootline.schemas.object_keys import RESERVED_PREFIX, key_fault
+from rootline.schemas.object_keys import RESERVED_PREFIX, key_fault, scheme_of
+
+__all__ = ["RESERVED_PREFIX", "check_key", "check_prefix"]
 
 
 def check_key(key: str) -> None:
@@ -37,4 +47,96 @@ def check_prefix(prefix: str) -> None:
         raise Invalid("location-invalid", f"prefix {prefix[:200]!r} {reason}")
 
 
-__all__ = ["RESERVED_PREFIX", "check_key", "check_prefix"]
+FILE_SCHEMES: Final = ("file",)
+S3_SCHEMES: Final = ("s3", "s3a", "s3n")
+_BUCKET: Final = re.compile(r"[A-Za-z0-9._\-]{1,255}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class AbsoluteKeys:
+    """What one store reads besides its own keys.
+
+    Args:
+        store: the name of the store in errors.
+        schemes: the schemes that it reads.
+        within: it reads only below these absolute locations; empty: no limit.
+
+    """
+
+    store: str
+    schemes: tuple[str, ...]
+    within: tuple[str, ...] = ()
+
+    @staticmethod
+    def limited(store: str, schemes: tuple[str, ...], within: Sequence[str]) -> AbsoluteKeys:
+        """As the constructor, with the prefixes checked; prefixes of other schemes limit other stores.
+
+        Raises:
+            Invalid: `setting-invalid`, a prefix is not an absolute location.
+
+        """
+        for prefix in within:
+            try:
+                _folder_of(prefix)
+            except Invalid as error:
+                reason = f"ROOTLINE_ABSOLUTE_READS names {prefix!r}: write file:///dir or s3://bucket/prefix"
+                raise Invalid("setting-invalid", reason) from error
+        return AbsoluteKeys(store, schemes, tuple(within))
+
+    def place_of(self, key: str) -> str:
+        """What `key` names: a path of this machine, or `bucket/key`.
+
+        Raises:
+            Invalid: `file-unreadable`.
+
+        """
+        scheme = scheme_of(key)
+        if scheme not in self.schemes:
+            known = ", ".join(f"{name}:" for name in self.schemes)
+            raise Invalid(
+                "file-unreadable",
+                f"{key}: {self.store} reads absolute locations of {known} and not of the scheme {scheme}. Open the "
+                "warehouse in a store that reads them, or copy the table's files there before you adopt it",
+            )
+        found, place = _place_of(key)
+        if place.endswith("/"):
+            raise Invalid("file-unreadable", f"{key}: this is a folder; name a file in it")
+        if self.within and not any(_is_below(place, prefix, found) for prefix in self.within):
+            allowed = ", ".join(self.within)
+            raise Invalid("file-unreadable", f"{key}: ROOTLINE_ABSOLUTE_READS allows only files below {allowed}")
+        return place
+
+
+def _place_of(key: str) -> tuple[str, str]:
+    """(`file` or `s3`, path or `bucket/key`)."""
+    scheme = scheme_of(key)
+    if "\x00" in key:
+        raise Invalid("file-unreadable", f"{key!r} contains a NUL character; no file has such a name")
+    if scheme in S3_SCHEMES:
+        _, mark, place = key.partition("://")
+        bucket, slash, _ = place.partition("/")
+        if not mark or not slash or not _BUCKET.match(bucket):
+            raise Invalid("file-unreadable", f"{key}: write an object in a bucket as s3://bucket/key")
+        return "s3", place
+    if scheme != "file":
+        raise Invalid("file-unreadable", f"{key}: the scheme {scheme}: is not known; use file: or s3:")
+    path = key if key.startswith("/") else key.partition(":")[2]
+    if path.startswith("//"):
+        host, slash, path = path[2:].partition("/")
+        if host not in ("", "localhost"):
+            raise Invalid(
+                "file-unreadable", f"{key}: the file is on machine {host}; write files of this machine as file:///path"
+            )
+        path = slash + path
+    if not path.startswith("/") or ".." in path.split("/"):
+        raise Invalid("file-unreadable", f"{key}: write a file as file:///path, without '..'")
+    return "file", path
+
+
+def _folder_of(prefix: str) -> tuple[str, str]:
+    return _place_of(f"{prefix.rstrip('/')}/" if prefix else "")
+
+
+def _is_below(place: str, prefix: str, found: str) -> bool:
+    kind, folder = _folder_of(prefix)
+    return kind == found and place.startswith(folder)

@@ -1,9 +1,9 @@
 """From a URL to an adapter: the one place where a vendor is chosen.
 
-Owns: the forms of warehouse and log URLs. Does not own: the settings that go with them (`store_settings`), the
-adapters.
-Invariants: an error says what is wrong with the URL and how to write it; opening an S3 store does not connect yet; a
-vendor's library is imported only for a URL that needs it.
+Owns: the forms of warehouse and log URLs, the URL and the settings under which other engines reach a warehouse. Does
+not own: the settings that go with a URL (`settings`), the adapters.
+Invariants: an error names the URL, the fault in it and the right form. Opening an S3 store does not connect yet. A
+vendor's library is imported only for a URL that needs it. Engines are given keys only when the caller asks for it.
 """
 
 from __future__ import annotations
@@ -19,22 +19,18 @@ from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
 from rootline.adapters.embedded_feed import EmbeddedFeed
-from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.adapters.local.file_system import check_file_system
-from rootline.adapters.local.lake_lock import LakeLock
-from rootline.adapters.local.object_remover import LocalObjectRemover
-from rootline.adapters.local.object_store import LocalObjectStore
-from rootline.adapters.memory.intent_log import MemoryIntentLog
-from rootline.adapters.memory.object_remover import MemoryObjectRemover
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.local_object_remover import LocalObjectRemover
+from rootline.adapters.local_object_store import LocalObjectStore, check_file_system
+from rootline.adapters.memory import MemoryIntentLog, MemoryObjectRemover, MemoryObjectStore
+from rootline.adapters.posix_files import LakeLock
+from rootline.adapters.settings import KafkaSettings, S3Settings
+from rootline.adapters.settings import StoreSettings as StoreSettings
+from rootline.adapters.settings import store_settings as store_settings
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.adapters.sqlite.log_archive import SqliteLogArchive, behind_root, confirmed_in
 from rootline.adapters.sqlite.log_file import FILE_NAME as LOG_FILE
-from rootline.adapters.sqlite.log_pruning import Pruned
-from rootline.adapters.sqlite.pruning_loop import pruning_loop
-from rootline.adapters.sqlite.stuck_rows import NoticesOnly
-from rootline.adapters.store_settings import StoreSettings as StoreSettings
-from rootline.adapters.store_settings import store_settings as store_settings
+from rootline.adapters.sqlite.log_pruning import Pruned, pruning_loop
+from rootline.adapters.sqlite.meta_rows import NoticesOnly
 from rootline.ports.intent_feed import CoordinatorLog
 from rootline.ports.intent_log import AskLogKeeps, IntentLog, IntentSink, LogArchive, LogKeeps, VerdictSource
 from rootline.ports.object_remover import ObjectRemover
@@ -44,7 +40,7 @@ from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.root_header import RootHeader
 
 if TYPE_CHECKING:
-    from rootline.adapters.kafka.topic_administration import KafkaTopics
+    from rootline.adapters.kafka.administration import KafkaTopics
 
 LAKE_FOLDER: Final = ".rootline"
 READING_MARK: Final = "coordinator-is-reading"
@@ -90,7 +86,7 @@ def open_remover(url: str, store: ObjectStore, settings: StoreSettings | None = 
         return MemoryObjectRemover(store)
     bucket, prefix = _bucket_and_prefix(url)
     with _extra("s3", "an s3:// warehouse"):
-        from rootline.adapters.s3.object_remover import S3ObjectRemover
+        from rootline.adapters.s3_object_store import S3ObjectRemover
     return S3ObjectRemover(bucket, prefix, (settings or store_settings()).s3)
 
 
@@ -149,7 +145,7 @@ def open_archive(url: str | None, warehouse: str) -> LogArchive:
     if is_kafka(url):
         settings = kafka_settings(url)
         with _extra("kafka", "a kafka:// log"):
-            from rootline.adapters.kafka.log_archive import KafkaLogArchive
+            from rootline.adapters.kafka.topic_reader import KafkaLogArchive
         return KafkaLogArchive(settings)
     folder = _log_folder(url, warehouse)
     if folder is None:
@@ -189,7 +185,7 @@ def open_log_keeps(url: str | None) -> AskLogKeeps:
     if is_kafka(url):
         settings = kafka_settings(url)
         with _extra("kafka", "a kafka:// log"):
-            from rootline.adapters.kafka.frontier.retention import kafka_keeps
+            from rootline.adapters.kafka.administration import kafka_keeps
         return partial(kafka_keeps, settings)
 
     async def of_settings() -> LogKeeps:
@@ -222,7 +218,7 @@ def open_topics(url: str | None) -> KafkaTopics:
     """The topics of the log `url`, to check or create them. Raises `Invalid` (`setting-invalid`)."""
     settings = kafka_settings(url)
     with _extra("kafka", "a kafka:// log"):
-        from rootline.adapters.kafka.topic_administration import KafkaTopics
+        from rootline.adapters.kafka.administration import KafkaTopics
     return KafkaTopics(settings)
 
 
@@ -355,7 +351,7 @@ def _bucket_and_prefix(url: str) -> tuple[str, str]:
 def _open_s3(url: str, settings: StoreSettings) -> ObjectStore:
     bucket, prefix = _bucket_and_prefix(url)
     with _extra("s3", "an s3:// warehouse"):
-        from rootline.adapters.s3.object_store import S3ObjectStore
+        from rootline.adapters.s3_object_store import S3ObjectStore
     return S3ObjectStore(bucket, prefix, settings.s3, settings.absolute_reads)
 
 
@@ -368,3 +364,38 @@ def _extra(name: str, what: str) -> Iterator[None]:
         raise Invalid(
             "setting-invalid", f"{what} needs {error.name}, which is not installed: {install_command(name)}"
         ) from error
+
+
+def warehouse_url(url: str) -> str:
+    """The absolute URL of a warehouse, not percent-encoded, without a slash at its end: `file:///d`, `s3://bucket/p`.
+
+    Raises:
+        Invalid: `setting-invalid`, the URL has an unknown form.
+
+    """
+    folder = local_folder(url)
+    if folder is not None:
+        return f"file://{folder}"
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}/{parts.path.strip('/')}".rstrip("/")
+
+
+def engine_storage(url: str, settings: S3Settings, *, share_keys: bool) -> dict[str, str]:
+    """Settings, under the names that Iceberg's clients know, for engines that read files of the warehouse `url`.
+
+    Raises:
+        Invalid: `setting-invalid`, the secret's file cannot be read.
+
+    """
+    if urlsplit(url).scheme != "s3":
+        return {}
+    # both names of the region are in use
+    found = {"s3.region": settings.region, "client.region": settings.region}
+    if settings.endpoint is not None:
+        found |= {"s3.endpoint": settings.endpoint, "s3.path-style-access": "true"}
+    secret = settings.secret() if share_keys else None
+    if settings.access_key_id is not None and secret is not None:
+        found |= {"s3.access-key-id": settings.access_key_id, "s3.secret-access-key": secret}
+        if settings.session_token is not None:
+            found["s3.session-token"] = settings.session_token.get_secret_value()
+    return found

@@ -1,20 +1,125 @@
-"""What every file of ours needs of the operating system: a lock with a deadline, a folder made durable.
+"""Files of this machine: blocking calls on threads, locks with a deadline, durable folders, the lock of a lake's host.
 
-Owns: the calls. Does not own: which files there are, and what must be durable when (the adapters).
-Invariants: every wait has a deadline; what is said to be durable was synced, and so were the names that lead to it.
+Owns: the threads and the way calls and results cross them, the system calls, the lock file `coordinator.lock`. Does
+not own: which files there are and what must be durable when (the adapters), the work of a host.
+Invariants: every wait has a deadline. Cancelling a caller does not stop its call. Threads start with the first call
+and end in `close`. A file that is reported durable was synced, and so were the names that lead to it. The lake's lock
+ends with its process, however that ends. It only saves work, because a second host would commit correctly too
+(protocol page, section 1).
+
+Measured with a durable put of 0.6 ms: a direct call adds nothing, but stops the loop for as long as the disk takes. An
+executor adds 0.13 ms, the threads here add 0.07 ms.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import fcntl
 import os
+import queue
 import stat
+import threading
 import time
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, TypeVar
+
+from rootline.schemas.errors import Unavailable
+
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Call(Generic[_Answer]):
+    """One call, and the future that its caller waits for."""
+
+    work: Callable[[], _Answer]
+    loop: asyncio.AbstractEventLoop
+    answer: asyncio.Future[_Answer]
+
+
+class BlockingCalls:
+    """Runs up to `threads` calls at once; more wait their turn. `name`: of the threads."""
+
+    def __init__(self, name: str, threads: int) -> None:
+        self._name = name
+        self._threads_max = threads
+        self._threads: list[threading.Thread] = []
+        self._calls: queue.SimpleQueue[_Call[object] | None] = queue.SimpleQueue()
+        self._under_way = 0
+        self._closed = False
+
+    async def run(self, work: Callable[[], _Answer]) -> _Answer:
+        """What `work` returns or raises.
+
+        Raises:
+            RuntimeError: after `close`.
+
+        """
+        if self._closed:
+            raise RuntimeError(f"{self._name}: used after close")
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[_Answer] = loop.create_future()
+        self._under_way += 1
+        answer.add_done_callback(self._done)
+        if self._under_way > len(self._threads) and len(self._threads) < self._threads_max:
+            self._start_thread()
+        if not self._threads:
+            hand_over(loop, answer, _outcome_of(work))
+            return await answer
+        self._calls.put(_Call(work, loop, answer))  # type: ignore[arg-type]
+        return await answer
+
+    async def close(self) -> None:
+        """Wait until every call has ended."""
+        if self._closed:
+            return
+        self._closed = True
+        for _ in self._threads:
+            self._calls.put(None)
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join)
+
+    def _done(self, _: asyncio.Future[_Answer]) -> None:
+        self._under_way -= 1
+
+    def _start_thread(self) -> None:
+        # daemon: a store that was not closed must not keep the process from ending
+        thread = threading.Thread(target=self._carry_out, name=f"{self._name}-{len(self._threads)}", daemon=True)
+        with contextlib.suppress(RuntimeError):  # the interpreter ends: the threads that run take the calls
+            thread.start()
+            self._threads.append(thread)
+
+    def _carry_out(self) -> None:
+        while (call := self._calls.get()) is not None:
+            hand_over(call.loop, call.answer, _outcome_of(call.work))
+
+
+def _outcome_of(work: Callable[[], _Answer]) -> _Answer | Exception:
+    try:
+        return work()
+    except Exception as error:
+        return error
+
+
+def hand_over(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[_Answer], outcome: _Answer | Exception) -> None:
+    """Settle `answer` from another thread, unless no one waits for it any more."""
+
+    def settle() -> None:
+        if answer.done():
+            return
+        if isinstance(outcome, Exception):
+            answer.set_exception(outcome)
+        else:
+            answer.set_result(outcome)
+
+    with contextlib.suppress(RuntimeError):  # the loop was closed
+        loop.call_soon_threadsafe(settle)
+
 
 _PAUSE_S: Final = 0.005
 
@@ -108,3 +213,98 @@ def make_durable_folder(folder: Path, *, top: Path) -> None:
         sync_folder(made.parent)
         if made == top:
             break
+
+
+FILE_NAME: Final = "coordinator.lock"
+_RETRY_S: Final = 0.2
+_held: Final[weakref.WeakSet[LakeLock]] = weakref.WeakSet()
+
+
+class LakeLock:
+    """The lock of the lake whose own folder (`<warehouse>/.rootline`) is `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE_NAME
+        self._file: int | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The lake's own folder."""
+        return self._path.parent
+
+    def try_acquire(self) -> bool:
+        """Take the lock if it is free; whether this object holds it now.
+
+        Raises:
+            Unavailable: `log-unavailable`, the file cannot be opened.
+
+        """
+        if self._file is not None:
+            return True
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise Unavailable("log-unavailable", f"{self._path}: {error.strerror}") from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            return False
+        except OSError as error:
+            os.close(file)
+            raise Unavailable("log-unavailable", f"{self._path}: {error.strerror}") from error
+        os.ftruncate(file, 0)
+        os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+        self._file = file
+        _held.add(self)
+        return True
+
+    async def acquire(self) -> None:
+        """Wait until this object holds the lock, trying every 0.2 s; the caller sets a deadline if it wants one."""
+        while not self.try_acquire():  # noqa: ASYNC110 -- another process cannot wake this one
+            await asyncio.sleep(_RETRY_S)
+
+    def is_held(self) -> bool:
+        """Whether a process holds the lock, this object included; takes nothing and creates nothing."""
+        if self._file is not None:
+            return True
+        try:
+            file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(file)
+        return False
+
+    def holder_pid(self) -> int | None:
+        """The process that took the lock last, for messages only; it may have ended."""
+        try:
+            return int(self._path.read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return None
+
+    def release(self) -> None:
+        """Give the lock back; does nothing if it is not held."""
+        if self._file is not None:
+            fcntl.flock(self._file, fcntl.LOCK_UN)  # closing alone would not do while a forked child has the file open
+            os.close(self._file)
+            self._file = None
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: close the inherited file, so that the lock ends with the parent."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def _leave_all_to_parent() -> None:
+    for lock in list(_held):
+        lock.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_leave_all_to_parent)

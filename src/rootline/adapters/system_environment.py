@@ -1,14 +1,28 @@
-"""The operating system's clock and randomness behind the `Environment` port.
+"""The process's clock, randomness and tracer, behind the ports of `rootline.ports.environment`.
 
-Owns: the one place that reads them. Does not own: which code may ask for them.
-Invariants: ids are random 128-bit numbers.
+Owns: the one place that reads clock and randomness, the check whether traces are recorded, the span of a publication,
+spans after the fact, keeping them in memory for a demo. Does not own: which code may ask, where spans go (the
+program's tracer provider, `rootline.cli.telemetry` for services), the spans of a coordinator.
+Invariants: ids are random 128-bit numbers. Without a tracer provider nothing is imported and no record gets a header.
+A failure to record a span fails nothing else.
 """
 
 from __future__ import annotations
 
+import contextlib
 import random
+import sys
 import time
 import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from rootline.ports.environment import Facts, Tracer
+from rootline.schemas.bytes.record_headers import TraceContext
+
+if TYPE_CHECKING:
+    from opentelemetry import trace
 
 
 class SystemEnvironment:
@@ -29,3 +43,105 @@ class SystemEnvironment:
     def jitter(self) -> float:
         """Uniform in [0, 1)."""
         return random.random()
+
+
+_API: Final = "opentelemetry.trace"
+_NAME: Final = "rootline"
+_PUBLISH: Final = "rootline publish"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSpan:
+    """A span that `recording_spans` keeps; times in nanoseconds since the epoch."""
+
+    name: str
+    trace_id: str
+    start_ns: int
+    end_ns: int
+    facts: Facts
+
+
+class SpanList:
+    """A tracer that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.spans: list[RecordedSpan] = []
+
+    def record(self, name: str, parent: TraceContext, start_ns: int, end_ns: int, facts: Facts) -> None:
+        """As the port says."""
+        self.spans.append(RecordedSpan(name, parent.trace_id, start_ns, end_ns, dict(facts)))
+
+
+_kept: SpanList | None = None
+
+
+@contextlib.contextmanager
+def recording_spans() -> Iterator[SpanList]:
+    """Keep the spans of this process in memory until the block ends; coordinators see it if they start inside."""
+    global _kept
+    before, _kept = _kept, SpanList()
+    try:
+        yield _kept
+    finally:
+        _kept = before
+
+
+class OpenTelemetryTracer:
+    """`rootline.ports.environment.Tracer` over the provider that is set."""
+
+    def __init__(self, tracer: trace.Tracer) -> None:
+        self._tracer = tracer
+
+    def record(self, name: str, parent: TraceContext, start_ns: int, end_ns: int, facts: Facts) -> None:
+        """As the port says."""
+        from opentelemetry import trace
+
+        flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if parent.is_sampled else trace.TraceFlags.DEFAULT)
+        remote = trace.SpanContext(int(parent.trace_id, 16), int(parent.span_id, 16), True, flags)
+        around = trace.set_span_in_context(trace.NonRecordingSpan(remote))
+        span = self._tracer.start_span(
+            name, around, trace.SpanKind.CONSUMER, dict(facts), start_time=start_ns, record_exception=False
+        )
+        span.end(end_time=end_ns)
+
+
+def active_tracer() -> Tracer | None:
+    """What records spans in this process; `None`: nothing does."""
+    if _kept is not None:
+        return _kept
+    tracer = _tracer()
+    return None if tracer is None else OpenTelemetryTracer(tracer)
+
+
+@contextlib.contextmanager
+def publishing(key: bytes, records: int) -> Iterator[bytes | None]:
+    """A span around a publication, below the caller's own if there is one; the value of its records' `traceparent`."""
+    if _kept is not None:
+        named = TraceContext(uuid.uuid4().hex, uuid.uuid4().hex[:16], True)
+        kept, began_ns = _kept, time.time_ns()
+        yield named.header
+        kept.record(_PUBLISH, named, began_ns, time.time_ns(), {"rootline.table": key.decode(errors="replace")})
+        return
+    tracer = _tracer()
+    if tracer is None:
+        yield None
+        return
+    from opentelemetry.trace import SpanKind
+
+    table = key.decode(errors="replace")
+    facts: dict[str, str | int] = {"rootline.table": table, "messaging.batch.message_count": records}
+    with tracer.start_as_current_span(_PUBLISH, kind=SpanKind.PRODUCER, attributes=facts) as span:
+        at = span.get_span_context()
+        named = TraceContext(f"{at.trace_id:032x}", f"{at.span_id:016x}", at.trace_flags.sampled)
+        yield named.header if at.is_valid else None
+
+
+def _tracer() -> trace.Tracer | None:
+    if _API not in sys.modules:
+        return None  # nobody has set it up
+    from opentelemetry import trace
+
+    provider = trace.get_tracer_provider()
+    if isinstance(provider, (trace.ProxyTracerProvider, trace.NoOpTracerProvider)):
+        return None
+    return provider.get_tracer(_NAME)

@@ -14,7 +14,6 @@ from functools import partial
 from prometheus_client import CollectorRegistry
 
 from rootline.adapters.kafka.control_records import SKIPPED
-from rootline.adapters.local.lake_lock import LakeLock
 from rootline.adapters.open import (
     WriterLog,
     is_kafka,
@@ -29,6 +28,7 @@ from rootline.adapters.open import (
     open_writer_log,
 )
 from rootline.adapters.open_redis import SharedRedis, open_redis
+from rootline.adapters.posix_files import LakeLock
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
 from rootline.hosting.log_on_demand import LogOnDemand

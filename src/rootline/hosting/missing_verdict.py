@@ -11,8 +11,8 @@ import asyncio
 import shlex
 from typing import Final
 
-from rootline.adapters.local.lake_lock import LakeLock
 from rootline.adapters.open import is_kafka, local_folder, log_name, open_lock, open_topics
+from rootline.adapters.posix_files import LakeLock
 from rootline.schemas.errors import RootlineError
 
 _PATIENCE_S: Final = 3.0

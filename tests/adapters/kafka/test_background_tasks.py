@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rootline.adapters.kafka.background_tasks import BackgroundTasks
+from rootline.adapters.kafka.membership import BackgroundTasks
 
 
 class Work:

@@ -10,15 +10,23 @@ import pytest
 import structlog
 
 from rootline.adapters.kafka.control_records import SKIPPED
-from rootline.adapters.kafka.frontier.answers import ANSWERS_MAX, AnswerRecord, next_record, outgoing
-from rootline.adapters.kafka.frontier.lake_record import lake_outgoing
-from rootline.adapters.kafka.frontier.pause_record import pause_outgoing
-from rootline.adapters.kafka.frontier.records import FrontierReading, Recorded, frontier_record
-from rootline.adapters.kafka.group.standing import upgrade_outgoing
-from rootline.adapters.kafka.parking.parked_topic import said_of
-from rootline.adapters.kafka.parking.records import ParkingRecord, lift_outgoing, next_parking_record, parking_outgoing
+from rootline.adapters.kafka.frontier_codec import (
+    ANSWERS_MAX,
+    AnswerRecord,
+    ParkingRecord,
+    lake_outgoing,
+    lift_outgoing,
+    next_parking_record,
+    next_record,
+    outgoing,
+    parking_outgoing,
+    pause_outgoing,
+)
+from rootline.adapters.kafka.frontiers import FrontierReading, Recorded, frontier_record
+from rootline.adapters.kafka.membership import upgrade_outgoing
+from rootline.adapters.kafka.parked_topic import said_of
 from rootline.adapters.kafka.publisher import Outgoing
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.settings import KafkaSettings
 from rootline.ports.intent_feed import Answer, Lift, ParkedRun, ParkedTable, Pause
 from rootline.schemas.bytes.record_headers import Lake
 from rootline.schemas.identifiers import LogId, LogPosition, TableName

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rootline.adapters.kafka.dead_letter_headers import dead_letter_of, headers_of_dead_letter
+from rootline.adapters.kafka.record_headers import dead_letter_of, headers_of_dead_letter
 from rootline.schemas.identifiers import Headers
 from rootline.schemas.verdict import DeadLetter
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiokafka.protocol.fetch import FetchRequest
 
-from rootline.adapters.kafka.fetching.fetch_gate import DECODED_BYTES_MAX, guard
+from rootline.adapters.kafka.record_batches import DECODED_BYTES_MAX, guard
 from tests.kafka.hostile_batches import CODECS, batch_of, compressed, record_of_zeros
 
 

@@ -17,8 +17,7 @@ from aiokafka.record.memory_records import MemoryRecords
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rootline.adapters.kafka.fetching.decoded_size import TrialNeeded, decoded_size
-from rootline.adapters.kafka.fetching.record_batches import STAND_IN_KEY, Judged, judged
+from rootline.adapters.kafka.record_batches import STAND_IN_KEY, Judged, TrialNeeded, decoded_size, judged
 from tests.kafka.hostile_batches import (
     CODECS,
     MEBIBYTE,

@@ -6,8 +6,8 @@ import pytest
 from aiokafka.errors import KafkaConnectionError
 from confluent_kafka import KafkaError, KafkaException
 
-from rootline.adapters.kafka.log_errors import log_unavailable
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.clients import log_unavailable
+from rootline.adapters.settings import KafkaSettings
 
 SETTINGS = KafkaSettings(bootstrap_servers="a:1", request_timeout_s=2.5)
 

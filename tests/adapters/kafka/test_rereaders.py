@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from aiokafka import ConsumerRecord, TopicPartition
 
-from rootline.adapters.kafka import rereaders
-from rootline.adapters.kafka.rereaders import KafkaRereaders
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka import intent_feed as rereaders
+from rootline.adapters.kafka.intent_feed import KafkaRereaders
+from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.identifiers import LogId
 from rootline.schemas.root_header import PartitionOffset
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.open import kafka_settings, open_writer_log
+from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.errors import Invalid
 
 LOGIN = {"security_protocol": "SASL_SSL", "sasl_username": "u"}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rootline.adapters.kafka.group_offsets import Committed
-from rootline.adapters.kafka.start_rules import PartitionFacts, starts_of
+from rootline.adapters.kafka.group_offsets import Committed, PartitionFacts, starts_of
 from rootline.schemas.errors import Fenced
 from rootline.schemas.identifiers import LogId
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from rootline.adapters.kafka.record_headers import VerdictRange, headers_of_verdicts, range_of
-from rootline.adapters.kafka.verdict_waiters import VerdictWaiters
+from rootline.adapters.kafka.writer_log import VerdictWaiters
 from rootline.schemas.bytes.verdict_codec import encode_verdicts
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import LogId, LogPosition

@@ -8,8 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rootline.adapters.local.file_system import tells_case_apart
-from rootline.adapters.local.object_store import LocalObjectStore
+from rootline.adapters.local_object_store import LocalObjectStore, tells_case_apart
 from rootline.client.session.writer_stamp import WriterStamp
 from rootline.client.write.create_table import create_table
 from rootline.client.write.definition_builder import build_definition

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rootline.adapters.local.file_system import check_file_system, file_system_of
+from rootline.adapters.local_object_store import check_file_system, file_system_of
 from rootline.schemas.errors import Invalid
 
 MOUNTS = r"""/dev/sda1 / ext4 rw,relatime 0 0

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rootline.adapters.local.lake_lock import LakeLock
+from rootline.adapters.posix_files import LakeLock
 
 
 def test_a_lock_that_is_held_is_not_given_twice(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_the_lock_of_a_process_that_was_killed_is_free(tmp_path: Path) -> None:
     script = """
 import sys
 from pathlib import Path
-from rootline.adapters.local.lake_lock import LakeLock
+from rootline.adapters.posix_files import LakeLock
 
 lock = LakeLock(Path(sys.argv[1]))
 print(lock.try_acquire(), flush=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rootline.adapters.local.object_store import LocalObjectStore
+from rootline.adapters.local_object_store import LocalObjectStore
 from rootline.ports.object_store import Predecessor, PutStatus
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey
@@ -192,7 +192,7 @@ async def test_a_file_in_the_way_of_a_folder_is_named(store: LocalObjectStore, t
 RACER = """
 import asyncio, sys
 from pathlib import Path
-from rootline.adapters.local.object_store import LocalObjectStore
+from rootline.adapters.local_object_store import LocalObjectStore
 from rootline.ports.object_store import PutStatus
 
 async def main() -> None:
@@ -239,7 +239,7 @@ def test_a_disk_that_is_full_is_said_to_be_and_leaves_nothing(tmp_path: Path) ->
     script = """
 import asyncio, resource, sys
 from pathlib import Path
-from rootline.adapters.local.object_store import LocalObjectStore
+from rootline.adapters.local_object_store import LocalObjectStore
 from rootline.schemas.errors import Unavailable
 
 async def main() -> None:
@@ -268,7 +268,7 @@ def test_a_writer_that_is_killed_leaves_whole_objects_only(tmp_path: Path) -> No
     script = """
 import asyncio, sys
 from pathlib import Path
-from rootline.adapters.local.object_store import LocalObjectStore
+from rootline.adapters.local_object_store import LocalObjectStore
 
 async def main() -> None:
     store = LocalObjectStore(Path(sys.argv[1]))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rootline.adapters.local.object_store import LocalObjectStore
+from rootline.adapters.local_object_store import LocalObjectStore
 from rootline.ports.object_store import Predecessor, PutStatus
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey

@@ -16,12 +16,10 @@ from urllib.parse import urlsplit
 
 from redis.asyncio import Redis
 
-from rootline.adapters.redis.calls import RedisCalls
-from rootline.adapters.redis.head_hints import RedisHeadHints
-from rootline.adapters.redis.lake_keys import LakeKeys
-from rootline.adapters.redis.metrics import RedisMetrics
-from rootline.adapters.redis.settings import RedisSettings
-from rootline.adapters.redis.task_queue import RedisTaskQueue
+from rootline.adapters.redis_calls import LakeKeys, RedisCalls, RedisHeadHints
+from rootline.adapters.redis_metrics import RedisMetrics
+from rootline.adapters.redis_task_queue import RedisTaskQueue
+from rootline.adapters.settings import RedisSettings
 from rootline.adapters.system_environment import SystemEnvironment
 from tests.services.valkey_service import ValkeyService
 

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from rootline.adapters.memory.task_queue import MemoryTaskQueue
-from rootline.adapters.redis.calls import FAILURES_MAX
-from rootline.adapters.redis.queue_or_own import QueueOrOwn
+from rootline.adapters.memory import MemoryTaskQueue
+from rootline.adapters.open_redis import QueueOrOwn
+from rootline.adapters.redis_calls import FAILURES_MAX
 from rootline.ports.task_queue import Ending, Offer, Task, TaskKind
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName, Version

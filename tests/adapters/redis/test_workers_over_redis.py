@@ -6,10 +6,8 @@ import asyncio
 
 import pytest
 
-from rootline.adapters.memory.intent_log import MemoryIntentLog
-from rootline.adapters.memory.object_store import MemoryObjectStore
-from rootline.adapters.memory.task_queue import MemoryTaskQueue
-from rootline.adapters.redis.queue_or_own import QueueOrOwn
+from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore, MemoryTaskQueue
+from rootline.adapters.open_redis import QueueOrOwn
 from rootline.schemas.content_entry import ContentType
 from rootline.workers.app import WorkerService
 from rootline.workers.settings import WorkerSettings

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from rootline.adapters.sqlite import log_watch
+from rootline.adapters.sqlite import wakeups as log_watch
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
-from rootline.adapters.sqlite.log_bells import Wakeups, wakeups_folder
 from rootline.adapters.sqlite.log_file import LogReader, LogWriter
-from rootline.adapters.sqlite.log_watch import LogWatch
+from rootline.adapters.sqlite.wakeups import LogWatch, Wakeups, wakeups_folder
 from rootline.schemas.identifiers import LogPosition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.testing.virtual_loop import run_virtually

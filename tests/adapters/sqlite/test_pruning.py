@@ -16,9 +16,7 @@ from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.adapters.sqlite.log_archive import SqliteLogArchive
 from rootline.adapters.sqlite.log_file import LogReader, LogWriter
-from rootline.adapters.sqlite.log_pruning import Pruned
-from rootline.adapters.sqlite.pruning_loop import pruning_loop
-from rootline.adapters.sqlite.pruning_state import LogRetention
+from rootline.adapters.sqlite.log_pruning import LogRetention, Pruned, pruning_loop
 from rootline.ports.intent_feed import Assigned, Delivered
 from rootline.schemas.errors import Fenced, Unavailable
 from rootline.schemas.root_header import PartitionOffset

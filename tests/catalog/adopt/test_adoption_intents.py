@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyroaring import BitMap
 
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.catalog.adopt.adoption_plan import AdoptionPlan, plan_adoption
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.bytes.vector_codec import encode_inline

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.client.read.changes import read_changes
 from rootline.client.read.history import read_history
 from rootline.client.read.time_travel import PointInTime, read_head, read_root_at

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rootline.adapters.memory.intent_log import MemoryIntentLog
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
 from rootline.adapters.sqlite.log_file import LogReader
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.client.session.session import Session

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import rootline
-from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.adapters.memory import MemoryIntentLog
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.adapters.sqlite.log_archive import SqliteLogArchive
 from rootline.adapters.sqlite.log_file import FILE_NAME

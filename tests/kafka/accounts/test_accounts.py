@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException
 
-from rootline.adapters.kafka.pausing.administration import KafkaPauses
-from rootline.adapters.kafka.topic_administration import KafkaTopics
+from rootline.adapters.kafka.administration import KafkaTopics
+from rootline.adapters.kafka.pauses import KafkaPauses
 from rootline.adapters.kafka.topics import topic_identity
 from rootline.ports.intent_feed import Pause
 from rootline.schemas.identifiers import LogPosition, TableName, Version

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.adapters.kafka.topic_administration import KafkaTopics
+from rootline.adapters.kafka.administration import KafkaTopics
 from rootline.adapters.kafka.topics import topic_identity
+from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.errors import Fenced, Invalid, Unavailable
 from rootline.schemas.identifiers import LogId
 from tests.cli.conftest import Run

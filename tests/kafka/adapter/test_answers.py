@@ -6,15 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from rootline.adapters.kafka.frontier.answers import (
+from rootline.adapters.kafka.frontier_codec import (
     ANSWER_RECORD_BYTES_MAX,
     AnswerRecord,
     answer_key,
     answers_to_bytes,
     next_record,
 )
-from rootline.adapters.kafka.frontier.records import FrontierReading
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.frontiers import FrontierReading
+from rootline.adapters.settings import KafkaSettings
 from rootline.ports.intent_feed import Answer
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import LogId, LogPosition

@@ -8,7 +8,7 @@ from aiokafka.errors import KafkaError
 
 from rootline.adapters.kafka.group_offsets import commit_offsets, membership_of
 from rootline.adapters.kafka.membership import KafkaMembership
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.settings import KafkaSettings
 from tests.kafka.feeding import append, committed, member_of, numbered
 from tests.support.feed_driver import together
 

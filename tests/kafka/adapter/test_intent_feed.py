@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from confluent_kafka import Producer
 
-from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import topic_identity
+from rootline.adapters.settings import KafkaSettings
 from rootline.ports.intent_feed import Assigned, Delivered
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import LogId, LogPosition

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rootline.adapters.kafka.coordinator_log import KafkaCoordinatorLog
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.settings import KafkaSettings
 from rootline.ports.intent_feed import Delivered
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.root_header import PartitionOffset

@@ -6,11 +6,10 @@ import asyncio
 
 import pytest
 
-from rootline.adapters.kafka.frontier.marks import Mark
-from rootline.adapters.kafka.frontier.records import frontier_publisher, read_frontiers, write_frontiers
-from rootline.adapters.kafka.group.standing import upgrade_outgoing
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.frontiers import Mark, frontier_publisher, read_frontiers, write_frontiers
+from rootline.adapters.kafka.membership import upgrade_outgoing
 from rootline.adapters.kafka.topics import create_topics, topic_identity
+from rootline.adapters.settings import KafkaSettings
 from rootline.ports.intent_feed import Revoked
 from rootline.schemas.errors import Fenced, RootlineError
 from rootline.schemas.identifiers import LogId

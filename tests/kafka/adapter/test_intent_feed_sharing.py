@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.settings import KafkaSettings
 from rootline.ports.intent_feed import Assigned, Delivered, Revoked
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.root_header import PartitionOffset

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from confluent_kafka import Producer
 
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.settings import KafkaSettings
 from rootline.ports.intent_feed import Delivered
 from rootline.schemas.root_header import PartitionOffset
 from tests.kafka.feeding import append, member_of, numbered

@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from rootline.adapters.kafka.intent_sink import KafkaIntentSink
-from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import create_topics, topic_identity
+from rootline.adapters.kafka.writer_log import KafkaIntentSink
+from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import oldest_file_of
 from tests.kafka.feeding import set_limit

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from rootline.adapters.kafka.frontier.records import read_frontiers
-from rootline.adapters.kafka.parking.records import ParkingRecord, counting, lift_outgoing
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.frontier_codec import ParkingRecord, counting, lift_outgoing
+from rootline.adapters.kafka.frontiers import read_frontiers
 from rootline.adapters.kafka.topic_reader import KafkaTopicReader
+from rootline.adapters.settings import KafkaSettings
 from rootline.ports.intent_feed import Answer, Lift, ParkedRun, ParkedTable
 from rootline.schemas.errors import OutcomeUnknown
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord

@@ -9,16 +9,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from rootline.adapters.kafka.frontier.records import FrontierReading, Recorded
-from rootline.adapters.kafka.parking.records import (
+from rootline.adapters.kafka.frontier_codec import (
     ParkingRecord,
     counting,
     lift_outgoing,
     next_parking_record,
     parking_outgoing,
 )
+from rootline.adapters.kafka.frontiers import FrontierReading, Recorded
 from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.settings import KafkaSettings
 from rootline.ports.intent_feed import Lift, ParkedRun, ParkedTable
 from rootline.schemas.errors import Corrupt, Unavailable
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, TableName

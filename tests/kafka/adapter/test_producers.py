@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
+from rootline.adapters.kafka.coordinator_log import KafkaVerdictSink
 from rootline.client.write.producer import AsyncProducer, AsyncReceipt, Receipt
 from rootline.schemas.bytes.intent_codec import decode_intent
 from rootline.schemas.errors import Invalid, OutcomeUnknown, Unavailable

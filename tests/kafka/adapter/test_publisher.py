@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.errors import Unavailable
 from tests.services.service_process import HOST, free_port
 

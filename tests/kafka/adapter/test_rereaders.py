@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.settings import KafkaSettings
 from rootline.ports.intent_feed import Reread
 from rootline.schemas.errors import Fenced
 from rootline.schemas.identifiers import LogId

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topic_reader import KafkaTopicReader
+from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.errors import Unavailable
 from tests.services.kafka_service import KafkaService
 from tests.services.toxiproxy import Toxiproxy

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from rootline.adapters.kafka.frontier.retention import kafka_keeps
-from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.adapters.kafka.topic_administration import KafkaTopics
+from rootline.adapters.kafka.administration import KafkaTopics, kafka_keeps
 from rootline.adapters.kafka.topics import (
     Weight,
     check_topics,
@@ -16,6 +14,7 @@ from rootline.adapters.kafka.topics import (
     topic_identity,
     topic_names,
 )
+from rootline.adapters.settings import KafkaSettings
 from rootline.ports.intent_log import LogKeeps
 from rootline.schemas.errors import Invalid, Unavailable
 from tests.kafka.feeding import add_partitions, make_anew, until_shown

@@ -9,13 +9,13 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import InconsistentGroupProtocolError
 
-from rootline.adapters.kafka.accept import accept_topic
+from rootline.adapters.kafka.administration import accept_topic
 from rootline.adapters.kafka.clients import make_consumer, start_consumer, stop_consumer
-from rootline.adapters.kafka.frontier.records import frontier_publisher, read_frontiers
-from rootline.adapters.kafka.group.standing import upgrade_outgoing
+from rootline.adapters.kafka.frontiers import frontier_publisher, read_frontiers
 from rootline.adapters.kafka.group_offsets import Stage, bookmark_of, commit_offsets
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.membership import upgrade_outgoing
 from rootline.adapters.kafka.topics import topic_exists, topic_identity
+from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import LogId
 from tests.kafka.feeding import append, committed, member_of, numbered, remove_before

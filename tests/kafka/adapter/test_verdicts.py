@@ -9,10 +9,9 @@ import random
 
 import pytest
 
-from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
-from rootline.adapters.kafka.verdict_source import KafkaVerdictSource
-from rootline.adapters.kafka.writer_log import KafkaWriterLog
+from rootline.adapters.kafka.coordinator_log import KafkaVerdictSink
+from rootline.adapters.kafka.writer_log import KafkaVerdictSource, KafkaWriterLog
+from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.bytes.verdict_codec import decode_verdicts, encode_verdicts
 from rootline.schemas.errors import Fenced, Unavailable
 from rootline.schemas.identifiers import LogId, LogPosition

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from aiokafka.errors import KafkaError
 
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.settings import KafkaSettings
 from rootline.client.lake import Lake
 from rootline.client.session.session import Session
 from rootline.client.write.producer import AsyncProducer, AsyncReceipt

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from confluent_kafka import Consumer
 
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.settings import KafkaSettings
 from tests.kafka.chaos.crowd import elapsed
 from tests.kafka.chaos.retention import add_partition, expire
 from tests.kafka.rootline_process import RootlineProcess

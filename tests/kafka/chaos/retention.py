@@ -11,9 +11,9 @@ import asyncio
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import NewPartitions
 
-from rootline.adapters.kafka.frontier.records import read_frontiers
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.frontiers import read_frontiers
 from rootline.adapters.kafka.topics import topic_identity
+from rootline.adapters.settings import KafkaSettings
 from tests.kafka.chaos.crowd import elapsed
 from tests.kafka.feeding import admin_of
 from tests.kafka.topic_watch import Watch

@@ -8,11 +8,10 @@ import time
 
 import pytest
 
-from rootline.adapters.kafka.intent_sink import KafkaIntentSink
+from rootline.adapters.kafka.coordinator_log import KafkaVerdictSink
 from rootline.adapters.kafka.publisher import KafkaPublisher
-from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
-from rootline.adapters.kafka.writer_log import KafkaWriterLog
+from rootline.adapters.kafka.writer_log import KafkaIntentSink, KafkaWriterLog
+from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import LogPosition
 from tests.kafka.feeding import set_limit

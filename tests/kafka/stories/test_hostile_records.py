@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import topic_identity
+from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.identifiers import LogPosition, TableName
 from rootline.schemas.verdict import VerdictKind
 from tests.coordinator.running_service import TABLE, append_intent

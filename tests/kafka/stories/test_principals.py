@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.identifiers import LogPosition
 from rootline.schemas.verdict import VerdictKind
 from tests.coordinator.running_service import TABLE, append_intent, create_intent

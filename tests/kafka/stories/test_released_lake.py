@@ -15,9 +15,9 @@ from typing import Any, Final
 import pytest
 from confluent_kafka import Producer
 
-from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import topic_identity
 from rootline.adapters.kafka.writer_log import KafkaWriterLog
+from rootline.adapters.settings import KafkaSettings
 from rootline.client.lake import Lake
 from rootline.schemas.bytes.intent_codec import decode_intent
 from rootline.schemas.identifiers import LogPosition, ObjectKey

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.coordinator_log import KafkaVerdictSink
 from rootline.adapters.kafka.topics import check_topics
-from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
 from rootline.adapters.kafka.writer_log import KafkaWriterLog
+from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.errors import Unavailable
 from tests.services.kafka_service import PASSWORD, KafkaService
 from tests.support.decided import verdict_on

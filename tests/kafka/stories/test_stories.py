@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator
 import pytest
 from confluent_kafka import KafkaError, Producer
 
-from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
+from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile, Intent, IntentKind

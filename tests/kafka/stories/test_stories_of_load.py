@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.settings import KafkaSettings
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.runtime.records.record_decoding import decoded
 from rootline.schemas.bytes.intent_codec import encode_intent

@@ -9,9 +9,9 @@ from functools import partial
 import pytest
 from confluent_kafka import Producer
 
-from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.adapters.kafka.topic_administration import KafkaTopics
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.kafka.administration import KafkaTopics
+from rootline.adapters.memory import MemoryObjectStore
+from rootline.adapters.settings import KafkaSettings
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.coordinator.app import CoordinatorService
 from rootline.schemas.bytes.intent_codec import encode_intent

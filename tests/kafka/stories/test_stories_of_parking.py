@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import TopicPartition as AdminPartition
 from confluent_kafka.admin import OffsetSpec
 
-from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.adapters.kafka.topic_administration import KafkaTopics
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.kafka.administration import KafkaTopics
+from rootline.adapters.memory import MemoryObjectStore
+from rootline.adapters.settings import KafkaSettings
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.protocol.machine_state import Phase
 from rootline.schemas.identifiers import TableName, Version

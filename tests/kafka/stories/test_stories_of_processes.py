@@ -10,7 +10,7 @@ import pytest
 import structlog
 from confluent_kafka import KafkaException
 
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import LogPosition, Version
 from rootline.schemas.verdict import Verdict, VerdictKind

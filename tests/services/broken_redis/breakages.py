@@ -12,7 +12,7 @@ from typing import Final
 
 import redis
 
-from rootline.adapters.redis.lake_keys import LakeKeys
+from rootline.adapters.redis_calls import LakeKeys
 from rootline.schemas.identifiers import TableName
 from tests.services.valkey_service import ValkeyServer
 

@@ -19,7 +19,7 @@ from urllib.request import urlopen
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from rootline.adapters.redis.lake_keys import LakeKeys
+from rootline.adapters.redis_calls import LakeKeys
 from rootline.schemas.identifiers import TableName
 from tests.kafka.chaos.crowd import elapsed
 from tests.kafka.judge import assert_whole

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import DataFile, Intent, IntentKind
 from rootline.schemas.object_keys import root_key

@@ -7,7 +7,7 @@ from copy import copy
 
 from pyroaring import BitMap64
 
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.intent import AddedVector, IntentKind, RemovedFile

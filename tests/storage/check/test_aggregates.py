@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.schemas.bytes.root.root_block_codec import Row, seal
 from rootline.schemas.bytes.root.root_codec import decode_root, encode_root
 from rootline.schemas.content_entry import ContentEntry, ContentType, FieldStatistics, ManifestStats

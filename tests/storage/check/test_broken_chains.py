@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from pyroaring import BitMap
 
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.schemas.bytes.leaf_codec import LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.bytes.root.root_codec import Row, decode_root, encode_root, seal
 from rootline.schemas.bytes.vector_codec import encode_inline

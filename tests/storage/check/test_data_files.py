@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import rootline
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.adapters.open import open_store
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle

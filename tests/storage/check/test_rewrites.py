@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.schemas.content_entry import Status
 from rootline.schemas.intent import Intent, IntentKind, RemovedFile
 from rootline.tree.draft.summary import REPLACED_FILES, REWRITTEN_FILES

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.ports.head_hints import NO_HINTS, HintOutcome
 from rootline.ports.object_store import Listing, StoredObject
 from rootline.schemas.errors import Unavailable

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap64
 
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.client.write.definition_builder import build_definition
 from rootline.schemas.bytes.vector_codec import encode_vector
 from rootline.schemas.content_entry import ContentEntry, DeletionVector, Status

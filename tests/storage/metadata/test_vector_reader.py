@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 from pyroaring import BitMap, BitMap64
 
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.ports.object_store import ObjectStore, StoredObject
 from rootline.schemas.bytes.vector_codec import encode_vector
 from rootline.schemas.content_entry import ContentEntry, DeletionVector, Status

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rootline.adapters.local.object_store import LocalObjectStore
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.local_object_store import LocalObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.ports.object_store import ObjectStore, Predecessor, PutReply, PutStatus
 from rootline.schemas.errors import Corrupt, Invalid, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import NamespaceName, ObjectKey

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory import MemoryObjectStore
 from rootline.schemas.content_entry import FileFormat
 from rootline.schemas.object_keys import key_of
 from rootline.storage.rows.file_footers import FooterReader

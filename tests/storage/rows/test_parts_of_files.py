@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rootline.adapters.local.object_store import LocalObjectStore
+from rootline.adapters.local_object_store import LocalObjectStore
 from rootline.client.write.definition_builder import build_definition
 from rootline.ports.object_store import ObjectStore, StoredObject
 from rootline.schemas.content_entry import ContentEntry

@@ -1,9 +1,10 @@
-"""Kafka's clients, made from our settings in one place.
+"""Kafka's clients, made from our settings in one place, and the reports of both libraries as errors of the log.
 
-Owns: the names of each setting in aiokafka and in librdkafka; giving up a producer. Does not own: settings
-(`settings`), what is sent or read.
-Invariants: producers are idempotent and wait for all acknowledgements; consumers commit nothing by themselves and read
-only committed records; no client creates a topic.
+Owns: the names of each setting in aiokafka and in librdkafka, ending a producer or a consumer that does not stop, the
+words that name the log and the reason. Does not own: settings (`rootline.adapters.settings`), the records that are
+sent or read, which failures are raised, retried or passed on.
+Invariants: producers are idempotent and wait for all acknowledgements. Consumers commit nothing automatically and read
+only committed records. No client creates a topic. A reason is short, however much a library reports.
 """
 
 from __future__ import annotations
@@ -20,11 +21,32 @@ from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.conn import AIOKafkaConnection, CloseReason
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import KafkaError
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from rootline.adapters.kafka.fetching.fetch_gate import guard
-from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.schemas.errors import Invalid
+from rootline.adapters.kafka.record_batches import guard
+from rootline.adapters.settings import KafkaSettings
+from rootline.schemas.errors import Invalid, Unavailable
+
+_REASON_CHARS_MAX: Final = 200
+
+
+def log_unavailable(settings: KafkaSettings, failure: BaseException | str, *, topic: str | None = None) -> Unavailable:
+    """`log-unavailable`, naming the log, the topic if it is about one, and why."""
+    reason = failure if isinstance(failure, str) else reason_of(failure, settings)
+    place = settings.url if topic is None else f"{settings.url}: topic {topic}"
+    return Unavailable("log-unavailable", f"{place}: {reason}")
+
+
+def reason_of(failure: BaseException, settings: KafkaSettings) -> str:
+    """What a client library or a deadline reported, in one line."""
+    if isinstance(failure, KafkaException):
+        return str(failure.args[0].str())
+    if isinstance(failure, TimeoutError):
+        return str(failure) or f"no answer within {settings.request_timeout_s:g} s"
+    name, text = type(failure).__name__, f"{failure!s:.{_REASON_CHARS_MAX}}"
+    return text if text.startswith(name) else f"{name} {text}".strip()
+
 
 CLIENT_ID: Final = "rootline"
 FETCH_WAIT_MS: Final = 100

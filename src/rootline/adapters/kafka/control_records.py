@@ -1,9 +1,10 @@
 """The one door for records on topics of ours that steer coordinators: bytes in, plain values of the expected types out.
 
-Owns: keys of the frontiers' topic, bounded parsing, counting and logging what is skipped. Does not own: the bodies of
-records (`frontier`, `parking`), what a reader does without a record (decision 0108).
-Invariants: any bytes give values or `Unreadable`; a number is an integer that a Kafka offset can be; nothing here takes
-more memory than the record has bytes, times a constant; the key alone decides whether a record concerns this group.
+Owns: keys of the frontiers' topic, bounded parsing, counting and logging of skipped records. Does not own: the bodies
+of records (`frontier_codec`, `parked_topic`), a reader's way without a record (decision 0108).
+Invariants: any bytes give values or `Unreadable`. A number is an integer that a Kafka offset can be. Nothing here
+takes more memory than the record has bytes, times a constant. The key alone decides whether a record concerns this
+group. No vendor's library is imported.
 """
 
 from __future__ import annotations

@@ -1,18 +1,187 @@
-"""A coordinator's side of a log on Kafka: reading intents, publishing verdicts.
+"""A coordinator's side of a log on Kafka: reading intents, publishing verdicts and dead letters.
 
-Owns: both sides as one object. Does not own: either side (`intent_feed`, `verdict_sink`).
-Invariants: closing ends both sides, even if one of them fails.
+Owns: both sides as one object, the translation of verdicts into records, dead letters with the original bytes. Does
+not own: reading (`intent_feed`), delivery (`publisher`), when a verdict may be published, the contents of headers
+(`record_headers`).
+Invariants: all of a call is acknowledged by every in-sync replica before it returns. A verdict record has verdicts of
+one table on one partition of one log, under the table's key, and a second form in JSON is a separate record. A dead
+letter has the record's own key and value, unless its topic takes them in no form. No letter delays another one or a
+verdict. Closing ends both sides, even if one of them fails.
+
+A topic limits the size of its records, and a writer may have compressed a record that is too large for any topic
+without compression. The dead letter of such a record is compressed with zstd, by a separate producer: of all codecs
+zstd looks back the furthest. If that is too large as well, the letter is published without the record's bytes
+(decision 0044).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Final
 
+import structlog
+from aiokafka.codec import zstd_encode
+
+from rootline.adapters.kafka.clients import log_unavailable
 from rootline.adapters.kafka.intent_feed import KafkaIntentFeed
-from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
+from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing, RecordTooLarge, SomeTooLarge
+from rootline.adapters.kafka.record_headers import headers_of_dead_letter, headers_of_json_verdict, headers_of_verdicts
+from rootline.adapters.kafka.topics import DEAD_LETTER_ROOM_BYTES, record_bytes_max
+from rootline.adapters.settings import KafkaSettings
 from rootline.ports.intent_feed import FeedEvent
-from rootline.schemas.verdict import DeadLetter, Verdict
+from rootline.schemas.bytes.verdict_codec import encode_verdicts, json_verdict
+from rootline.schemas.errors import Unavailable
+from rootline.schemas.verdict import DeadLetter, JsonVerdict, Verdict, coordinates_only
+
+_VERDICTS_IN_A_RECORD: Final = 500
+_BYTES_IN_A_RECORD: Final = 400_000
+_BATCH_BYTES: Final = 128
+"""More than what a batch of one record adds to its key, value and headers."""
+_OUR_HEADERS_BYTES: Final = 16_384
+"""More than our own headers take with a short message."""
+_ANY_SIZE: Final = 2**31 - 1
+
+
+class KafkaVerdictSink:
+    """Connects with the first verdict, or in `connect_soon`; for one event loop."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._letter_bytes_max: int | None = None
+        self._publisher = KafkaPublisher(settings, lambda: _ANY_SIZE)  # a topic's limit may be raised later
+        self._compressing = KafkaPublisher(settings, lambda: _ANY_SIZE, compression="zstd")
+
+    def connect_soon(self) -> None:
+        """Start to connect, so that the first verdict need not wait for it."""
+        self._publisher.connect_soon()
+
+    async def publish_verdicts(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> None:
+        """Durable when it returns; publishing the same verdict again changes nothing for waiters.
+
+        Raises:
+            Unavailable: `log-unavailable`: the verdicts were not published, some of the letters perhaps.
+            OutcomeUnknown: `publish-unknown`, some may have been published; publish all again.
+
+        """
+        decided = list(self._verdict_records(verdicts))
+        letters = await self._dead_letter_records(dead_letters)
+        if letters:
+            try:
+                await self._publisher.publish([*letters, *decided])
+                return
+            except (RecordTooLarge, SomeTooLarge):  # and it is not known which one
+                self._letter_bytes_max = None  # the topic accepts less than before: ask before the next attempt
+                for letter in dead_letters:
+                    await self._publish_alone(letter)
+        if decided:
+            await self._publish_verdicts(decided)
+
+    async def _publish_verdicts(self, records: Sequence[Outgoing]) -> None:
+        try:
+            await self._publisher.publish(records)
+        except RecordTooLarge as error:
+            advice = "raise its max.message.bytes; `rootline topics check` says to what"
+            topic = self._settings.verdicts_topic
+            raise log_unavailable(
+                self._settings, f"topic {topic} does not accept a record ({error}): {advice}", topic=topic
+            ) from None
+
+    async def close(self) -> None:
+        """Wait for pending records, then close the connections."""
+        try:
+            await self._publisher.close()
+        finally:
+            await self._compressing.close()
+
+    def _verdict_records(self, verdicts: Sequence[Verdict]) -> Iterator[Outgoing]:
+        groups: dict[tuple[str, str, int], list[Verdict]] = {}
+        for verdict in verdicts:
+            groups.setdefault((verdict.table, verdict.log, verdict.partition), []).append(verdict)
+        for (table, _, _), group in groups.items():
+            for start in range(0, len(group), _VERDICTS_IN_A_RECORD):
+                yield from self._verdict_record(table, group[start : start + _VERDICTS_IN_A_RECORD])
+        for verdict in verdicts:
+            if isinstance(verdict, JsonVerdict):
+                value, headers = json_verdict(verdict), headers_of_json_verdict(verdict)
+                yield Outgoing(self._settings.verdicts_topic, verdict.table.encode(), value, headers)
+
+    def _verdict_record(self, table: str, verdicts: Sequence[Verdict]) -> Iterator[Outgoing]:
+        value = encode_verdicts(verdicts)
+        if len(value) > _BYTES_IN_A_RECORD and len(verdicts) > 1:  # long messages
+            middle = len(verdicts) // 2
+            yield from self._verdict_record(table, verdicts[:middle])
+            yield from self._verdict_record(table, verdicts[middle:])
+            return
+        yield Outgoing(self._settings.verdicts_topic, table.encode(), value, headers_of_verdicts(verdicts))
+
+    async def _dead_letter_records(self, letters: Sequence[DeadLetter]) -> list[Outgoing]:
+        """Records of `letters`; those that do not fit as they are, are already published when this returns."""
+        if not letters:
+            return []
+        if self._letter_bytes_max is None:
+            self._letter_bytes_max = await asyncio.to_thread(self._ask_record_bytes_max)
+        fitting: list[Outgoing] = []
+        for letter in letters:
+            room = self._letter_bytes_max - _BATCH_BYTES - len(letter.key or b"") - len(letter.value)
+            if room >= _OUR_HEADERS_BYTES:
+                fitting.append(self._letter_record(letter, room))
+            else:
+                await self._publish_smaller(letter, self._letter_bytes_max)
+        return fitting
+
+    async def _publish_alone(self, letter: DeadLetter) -> None:
+        try:
+            await self._publisher.publish([self._letter_record(letter, DEAD_LETTER_ROOM_BYTES)])
+        except RecordTooLarge:
+            await self._publish_smaller(letter, _ANY_SIZE)
+
+    async def _publish_smaller(self, letter: DeadLetter, bytes_max: int) -> None:
+        """Compressed, or else by its coordinates. `bytes_max`: what its topic accepted when it was last asked."""
+        if len(await asyncio.to_thread(zstd_encode, letter.value)) <= bytes_max:
+            try:
+                await self._compressing.publish([self._letter_record(letter, DEAD_LETTER_ROOM_BYTES)])
+                return
+            except RecordTooLarge:
+                pass
+        allowed = self._letter_bytes_max = await asyncio.to_thread(self._ask_record_bytes_max)
+        if allowed > bytes_max:
+            await self._publish_alone(letter)
+            return
+        if allowed < _OUR_HEADERS_BYTES:
+            raise self._no_letter(f"its max.message.bytes is {allowed}")
+        structlog.get_logger().warning(
+            "dead letter without its record",
+            action="dead-letter",
+            partition=letter.partition,
+            offset=letter.offset,
+            value_bytes=len(letter.value),
+        )
+        reduced = await asyncio.to_thread(coordinates_only, letter)
+        try:
+            await self._compressing.publish([self._letter_record(reduced, _OUR_HEADERS_BYTES)])
+        except RecordTooLarge as error:
+            raise self._no_letter(str(error)) from None
+
+    def _no_letter(self, reason: str) -> Unavailable:
+        topic = self._settings.dead_letters_topic
+        advice = "raise its max.message.bytes; `rootline topics check` says to what"
+        said = f"topic {topic} does not even accept the coordinates of a record ({reason}): {advice}"
+        return log_unavailable(self._settings, said, topic=topic)
+
+    def _letter_record(self, letter: DeadLetter, headers_bytes_max: int) -> Outgoing:
+        headers = headers_of_dead_letter(
+            letter,
+            topic=self._settings.intents_topic,
+            connector=self._settings.group_id,
+            bytes_max=headers_bytes_max,
+        )
+        return Outgoing(self._settings.dead_letters_topic, letter.key, letter.value, headers)
+
+    def _ask_record_bytes_max(self) -> int:
+        """The dead-letter topic's own limit: every record of the log must fit."""
+        allowed = record_bytes_max(self._settings, self._settings.dead_letters_topic)
+        return allowed or self._settings.intent_bytes_max + DEAD_LETTER_ROOM_BYTES
 
 
 class KafkaCoordinatorLog(KafkaIntentFeed):

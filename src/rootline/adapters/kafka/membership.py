@@ -1,29 +1,35 @@
-"""One member of the group of coordinators: which partitions it has, and when it may read them.
+"""One member of the group of coordinators: its partitions, and when it may read them.
 
-Owns: the consumer, every step of a rebalance, and checking that the topic is still the same. Does not own: reading
-(`intent_feed`), where a partition starts (`start_rules`), what is remembered (`progress`).
-Invariants: no partition is read before its start was decided here, and none after it was revoked; what fails in the
-background is raised by `advance`; after the cluster changed, nothing is read until the topic is known to be the same.
+Owns: the consumer, every step of a rebalance, its background tasks and their failures, the protocol that keeps older
+versions out of the group, the check that the topic is still the same. Does not own: reading (`intent_feed`), where a
+partition starts (`group_offsets`), remembered offsets (`progress`).
+Invariants: no partition is read before its start was decided here, and none after it was revoked. A failure in the
+background is raised by `advance`. At most one task of a name runs, and none starts after `close`. After the cluster
+changed, nothing is read until the topic is known to be the same. The broker refuses every member that does not know
+the group's protocol.
 
-The library's callbacks swallow what they raise, run without heartbeats, and delay the group: so they only pause, seek
-and wait for `released`. Tasks that `advance` starts and checks do the rest.
+The library's callbacks swallow the errors that they raise, run without heartbeats, and delay the group: so they only
+pause, seek and wait for `released`. Tasks that `advance` starts and checks do the rest.
+
+Source: docs/decisions/0076.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import structlog
-from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import InconsistentGroupProtocolError, InvalidSessionTimeoutError, KafkaError
 
-from rootline.adapters.kafka.background_tasks import BackgroundTasks
 from rootline.adapters.kafka.clients import (
     is_broken,
+    log_unavailable,
     look_at_cluster,
     make_consumer,
     on_cluster_change,
@@ -31,33 +37,184 @@ from rootline.adapters.kafka.clients import (
     start_consumer,
     stop_consumer,
 )
-from rootline.adapters.kafka.frontier.answers import AnswerRecord
-from rootline.adapters.kafka.frontier.keeper import FrontierKeeper
-from rootline.adapters.kafka.frontier.lake_record import check_lake, lake_outgoing
-from rootline.adapters.kafka.frontier.marks import check_marks
-from rootline.adapters.kafka.frontier.names_found_again import with_names_found_again
-from rootline.adapters.kafka.frontier.records import Recorded, read_frontiers
-from rootline.adapters.kafka.frontier.take_over import assigned_with, take_over
-from rootline.adapters.kafka.group.errors_of_group import error_of_group
-from rootline.adapters.kafka.group.rebalance_listener import RebalanceListener
-from rootline.adapters.kafka.group.standing import check_upgraded, recorded_if_any, upgrade_outgoing
-from rootline.adapters.kafka.group_offsets import group_memory, membership_of, write_bookmark
-from rootline.adapters.kafka.log_errors import log_unavailable
-from rootline.adapters.kafka.parking.records import ParkingRecord
-from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.adapters.kafka.start_rules import (
+from rootline.adapters.kafka.control_records import UPGRADED
+from rootline.adapters.kafka.frontier_codec import AnswerRecord, ParkingRecord, check_lake, lake_outgoing
+from rootline.adapters.kafka.frontiers import (
+    FrontierKeeper,
+    Recorded,
+    assigned_with,
+    check_marks,
+    read_frontiers,
+    take_over,
+)
+from rootline.adapters.kafka.group_offsets import (
+    GroupMemory,
     PartitionFacts,
     check_log,
     check_ranges,
+    group_memory,
+    membership_of,
     poison_candidates_of,
     start_of,
     starts_of,
+    write_bookmark,
 )
-from rootline.adapters.kafka.topics import Weight, check_topics, complete_topics, topic_identity
+from rootline.adapters.kafka.parked_topic import with_names_found_again
+from rootline.adapters.kafka.publisher import Outgoing
+from rootline.adapters.kafka.topics import Weight, check_topics, complete_topics, topic_exists, topic_identity
+from rootline.adapters.settings import KafkaSettings
 from rootline.ports.intent_feed import Assigned, FeedEvent, Revoked
 from rootline.schemas.bytes.record_headers import Lake
+from rootline.schemas.distribution import LAST_THAT_UPGRADES
 from rootline.schemas.errors import Fenced, Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import LogId, LogRecord
+
+
+class BackgroundTasks:
+    """For one event loop. `changed` is called when a task ends."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._stopped: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def go_on(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Start `work`, unless a task of this name is running."""
+        if name in self._tasks or self._closed:
+            return
+        task = self._tasks[name] = asyncio.get_running_loop().create_task(work(), name=f"rootline {name}")
+        task.add_done_callback(lambda _: self._changed())
+
+    def raise_failure(self) -> None:
+        """Forget the tasks that ended; raise the failure of one of them."""
+        for name, task in list(self._tasks.items()):
+            if task.done():
+                del self._tasks[name]
+                if not task.cancelled() and (failure := task.exception()) is not None:
+                    raise failure
+
+    def stop(self, name: str) -> None:
+        """End the task of this name soon, and ignore its outcome."""
+        task = self._tasks.pop(name, None)
+        if task is not None:
+            self._end(task)
+
+    async def close(self) -> None:
+        """Stop all of them and wait."""
+        self._closed = True
+        for name in list(self._tasks):
+            self.stop(name)
+        if self._stopped:
+            await asyncio.wait(self._stopped)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        task.add_done_callback(_look_at)
+        if task.cancel():
+            self._stopped.add(task)
+            task.add_done_callback(self._stopped.discard)
+
+
+def _look_at(task: asyncio.Task[None]) -> None:
+    """Asyncio complains about failures that were not looked at."""
+    if not task.cancelled():
+        task.exception()
+
+
+class Rebalanced(Protocol):
+    """Who is told."""
+
+    async def on_revoked(self, consumer: AIOKafkaConsumer) -> None:
+        """Called before the consumer joins again."""
+        ...
+
+    def on_assigned(self, consumer: AIOKafkaConsumer, partitions: Any) -> None:
+        """Called after the consumer has joined."""
+        ...
+
+    def failed(self, error: Exception) -> None:
+        """One of the two has raised `error`."""
+        ...
+
+
+class RebalanceListener(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Passes on the library's calls; the library would swallow what is raised."""
+
+    def __init__(self, told: Rebalanced, consumer: AIOKafkaConsumer) -> None:
+        self._told = told
+        self._consumer = consumer
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        """The library's word for it."""
+        try:
+            await self._told.on_revoked(self._consumer)
+        except Exception as error:
+            self._told.failed(error)
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        """The library's word for it."""
+        try:
+            self._told.on_assigned(self._consumer, assigned)
+        except Exception as error:
+            self._told.failed(error)
+
+
+def error_of_group(settings: KafkaSettings, error: KafkaError | TimeoutError) -> RootlineError:
+    """An error of the library, or a missed deadline."""
+    topic = settings.intents_topic
+    if isinstance(error, InvalidSessionTimeoutError):
+        return Invalid(
+            "setting-invalid",
+            f"{settings.url}: session_timeout_s is {settings.session_timeout_s:g}, which the brokers refuse: set it "
+            "between their group.min.session.timeout.ms and group.max.session.timeout.ms (by default 6 and 1800 "
+            "seconds)",
+        )
+    if isinstance(error, InconsistentGroupProtocolError):
+        reason = (
+            f"group {settings.group_id} has coordinators of another version of Rootline, which join it otherwise: stop "
+            "the older ones"
+        )
+        return log_unavailable(settings, reason, topic=topic)
+    return log_unavailable(settings, error, topic=topic)
+
+
+def upgrade_outgoing(settings: KafkaSettings, log: LogId) -> Outgoing:
+    """The record. Coordinators up to `LAST_THAT_UPGRADES` read `from`: offsets by partition, absent for 0."""
+    key = json.dumps([settings.group_id, log, UPGRADED]).encode()
+    return Outgoing(settings.frontiers_topic, key, json.dumps({"from": {}}).encode())
+
+
+async def recorded_if_any(settings: KafkaSettings, log: LogId) -> Recorded | None:
+    """The frontiers' topic as `read_frontiers` returns it; `None`: there is no such topic. Creates none.
+
+    Raises:
+        Unavailable: `log-unavailable`.
+
+    """
+    if await asyncio.to_thread(topic_exists, settings, settings.frontiers_topic):
+        return await read_frontiers(settings, log)
+    return None
+
+
+def check_upgraded(settings: KafkaSettings, log: LogId, memory: GroupMemory, recorded: Recorded | None) -> None:
+    """Raise unless the group has been upgraded, or has read nothing of `log`.
+
+    Raises:
+        Invalid: `setting-invalid`.
+
+    """
+    if memory.is_upgraded or (recorded is not None and recorded.is_upgraded):
+        return
+    has_record = recorded is not None and bool(recorded.frontiers or recorded.answers or recorded.parked)
+    has_offset = any(committed.log == log for committed in memory.offsets.values())
+    if has_record or has_offset or memory.bookmark == log:
+        raise Invalid(
+            "setting-invalid",
+            f"{settings.url}: group {settings.group_id} has read topic {settings.intents_topic}, and nothing shows "
+            "that it was upgraded since the first release (cb577a9). Stop all coordinators, run `rootline upgrade` of "
+            f"commit {LAST_THAT_UPGRADES}, then start those of this version",
+        )
+
 
 _Read = TypeVar("_Read")
 

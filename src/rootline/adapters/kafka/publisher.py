@@ -1,12 +1,12 @@
-"""Publishing records on Kafka durably, with an honest answer about each attempt.
+"""Publishes records on Kafka durably, with an honest answer about each attempt.
 
-Owns: one idempotent producer, its deadline, its replacement. Does not own: what is published (`intent_sink`,
-`verdict_sink`).
-Invariants: a record is on all in-sync replicas before its offset is returned; a record that may have been appended is
-never reported as failed; records of one key keep their order, even when the producer is replaced.
+Owns: one idempotent producer, its deadline, its replacement. Does not own: the records (`writer_log`,
+`coordinator_log`, `frontiers`).
+Invariants: a record is on all in-sync replicas before its offset is returned. A record that may have been appended is
+never reported as failed. Records of one key keep their order, even when the producer is replaced.
 
 A batch that a broker refuses leaves a gap in an idempotent producer's sequence numbers, and every later batch of that
-partition would be refused as out of order: so the producer is drained, and a new one replaces it.
+partition would be refused as out of order. So the producer is drained, and a new one replaces it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import RecordMetadata
 
-from rootline.adapters.kafka.clients import make_producer, stop_producer
-from rootline.adapters.kafka.log_errors import log_unavailable, reason_of
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.clients import log_unavailable, make_producer, reason_of, stop_producer
+from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.errors import OutcomeUnknown
 from rootline.schemas.identifiers import Headers
 

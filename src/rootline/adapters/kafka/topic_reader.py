@@ -1,9 +1,13 @@
-"""Reading a topic that is in use: backwards from its end, or forwards from a moment.
+"""Reads topics in use, backwards from their end or forwards from a moment, and the log as an archive over that.
 
-Owns: a consumer for each search, and how much of a topic is in memory. Does not own: what records mean
-(`log_archive`).
-Invariants: commits no offset and joins no group; stops at the end that the topic had when the search began; a broker
-that does not answer for `request_timeout_s` ends the search.
+Owns: a consumer for each search, the amount of a topic in memory, the topic for each question and the place in it.
+Does not own: the contents of headers (`record_headers`).
+Invariants: those of the port of archives. No offset is committed and no group is joined. A search ends at the end that
+the topic had when it began. A broker that does not answer for `request_timeout_s` ends the search. A record without
+anything of ours is skipped.
+
+Verdicts and dead letters follow their record in time, so both are looked for from its append time on, and from a
+little before it, because their times are their coordinator's and not the broker's.
 """
 
 from __future__ import annotations
@@ -20,10 +24,15 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 from aiokafka.partitioner import DefaultPartitioner
 
-from rootline.adapters.kafka.clients import make_consumer, start_consumer, stop_consumer
-from rootline.adapters.kafka.log_errors import log_unavailable
-from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.clients import log_unavailable, make_consumer, start_consumer, stop_consumer
+from rootline.adapters.kafka.record_batches import STAND_IN_KEY, log_records
+from rootline.adapters.kafka.record_headers import dead_letter_of, range_of
 from rootline.adapters.kafka.topics import topic_identity
+from rootline.adapters.settings import KafkaSettings
+from rootline.schemas.bytes.verdict_codec import decode_verdicts
+from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import LogPosition, LogRecord
+from rootline.schemas.verdict import DeadLetter, Verdict
 
 _PORTION_MIN: Final = 32
 _PORTION_MAX: Final = 16_384
@@ -175,3 +184,73 @@ def _partition_of(key: bytes | None, partitions: Sequence[TopicPartition]) -> in
     numbers = [at.partition for at in partitions]
     number: int = DefaultPartitioner()(key, numbers, numbers)  # every client chooses it in the same way
     return number
+
+
+_CLOCKS_DIFFER_MS: Final = 600_000
+_ANSWERS_MAX: Final = 100_000
+"""How many verdict records or dead letters of one partition are searched for one."""
+
+
+class KafkaLogArchive:
+    """Every search opens a connection of its own; nothing is kept open in between."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._intents = KafkaTopicReader(settings, settings.intents_topic)
+        self._verdicts = KafkaTopicReader(settings, settings.verdicts_topic)
+        self._dead_letters = KafkaTopicReader(settings, settings.dead_letters_topic)
+
+    async def records(
+        self, *, key: bytes | None = None, since_ms: int = 0
+    ) -> AsyncGenerator[Sequence[LogRecord], None]:
+        """As the port says; with a `key`, those of its partition."""
+        log = (await asyncio.to_thread(topic_identity, self._settings, self._settings.intents_topic)).log
+        async with aclosing(self._intents.backwards(key=key, since_ms=since_ms)) as portions:
+            async for portion in portions:
+                yield log_records(log, portion)
+
+    async def dead_letters(self, *, since_ms: int = 0) -> AsyncGenerator[Sequence[DeadLetter], None]:
+        """As the port says."""
+        async with aclosing(self._dead_letters.backwards(key=None, since_ms=since_ms)) as portions:
+            async for portion in portions:
+                yield [
+                    dead_letter_of(held.key, held.value or b"", held.headers)
+                    for held in portion
+                    if held.key != STAND_IN_KEY
+                ]
+
+    async def verdict_on(self, record: LogRecord) -> Verdict | None:
+        """As the port says."""
+        return await self._verdicts.first_since(
+            record.appended_ms - _CLOCKS_DIFFER_MS,
+            record.key,
+            lambda held: _verdict_in(held, record.position),
+            records_max=_ANSWERS_MAX,
+        )
+
+    async def dead_letter_of(self, record: LogRecord) -> DeadLetter | None:
+        """As the port says."""
+
+        def chosen(held: Any) -> DeadLetter | None:
+            letter = dead_letter_of(held.key, held.value or b"", held.headers)
+            return letter if (letter.log, letter.partition, letter.offset) == record.position else None
+
+        return await self._dead_letters.first_since(
+            record.appended_ms - _CLOCKS_DIFFER_MS, record.key, chosen, records_max=_ANSWERS_MAX
+        )
+
+    async def close(self) -> None:
+        """Does nothing: no connection is kept open."""
+
+
+def _verdict_in(held: Any, position: LogPosition) -> Verdict | None:
+    covers = range_of(held.headers)
+    if covers is not None and (
+        (covers.log, covers.partition) != position[:2] or not covers.first <= position.offset <= covers.last
+    ):
+        return None
+    try:
+        verdicts = decode_verdicts(held.value or b"")
+    except Invalid:
+        return None
+    return next((one for one in verdicts if (one.log, one.partition, one.offset) == position), None)

@@ -1,9 +1,9 @@
 """The embedded intent log: one SQLite file that any number of processes may publish to and read from.
 
-Owns: the writing thread and its queue. Does not own: the SQL and the file (`log_file`), waiting (`log_watch`), framing
+Owns: the writing thread and its queue. Does not own: the SQL and the file (`log_file`), waiting (`wakeups`), framing
 of records.
 Invariants: one thread writes everything, the records of several callers in one transaction, and answers after the
-transaction is durable; an unknown outcome is never reported as success or failure.
+transaction is durable. An unknown outcome is never reported as success or failure.
 
 Source: the protocol page, section 6.
 """
@@ -20,14 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-from rootline.adapters.blocking_calls import hand_over
-from rootline.adapters.sqlite.log_bells import Wakeups, wakeups_folder
+from rootline.adapters.posix_files import hand_over
 from rootline.adapters.sqlite.log_file import LogReader, LogWriter
-from rootline.adapters.sqlite.log_pruning import Pruned
-from rootline.adapters.sqlite.log_watch import LogWatch
-from rootline.adapters.sqlite.pruning_loop import STEP_ROWS
-from rootline.adapters.sqlite.pruning_state import LogRetention, is_due
-from rootline.adapters.tracing import publishing
+from rootline.adapters.sqlite.log_pruning import STEP_ROWS, LogRetention, Pruned, is_due
+from rootline.adapters.sqlite.wakeups import LogWatch, Wakeups, wakeups_folder
+from rootline.adapters.system_environment import publishing
 from rootline.ports.intent_feed import Lift, ParkedTable, Pause
 from rootline.ports.intent_log import NewRecord, check_identity
 from rootline.schemas.bytes.record_headers import LAKE_MISMATCH, Lake, mismatch

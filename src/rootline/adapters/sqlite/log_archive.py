@@ -1,12 +1,14 @@
-"""An embedded log for inspection: what is still in it, newest first.
+"""An embedded log for inspection: the records that are still in it, newest first, and the undecided ones by table.
 
-Owns: reading in portions. Does not own: the SQL (`log_file`).
-Invariants: those of the port; creates no file, takes no lock that a writer waits for.
+Owns: reading in portions. Does not own: the SQL of records (`log_file`).
+Invariants: those of the port. No file is created, and no lock is taken that a writer waits for.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+import contextlib
+import sqlite3
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -110,3 +112,24 @@ def _reading(folder: Path) -> Iterator[LogReader | None]:
         yield reader
     finally:
         reader.close()
+
+
+def undecided_in(path: Path) -> Mapping[str, tuple[int, int]]:
+    """Key → how many of its records have no verdict, and when the oldest of them was appended, ms.
+
+    Raises:
+        Unavailable: `log-unavailable`, the file cannot be read.
+
+    """
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+            known = connection.execute("SELECT value FROM meta WHERE name = 'decided-below'").fetchone()
+            rows = connection.execute(
+                "SELECT i.key, count(*), min(i.appended_ms) FROM intents i"
+                " LEFT JOIN verdicts v ON v.log_offset = i.log_offset"
+                " WHERE i.log_offset >= ? AND v.log_offset IS NULL GROUP BY i.key",
+                (int(known[0]) if known else 0,),
+            ).fetchall()
+    except sqlite3.Error as error:
+        raise Unavailable("log-unavailable", f"{path}: {error}: check that the file is there and readable") from error
+    return {(key or b"").decode(errors="replace"): (count, oldest_ms) for key, count, oldest_ms in rows}

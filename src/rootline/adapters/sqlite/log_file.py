@@ -1,10 +1,11 @@
-"""The file of the embedded log: its layout, and what one connection writes to it or reads from it.
+"""The file of the embedded log: the rows that one connection writes to it or reads from it.
 
-Owns: the SQL, the pragmas, creating the file, and what each SQLite error means to a caller. Does not own: threads and
-waiting (`intent_log`).
-Invariants: WAL with `synchronous=FULL`, so a committed transaction survives a power cut; offsets come from
-AUTOINCREMENT and are never given twice; the identity is chosen once, when the file is created, under a lock; nothing
-is written to a file that its path does not name any more.
+Owns: the SQL, the pragmas, creating the file, the check that an open file is still the one that its path names, the
+meaning of each SQLite error to a caller. Does not own: threads and waiting (`intent_log`), the rows of `meta`
+(`meta_rows`).
+Invariants: WAL with `synchronous=FULL`, so a committed transaction survives a power cut. Offsets come from
+AUTOINCREMENT and are never given twice. The identity is chosen once, when the file is created, under a lock. Nothing
+is written to a file that was moved away, deleted or replaced, because no other process would find it.
 """
 
 from __future__ import annotations
@@ -17,22 +18,60 @@ import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
 from rootline.adapters.posix_files import make_durable_folder, sync_folder, wait_for_lock
-from rootline.adapters.sqlite.log_layout import CARRIED, DECIDED, check_layout, create_tables
-from rootline.adapters.sqlite.log_pruning import Pruned, prune_step, pruning_state
-from rootline.adapters.sqlite.open_file import OpenFile
-from rootline.adapters.sqlite.pause_rows import pauses_in, write_pause
-from rootline.adapters.sqlite.pruning_state import LogRetention, PruningState
-from rootline.adapters.sqlite.stuck_rows import lifts_in, stuck_in, write_lift, write_stuck
+from rootline.adapters.sqlite.log_pruning import LogRetention, Pruned, PruningState, prune_step, pruning_state
+from rootline.adapters.sqlite.meta_rows import (
+    CARRIED,
+    DECIDED,
+    check_layout,
+    create_tables,
+    lifts_in,
+    pauses_in,
+    stuck_in,
+    write_lift,
+    write_pause,
+    write_stuck,
+)
 from rootline.ports.intent_feed import Lift, ParkedTable, Pause
 from rootline.ports.intent_log import NewRecord
 from rootline.schemas.bytes.record_headers import Lake, content_headers, decode_lake, encode_lake, trace_headers
 from rootline.schemas.errors import Corrupt, Fenced, OutcomeUnknown, RootlineError, Unavailable
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, oldest_file_header
 from rootline.schemas.verdict import DeadLetter, Verdict, newest_versions
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFile:
+    """The file that `path` named when it was opened."""
+
+    path: Path
+    device: int
+    inode: int
+
+    @classmethod
+    def at(cls, path: Path) -> Self:
+        """The one that is there now. Raises `OSError`."""
+        found = path.stat()
+        return cls(path, found.st_dev, found.st_ino)
+
+    def check(self) -> None:
+        """Raises `Unavailable` (`log-unavailable`) unless the path still names it."""
+        try:
+            found = self.path.stat()
+            is_there = (found.st_dev, found.st_ino) == (self.device, self.inode)
+        except OSError:
+            is_there = False
+        if not is_there:
+            raise Unavailable(
+                "log-unavailable",
+                f"{self.path}: the log's file was moved away, deleted or replaced while it was open: put it back, or "
+                "stop all processes that use this lake and start them again",
+            )
+
 
 FILE_NAME: Final = "log.sqlite"
 _LOCK_NAME: Final = "log.lock"

@@ -1,21 +1,114 @@
-"""Deleting from the embedded log what was decided long ago, a little at a time.
+"""Deletes records of the embedded log that were decided long ago, a little at a time.
 
-Owns: the SQL of one step. Does not own: what may go (`pruning_state`), the transaction (`log_file`), when it is done
-(`pruning_loop`).
-Invariants: a record without a verdict is never deleted; a record, its verdict and its dead letter go in one
-transaction; a record that was rejected stays as long as its dead letter; a step deletes at most `limit` rows of a
-table, so that publishers wait for it no longer than for another publisher.
+Owns: the state that the log remembers of its own age and its form as JSON, the choice of offsets, the SQL of one step,
+the loop that runs in the process that hosts the coordinator. Does not own: the transaction (`log_file`), how long
+things are kept (the settings).
+Invariants: a record without a verdict is never deleted. A record, its verdict and its dead letter are deleted in one
+transaction. A rejected record stays as long as its dead letter. An offset may be deleted only if a checkpoint as old
+as the retention shows that every record below it had a verdict by then. The limits never decrease. A clock that jumps
+ages the log by at most a day at each look. A step deletes at most `limit` rows of a table, so that publishers wait for
+it no longer than for another publisher. A failure is logged and tried again later, and never ends the coordinator.
 
-The file does not shrink: SQLite uses the pages again for the records that follow.
+Theory. A checkpoint is a pair: the log's age, and its first undecided offset at that age. Once a checkpoint is as old
+as the retention, everything below its offset was decided at least that long ago. So neither records nor verdicts need
+a time of their own, and files of earlier versions can be pruned too. The file does not shrink: SQLite uses the pages
+again for the records that follow.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 import sqlite3
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Self
 
-from rootline.adapters.sqlite.pruning_state import LogRetention, PruningState, looked_at, may_go_below
+import structlog
+
+from rootline.schemas.errors import RootlineError
+
+STEP_MS_MAX: Final = 86_400_000
+_CHECKPOINTS_MAX: Final = 128
+_LOOK_EVERY_MS: Final = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class LogRetention:
+    """How long what was decided is kept, in milliseconds of the log's age; dead letters at least as long as records."""
+
+    records_ms: int
+    dead_letters_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """At `age_ms` every record below `decided_below` had a verdict."""
+
+    age_ms: int
+    decided_below: int
+
+
+@dataclass(frozen=True, slots=True)
+class PruningState:
+    """`seen_ms`: the wall clock at the last look; the two offsets: everything that may go below them is deleted."""
+
+    seen_ms: int = 0
+    age_ms: int = 0
+    checkpoints: tuple[Checkpoint, ...] = ()
+    records_below: int = 0
+    dead_letters_below: int = 0
+
+    @classmethod
+    def decode(cls, text: str | None) -> Self:
+        """From JSON; nothing is known yet for `None`."""
+        if text is None:
+            return cls()
+        said = json.loads(text)
+        checkpoints = tuple(Checkpoint(age_ms, below) for age_ms, below in said["checkpoints"])
+        return cls(said["seen_ms"], said["age_ms"], checkpoints, said["records_below"], said["dead_letters_below"])
+
+    def encode(self) -> str:
+        """As JSON."""
+        return json.dumps(
+            {
+                "seen_ms": self.seen_ms,
+                "age_ms": self.age_ms,
+                "checkpoints": [[point.age_ms, point.decided_below] for point in self.checkpoints],
+                "records_below": self.records_below,
+                "dead_letters_below": self.dead_letters_below,
+            }
+        )
+
+
+def looked_at(state: PruningState, *, now_ms: int, decided_below: int, retention: LogRetention) -> PruningState:
+    """The state after a look at the log: `now_ms` of the wall clock, `decided_below` its first undecided offset."""
+    passed_ms = 0 if state.seen_ms == 0 else min(max(now_ms - state.seen_ms, 0), STEP_MS_MAX)
+    age_ms = state.age_ms + passed_ms
+    spacing_ms = retention.dead_letters_ms // _CHECKPOINTS_MAX
+    points = state.checkpoints
+    if not points or (points[-1].decided_below < decided_below and age_ms - points[-1].age_ms >= spacing_ms):
+        points = (*points, Checkpoint(age_ms, decided_below))
+    # of those that are old enough for everything, the newest says all
+    old = [point for point in points if age_ms - point.age_ms >= retention.dead_letters_ms]
+    return PruningState(now_ms, age_ms, points[max(len(old) - 1, 0) :], state.records_below, state.dead_letters_below)
+
+
+def is_due(state: PruningState, *, now_ms: int, retention: LogRetention) -> bool:
+    """Whether the last look was a while ago, or left something to delete."""
+    return (
+        abs(now_ms - state.seen_ms) >= _LOOK_EVERY_MS
+        or state.records_below < may_go_below(state, retention.records_ms)
+        or state.dead_letters_below < may_go_below(state, retention.dead_letters_ms)
+    )
+
+
+def may_go_below(state: PruningState, retention_ms: int) -> int:
+    """Everything below this offset has had its verdict for `retention_ms` of the log's age."""
+    return max(
+        (point.decided_below for point in state.checkpoints if state.age_ms - point.age_ms >= retention_ms), default=0
+    )
+
 
 _STATE: Final = "pruning"
 _RECORDS: Final = (
@@ -80,3 +173,24 @@ def _delete(connection: sqlite3.Connection, statements: tuple[str, ...], begin: 
     if begin < end:
         for statement in statements:
             connection.execute(statement, (begin, end))
+
+
+STEP_ROWS: Final = 500
+_PAUSE_S: Final = 0.05
+_INTERVAL_S: Final = 60.0
+
+PruneStep = Callable[[], Awaitable[Pruned]]
+
+
+async def pruning_loop(step: PruneStep, *, interval_s: float = _INTERVAL_S, pause_s: float = _PAUSE_S) -> None:
+    """Until it is cancelled."""
+    logger = structlog.get_logger("rootline.log")
+    while True:
+        try:
+            more = True
+            while more:
+                more = (await step()).more
+                await asyncio.sleep(pause_s)
+        except RootlineError as error:
+            logger.warning("the log was not pruned", action="prune-log", reason=str(error))
+        await asyncio.sleep(interval_s)

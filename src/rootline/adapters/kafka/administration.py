@@ -1,0 +1,468 @@
+"""An operator's calls on the five topics of a log and on its group: create, check, accept, lift, retention, members.
+
+Owns: these calls as one object, the faults in the offsets that the group remembers and their correction, the state of
+the group as seen from outside, the brokers' answers about retention. Does not own: the configuration of each topic
+(`topics`), refusing to start (`group_offsets`), carrying a lift out (coordinators find it in the frontiers' topic).
+Invariants: the calls block. Only `create`, `lift` and `accept` with `apply=True` change anything. Offsets are
+corrected only while no coordinator runs. Only offsets that would be refused are changed, and never past a record that
+is still there. Offsets that the log never had are not accepted. Looking at the group joins no group, commits nothing,
+and costs one request of each kind for all partitions and one record of each partition with waiting records. A
+retention that brokers do not report is an error where something is deleted because of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError
+from aiokafka.errors import KafkaError as ClientError
+from aiokafka.partitioner import DefaultPartitioner
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import ConfigResource, ResourceType
+
+from rootline.adapters.kafka.clients import log_unavailable, make_admin, make_consumer, start_consumer, stop_consumer
+from rootline.adapters.kafka.frontier_codec import counting, lift_outgoing
+from rootline.adapters.kafka.frontiers import frontier_publisher, read_frontiers, write_frontiers
+from rootline.adapters.kafka.group_offsets import (
+    PartitionFacts,
+    check_ranges,
+    commit_offsets,
+    group_memory,
+    is_lost,
+    known_offset,
+    membership_of,
+    write_bookmark,
+)
+from rootline.adapters.kafka.membership import check_upgraded, recorded_if_any, upgrade_outgoing
+from rootline.adapters.kafka.topics import (
+    TopicIdentity,
+    TopicProblem,
+    Weight,
+    check_topics,
+    complete_topics,
+    create_topics,
+    topic_identity,
+    topic_names,
+)
+from rootline.adapters.settings import KafkaSettings
+from rootline.ports.intent_feed import Lift, ParkedTable
+from rootline.ports.intent_log import LogKeeps
+from rootline.schemas.errors import Invalid, OutcomeUnknown, Unavailable
+from rootline.schemas.identifiers import LogId
+
+_SETTING = "offsets.retention.minutes"
+_OF_TOPICS: Final = "retention.ms"
+_LETTERS_S_MAX: Final = 30 * 24 * 3600
+"""Letters that are kept for longer, or for ever, are replayed in time or their files have expired."""
+
+
+async def kafka_keeps(settings: KafkaSettings) -> LogKeeps | None:
+    """As the brokers say now; `None`: intents are kept for ever. Raises `Unavailable` (`log-unavailable`)."""
+    return await asyncio.to_thread(_keeps, settings)
+
+
+def _keeps(settings: KafkaSettings) -> LogKeeps | None:
+    admin, topics = make_admin(settings), (settings.intents_topic, settings.dead_letters_topic)
+    asked = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+    try:
+        futures = admin.describe_configs(asked, request_timeout=settings.request_timeout_s)
+        intents_ms, letters_ms = (int(futures[resource].result()[_OF_TOPICS].value) for resource in asked)
+    except (KafkaException, KeyError, ValueError) as error:
+        raise Unavailable(
+            "log-unavailable", f"the brokers do not say how long topic {settings.intents_topic} keeps records: {error}"
+        ) from error
+    if intents_ms < 0:
+        return None
+    letters_s = _LETTERS_S_MAX if letters_ms < 0 else min(_LETTERS_S_MAX, letters_ms // 1000)
+    return LogKeeps(-(-intents_ms // 1000), letters_s)
+
+
+def offsets_retention(settings: KafkaSettings) -> list[TopicProblem]:
+    """The brokers' time for offsets, if it is shorter than the intents' retention; blocks.
+
+    Nothing where this client has no right to ask, or the topic does not exist.
+    """
+    admin, name = make_admin(settings), settings.intents_topic
+    timeout_s = settings.request_timeout_s
+    try:
+        nodes = admin.describe_cluster(request_timeout=timeout_s).result().nodes
+        asked = [ConfigResource(ResourceType.TOPIC, name), ConfigResource(ResourceType.BROKER, str(nodes[0].id))]
+        futures = admin.describe_configs(asked, request_timeout=timeout_s)
+        topic, broker = (futures[resource].result() for resource in asked)
+        keep_ms, minutes = int(topic["retention.ms"].value), int(broker[_SETTING].value)
+    except (KafkaException, KeyError, IndexError):
+        return []
+    if minutes * 60_000 >= keep_ms:
+        return []
+    return [
+        TopicProblem(
+            name,
+            f"{_SETTING} of the brokers",
+            str(minutes),
+            f"{-(-keep_ms // 60_000)} or more",
+            "the group would forget how far it has read while the records are still there; they would be read again",
+            Weight.ADVISED,
+        )
+    ]
+
+
+def group_members(settings: KafkaSettings) -> tuple[str, ...]:
+    """Who is in the group: the host of each member, and the name that it gave itself. Blocks.
+
+    Raises:
+        Unavailable: `log-unavailable`.
+
+    """
+    admin = make_admin(settings)
+    asked = admin.describe_consumer_groups([settings.group_id], request_timeout=settings.request_timeout_s)
+    try:
+        members = asked[settings.group_id].result().members
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return ()  # a group that no one has joined is none for brokers of 4.0 and later
+        raise log_unavailable(settings, error) from None
+    return tuple(sorted(f"{member.host} ({member.group_instance_id or member.member_id})" for member in members))
+
+
+def check_group_empty(settings: KafkaSettings) -> None:
+    """Raise `Invalid` (`group-active`), naming the coordinators, while there are any. Blocks."""
+    members = group_members(settings)
+    if members:
+        raise group_active(settings, f"{len(members)} coordinators run: {', '.join(members)}")
+
+
+def group_active(settings: KafkaSettings, who: str) -> Invalid:
+    """The refusal."""
+    return Invalid("group-active", f"{settings.url}: group {settings.group_id}: {who}; stop them first")
+
+
+_POLL_MS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """`members`: each with its host. Partition → its member; partition → records past what the group remembers.
+
+    `waiting`: with when the first of them was appended, ms, if it could be read.
+    """
+
+    members: tuple[str, ...]
+    partitions: int
+    owners: Mapping[int, str]
+    waiting: Mapping[int, tuple[int, int | None]]
+
+    def partition_of(self, key: str) -> int:
+        """The partition of records with this key."""
+        numbers = list(range(self.partitions))
+        number: int = DefaultPartitioner()(key.encode(), numbers, numbers)
+        return number
+
+
+def group_state(settings: KafkaSettings) -> GroupState:
+    """How it is now. Blocks; not on an event loop. Raises `Unavailable` (`log-unavailable`)."""
+    partitions = topic_identity(settings, settings.intents_topic).partitions
+    owners = _owners(settings)
+    waiting = asyncio.run(_waiting(settings, partitions))
+    members = tuple(sorted(set(owners.values())))
+    by_partition = {number: member for number, member in owners.items() if number >= 0}
+    return GroupState(members, partitions, by_partition, waiting)
+
+
+def _owners(settings: KafkaSettings) -> dict[int, str]:
+    """Partition → member; a member without partitions is under a negative number."""
+    admin = make_admin(settings)  # while it is there: without it no answer ever comes
+    asked = admin.describe_consumer_groups([settings.group_id], request_timeout=settings.request_timeout_s)
+    try:
+        members = asked[settings.group_id].result(settings.request_timeout_s + 1).members
+    except TimeoutError as error:
+        raise log_unavailable(settings, error) from None
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return {}
+        raise log_unavailable(settings, error) from None
+    owners: dict[int, str] = {}
+    for number, member in enumerate(members, 1):
+        name = f"{member.host} ({member.group_instance_id or member.member_id})"
+        own = [at.partition for at in member.assignment.topic_partitions if at.topic == settings.intents_topic]
+        owners |= dict.fromkeys(own or [-number], name)
+    return owners
+
+
+async def _waiting(settings: KafkaSettings, partitions: int) -> dict[int, tuple[int, int | None]]:
+    places = [TopicPartition(settings.intents_topic, number) for number in range(partitions)]
+    # the name of the group is for asking what it remembers; without a subscription a consumer does not join
+    consumer = make_consumer(settings, group_id=settings.group_id, reset="none", reads_all=True)
+    try:
+        async with asyncio.timeout(settings.request_timeout_s):
+            await start_consumer(consumer, patience_s=settings.request_timeout_s)
+            memory = await group_memory(settings, consumer, places)
+            begins, ends = await asyncio.gather(consumer.beginning_offsets(places), consumer.end_offsets(places))
+            nexts = {
+                at: max(begins[at], memory.offsets[at].offset) if at in memory.offsets else begins[at] for at in places
+            }
+            behind = [at for at in places if nexts[at] < ends[at]]
+            oldest = await _appended(consumer, {at: nexts[at] for at in behind}) if behind else {}
+    except (ClientError, TimeoutError) as error:
+        raise log_unavailable(settings, error, topic=settings.intents_topic) from None
+    finally:
+        await stop_consumer(consumer, patience_s=settings.request_timeout_s)
+    return {at.partition: (ends[at] - nexts[at], oldest.get(at)) for at in behind}
+
+
+async def _appended(consumer: AIOKafkaConsumer, nexts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """When the first record from each offset on was appended, ms; what does not come soon is left out."""
+    consumer.assign(list(nexts))
+    for at, offset in nexts.items():
+        consumer.seek(at, offset)
+    found: dict[TopicPartition, int] = {}
+    for _ in range(4):
+        for at, records in (await consumer.getmany(timeout_ms=_POLL_MS)).items():
+            found.setdefault(at, records[0].timestamp)
+            consumer.pause(at)
+        if len(found) == len(nexts):
+            break
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """A partition that coordinators refuse to read, and the offset from which they may go on.
+
+    `remembered`: the offset that the group remembers, or its record in the frontiers' topic if that is greater, and
+    `remembered_log` its log; `is_new_log`: of a topic deleted since. `parked`: what of that topic is parked, and
+    stays so: its positions are of a log that is gone.
+    """
+
+    partition: int
+    remembered: int | None
+    remembered_log: LogId | None
+    log: LogId
+    next_offset: int
+    is_new_log: bool
+    parked: str = ""
+
+    @property
+    def removed(self) -> int | None:
+        """How many offsets retention removed from where the partition stood; `None` if this cannot be known."""
+        return None if self.is_new_log or self.remembered is None else self.next_offset - self.remembered
+
+    def __str__(self) -> str:
+        if not self.is_new_log:
+            last = self.next_offset - 1
+            what = (
+                f"retention removed records that may be undecided, offsets {self.remembered} to {last} ({self.removed})"
+            )
+            if self.remembered is None:
+                what = f"the records before {self.next_offset} are gone, and nothing says that they were decided"
+        elif self.remembered is None:
+            what = "the topic was created again; undecided records of the old one are gone"
+        else:
+            what = f"the topic was created again; undecided records of the old one, from {self.remembered} on, are gone"
+        left = f"; {self.parked}" if self.parked else ""
+        return f"partition {self.partition}: {what}; go on at offset {self.next_offset}{left}"
+
+
+def accept_topic(settings: KafkaSettings, *, apply: bool) -> list[Acceptance]:
+    """What coordinators refuse to read of the intents topic; with `apply` they may go on. Blocks; not on an event loop.
+
+    Raises:
+        Invalid: `group-active`, a coordinator runs; `setting-invalid`, nobody has upgraded the group.
+        Fenced: `log-behind-root`, which cannot be accepted. Unavailable: `log-unavailable`.
+
+    """
+    return asyncio.run(_accept(settings, apply))
+
+
+async def _accept(settings: KafkaSettings, apply: bool) -> list[Acceptance]:
+    found = await asyncio.to_thread(topic_identity, settings, settings.intents_topic)
+    consumer = make_consumer(settings, group_id=settings.group_id, reset="none")
+    try:
+        await start_consumer(consumer, patience_s=settings.request_timeout_s)
+        async with asyncio.timeout(settings.request_timeout_s):
+            accepted = await _found(settings, consumer, found)
+            if apply and accepted:
+                await asyncio.to_thread(check_group_empty, settings)
+                await _set(settings, consumer, found.log, accepted)
+        return accepted
+    except (UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError):
+        raise group_active(settings, "a coordinator has just started") from None
+    except (ClientError, TimeoutError) as error:
+        raise log_unavailable(settings, error, topic=settings.intents_topic) from None
+    finally:
+        await stop_consumer(consumer, patience_s=settings.request_timeout_s)
+
+
+async def _found(settings: KafkaSettings, consumer: AIOKafkaConsumer, found: TopicIdentity) -> list[Acceptance]:
+    topic = settings.intents_topic
+    known = await recorded_if_any(settings, found.log)
+    places = [TopicPartition(topic, number) for number in range(found.partitions)]
+    memory = await group_memory(settings, consumer, places)
+    check_upgraded(settings, found.log, memory, known)
+    await asyncio.to_thread(complete_topics, settings)
+    recorded = (known or await read_frontiers(settings, found.log)).frontiers
+    begins, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+    facts = [
+        PartitionFacts(at.partition, memory.offsets.get(at), begins[at], ends[at], recorded.get(at.partition))
+        for at in places
+    ]
+    gone = await _parked_of(settings, memory.bookmark) if memory.bookmark not in (None, found.log) else {}
+    was_new_log = memory.bookmark not in (None, found.log)
+    accepted: list[Acceptance] = []
+    for held in facts:
+        offset, log = (None, None) if held.committed is None else (held.committed.offset, held.committed.log)
+        is_new_log = was_new_log if log is None else log != found.log
+        if not is_new_log:
+            offset = known_offset(held)
+        if not is_new_log and offset is not None:
+            check_ranges(topic, found.log, [(held.partition, offset, 0, held.end)])
+        if is_new_log or is_lost(held) or (offset is not None and offset < held.begin):
+            left = gone.get(held.partition, "") if is_new_log else ""
+            accepted.append(Acceptance(held.partition, offset, log, found.log, held.begin, is_new_log, left))
+    return accepted
+
+
+async def _parked_of(settings: KafkaSettings, log: LogId | None) -> dict[int, str]:
+    """What is parked of a log that is gone, by partition."""
+    if log is None:
+        return {}
+    records = (await read_frontiers(settings, log)).parked
+    found: dict[int, str] = {}
+    for partition in {record.partition for record in records}:
+        held = counting(record for record in records if record.partition == partition).values()
+        said = ", ".join(f"{parked.records} of {parked.table}" for parked in held if parked.records)
+        if said:
+            found[partition] = (
+                f"intents that are parked are not decided any more: {said}; they stay in topic {settings.parked_topic}"
+            )
+    return found
+
+
+async def _set(settings: KafkaSettings, consumer: AIOKafkaConsumer, log: LogId, accepted: list[Acceptance]) -> None:
+    """The bookmark first: once it is written, a missing offset means the beginning of the new log.
+
+    The frontiers' topic last: its records are lower bounds of what the group remembers.
+    """
+    offsets = {TopicPartition(settings.intents_topic, held.partition): held.next_offset for held in accepted}
+    generation = membership_of(consumer)  # it has not joined: a broker accepts that while the group has no members
+    if not await write_bookmark(settings, consumer, log, generation=generation):
+        raise ClientError(f"the group's offset of {settings.dead_letters_topic} cannot be written")
+    await commit_offsets(consumer, offsets, log, generation=generation)
+    publisher = frontier_publisher(settings)
+    try:
+        await write_frontiers(settings, publisher, log, {held.partition: held.next_offset for held in accepted})
+        if not (await read_frontiers(settings, log)).is_upgraded:
+            await publisher.publish([upgrade_outgoing(settings, log)])
+    except OutcomeUnknown as error:  # the group remembers it, and the next coordinator writes it
+        raise log_unavailable(settings, error.message, topic=settings.frontiers_topic) from None
+    finally:
+        await publisher.close()
+
+
+def parked_tables(settings: KafkaSettings) -> list[ParkedTable]:
+    """What is parked or quarantined, by table and partition; not on an event loop.
+
+    Raises:
+        Unavailable: `log-unavailable`.
+
+    """
+    return asyncio.run(_parked(settings))
+
+
+def lift_table(settings: KafkaSettings, table: str, *, without_missing: bool) -> list[ParkedTable]:
+    """Ask for a lift of what is parked of `table`, which is returned; nothing is asked if there is nothing.
+
+    Raises:
+        Unavailable: `log-unavailable`.
+
+    """
+    return asyncio.run(_lift(settings, table, without_missing))
+
+
+async def _parked(settings: KafkaSettings) -> list[ParkedTable]:
+    log = (await asyncio.to_thread(topic_identity, settings, settings.intents_topic)).log
+    recorded = await read_frontiers(settings, log)
+    found = [
+        parked
+        for partition in {record.partition for record in recorded.parked}
+        for parked in counting(record for record in recorded.parked if record.partition == partition).values()
+    ]
+    return sorted(found, key=lambda parked: (parked.table, parked.partition))
+
+
+async def _lift(settings: KafkaSettings, table: str, without_missing: bool) -> list[ParkedTable]:
+    found = [parked for parked in await _parked(settings) if parked.table == table]
+    if found:
+        publisher = frontier_publisher(settings)
+        lifts = [
+            Lift(parked.table, parked.log, parked.partition, without_missing, parked.first_offset, uuid.uuid4().hex)
+            for parked in found
+        ]
+        try:
+            await publisher.publish([lift_outgoing(settings, lift) for lift in lifts])
+        except OutcomeUnknown as error:
+            raise log_unavailable(settings, error.message, topic=settings.frontiers_topic) from None
+        finally:
+            await publisher.close()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaTopics:
+    """The five topics of one log, for an operator; blocks."""
+
+    settings: KafkaSettings
+
+    def create(self, *, partitions: int, replication_factor: int | None) -> tuple[str, ...]:
+        """Create the topics that are absent, and return their names."""
+        return create_topics(self.settings, partitions=partitions, replication_factor=replication_factor)
+
+    def check(self) -> list[TopicProblem]:
+        """The settings of topics and brokers that would lose records or offsets."""
+        problems = check_topics(self.settings)
+        return [*problems, *offsets_retention(self.settings)]
+
+    def accept(self, *, apply: bool) -> list[Acceptance]:
+        """The partitions whose loss of records has to be accepted; accept it if `apply`."""
+        return accept_topic(self.settings, apply=apply)
+
+    def parked(self) -> list[ParkedTable]:
+        """The tables with parked records."""
+        return parked_tables(self.settings)
+
+    def lift(self, table: str, *, without_missing: bool = False) -> list[ParkedTable]:
+        """Let a parked table be tried again, and return its notices.
+
+        `without_missing`: also if parked records are lost.
+        """
+        return lift_table(self.settings, table, without_missing=without_missing)
+
+    def state(self) -> GroupState:
+        """The state of the coordinators' group."""
+        return group_state(self.settings)
+
+    def group_members(self, *, timeout_s: float) -> int:
+        """How many coordinators the group has now; waits up to `timeout_s` seconds for a broker.
+
+        Raises:
+            Unavailable: `log-unavailable`.
+
+        """
+        group, admin = self.settings.group_id, make_admin(self.settings)
+        try:
+            asked = admin.describe_consumer_groups([group], request_timeout=timeout_s)
+            return len(asked[group].result(timeout_s + 1).members)
+        except TimeoutError as error:
+            raise log_unavailable(self.settings, f"no answer within {timeout_s + 1:g} s") from error
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return 0  # a group that no one has joined is none for brokers of 4.0 and later
+            raise log_unavailable(self.settings, f"group {group}: {error.args[0].name()}") from error
+
+    def identities(self) -> dict[str, TopicIdentity]:
+        """`topic_identity` of each, by name."""
+        return {name: topic_identity(self.settings, name) for name in topic_names(self.settings)}

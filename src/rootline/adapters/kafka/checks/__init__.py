@@ -1,1 +1,0 @@
-"""What each topic must be like."""

@@ -1,1 +1,0 @@
-"""How far each partition is decided, kept longer than the group's offsets."""

@@ -1,0 +1,474 @@
+"""The frontiers' topic: for each partition of a log, an offset below which everything is decided.
+
+Owns: the form of a frontier and of the mark of the last record read, reading the whole topic, writing, the task that
+writes frontiers soon after the group has remembered them, the steps by which an assignment takes over rejections and
+parked tables. Does not own: the other records (`frontier_codec`), where a partition starts (`group_offsets`), the
+topic's configuration (`topics`).
+Invariants: a frontier is a lower bound: it is written only after the group has remembered the same offset or a later
+one. A record of another group or of another topic id is never used. One that cannot be read is skipped, and the newest
+readable one under its key counts (decision 0108). The latest frontier is written, without another call, within ten
+seconds or at the next success, and a failure delays nothing else. In a takeover the group accepts a commit between
+reading the topic and writing to it, and another one after that, or the assignment does not begin. A record that
+retention has removed proves nothing. Of each partition one marked record is read, of all at once (decision 0106).
+
+A lost record, a late one, or one that a stalled coordinator writes over a newer one costs reading again, never
+records: the start of a partition is the greatest known offset, and a log that begins above it is refused, not skipped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import structlog
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from rootline.adapters.kafka.clients import FETCH_WAIT_MS, log_unavailable, make_consumer, start_consumer, stop_consumer
+from rootline.adapters.kafka.control_records import (
+    ANSWERS,
+    FRONTIER,
+    LAKE,
+    LIFT,
+    PARKED,
+    PAUSED,
+    UPGRADED,
+    ControlKey,
+    Skipped,
+    Unreadable,
+    control_body,
+    control_key,
+    count,
+    rows,
+    text,
+)
+from rootline.adapters.kafka.frontier_codec import (
+    AnswerRecord,
+    ParkingRecord,
+    answer_record_of,
+    lake_of,
+    lift_of,
+    next_parking_record,
+    next_record,
+    outgoing,
+    parking_outgoing,
+    parking_record_of,
+    parking_tombstone,
+    pause_of,
+    tombstone,
+)
+from rootline.adapters.kafka.group_offsets import commit_offsets
+from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing
+from rootline.adapters.kafka.record_batches import log_records
+from rootline.adapters.kafka.topic_reader import KafkaTopicReader
+from rootline.adapters.settings import KafkaSettings
+from rootline.ports.intent_feed import Assigned, Lift, Pause
+from rootline.schemas.bytes.record_headers import Lake
+from rootline.schemas.errors import Fenced, OutcomeUnknown, RootlineError
+from rootline.schemas.identifiers import LogId, LogRecord, mark_of
+from rootline.schemas.root_header import PartitionOffset
+
+
+class Mark(NamedTuple):
+    """A record of a partition, by what tells it from any other at its offset."""
+
+    offset: int
+    mark: bytes
+
+
+def mark_of_record(record: LogRecord) -> Mark | None:
+    """The mark of the record, or `None` if only its position is known."""
+    return None if record.not_read else Mark(record.position.offset, mark_of(record.value, record.appended_ms))
+
+
+async def check_marks(
+    settings: KafkaSettings,
+    log: LogId,
+    marks: Mapping[int, Mark],
+    begins: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+) -> None:
+    """Compare the records that `marks` name with the log.
+
+    `begins`, `ends`: of the partitions to check.
+
+    Raises:
+        Fenced: `log-behind-root`.
+        KafkaError, TimeoutError: the log does not answer.
+
+    """
+    due = {at: marks[at.partition] for at in ends if at.partition in marks and marks[at.partition].offset >= begins[at]}
+    for at, mark in due.items():
+        if mark.offset >= ends[at]:
+            raise _went_back(log, at, mark, f"ends at {ends[at]}")
+    if not due:
+        return
+    consumer = make_consumer(settings, group_id=None, reset="none", reads_all=True)
+    await start_consumer(consumer, patience_s=settings.request_timeout_s)
+    try:
+        async with asyncio.timeout(settings.request_timeout_s + FETCH_WAIT_MS / 1_000):
+            await _compare(consumer, log, due)
+    finally:
+        await asyncio.shield(stop_consumer(consumer, patience_s=settings.request_timeout_s))
+
+
+async def _compare(consumer: AIOKafkaConsumer, log: LogId, due: dict[TopicPartition, Mark]) -> None:
+    consumer.assign(list(due))
+    for at, mark in due.items():
+        consumer.seek(at, mark.offset)
+    while due:
+        batches: Mapping[TopicPartition, Sequence[Any]] = await consumer.getmany(
+            timeout_ms=FETCH_WAIT_MS, max_records=1
+        )
+        for at, found in batches.items():
+            mark, [record] = due.pop(at), log_records(log, found)
+            consumer.pause(at)
+            if record.position.offset != mark.offset or mark_of_record(record) not in (mark, None):
+                raise _went_back(log, at, mark, "has another record there, or none")
+        for at, mark in due.items():
+            if await consumer.position(at) > mark.offset:
+                raise _went_back(log, at, mark, "has no record there")
+
+
+def _went_back(log: LogId, at: TopicPartition, mark: Mark, but: str) -> Fenced:
+    return Fenced(
+        "log-behind-root",
+        f"topic {at.topic}, partition {at.partition}: the record at offset {mark.offset} was read, but the log {log} "
+        f"{but}: it was truncated or restored from a backup, and has grown since. Restore the log, or create the topic "
+        "again",
+    )
+
+
+_RECORD_BYTES_MAX: Final = 1_000_000
+_ALL: Final = 2**62
+_NEXT_OFFSET: Final = "next-offset"
+NO_MARKS: Final[Mapping[int, Mark]] = {}
+_LAST_READ: Final = "last-read"
+
+
+def frontier_record(
+    settings: KafkaSettings, log: LogId, partition: int, next_offset: int, mark: Mark | None = None
+) -> Outgoing:
+    """The record that says: everything of this partition before `next_offset` is decided, and `mark` was read."""
+    key = json.dumps([settings.group_id, log, partition]).encode()
+    body: dict[str, Any] = {_NEXT_OFFSET: next_offset}
+    if mark is not None:
+        body[_LAST_READ] = [mark.offset, mark.mark.hex()]
+    return Outgoing(settings.frontiers_topic, key, json.dumps(body).encode())
+
+
+def frontier_of(value: bytes) -> tuple[int, Mark | None]:
+    """The offset in a record of this kind, and the mark of the record that was read last. Raises `Unreadable`."""
+    body = control_body(value)
+    last_read = body.get(_LAST_READ)
+    if last_read is None:
+        return count(body.get(_NEXT_OFFSET)), None
+    [[offset, mark]] = rows([last_read], 2)
+    try:
+        return count(body.get(_NEXT_OFFSET)), Mark(count(offset), bytes.fromhex(text(mark)))
+    except ValueError:
+        raise Unreadable(f"`{_LAST_READ}` has no mark") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What the topic says of a log: partition → the greatest offset that a record names; all other records."""
+
+    frontiers: Mapping[int, int]
+    answers: tuple[AnswerRecord, ...]
+    parked: tuple[ParkingRecord, ...] = ()
+    lifts: tuple[Lift, ...] = ()
+    is_upgraded: bool = False
+    """Whether a record says that no coordinator of the first release reads the log."""
+    pauses: tuple[Pause, ...] = ()
+    lake: Lake | None = None
+    """To which the group's coordinators commit; `None`: none of them has said it."""
+    marks: Mapping[int, Mark] = field(default_factory=dict)
+    """Partition → the record that was read of it last, as its newest record says."""
+    unread: Mapping[bytes, tuple[str, int]] = field(default_factory=dict)
+    """The key of each newest record that cannot be read, of answers and of parked records → its kind, its partition."""
+
+    def is_unread(self, partition: int, kind: str | None = None) -> bool:
+        """Whether a record of the partition, of this kind or of any, cannot be read."""
+        return any(of == partition and kind in (None, held) for held, of in self.unread.values())
+
+
+async def read_frontiers(settings: KafkaSettings, log: LogId, *, warns: bool = True) -> Recorded:
+    """Read the topic to its present end. `warns`: log what cannot be read.
+
+    Raises:
+        Unavailable: `log-unavailable`, no answer, or there is no such topic.
+
+    """
+    reading = FrontierReading(settings.group_id, log)
+    reader = KafkaTopicReader(settings, settings.frontiers_topic)
+    await reader.first_since(0, None, reading.take, records_max=_ALL)
+    if warns:
+        reading.skipped.tell()
+    return reading.recorded()
+
+
+class FrontierReading:
+    """The newest readable record under each key. A tombstone removes it, a damaged record does not."""
+
+    def __init__(self, group_id: str, log: LogId) -> None:
+        self.skipped = Skipped()
+        self._group_id = group_id
+        self._log = log
+        self._frontiers: dict[int, int] = {}
+        self._marks: dict[int, Mark | None] = {}
+        self._lakes: dict[bytes, Lake] = {}
+        self._answers: dict[bytes, AnswerRecord] = {}
+        self._parked: dict[bytes, ParkingRecord] = {}
+        self._lifts: dict[bytes, Lift] = {}
+        self._pauses: dict[bytes, Pause] = {}
+        self._is_upgraded = False
+        self._unread: dict[bytes, tuple[str, int]] = {}
+
+    def take(self, record: Any) -> None:
+        """Read the next record of the topic, of whatever form."""
+        key = None
+        try:
+            key = control_key(self._group_id, record.key)
+            if key is not None and key.log in (self._log, None):
+                self._unread.pop(record.key, None)
+                self._take(key, record)
+        except Unreadable as why:
+            self.skipped.note(record, why)
+            if key is not None and key.kind in (ANSWERS, PARKED):
+                self._unread[record.key] = (key.kind, key.partition)
+
+    def recorded(self) -> Recorded:
+        """The outcome for this group and this log."""
+        return Recorded(
+            self._frontiers,
+            tuple(self._answers.values()),
+            tuple(self._parked.values()),
+            tuple(self._lifts.values()),
+            self._is_upgraded,
+            tuple(self._pauses.values()),
+            next(iter(self._lakes.values()), None),
+            {partition: mark for partition, mark in self._marks.items() if mark is not None},
+            self._unread,
+        )
+
+    def _take(self, key: ControlKey, record: Any) -> None:
+        raw, value = record.key, record.value
+        if value is None:
+            for held in (self._answers, self._parked, self._lifts, self._pauses, self._lakes):
+                held.pop(raw, None)
+            return
+        if key.kind == FRONTIER:
+            offset, self._marks[key.partition] = frontier_of(value)
+            self._frontiers[key.partition] = max(offset, self._frontiers.get(key.partition, 0))
+        elif key.kind == LAKE:
+            self._lakes.setdefault(raw, lake_of(value))
+        elif key.kind == UPGRADED:
+            control_body(value)  # its offsets are of no use any more
+            self._is_upgraded = True
+        elif key.kind == ANSWERS:
+            self._answers[raw] = answer_record_of(key, value)
+        elif key.kind == PARKED:
+            self._parked[raw] = parking_record_of(key, value)
+        elif key.kind == LIFT:
+            self._lifts[raw] = lift_of(key, value)
+        elif key.kind == PAUSED:
+            self._pauses[raw], why = pause_of(key, value)
+            if why is not None:
+                self.skipped.note(record, why)
+
+
+def frontier_publisher(settings: KafkaSettings) -> KafkaPublisher:
+    """What writes the records; it connects with the first."""
+    return KafkaPublisher(settings, lambda: _RECORD_BYTES_MAX)
+
+
+async def write_frontiers(
+    settings: KafkaSettings,
+    publisher: KafkaPublisher,
+    log: LogId,
+    offsets: Mapping[int, int],
+    marks: Mapping[int, Mark] = NO_MARKS,
+) -> None:
+    """Publish these offsets, which are durable when it returns.
+
+    `marks`: the record that was read last, of partitions where it is known.
+
+    Raises:
+        Unavailable: `log-unavailable`. OutcomeUnknown: `publish-unknown`; writing again is safe.
+
+    """
+    records = [frontier_record(settings, log, number, offset, marks.get(number)) for number, offset in offsets.items()]
+    await publisher.publish(records)
+
+
+_PAUSE_S: Final = 10.0
+"""The shortest time between two writes; a crash in between leaves a lower bound."""
+
+
+class FrontierKeeper:
+    """For one event loop."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._publisher = frontier_publisher(settings)
+        self._noted: dict[tuple[LogId, int], int] = {}
+        self._marks: dict[LogId, dict[int, Mark]] = {}
+        self._writing: asyncio.Task[None] | None = None
+        self._publishing: set[asyncio.Task[Any]] = set()
+        self._closing = asyncio.Event()
+
+    def note(self, log: LogId, offsets: Mapping[int, int], marks: Mapping[int, Mark] = NO_MARKS) -> None:
+        """The group has remembered these: write them soon. `marks`: the record that was read last of each."""
+        self._marks.setdefault(log, {}).update(marks)
+        for partition, offset in offsets.items():
+            self._noted[log, partition] = max(offset, self._noted.get((log, partition), 0))
+        if self._noted and self._writing is None and not self._closing.is_set():
+            self._writing = asyncio.get_running_loop().create_task(self._write(), name="rootline frontiers")
+
+    async def flush(self) -> None:
+        """Write what was noted, as far as one attempt does."""
+        if not self._noted:
+            return
+        noted, self._noted = self._noted, {}
+        by_log: dict[LogId, dict[int, int]] = {}
+        for (log, partition), offset in noted.items():
+            by_log.setdefault(log, {})[partition] = offset
+        try:
+            for log, offsets in by_log.items():
+                marks = self._marks.get(log, NO_MARKS)
+                await write_frontiers(self._settings, self._publisher, log, offsets, marks)
+        except RootlineError as error:
+            for place, offset in noted.items():  # for the next attempt, unless a later one was noted meanwhile
+                self._noted[place] = max(offset, self._noted.get(place, 0))
+            logger = structlog.get_logger("rootline.kafka")
+            logger.info("frontiers not written", action="retry", reason=str(error))
+
+    async def publish(self, records: Sequence[Outgoing]) -> None:
+        """Other records of the topic; durable when it returns. Raises as `KafkaPublisher.publish`."""
+        publishing = asyncio.get_running_loop().create_task(self._publisher.publish(records))
+        self._publishing.add(publishing)
+        publishing.add_done_callback(self._published)
+        await asyncio.shield(publishing)  # a rebalance must not cut off a connection that is being made
+
+    def forget(self) -> None:
+        """The partitions go to others, who write their own."""
+        self._noted.clear()
+        self._marks.clear()
+
+    async def close(self) -> None:
+        """Write no more; close the connection. A write that is under way ends first, or after its deadline."""
+        self._noted.clear()
+        self._closing.set()
+        writing = self._writing
+        if writing is not None:
+            await asyncio.wait([writing], timeout=self._settings.request_timeout_s)
+            writing.cancel()
+            await asyncio.wait([writing])
+        if self._publishing:
+            await asyncio.wait(self._publishing, timeout=self._settings.request_timeout_s)
+        await self._publisher.close()
+
+    def _published(self, task: asyncio.Task[Any]) -> None:
+        self._publishing.discard(task)
+        if not task.cancelled():
+            task.exception()  # looked at, or asyncio would complain
+
+    async def _write(self) -> None:
+        """Until nothing is left to write; the next note starts it again."""
+        while self._noted:
+            await self.flush()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PAUSE_S):
+                    await self._closing.wait()
+                    break
+        self._writing = None
+
+
+UNREAD_STEP: Final = 1_000_000
+"""The next epoch is so much higher where a record was not read: it had an epoch, and its owner may write once more."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """The first records of one partition of an assignment."""
+
+    answers: AnswerRecord
+    parked: ParkingRecord
+
+
+async def take_over(
+    settings: KafkaSettings,
+    keeper: FrontierKeeper,
+    consumer: AIOKafkaConsumer,
+    generation: int,
+    log: LogId,
+    recorded: Recorded,
+    starts: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, TakenOver]:
+    """The first records of each partition of this assignment, with what earlier owners have held and parked.
+
+    The commits also mark that the partitions are being read, or a crash before anything is decided would not be
+    noticed.
+
+    Raises:
+        KafkaError: the group does not accept the commit. TimeoutError: no answer. Unavailable: `log-unavailable`.
+
+    """
+    if not starts:
+        return {}
+    async with asyncio.timeout(settings.request_timeout_s):
+        await commit_offsets(consumer, starts, log, generation=generation)
+    name, taken, gone = uuid.uuid4().hex, dict[TopicPartition, TakenOver](), []
+    for at, start in starts.items():
+        step = UNREAD_STEP if recorded.is_unread(at.partition) else 1
+        parked, parked_before = next_parking_record(recorded.parked, log, at.partition, name[:12], step=step)
+        tables = tuple(parked.tables.values())
+        answers, before = next_record(recorded.answers, log, at.partition, name, start, tables, step=step)
+        taken[at] = TakenOver(answers, parked)
+        gone += [tombstone(settings, record) for record in before]
+        gone += [parking_tombstone(settings, record) for record in parked_before]
+        gone += [
+            Outgoing(settings.frontiers_topic, key, None)
+            for key, (_, of) in recorded.unread.items()
+            if of == at.partition
+        ]
+    first = [
+        record
+        for own in taken.values()
+        for record in (outgoing(settings, own.answers), parking_outgoing(settings, own.parked))
+    ]
+    try:
+        await keeper.publish(first)
+        async with asyncio.timeout(settings.request_timeout_s):
+            await commit_offsets(consumer, starts, log, generation=generation)
+        if gone:
+            await keeper.publish(gone)
+    except OutcomeUnknown as error:
+        raise log_unavailable(settings, error.message, topic=settings.frontiers_topic) from None
+    return taken
+
+
+def assigned_with(
+    log: LogId,
+    starts: Mapping[int, int],
+    poison_candidates: Mapping[int, int],
+    taken: Mapping[TopicPartition, TakenOver],
+    retention_s: float,
+    term: int,
+    pauses: Iterable[Pause],
+) -> Assigned:
+    """The event that tells of this assignment; partition → offset where it starts, and where suspects end."""
+    return Assigned(
+        tuple(PartitionOffset(log, number, start) for number, start in starts.items()),
+        tuple(PartitionOffset(log, number, end) for number, end in poison_candidates.items()),
+        tuple(answer for own in taken.values() for _, answer in sorted(own.answers.answers.items())),
+        tuple(parked for own in taken.values() for parked in own.parked.tables.values()),
+        retention_s,
+        term,
+        tuple(pauses),
+    )

@@ -1,1 +1,0 @@
-"""The group of coordinators: who may be in it, and who is."""

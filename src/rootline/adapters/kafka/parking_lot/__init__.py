@@ -1,1 +1,0 @@
-"""Parking, as one member of the group and as an operator do it."""

@@ -1,0 +1,134 @@
+"""Pauses on Kafka: an operator's view of them, their begin and end, and a coordinator that follows them.
+
+Owns: these calls, a consumer of the frontiers' topic that stays connected, and its position. Does not own: the records
+(`frontier_codec`), carrying pauses out (coordinators).
+Invariants: a begin or an end is durable before the call returns, whether or not coordinators run. An answer has all
+that was written before the question. Each record is read once, and after a failure all of the topic is read again.
+Between two questions nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from rootline.adapters.kafka.clients import log_unavailable, make_consumer, start_consumer, stop_consumer
+from rootline.adapters.kafka.control_records import PAUSED, Unreadable, control_key
+from rootline.adapters.kafka.frontier_codec import pause_of, pause_outgoing
+from rootline.adapters.kafka.frontiers import frontier_publisher
+from rootline.adapters.kafka.topics import complete_topics, topic_identity
+from rootline.adapters.settings import KafkaSettings
+from rootline.ports.intent_feed import Pause
+from rootline.schemas.errors import OutcomeUnknown
+from rootline.schemas.identifiers import TableName
+
+_POLL_MS: Final = 500
+
+
+class PauseFollower:
+    """For one event loop; connects with the first question."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._consumer: AIOKafkaConsumer | None = None
+        self._places: list[TopicPartition] = []
+        self._known: dict[TableName, Pause] = {}
+        self._turn = asyncio.Lock()
+
+    async def pauses(self) -> Sequence[Pause]:
+        """Those in force. Raises `Unavailable` (`log-unavailable`)."""
+        async with self._turn:
+            try:
+                async with asyncio.timeout(self._settings.request_timeout_s):
+                    await self._read_on(self._consumer or await self._connected())
+            except (KafkaError, TimeoutError) as error:
+                await self._disconnect()
+                raise log_unavailable(self._settings, error, topic=self._settings.frontiers_topic) from None
+            return tuple(self._known.values())
+
+    async def close(self) -> None:
+        """Close the connection."""
+        async with self._turn:
+            await self._disconnect()
+
+    async def _connected(self) -> AIOKafkaConsumer:
+        topic = self._settings.frontiers_topic
+        identity = await asyncio.to_thread(topic_identity, self._settings, topic)
+        places = [TopicPartition(topic, number) for number in range(identity.partitions)]
+        consumer = make_consumer(self._settings, group_id=None, reset="none", reads_all=True)
+        await start_consumer(consumer, patience_s=self._settings.request_timeout_s)
+        self._consumer, self._places = consumer, places
+        consumer.assign(places)
+        consumer.pause(*places)
+        for at, begin in (await consumer.beginning_offsets(places)).items():
+            consumer.seek(at, begin)
+        return consumer
+
+    async def _read_on(self, consumer: AIOKafkaConsumer) -> None:
+        ends = await consumer.end_offsets(self._places)
+        for at in self._places:
+            if await consumer.position(at) >= ends[at]:
+                continue
+            consumer.resume(at)
+            while await consumer.position(at) < ends[at]:
+                for record in (await consumer.getmany(at, timeout_ms=_POLL_MS)).get(at, ()):
+                    self._take(record)
+            consumer.pause(at)
+
+    def _take(self, record: Any) -> None:
+        try:
+            key = control_key(self._settings.group_id, record.key)
+        except Unreadable:
+            return  # an assignment logs it
+        if key is None or key.kind != PAUSED:
+            return
+        if record.value is None:
+            self._known.pop(TableName(key.names[0]), None)
+        else:
+            pause, _ = pause_of(key, record.value)
+            self._known[pause.table] = pause
+
+    async def _disconnect(self) -> None:
+        consumer, self._consumer, self._known = self._consumer, None, {}
+        if consumer is not None:
+            await asyncio.shield(stop_consumer(consumer, patience_s=self._settings.request_timeout_s))
+
+
+class KafkaPauses:
+    """For one event loop. Each method raises `Unavailable` (`log-unavailable`)."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+
+    async def pauses(self) -> Sequence[Pause]:
+        """Those in force."""
+        follower = PauseFollower(self._settings)
+        try:
+            return await follower.pauses()
+        finally:
+            await follower.close()
+
+    async def pause(self, pause: Pause) -> None:
+        """It begins."""
+        await asyncio.to_thread(complete_topics, self._settings)
+        await self._write(pause, over=False)
+
+    async def resume(self, pause: Pause) -> None:
+        """It ends."""
+        await self._write(pause, over=True)
+
+    async def close(self) -> None:
+        """Nothing stays open."""
+
+    async def _write(self, pause: Pause, *, over: bool) -> None:
+        publisher = frontier_publisher(self._settings)
+        try:
+            await publisher.publish([pause_outgoing(self._settings, pause, over=over)])
+        except OutcomeUnknown as error:
+            raise log_unavailable(self._settings, error.message, topic=self._settings.frontiers_topic) from None
+        finally:
+            await publisher.close()

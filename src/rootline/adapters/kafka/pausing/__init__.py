@@ -1,1 +1,0 @@
-"""What operators have paused, as records of the frontiers' topic."""

@@ -1,0 +1,505 @@
+"""The batches in a broker's answer, measured before the client library decompresses them and read as records.
+
+Owns: the layout of a batch's header, bounds of decompressed sizes for the four codecs of Kafka, which batches pass,
+the stand-ins for the others, the one place where we reach into the client library, how much a consumer may hold
+decompressed, the translation into records of the log. Does not own: asking brokers, the outcome of an unread record.
+Invariants: the library decompresses no batch over `DECODED_BYTES_MAX`. Large batches that it holds and has not handed
+out are no more than that together, whatever the number of partitions. Measuring takes at most that much memory beside
+its input, any bytes give an answer, and a trial runs on a thread, so that commits go on meanwhile. A batch is passed
+on byte for byte, or it is replaced, offset by offset, by records that carry the reason. A batch with a wrong checksum
+is passed on, because the client library asks for it again. The library sees no header whose length, offsets or count
+no batch can have, because it would end the process or skip records. A record's key, value and headers are the writer's
+bytes. A record without a value has an empty one, and an unread one has the reason and nothing else.
+
+Theory. Headers bound the size from above at almost no cost: a block of zstd holds 128 KiB at most, lz4's frame names
+its largest block, snappy's blocks name their size, deflate shrinks by a factor of 1032 at most. Ordinary batches are
+below any limit by that alone. Only the others are decompressed on trial, into room of a fixed size.
+
+The header of a batch, which is never compressed, names its first and last offset. So each record of a batch that may
+not be decompressed has its coordinates, and these are enough for a verdict and a dead letter. A stand-in batch is not
+compressed. It has the producer and the transaction of the batch that it replaces, so that records of an aborted
+transaction are still skipped. Its records carry a key that is drawn for each process: no writer can make one.
+
+The library decompresses with its own codecs when a record is taken, and has no limit for it. It asks brokers through
+`client.send`, so a consumer gets a `send` whose answers were judged here (decision 0044).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import secrets
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import cramjam
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+
+from rootline.schemas.identifiers import LogId, LogPosition, LogRecord
+
+GZIP: Final = 1
+SNAPPY: Final = 2
+LZ4: Final = 3
+ZSTD: Final = 4
+NAMES: Final = {GZIP: "gzip", SNAPPY: "snappy", LZ4: "lz4", ZSTD: "zstd"}
+
+_DEFLATE_FACTOR_MAX: Final = 1_032
+_GZIP_WINDOW: Final = 31
+_PORTION: Final = 1 << 20
+_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+_ZSTD_SKIPPABLE: Final = b"\x2a\x4d\x18"
+_ZSTD_BLOCK_MAX: Final = 128 * 1024
+_ZSTD_RAW, _ZSTD_RLE, _ZSTD_COMPRESSED = 0, 1, 2
+_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+_LZ4_FACTOR_MAX: Final = 255
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_BYTES: Final = 16
+_VARINT_BYTES_MAX: Final = 5
+
+
+class _Unknown(Exception):
+    """The headers do not say."""
+
+
+class TrialNeeded(Exception):
+    """Only decompressing tells."""
+
+
+def decoded_size(codec: int, data: bytes, bytes_max: int, *, tries: bool = True) -> int | None:
+    """At most so many bytes come out of `data`; `None`: more than `bytes_max`, or it cannot be decompressed.
+
+    Raises:
+        TrialNeeded: without `tries`, what the headers say is not enough; to try takes tens of milliseconds.
+
+    """
+    bound = _BOUNDS.get(codec)
+    if bound is None:
+        return None
+    try:
+        most = bound(data, bytes_max)
+    except (_Unknown, IndexError):
+        most = math.inf
+    if most <= bytes_max:
+        return int(most)
+    if codec == SNAPPY:  # its headers are exact
+        return None
+    if not tries:
+        raise TrialNeeded
+    return _on_trial(codec, data, bytes_max)
+
+
+def _on_trial(codec: int, data: bytes, bytes_max: int) -> int | None:
+    if codec == GZIP:
+        return _gzip_on_trial(data, bytes_max)
+    decompress_into = cramjam.zstd.decompress_into if codec == ZSTD else cramjam.lz4.decompress_into
+    try:
+        return int(decompress_into(data, bytearray(bytes_max)))
+    except Exception:  # it does not fit, or it is none: the library says both in words only
+        return None
+
+
+def _gzip_on_trial(data: bytes, bytes_max: int) -> int | None:
+    size = 0
+    try:
+        while data:
+            stream = zlib.decompressobj(_GZIP_WINDOW)
+            while not stream.eof:
+                if not data:
+                    return None
+                size += len(stream.decompress(data, _PORTION))
+                if size > bytes_max:
+                    return None
+                data = stream.unconsumed_tail
+            data = stream.unused_data
+    except zlib.error:
+        return None
+    return size
+
+
+def _gzip_bound(data: bytes, _: int) -> float:
+    return _DEFLATE_FACTOR_MAX * len(data)
+
+
+def _snappy_bound(data: bytes, bytes_max: int) -> float:
+    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        return _varint(data, 0)
+    size, at = 0, _XERIAL_HEADER_BYTES
+    while at < len(data) and size <= bytes_max:
+        length = int.from_bytes(data[at : at + 4], "big", signed=True)
+        if length <= 0:
+            raise _Unknown
+        size += _varint(data, at + 4)
+        at += 4 + length
+    return size
+
+
+def _varint(data: bytes, at: int) -> int:
+    value = 0
+    for shift in range(_VARINT_BYTES_MAX):
+        byte = data[at + shift]
+        value |= (byte & 0x7F) << (7 * shift)
+        if byte < 0x80:
+            return value
+    raise _Unknown
+
+
+def _lz4_bound(data: bytes, bytes_max: int) -> float:
+    size, at = 0, 0
+    while at < len(data) and size <= bytes_max:
+        if data[at : at + 4] != _LZ4_MAGIC:
+            raise _Unknown
+        flags, block_max = data[at + 4], 1 << (8 + 2 * (data[at + 5] >> 4 & 7))
+        at += 6
+        if flags & 0x08:
+            if int.from_bytes(data[at : at + 8], "little") > bytes_max:
+                raise _Unknown
+            at += 8
+        at += 1 + (4 if flags & 0x01 else 0)
+        while at < len(data) and size <= bytes_max:
+            word = int.from_bytes(data[at : at + 4], "little")
+            at += 4
+            if word == 0:
+                at += 4 if flags & 0x04 else 0
+                break
+            length = word & 0x7FFFFFFF
+            size += length if word != length else min(block_max, _LZ4_FACTOR_MAX * length)
+            at += length + (4 if flags & 0x10 else 0)
+    return size
+
+
+def _zstd_bound(data: bytes, bytes_max: int) -> float:
+    size, at = 0, 0
+    while at < len(data) and size <= bytes_max:
+        magic = data[at : at + 4]
+        at += 4
+        if magic[1:] == _ZSTD_SKIPPABLE:
+            at += 4 + int.from_bytes(data[at : at + 4], "little")
+            continue
+        if magic != _ZSTD_MAGIC:
+            raise _Unknown
+        descriptor = data[at]
+        is_single, size_flag = descriptor >> 5 & 1, descriptor >> 6
+        at += 1 + (not is_single) + (0, 1, 2, 4)[descriptor & 3]
+        size_bytes = (is_single, 2, 4, 8)[size_flag]
+        if int.from_bytes(data[at : at + size_bytes], "little") > bytes_max:
+            raise _Unknown
+        at += size_bytes
+        is_last = False
+        while not is_last and size <= bytes_max:
+            header = int.from_bytes(data[at : at + 3], "little")
+            if at + 3 > len(data):
+                raise _Unknown
+            is_last, kind, length = bool(header & 1), header >> 1 & 3, header >> 3
+            if kind > _ZSTD_COMPRESSED:
+                raise _Unknown
+            size += _ZSTD_BLOCK_MAX if kind == _ZSTD_COMPRESSED else length
+            at += 3 + (1 if kind == _ZSTD_RLE else length)
+        at += 4 if descriptor & 4 else 0
+    return size
+
+
+_BOUNDS: Final[Mapping[int, Callable[[bytes, int], float]]] = {
+    GZIP: _gzip_bound,
+    SNAPPY: _snappy_bound,
+    LZ4: _lz4_bound,
+    ZSTD: _zstd_bound,
+}
+
+
+STAND_IN_KEY: Final = b"rootline.not-read/" + secrets.token_bytes(24)
+LIGHT_BYTES: Final = 1 << 20
+"""Batches up to this decompressed size are not counted: records are taken from the library by their number."""
+_STAND_INS_MAX: Final = 1_000
+_OVERHEAD_BYTES: Final = 12
+_BEGIN: Final = struct.Struct(">qiib")
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_LEGACY_HEADER: Final = struct.Struct(">qiibb")
+_LENGTHS_MIN: Final = {0: 14, 1: 22, 2: _HEADER.size - _OVERHEAD_BYTES}
+"""Magic → the least length that a batch's header can state; the library reads a shorter one past its end."""
+_OFFSET_MAX: Final = 2**63 - 2
+_DAMAGED: Final = _HEADER.pack(0, _LENGTHS_MIN[2], 0, 2, 0, 0, 0, 0, 0, -1, -1, -1, 0)
+"""A batch whose checksum is wrong: the library reports it, and asks for what follows the last good record again."""
+_CODEC: Final = 0x07
+_TRANSACTIONAL: Final = 0x10
+_CONTROL: Final = 0x20
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What is passed on. `heavy_bytes`: at most so much memory for its large batches; `is_cut`: some was left out."""
+
+    message_set: bytes
+    heavy_bytes: int
+    is_cut: bool = False
+
+
+class _NoBatch(Exception):
+    """At `start` there is no header of a batch."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    start: int
+    end: int
+    first: int
+    last: int
+    codec: int
+    data_at: int
+    is_control: bool = False
+    is_transactional: bool = False
+    timestamp_ms: int = 0
+    producer: tuple[int, int, int] = (-1, -1, -1)
+    is_legacy: bool = False
+
+
+def judged(
+    message_set: bytes, next_offset: int, *, batch_bytes_max: int, room_bytes: int, reads_all: bool, tries: bool = True
+) -> Judged:
+    """The batches that the client library may have of a partition's `message_set`, fetched from `next_offset` on.
+
+    A batch of more than `batch_bytes_max` is replaced. Large ones are passed on while there is room for them. What
+    follows a header that no batch has is left out, and a damaged batch is put in its place.
+    `reads_all`: also replace batches in which the library finds a record that it cannot read. Raises `TrialNeeded` as
+    `decoded_size`, with `tries` as there.
+    """
+    parts: list[bytes] = []
+    kept_from = heavy_bytes = 0
+    try:
+        for batch in _batches(message_set, next_offset):
+            if not batch.codec and not reads_all:  # almost all of them
+                continue
+            size: int | None = batch.end - batch.data_at
+            if batch.codec and not batch.is_control:
+                size = decoded_size(batch.codec, message_set[batch.data_at : batch.end], batch_bytes_max, tries=tries)
+            if size is not None and (not reads_all or _is_readable(message_set, batch)):
+                if not batch.codec or size <= LIGHT_BYTES:
+                    continue
+                if size > room_bytes:
+                    return Judged(b"".join([*parts, message_set[kept_from : batch.start]]), heavy_bytes, is_cut=True)
+                heavy_bytes += size
+                room_bytes -= size
+                continue
+            if _is_damaged(message_set, batch):
+                continue
+            first = max(batch.first, next_offset)
+            last = min(batch.last, first + _STAND_INS_MAX - 1)
+            parts.append(message_set[kept_from : batch.start])
+            if first <= last:
+                parts.append(
+                    _stand_in(message_set, batch, first, last, _why(message_set, batch, size, batch_bytes_max))
+                )
+            kept_from = batch.end
+            if last < batch.last:  # the next answer begins inside this batch
+                return Judged(b"".join(parts), heavy_bytes, is_cut=True)
+    except _NoBatch as found:
+        return Judged(b"".join([*parts, message_set[kept_from : found.start], _DAMAGED]), heavy_bytes, is_cut=True)
+    return Judged(b"".join([*parts, message_set[kept_from:]]) if parts else message_set, heavy_bytes)
+
+
+def _batches(message_set: bytes, next_offset: int) -> Iterator[_Batch]:
+    """The whole ones, in order. Raises `_NoBatch`."""
+    at, size = 0, len(message_set)
+    while at < size:
+        _, length, _, magic = _BEGIN.unpack_from(message_set, at) if size - at >= _BEGIN.size else (0, size, 0, 2)
+        end = at + _OVERHEAD_BYTES + length
+        if end > size and at > 0:
+            return  # brokers cut the last batch off where their answer ends, never the first
+        if end > size or length < _LENGTHS_MIN.get(magic, _LENGTHS_MIN[2]):
+            raise _NoBatch(at)
+        batch = _modern(message_set, at, end) if magic >= 2 else _legacy(message_set, at, end, next_offset)
+        if not 0 <= batch.first <= batch.last <= _OFFSET_MAX:
+            raise _NoBatch(at)
+        next_offset = max(next_offset, batch.last + 1)
+        yield batch
+        at = end
+
+
+def _modern(message_set: bytes, at: int, end: int) -> _Batch:
+    first, _, _, _, _, flags, delta, _, latest_ms, *producer, count = _HEADER.unpack_from(message_set, at)
+    if not 0 <= count <= delta + 1:  # compaction removes records, and nothing adds one
+        raise _NoBatch(at)
+    return _Batch(
+        at,
+        end,
+        first,
+        first + delta,
+        flags & _CODEC,
+        at + _HEADER.size,
+        bool(flags & _CONTROL),
+        bool(flags & _TRANSACTIONAL),
+        latest_ms,
+        (producer[0], producer[1], producer[2]),
+    )
+
+
+def _legacy(message_set: bytes, at: int, end: int, next_offset: int) -> _Batch:
+    """A message from before Kafka 0.11: if it is compressed, it holds others, and its offset is that of the last."""
+    last, _, _, magic, flags = _LEGACY_HEADER.unpack_from(message_set, at)
+    data_at = at + _LEGACY_HEADER.size + (8 if magic else 0)
+    key_bytes = int.from_bytes(message_set[data_at : data_at + 4], "big", signed=True)
+    return _Batch(
+        at, end, min(next_offset, last), last, flags & _CODEC, data_at + 8 + max(0, key_bytes), is_legacy=True
+    )
+
+
+def _is_readable(message_set: bytes, batch: _Batch) -> bool:
+    if batch.is_legacy or batch.is_control:
+        return True
+    try:
+        for _ in DefaultRecordBatch(message_set[batch.start : batch.end]):
+            pass
+    except Exception:  # whatever it is, the reading would fail in the same way
+        return False
+    return True
+
+
+def _is_damaged(message_set: bytes, batch: _Batch) -> bool:
+    return not batch.is_legacy and not DefaultRecordBatch(message_set[batch.start : batch.end]).validate_crc()
+
+
+def _why(message_set: bytes, batch: _Batch, size: int | None, bytes_max: int) -> str:
+    what = f"a batch of {batch.end - batch.start} bytes ({NAMES.get(batch.codec, 'not compressed')})"
+    digest = sha256(message_set[batch.start : batch.end]).hexdigest()
+    fault = (
+        f"decompresses to more than {bytes_max} bytes, or not at all"
+        if size is None
+        else "holds a record that cannot be read"
+    )
+    return f"the record came in {what} that {fault}: offsets {batch.first} to {batch.last}, sha256 {digest}"
+
+
+def _stand_in(message_set: bytes, batch: _Batch, first: int, last: int, why: str) -> bytes:
+    producer_id, producer_epoch, base_sequence = batch.producer
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=0,
+        is_transactional=int(batch.is_transactional),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        batch_size=1 << 30,
+    )
+    text = why.encode()
+    for offset in range(last - first + 1):
+        builder.append(offset, timestamp=batch.timestamp_ms, key=STAND_IN_KEY, value=text, headers=[])
+    made = bytes(builder.build())
+    return first.to_bytes(8, "big", signed=True) + made[8:]
+
+
+DECODED_BYTES_MAX: Final = 32 * 1024 * 1024
+"""A constant, not a setting: all coordinators of a group must give the same verdict on a batch."""
+_LETTER_BYTES_MAX: Final = DECODED_BYTES_MAX + (1 << 20)
+"""A dead letter is its record with headers of ours."""
+_HELD_BACK_S: Final = 0.1
+_SUSPECTS: Final[WeakKeyDictionary[AIOKafkaConsumer, set[TopicPartition]]] = WeakKeyDictionary()
+
+
+def guard(consumer: AIOKafkaConsumer, intents_topic: str, *, reads_all: bool) -> None:
+    """Judge every answer that `consumer` gets. `reads_all`: each batch is read on trial first."""
+    gate = _FetchGate(consumer, intents_topic, reads_all)
+    _SUSPECTS[consumer] = gate.suspects
+    consumer._client.send = gate.send
+
+
+def suspect(consumer: AIOKafkaConsumer, at: TopicPartition) -> None:
+    """The library could not read from `at`: read its next answer on trial, and replace what cannot be read."""
+    _SUSPECTS[consumer].add(at)
+
+
+class _FetchGate:
+    def __init__(self, consumer: AIOKafkaConsumer, intents_topic: str, reads_all: bool) -> None:
+        self.suspects: set[TopicPartition] = set()
+        self._consumer = consumer
+        self._intents_topic = intents_topic
+        self._reads_all = reads_all
+        self._heavy: dict[TopicPartition, int] = {}
+        self._send = consumer._client.send
+        self._judging = asyncio.Lock()
+
+    async def send(self, node_id: Any, request: Any, **options: Any) -> Any:
+        """As the library's client."""
+        answer = await self._send(node_id, request, **options)
+        if not isinstance(request, FetchRequest):
+            return answer
+        async with self._judging:  # one at a time: what is held is counted
+            is_held_back = await self._judge(request, answer)
+        if is_held_back:
+            await asyncio.sleep(_HELD_BACK_S)  # else it would be asked for again at once, until records are taken
+        return answer
+
+    async def _judge(self, request: FetchRequest, answer: Any) -> bool:
+        """Replace what `answer` holds; whether something was held back, and nothing is left."""
+        asked = {
+            TopicPartition(topic, number): offset for topic, parts in request.topics for number, offset, _ in parts
+        }
+        self._forget_taken()
+        is_cut = has_some = False
+        topics = []
+        for topic, parts in answer.topics:
+            kept = []
+            for number, *told, message_set in parts:
+                passed = message_set
+                if message_set:
+                    at = TopicPartition(topic, number)
+                    passed, was_cut = await self._passed(at, message_set, asked[at])
+                    is_cut, has_some = is_cut or was_cut, has_some or bool(passed)
+                kept.append((number, *told, passed))
+            topics.append((topic, kept))
+        answer.topics = topics
+        return is_cut and not has_some
+
+    async def _passed(self, at: TopicPartition, message_set: bytes, next_offset: int) -> tuple[bytes, bool]:
+        self._heavy.pop(at, None)
+        bytes_max = DECODED_BYTES_MAX if at.topic == self._intents_topic else _LETTER_BYTES_MAX
+        reads_all = self._reads_all or at in self.suspects
+        self.suspects.discard(at)
+        judge = partial(
+            judged,
+            message_set,
+            next_offset,
+            batch_bytes_max=bytes_max,
+            room_bytes=max(0, bytes_max - sum(self._heavy.values())),
+            reads_all=reads_all,
+        )
+        try:
+            found = judge(tries=False)
+        except TrialNeeded:
+            found = await asyncio.to_thread(judge)
+        if found.heavy_bytes:
+            self._heavy[at] = found.heavy_bytes
+        return found.message_set, found.is_cut
+
+    def _forget_taken(self) -> None:
+        """Of large batches, what the library has handed out whole, or dropped."""
+        if self._heavy:
+            fetcher = self._consumer._fetcher
+            held = () if fetcher is None else fetcher._records
+            self._heavy = {at: size for at, size in self._heavy.items() if at in held}
+
+
+def log_records(log: LogId, found: Sequence[Any]) -> list[LogRecord]:
+    """`found`: aiokafka's records of partitions of `log`."""
+    return [
+        LogRecord(
+            LogPosition(log, held.partition, held.offset), held.key, held.value or b"", held.timestamp, held.headers
+        )
+        if held.key != STAND_IN_KEY
+        else _not_read(log, held)
+        for held in found
+    ]
+
+
+def _not_read(log: LogId, held: Any) -> LogRecord:
+    why = held.value.decode()
+    return LogRecord(LogPosition(log, held.partition, held.offset), None, b"", held.timestamp, (), why)

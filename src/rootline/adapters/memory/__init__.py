@@ -1,1 +1,0 @@
-"""Store, log and task queue in memory, for tests, simulations and `memory://`."""

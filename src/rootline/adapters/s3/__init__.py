@@ -1,1 +1,0 @@
-"""Tables in an S3 bucket."""
