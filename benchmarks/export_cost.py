@@ -23,8 +23,8 @@ from benchmarks.many_files import served_table
 from benchmarks.measure import Result, Spread, load_average
 from benchmarks.sample_table import TABLE
 from rootline.adapters.local_object_store import LocalObjectStore
-from rootline.catalog.export.exporter import ExportedTable, TableExporter
-from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.catalog.export_keys import FormatVersion
+from rootline.catalog.exporter import ExportedTable, TableExporter
 
 SIZES: Final = tuple(int(size) for size in os.environ.get("ROOTLINE_BENCH_FILES", "100000,1000000").split(","))
 _COMPARED: Final = 12_500

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from rootline.catalog.rest.loopback import is_loopback, named_host
+from rootline.catalog.rest.connections import is_loopback, named_host
 from rootline.catalog.rest.routes import Handler
 from rootline.catalog.rest.serving import AUTHORIZED, read_route
 from rootline.coordinator.app import CoordinatorService

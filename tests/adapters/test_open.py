@@ -14,8 +14,7 @@ from rootline.adapters.open import local_folder, open_embedded_feed, open_lock, 
 from rootline.adapters.s3_object_store import S3ObjectStore
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.adapters.sqlite.log_pruning import LogRetention, Pruned
-from rootline.catalog.rest.http_settings import http_settings
-from rootline.catalog.rest.settings import catalog_settings
+from rootline.catalog.rest.http_settings import catalog_settings, http_settings
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import ObjectKey
 

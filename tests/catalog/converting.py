@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from rootline.catalog.export.converted_deletes import ConvertedDeletes
-from rootline.catalog.export.known_deletes import KnownDeletes, listed_prefix
-from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.catalog.converted_deletes import ConvertedDeletes
+from rootline.catalog.export_keys import FormatVersion, KnownDeletes, listed_prefix
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.identifiers import ObjectKey
 from rootline.schemas.object_keys import key_of

@@ -13,8 +13,8 @@ from typing import Any, Final
 from hypothesis import strategies as st
 from pyiceberg.types import DoubleType, FloatType, PrimitiveType, TimeType, UUIDType
 
-from rootline.catalog.manifest.exported_definition import ExportedDefinition
-from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.catalog.export_keys import FormatVersion
+from rootline.catalog.exported_definition import ExportedDefinition
 from rootline.schemas.bytes.leaf import LeafContent
 from rootline.schemas.content_entry import (
     ContentEntry,

@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyiceberg.table import StaticTable
 
 from rootline.adapters.open import open_store
-from rootline.catalog.export.exporter import ExportedTable, TableExporter
-from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.catalog.export_keys import FormatVersion
+from rootline.catalog.exporter import ExportedTable, TableExporter
 from rootline.client.lake import Lake
 from rootline.client.session.session import Session
 from rootline.client.table_handle import TableHandle

@@ -14,9 +14,9 @@ from typing import Any
 import httpx
 from prometheus_client import CollectorRegistry
 
-from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.catalog.export_keys import FormatVersion
+from rootline.catalog.rest.http_settings import CatalogSettings
 from rootline.catalog.rest.serving import alone_app, serve_app
-from rootline.catalog.rest.settings import CatalogSettings
 from rootline.cli.catalog_service import open_catalog
 from rootline.client.session.loop_thread import LoopThread
 

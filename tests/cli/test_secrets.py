@@ -13,8 +13,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from rootline.adapters.open import store_settings
-from rootline.catalog.rest.http_settings import http_settings
-from rootline.catalog.rest.settings import catalog_settings
+from rootline.catalog.rest.http_settings import catalog_settings, http_settings
 from rootline.connect import connect
 from tests.cli.conftest import Run
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rootline.catalog.rest.table_directory import TableDirectory
+from rootline.catalog.rest.catalog import TableDirectory
 from rootline.client.lake import Lake
 from rootline.client.session.session import Session
 from rootline.client.table_handle import TableHandle

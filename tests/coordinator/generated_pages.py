@@ -20,9 +20,8 @@ from rootline.adapters.kafka.control_records import SKIPPED
 from rootline.adapters.open import StoreSettings
 from rootline.adapters.redis_metrics import RedisMetrics
 from rootline.adapters.settings import EmbeddedLogSettings, KafkaSettings, RedisSettings, S3Settings
-from rootline.catalog.rest.http_settings import HttpSettings
-from rootline.catalog.rest.metrics import CatalogMetrics
-from rootline.catalog.rest.settings import CatalogSettings
+from rootline.catalog.rest.catalog import CatalogMetrics
+from rootline.catalog.rest.http_settings import CatalogSettings, HttpSettings
 from rootline.cli.service_process import PROCESS_METRICS, describe_process
 from rootline.coordinator.runtime.observing.metrics import TABLES_MAX, CoordinatorMetrics
 from rootline.coordinator.settings import CoordinatorSettings

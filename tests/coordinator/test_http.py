@@ -11,9 +11,8 @@ import pytest
 
 from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
-from rootline.catalog.export.exporter import TableExporter
-from rootline.catalog.rest.catalog import RestCatalog
-from rootline.catalog.rest.metrics import CatalogMetrics
+from rootline.catalog.exporter import TableExporter
+from rootline.catalog.rest.catalog import CatalogMetrics, RestCatalog
 from rootline.catalog.rest.routes import ServedCatalog
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.http.server import http_app, serve

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from rootline.adapters.settings import EmbeddedLogSettings, S3Settings
-from rootline.catalog.rest.settings import CatalogSettings
+from rootline.catalog.rest.http_settings import CatalogSettings
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.workers.settings import WorkerSettings
 from tests.coordinator.generated_pages import DOCS, settings_page

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.catalog.export_keys import FormatVersion
 from rootline.connect import connect
 from tests.catalog.exported_lake import ExportedLake, long_story, sorted_rows
 from tests.engines.duckdb_reader import open_duckdb

@@ -24,8 +24,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from rootline import Invalid, connect
 from rootline.adapters.open import open_store
-from rootline.catalog.export.exporter import ExportedTable, TableExporter
-from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.catalog.export_keys import FormatVersion
+from rootline.catalog.exporter import ExportedTable, TableExporter
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
 from rootline.schemas.bytes.record_headers import content_headers

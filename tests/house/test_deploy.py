@@ -13,8 +13,7 @@ import pytest
 import yaml
 
 from rootline.adapters.settings import KafkaSettings, RedisSettings, S3Settings
-from rootline.catalog.rest.http_settings import HttpSettings
-from rootline.catalog.rest.settings import CatalogSettings
+from rootline.catalog.rest.http_settings import CatalogSettings, HttpSettings
 from rootline.cli.app import command_tree
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.workers.settings import WorkerSettings

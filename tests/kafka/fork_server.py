@@ -28,7 +28,7 @@ _IMPORTED: Final = (
     "rootline.coordinator.http.server",
     "rootline.workers.http.server",
     "rootline.catalog.rest.serving",
-    "rootline.catalog.export.exporter",
+    "rootline.catalog.exporter",
     "rootline.adapters.kafka.coordinator_log",
     "rootline.adapters.kafka.administration",
     "rootline.adapters.redis_calls",

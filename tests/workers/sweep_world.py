@@ -10,7 +10,7 @@ from typing import Any
 
 from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
-from rootline.catalog.export.export_check import check_exports
+from rootline.catalog.retained_exports import check_exports
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.intent_log import LogKeeps

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from rootline.catalog.export.exporter import ExportedTable, TableExporter
-from rootline.catalog.export.retained_exports import ExportReader
-from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.catalog.export_keys import FormatVersion
+from rootline.catalog.exporter import ExportedTable, TableExporter
+from rootline.catalog.retained_exports import ExportReader
 from rootline.schemas.errors import Corrupt, Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey, Version
 from rootline.schemas.intent import IntentKind
@@ -331,7 +331,7 @@ def test_an_export_that_took_long_asks_again_whether_what_it_found_was_condemned
                 report = await world.sweep()
                 assert of_kinds(report.condemned).get("export-manifest"), (report, await exports(world))
                 now_s = time.monotonic()
-                monkeypatch.setattr("rootline.catalog.export.sweep_state.time.monotonic", lambda: now_s + 3600)
+                monkeypatch.setattr("rootline.catalog.export_memory.time.monotonic", lambda: now_s + 3600)
                 return answer
             return await put(key, body, **more)
 

@@ -10,7 +10,7 @@ from pyiceberg.partitioning import PartitionSpec as IcebergSpec
 
 from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
 from rootline.adapters.system_environment import SystemEnvironment
-from rootline.catalog.adopt.adoption_plan import AdoptionPlan, plan_adoption
+from rootline.catalog.adoption_plan import AdoptionPlan, plan_adoption
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.bytes.root.root_codec import Root, decode_root

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rootline.catalog.adopt.adoption_plan import AdoptionPlan, plan_adoption
+from rootline.catalog.adoption_plan import AdoptionPlan, plan_adoption
 from rootline.coordinator.runtime.table.adoption_reader import read_adopted
 from rootline.maintenance.limits import SweepLimits
 from rootline.maintenance.orphan_sweep_plan import InventoryNotes

@@ -1,7 +1,7 @@
 """Marks what exports that are still needed name, so that a sweep leaves it.
 
 Owns: the order of the reads. Does not own: which exports are needed and what they name
-(`rootline.catalog.export.retained_exports`), what is chosen (`rootline.maintenance.orphan_sweep_plan`).
+(`rootline.catalog.retained_exports`), what is chosen (`rootline.maintenance.orphan_sweep_plan`).
 Invariants: an export that cannot be read keeps everything that exports may name, for as long as it is there.
 """
 
@@ -14,7 +14,7 @@ from typing import Protocol
 
 import structlog
 
-from rootline.catalog.export.retained_exports import ExportReader, FoundExport, is_needed, newest_of_each
+from rootline.catalog.retained_exports import ExportReader, FoundExport, is_needed, newest_of_each
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import Version

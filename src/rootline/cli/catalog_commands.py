@@ -1,7 +1,7 @@
 """`rootline namespace`, `view`, `adopt` and `export`: names of a lake, and tables from and for other engines.
 
 Owns: arguments and printing. Does not own: namespaces and views (`rootline.client`), the plan of an adoption
-(`rootline.catalog.adopt.adoption_plan`), exports (`rootline.catalog`), the commands of one call (`command_table`).
+(`rootline.catalog.adoption_plan`), exports (`rootline.catalog`), the commands of one call (`command_table`).
 Invariants: a change was stored when its command ends with 0. A dry run of `adopt` publishes nothing and hosts no
 coordinator. `export` needs no log and no coordinator, and changes nothing but add an export to the warehouse.
 """
@@ -38,7 +38,7 @@ from rootline.schemas.errors import Invalid
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-    from rootline.catalog.adopt.adoption_plan import AdoptionPlan
+    from rootline.catalog.adoption_plan import AdoptionPlan
 
 
 def create_namespace(

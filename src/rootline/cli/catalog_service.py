@@ -24,10 +24,10 @@ from rootline.schemas.errors import Invalid
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from rootline.catalog.manifest.format_version import FormatVersion
+    from rootline.catalog.export_keys import FormatVersion
     from rootline.catalog.rest.catalog import RestCatalog
+    from rootline.catalog.rest.http_settings import CatalogSettings
     from rootline.catalog.rest.routes import ServedCatalog
-    from rootline.catalog.rest.settings import CatalogSettings
     from rootline.ports.object_store import ObjectStore
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ async def run_catalog(
     """
     from prometheus_client import CollectorRegistry
 
-    from rootline.catalog.rest.settings import catalog_settings
+    from rootline.catalog.rest.http_settings import catalog_settings
 
     with server_extra("rootline catalog serve"):
         from rootline.catalog.rest.serving import alone_app, serve_app
@@ -105,7 +105,7 @@ async def open_catalog(
 
 def warn_if_open(host: str, served: ServedCatalog) -> None:
     """Warn when everyone who reaches this machine may read the metadata of all tables."""
-    from rootline.catalog.rest.loopback import is_loopback
+    from rootline.catalog.rest.connections import is_loopback
 
     if not served.all_tokens and not is_loopback(host):
         structlog.get_logger().warning(
@@ -118,9 +118,8 @@ def warn_if_open(host: str, served: ServedCatalog) -> None:
 async def _opened(
     warehouse: str, settings: CatalogSettings, registry: CollectorRegistry, default_format: FormatVersion | None
 ) -> tuple[ObjectStore, RestCatalog]:
-    from rootline.catalog.export.exporter import TableExporter
-    from rootline.catalog.rest.catalog import RestCatalog
-    from rootline.catalog.rest.metrics import CatalogMetrics
+    from rootline.catalog.exporter import TableExporter
+    from rootline.catalog.rest.catalog import CatalogMetrics, RestCatalog
 
     storage = engine_storage(warehouse, store_settings().s3, share_keys=settings.share_s3_keys)
     if settings.share_s3_keys and storage and "s3.access-key-id" not in storage:

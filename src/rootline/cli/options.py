@@ -20,7 +20,7 @@ import typer
 from rootline.schemas.errors import Corrupt, Invalid, Unavailable
 
 if TYPE_CHECKING:
-    from rootline.catalog.manifest.format_version import FormatVersion
+    from rootline.catalog.export_keys import FormatVersion
     from rootline.client.lake import Lake
     from rootline.client.table_handle import TableHandle
     from rootline.schemas.root_header import RootHeader
@@ -109,7 +109,7 @@ def key_values(items: Sequence[str] | None) -> dict[str, str]:
 
 def format_version(text: Literal["v2", "v3"] | None) -> FormatVersion | None:
     """The version that `--format` names."""
-    from rootline.catalog.manifest.format_version import FormatVersion
+    from rootline.catalog.export_keys import FormatVersion
 
     return None if text is None else FormatVersion(int(text[1]))
 

@@ -13,7 +13,7 @@ from enum import Flag, auto
 
 import structlog
 
-from rootline.catalog.rest.settings import catalog_settings
+from rootline.catalog.rest.http_settings import catalog_settings
 from rootline.cli.catalog_service import open_catalog, warn_if_open
 from rootline.cli.lake_status import open_lake_poller
 from rootline.cli.service_process import Announce, describe_process, port_refused, server_extra, signals, telemetry

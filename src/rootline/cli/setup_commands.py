@@ -90,8 +90,7 @@ async def _reach(warehouse: str, log: str | None) -> None:
 def _settings(warehouse: str | None, log: str | None) -> dict[str, Any]:
     from pydantic import ValidationError
 
-    from rootline.catalog.rest.http_settings import http_settings
-    from rootline.catalog.rest.settings import catalog_settings
+    from rootline.catalog.rest.http_settings import catalog_settings, http_settings
     from rootline.connect import store_settings
     from rootline.coordinator.settings import CoordinatorSettings
     from rootline.schemas.model_faults import invalid_settings

@@ -106,7 +106,7 @@ def history(
     as_json: Json = False,
 ) -> None:
     """List the newest versions of a table."""
-    from rootline.catalog.adopt.adopted_definition import ADOPTED_FROM
+    from rootline.catalog.adopted_definition import ADOPTED_FROM
     from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT
 
     with lake_to_read(warehouse, log) as lake:

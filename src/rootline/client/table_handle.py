@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.expressions import BooleanExpression
 
-    from rootline.catalog.export.exporter import ExportedTable
+    from rootline.catalog.exporter import ExportedTable
     from rootline.client.change.alter_table import TableChange
     from rootline.client.read.scan import Scan
     from rootline.client.read.tree_view import TreeView

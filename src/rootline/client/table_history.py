@@ -216,7 +216,7 @@ class TableHistory:
             Invalid: `setting-invalid`, there is no such `data_files`.
 
         """
-        from rootline.catalog.export.export_check import check_exports
+        from rootline.catalog.retained_exports import check_exports
         from rootline.storage.check.chain import check_table
         from rootline.storage.check.findings import CheckSummary, DataFiles
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rootline.catalog.adopt.adopted_definition import ADOPTED_FROM, adopted_definition
+from rootline.catalog.adopted_definition import ADOPTED_FROM, adopted_definition
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortField, SortOrder, TableDefinition
 from rootline.tree.proof.definition_rules import check_definition

@@ -22,8 +22,9 @@ from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import DateType, DoubleType, IntegerType, LongType, NestedField, StringType
 
-from rootline.catalog.adopt import adopted_manifests, adoption_plan
-from rootline.catalog.adopt.adopted_definition import ADOPTED_FROM
+from rootline.catalog import adoption_plan
+from rootline.catalog import adoption_plan as adopted_manifests
+from rootline.catalog.adopted_definition import ADOPTED_FROM
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
 from rootline.schemas.content_entry import ContentType, FileFormat

@@ -11,7 +11,7 @@ import pytest
 from pyroaring import BitMap
 
 from rootline.adapters.memory import MemoryObjectStore
-from rootline.catalog.adopt.adoption_plan import AdoptionPlan, plan_adoption
+from rootline.catalog.adoption_plan import AdoptionPlan, plan_adoption
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.bytes.vector_codec import encode_inline
 from rootline.schemas.content_entry import (

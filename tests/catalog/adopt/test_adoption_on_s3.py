@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rootline.catalog.adopt.adoption_plan import plan_adoption
+from rootline.catalog.adoption_plan import plan_adoption
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.identifiers import ObjectKey, Version
 from rootline.schemas.intent import Intent, IntentKind, RemovedFile

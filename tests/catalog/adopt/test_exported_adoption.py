@@ -15,9 +15,9 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from rootline.adapters.open import open_store
-from rootline.catalog.adopt.adopted_history import NO_HISTORY, history_of
-from rootline.catalog.export.exporter import ExportedTable, TableExporter
-from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.catalog.adoption_plan import NO_HISTORY, history_of
+from rootline.catalog.export_keys import FormatVersion
+from rootline.catalog.exporter import ExportedTable, TableExporter
 from rootline.client.lake import Lake
 from rootline.schemas.identifiers import TableName, Version
 from rootline.workers.kinds import FLUSH

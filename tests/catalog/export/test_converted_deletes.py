@@ -11,9 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rootline.catalog.export.converted_deletes import FILES_AT_ONCE, ConvertedDeletes, files_to_merge
-from rootline.catalog.export.known_deletes import KnownDeletes, folder_of, listed_prefix
-from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.catalog.converted_deletes import FILES_AT_ONCE, ConvertedDeletes, files_to_merge
+from rootline.catalog.export_keys import FormatVersion, KnownDeletes, folder_of, listed_prefix
 from rootline.ports.object_store import ObjectStore, PutReply, PutStatus
 from rootline.schemas.content_entry import ContentType, FileFormat, Status, VersionInfo
 from rootline.schemas.errors import Unavailable

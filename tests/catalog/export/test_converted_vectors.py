@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap64
 
-from rootline.catalog.manifest.format_version import FormatVersion
-from rootline.catalog.manifest.position_delete_file import encode_position_deletes
+from rootline.catalog.converted_deletes import encode_position_deletes
+from rootline.catalog.export_keys import FormatVersion
 from rootline.schemas.bytes.vector_codec import VectorBlob, decode_puffin, encode_puffin, spread_puffin
 from rootline.schemas.content_entry import DeletionVector, FileFormat
 from rootline.schemas.errors import Corrupt

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from rootline.catalog.export.exporter import TableExporter
-from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.catalog.export_keys import FormatVersion
+from rootline.catalog.exporter import TableExporter
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import Version
 from rootline.schemas.object_keys import root_key

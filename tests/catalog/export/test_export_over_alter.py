@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.catalog.export_keys import FormatVersion
 from rootline.client.change.alter_table import TableChange
 from rootline.connect import connect
 from rootline.schemas.bytes.root.root_codec import decode_root, encode_root

@@ -13,8 +13,8 @@ from pyiceberg.table import StaticTable
 
 from rootline.adapters.open import open_remover
 from rootline.adapters.system_environment import SystemEnvironment
-from rootline.catalog.export.exporter import TableExporter
-from rootline.catalog.export.retained_exports import metadata_locations
+from rootline.catalog.exporter import TableExporter
+from rootline.catalog.retained_exports import metadata_locations
 from rootline.client.lake import Lake
 from rootline.client.session.session import Session
 from rootline.ports.intent_log import LogKeeps

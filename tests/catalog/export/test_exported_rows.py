@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry, ManifestEntryStatus
 from pyiceberg.table import StaticTable
 
-from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.catalog.export_keys import FormatVersion
 from rootline.connect import connect
 from tests.catalog.exported_lake import V2, V3, ExportedLake, delete_by_id, long_story, rows, sorted_rows
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import StaticTable
 
-from rootline.catalog.export.export_memory import FINISHED_MAX
-from rootline.catalog.export.exporter import ExportCost, ExportedTable, TableExporter
-from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.catalog.export_keys import FormatVersion
+from rootline.catalog.export_memory import FINISHED_MAX
+from rootline.catalog.exporter import ExportCost, ExportedTable, TableExporter
 from rootline.connect import connect
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName, Version

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from rootline.catalog.export.manifest_units import (
+from rootline.catalog.export_keys import FormatVersion
+from rootline.catalog.exported_definition import ExportedDefinition
+from rootline.catalog.manifest_writer import (
     CHUNK_ENTRIES,
     Given,
     LeafChunk,
@@ -15,8 +17,6 @@ from rootline.catalog.export.manifest_units import (
     removed_entries,
     units_of,
 )
-from rootline.catalog.manifest.exported_definition import ExportedDefinition
-from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.schemas.bytes.leaf import LeafContent
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.schemas.intent import Intent, IntentKind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rootline.catalog.export.retained_exports import metadata_locations
+from rootline.catalog.retained_exports import metadata_locations
 from rootline.schemas.object_keys import OwnKind, own_kind
 
 

@@ -11,10 +11,9 @@ import pytest
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus
 from pyiceberg.table import StaticTable
 
-from rootline.catalog.adopt.adopted_history import AdoptedHistory
-from rootline.catalog.export.export_keys import ExportFolder
-from rootline.catalog.export.table_metadata import VERSION, Window, metadata_json, read_metadata, window_of
-from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.catalog.adoption_plan import AdoptedHistory
+from rootline.catalog.export_keys import ExportFolder, FormatVersion
+from rootline.catalog.table_metadata import VERSION, Window, metadata_json, read_metadata, window_of
 from rootline.connect import connect
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import Version

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rootline.catalog.manifest.encoded_columns import joined, longs, texts
-from rootline.catalog.manifest.exported_definition import ExportedDefinition
-from rootline.catalog.manifest.format_version import FormatVersion
-from rootline.catalog.manifest.leaf_chunk_encoder import encode_leaf_chunk
-from rootline.catalog.manifest.manifest_encoder import EncodedManifest, encode_manifest
+from rootline.catalog.export_keys import FormatVersion
+from rootline.catalog.exported_definition import ExportedDefinition
+from rootline.catalog.leaf_chunk_encoder import encode_leaf_chunk, joined, longs, texts
+from rootline.catalog.manifest_encoder import EncodedManifest, encode_manifest
 from rootline.schemas.bytes.avro_encoding import LONG_MAX, LONG_MIN, encode_long
 from rootline.schemas.bytes.leaf import Leaf, LeafContent
 from rootline.schemas.bytes.leaf_codec import decode_leaf, encode_leaf, leaf_of_entries

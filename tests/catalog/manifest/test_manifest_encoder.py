@@ -28,11 +28,10 @@ from pyiceberg.manifest import FileFormat as IcebergFormat
 from pyiceberg.types import DecimalType, DoubleType, FloatType, IntegerType, PrimitiveType, StringType, UUIDType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from rootline.catalog.manifest.exported_definition import ExportedDefinition, ExportedField
-from rootline.catalog.manifest.format_version import FormatVersion
-from rootline.catalog.manifest.manifest_encoder import EncodedManifest, encode_manifest
-from rootline.catalog.manifest.manifest_schema import manifest_entry_schema
-from rootline.catalog.manifest.manifest_values import bound_bytes
+from rootline.catalog.export_keys import FormatVersion
+from rootline.catalog.exported_definition import ExportedDefinition, ExportedField
+from rootline.catalog.manifest_encoder import EncodedManifest, encode_manifest
+from rootline.catalog.manifest_schema import bound_bytes, manifest_entry_schema
 from rootline.schemas.bytes.leaf import LeafContent
 from rootline.schemas.bytes.manifest_codec import decode_manifest
 from rootline.schemas.bytes.single_values import bound_of_bytes

@@ -15,14 +15,14 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS, ManifestContent, read_manifest_list
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from rootline.catalog.manifest.format_version import FormatVersion
-from rootline.catalog.manifest.manifest_list_encoder import (
+from rootline.catalog.export_keys import FormatVersion
+from rootline.catalog.manifest_list_encoder import (
     ManifestRecord,
     PartitionSummary,
     decode_manifest_list_records,
     encode_manifest_list,
 )
-from rootline.catalog.manifest.manifest_schema import manifest_list_schema
+from rootline.catalog.manifest_schema import manifest_list_schema
 from rootline.schemas.bytes.leaf import LeafContent
 from rootline.schemas.bytes.manifest_codec import decode_manifest_list
 from rootline.schemas.errors import Corrupt

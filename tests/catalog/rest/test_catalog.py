@@ -14,15 +14,12 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from rootline.catalog.export.exporter import TableExporter
-from rootline.catalog.rest.answers import SnapshotMode
-from rootline.catalog.rest.catalog import RestCatalog
-from rootline.catalog.rest.errors import Refusal
-from rootline.catalog.rest.metrics import CatalogMetrics
+from rootline.catalog.exporter import TableExporter
+from rootline.catalog.rest.catalog import CatalogMetrics, RestCatalog, TableDirectory
+from rootline.catalog.rest.http_settings import CatalogSettings
+from rootline.catalog.rest.responses import Refusal, SnapshotMode
 from rootline.catalog.rest.routes import ServedCatalog
 from rootline.catalog.rest.serving import alone_app
-from rootline.catalog.rest.settings import CatalogSettings
-from rootline.catalog.rest.table_directory import TableDirectory
 from rootline.cli.catalog_service import open_catalog
 from rootline.schemas.errors import Corrupt, Unavailable
 from rootline.schemas.identifiers import TableName

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
-from rootline.catalog.export.export_requests import ExportCost
-from rootline.catalog.rest.metrics import TABLES_MAX, CatalogMetrics
+from rootline.catalog.export_memory import ExportCost
+from rootline.catalog.rest.catalog import TABLES_MAX, CatalogMetrics
 from rootline.schemas.identifiers import TableName, Version
 
 TABLE = TableName("a.b")

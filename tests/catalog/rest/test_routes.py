@@ -12,7 +12,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.catalog.export_keys import FormatVersion
 from rootline.connect import connect
 from rootline.schemas.intent import Intent
 from tests.catalog.served_catalog import asked, metric

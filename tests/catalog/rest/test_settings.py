@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from rootline.catalog.rest.settings import CatalogSettings, catalog_settings
+from rootline.catalog.rest.http_settings import CatalogSettings, catalog_settings
 from rootline.schemas.errors import Invalid
 
 

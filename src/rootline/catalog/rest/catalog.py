@@ -1,35 +1,278 @@
-"""A warehouse as the REST catalog shows it: namespaces, tables, and a table's export.
+"""A warehouse as the REST catalog shows it: namespaces, tables, views, a table's export, and the metrics of all this.
 
-Owns: what each question costs, its deadline, what is counted. Does not own: HTTP (`routes`), making exports
-(`exporter`), finding tables (`table_directory`).
-Invariants: read-only but for the exports themselves; the answer on a table is its newest version at the time of the
-request; a caller that stops waiting does not stop what others wait for.
+Owns: finding names with few requests and remembering them, the cost and deadline of each question, names and labels of
+the metrics. Does not own: HTTP (`routes`), making exports (`exporter`), which namespaces exist (`namespaces`).
+Invariants: read-only except for the exports themselves. The answer on a table is its newest version at the time of the
+request. A caller that stops waiting does not stop an export that others wait for. Every answer lists folders and heads
+again, so a removed or dropped name disappears. Engines descend level by level, so for them a namespace also exists if
+one below it does. A `table` label stands for at most `TABLES_MAX` tables, all exported here. Metrics may be set in one
+thread and read in another.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from rootline.catalog.manifest.format_version import FormatVersion
-from rootline.catalog.rest.answers import SnapshotMode, etag_of, is_known, table_body, view_body
-from rootline.catalog.rest.errors import NO_TABLE, no_such_namespace, no_such_table, no_such_view
-from rootline.catalog.rest.metrics import CatalogMetrics
-from rootline.catalog.rest.table_directory import TableDirectory
+from rootline.catalog.export_keys import FormatVersion
+from rootline.catalog.rest.responses import (
+    NO_TABLE,
+    SnapshotMode,
+    etag_of,
+    is_known,
+    no_such_namespace,
+    no_such_table,
+    no_such_view,
+    table_body,
+    view_body,
+)
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.errors import Invalid, RootlineError, Unavailable
-from rootline.schemas.identifiers import TableName, namespace_of, table_name
-from rootline.schemas.object_keys import root_key
+from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
+from rootline.schemas.identifiers import NamespaceName, TableName, Version, name_in_namespace, namespace_of, table_name
+from rootline.schemas.object_keys import namespace_in, root_key, table_in
 from rootline.schemas.root_header import NameState
-from rootline.storage.metadata.root_reader import newest_root, view_of
+from rootline.storage.metadata.namespaces import is_created, read_namespace
+from rootline.storage.metadata.root_reader import at_head, find_head, newest_root, read_root, view_of
 
 if TYPE_CHECKING:
-    from rootline.catalog.export.exporter import ExportedTable, TableExporter
+    from rootline.catalog.exporter import ExportCost, ExportedTable, TableExporter
+
+_LOOKS_AT_ONCE: Final = 16
+
+
+class _Seen(NamedTuple):
+    """What a name was in the newest version that was read."""
+
+    version: Version
+    state: NameState
+
+
+class TableDirectory:
+    """The tables and views of one warehouse. A root is read once, to tell what it is; after that it is only listed."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._places = asyncio.Semaphore(_LOOKS_AT_ONCE)
+        self._known: dict[TableName, _Seen] = {}
+
+    async def namespaces(self) -> list[str]:
+        """Every namespace that was created or holds a table or view, ascending; also one that cannot be read.
+
+        Raises:
+            Unavailable: `store-unavailable`.
+
+        """
+        names = [name for folder in await self._store.folders("") if (name := namespace_in(folder)) is not None]
+        there = await asyncio.gather(*(self._is_namespace(name) for name in names))
+        return sorted(name for name, is_there in zip(names, there, strict=True) if is_there)
+
+    async def below(self, parent: str) -> list[str] | None:
+        """The namespaces one level below `parent` (empty: the highest), whole names, ascending; `None`: no such parent.
+
+        Raises as `namespaces`.
+        """
+        names, prefix = await self.namespaces(), f"{parent}." if parent else ""
+        level = prefix.count(".") + 1
+        found = {".".join(name.split(".")[:level]) for name in names if name.startswith(prefix)}
+        return sorted(found) if found or not parent or parent in names else None
+
+    async def properties(self, namespace: str) -> dict[str, str] | None:
+        """A namespace's properties; `None`: there is no such namespace.
+
+        Raises:
+            Corrupt: `namespace-unreadable`.
+            Unavailable: `store-unavailable`.
+
+        """
+        name = namespace_in(namespace)
+        if name is None:
+            return None
+        async with self._places:
+            state = await read_namespace(self._store, name)
+        if state.is_there or await self.tables(name) or await self.views(name) or await self.below(name):
+            return dict(state.properties)
+        return None
+
+    async def tables(self, namespace: str) -> list[str]:
+        """The names of the tables in `namespace`, without it, ascending; none if there is no such namespace.
+
+        Raises:
+            Unavailable: `store-unavailable`.
+
+        """
+        return await self._those(namespace, NameState.TABLE)
+
+    async def views(self, namespace: str) -> list[str]:
+        """As `tables`, the views."""
+        return await self._those(namespace, NameState.VIEW)
+
+    async def exists(self, name: TableName, state: NameState = NameState.TABLE) -> bool:
+        """Whether the warehouse has the table `name`, or the view, now.
+
+        Raises:
+            Unavailable: `store-unavailable`.
+
+        """
+        return await self._state_of(name) is state
+
+    async def _those(self, namespace: str, state: NameState) -> list[str]:
+        if namespace_in(namespace) is None:
+            return []
+        async with self._places:
+            folders = await self._store.folders(f"{namespace}/")
+        names = [name for folder in folders if (name := table_in(folder)) is not None]
+        found = await asyncio.gather(*(self._state_in_turn(name) for name in names))
+        return sorted(name_in_namespace(name) for name, there in zip(names, found, strict=True) if there is state)
+
+    async def _state_of(self, name: TableName) -> NameState | None:
+        head = await find_head(self._store, name)
+        if head is None:
+            self._known.pop(name, None)
+            return None
+        known = self._known.get(name)
+        if known is not None and known.version == head.version:
+            return known.state
+        try:
+            root = await at_head(self._store, name, lambda found: read_root(self._store, name, found.version), head)
+        except Corrupt:
+            return NameState.TABLE  # it is there, and says so when it is loaded
+        if root is None:
+            return None
+        self._known[name] = _Seen(root.header.version, root.header.name_is)
+        return root.header.name_is
+
+    async def _state_in_turn(self, name: TableName) -> NameState | None:
+        async with self._places:
+            return await self._state_of(name)
+
+    async def _is_namespace(self, name: NamespaceName) -> bool:
+        for known, seen in self._known.items():  # what was there is looked at first: mostly it still is
+            if seen.state is not NameState.TOMBSTONE and namespace_of(known) == name:
+                if await self._state_in_turn(known) in (NameState.TABLE, NameState.VIEW):
+                    return True
+                break
+        if await self.tables(name) or await self.views(name):
+            return True
+        async with self._places:
+            return await is_created(self._store, name)
+
+
+TABLES_MAX: Final = 200
+_SECONDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
+
+
+@dataclass(slots=True)
+class _Freshness:
+    """How far one table's newest export is behind its head, as far as this process knows."""
+
+    exported: Version
+    head: Version
+    behind_since_ms: int | None = None
+
+
+class CatalogMetrics:
+    """The metrics of one process, in `registry`, which may hold other metrics too."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+        self._guard = threading.Lock()
+        self._fresh: dict[TableName, _Freshness] = {}
+        self._lag = Gauge(
+            "rootline_export_lag_seconds",
+            "For how long a table's newest version has been newer than the newest one exported here; also if no one "
+            "reads it any more.",
+            ("table",),
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "rootline_export_seconds",
+            "Time to make what an export lacked; exports that were complete are not counted.",
+            registry=registry,
+            buckets=_SECONDS,
+        )
+        self._requests = Counter(
+            "rootline_export_requests_total", "Requests to the store for exports.", ("kind",), registry=registry
+        )
+        self._failures = Counter(
+            "rootline_export_failures_total", "Exports that could not be made.", ("code",), registry=registry
+        )
+        self._answers = Counter(
+            "rootline_catalog_requests_total",
+            "Answers of the REST catalog.",
+            ("route", "code"),
+            registry=registry,
+        )
+        self._answer_seconds = Histogram(
+            "rootline_catalog_request_seconds",
+            "Time to answer a request, exports that it waits for included.",
+            ("route",),
+            registry=registry,
+            buckets=_SECONDS,
+        )
+
+    def answered(self, route: str, status: int, elapsed_s: float) -> None:
+        """Count one answer."""
+        self._answers.labels(route, str(status)).inc()
+        self._answer_seconds.labels(route).observe(elapsed_s)
+
+    def exported(self, table: TableName, version: Version, cost: ExportCost, elapsed_s: float) -> None:
+        """Count an export of the newest version; `cost`: the requests for it, none if it was complete."""
+        for kind, count in (("list", cost.lists), ("get", cost.gets), ("put", cost.puts)):
+            if count:
+                self._requests.labels(kind).inc(count)
+        if cost.puts:
+            self._seconds.observe(elapsed_s)
+        with self._guard:
+            fresh = self._fresh.get(table)
+            if fresh is None:
+                if len(self._fresh) < TABLES_MAX:
+                    self._fresh[table] = _Freshness(version, version)
+                return
+            fresh.exported = max(fresh.exported, version)
+            if fresh.exported >= fresh.head:
+                fresh.head, fresh.behind_since_ms = fresh.exported, None
+
+    def failed(self, code: str) -> None:
+        """Count an export that could not be made."""
+        self._failures.labels(code).inc()
+
+    def head_seen(self, table: TableName, version: Version, timestamp_ms: int) -> None:
+        """Note the newest version of `table` and when it was committed; only tables that were exported here matter."""
+        with self._guard:
+            fresh = self._fresh.get(table)
+            if fresh is None or version <= fresh.head:
+                return
+            fresh.head = version
+            if fresh.behind_since_ms is None and version > fresh.exported:
+                fresh.behind_since_ms = timestamp_ms
+
+    def measure(self, now_ms: int, heads: Mapping[TableName, tuple[Version, int]] | None = None) -> None:
+        """Bring the gauge up to date, before it is read.
+
+        `heads`: the newest versions, and when they were committed, of the tables whose commits this process sees; other
+        tables have no lag. `None`: this process sees no commits, only requests.
+        """
+        for table, (version, timestamp_ms) in (heads or {}).items():
+            self.head_seen(table, version, timestamp_ms)
+        with self._guard:
+            if heads is not None:
+                for table in self._fresh.keys() - heads.keys():
+                    del self._fresh[table]
+            lags = {
+                table: 0 if fresh.behind_since_ms is None else max(0, now_ms - fresh.behind_since_ms)
+                for table, fresh in self._fresh.items()
+            }
+        self._lag.clear()
+        for table, lag_ms in lags.items():
+            self._lag.labels(table).set(lag_ms / 1000)
+
 
 _LARGE_BYTES: Final = 100_000
 """Metadata of this size or more is parsed in a thread."""

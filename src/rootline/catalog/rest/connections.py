@@ -1,18 +1,23 @@
-"""The connections of an HTTP server, limited in number and in time for every client.
+"""The connections of an HTTP server, limited in number and in time, and the names of this machine.
 
-Owns: accepting, the limit of open connections, time-outs of slow clients, how often the server's library may log. Does
-not own: requests and answers (`serving`), the library's reading of HTTP (uvicorn's `H11Protocol`).
-Invariants: the descriptors of connections, those that still negotiate TLS included, are at most a quarter of those that
-the process may have; a client that has sent a whole request is answered before one that only keeps a connection, or
-takes its answer slowly; no wait for a client is without an end; one that takes its answer, however slowly, gets all of
-it unless others need its place (decision 0108).
+Owns: accepting, the limit of open connections, time-outs of slow clients, the rate of the server library's log lines,
+and whether a request that arrives at a loopback address names this machine. Does not own: requests and responses
+(`serving`), the library's reading of HTTP (uvicorn's `H11Protocol`).
+Invariants: the descriptors of connections, TLS negotiations included, are at most a quarter of the process's limit. A
+client that has sent a whole request is answered before one that only keeps a connection, or reads its answer slowly.
+No wait for a client is endless. A client that reads its answer, however slowly, gets all of it unless others need its
+place (decision 0108).
 
-Theory. The library limits requests, not connections: it accepts whatever comes, and a client that sends a byte now and
-then stays for ever. So accepting is done here, where a connection is counted from its first moment. When there is no
-room, the connection that has waited longest without a whole request gives its place to the new one, and if there is
-none, one whose answer waits for its client: a probe or a scrape sends its request at once and takes a short answer, and
-is served however many connections others keep open. The library is done with an answer when the transport has it, so
-the transport is asked what its client has taken.
+Theory. The library limits requests, not connections: it accepts every one, and a client that sends a byte now and then
+stays for ever. So accepting is done here, where a connection is counted from its first moment. When there is no room,
+the connection that has waited longest without a whole request is closed for the new one, and if there is none, one
+whose answer waits for its client: a probe or a scrape sends its request at once and reads a short answer, and is
+served however many connections others keep open. The library is done with an answer when the transport has it, so the
+transport is asked how much its client has read.
+
+A browser asks an address of this machine for every name that a page's DNS server gives it ("DNS rebinding"). So the
+host that a request names shows whether a foreign page sent it. Requests at other addresses are the operator's to open
+or not.
 """
 
 from __future__ import annotations
@@ -26,11 +31,51 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from ipaddress import IPv6Address, ip_address
 from time import monotonic
 from typing import Final
+from urllib.parse import urlsplit
 
 import h11
+from starlette.datastructures import Headers
+from starlette.types import Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+FOREIGN: Final = (
+    "without a token this server answers at its loopback address only under a name of this machine: ask for localhost, "
+    "or set ROOTLINE_HTTP__TOKEN"
+)
+
+
+def is_foreign(scope: Scope) -> bool:
+    """Whether a request arrived at a loopback address under a name that is not this machine's.
+
+    A request without a name is not: no browser sends one.
+    """
+    server = scope.get("server") or ("", None)
+    names_host = "host" in Headers(scope=scope)
+    return names_host and is_loopback(str(server[0])) and not is_loopback(named_host(scope))
+
+
+def named_host(scope: Scope) -> str:
+    """The host that a request names, without its port, or empty if it names no host that can be read."""
+    try:
+        return urlsplit(f"//{Headers(scope=scope).get('host', '')}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this is a name or an address of this machine that no other can have."""
+    if host == "localhost":
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback
+
 
 _MOST: Final = 512
 _LEAST: Final = 16

@@ -1,29 +1,89 @@
-"""Settings of every HTTP server: coordinator, worker, `rootline up`, catalog.
+"""Settings of HTTP servers and of the REST catalog, and the bearer tokens that a server accepts.
 
-Owns: names and rules of `ROOTLINE_HTTP__*`, the TLS context. Does not own: where each server listens (its own
-settings), the catalog's own token (`settings`).
-Invariants: a secret is never printed; a certificate that cannot be used is refused before the port is opened.
+Owns: names, defaults and rules of `ROOTLINE_HTTP__*` and `ROOTLINE_CATALOG__*`, the TLS context, reading and comparing
+tokens, several of them while one replaces another. Does not own: the address of each server (its own settings), access
+to the store (`ROOTLINE_S3__*`), the paths that need a token (`serving`, `routes`).
+Invariants: a secret is never printed. A certificate that cannot be used is refused before the port is opened. A
+comparison takes a time that reveals nothing about the token. A changed token file counts at the next request, and an
+unreadable one leaves the known tokens. No client gets the store's keys unless the catalog needs a token.
 """
 
 from __future__ import annotations
 
+import hmac
 import ssl
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import structlog
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from rootline.catalog.rest.bearer_tokens import BearerTokens, tokens_of
 from rootline.read_settings import read_settings
 from rootline.schemas.errors import Invalid
 
-_PREFIX = "ROOTLINE_HTTP__"
+
+@dataclass(slots=True)
+class BearerTokens:
+    """`fixed`: from a setting; `file`: one token a line. Made by `tokens_of`, which has read the file once."""
+
+    fixed: tuple[str, ...] = field(default=(), repr=False)
+    file: Path | None = None
+    _known: tuple[str, ...] = field(default=(), repr=False)
+    _seen: tuple[int, int] = (0, 0)
+
+    @property
+    def are_needed(self) -> bool:
+        """Whether there is any; without one, anyone may ask."""
+        return bool(self.fixed or self.file is not None)
+
+    def allow(self, authorization: str) -> bool:
+        """Whether the header `Authorization`, as it came, names one of them."""
+        scheme, _, given = authorization.partition(" ")
+        said = given.strip().encode("latin-1", errors="replace")  # headers are bytes
+        same = [hmac.compare_digest(said, token.encode()) for token in (*self.fixed, *self._of_file())]
+        return scheme.lower() == "bearer" and any(same)
+
+    def read(self) -> None:
+        """Read the file. Raises `Invalid` (`setting-invalid`): it cannot be read, or holds no token."""
+        if self.file is None:
+            return
+        try:
+            stat = self.file.stat()
+            lines = self.file.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror
+            raise Invalid("setting-invalid", f"token_file {self.file} cannot be read: {reason}") from None
+        tokens = tuple(line.strip() for line in lines if line.strip())
+        if not tokens:
+            raise Invalid("setting-invalid", f"token_file {self.file} is empty; write a token on each line of it")
+        self._known, self._seen = tokens, (stat.st_mtime_ns, stat.st_size)
+
+    def _of_file(self) -> tuple[str, ...]:
+        if self.file is not None:
+            try:
+                stat = self.file.stat()
+                if (stat.st_mtime_ns, stat.st_size) != self._seen:
+                    self.read()
+            except (OSError, Invalid) as error:
+                structlog.get_logger().warning("tokens not read again", action="tokens", reason=str(error))
+        return self._known
+
+
+def tokens_of(value: SecretStr | None, file: Path | None) -> BearerTokens:
+    """The tokens of a setting and of a file. Raises `Invalid` (`setting-invalid`)."""
+    tokens = BearerTokens(() if value is None else (value.get_secret_value(),), file)
+    tokens.read()
+    return tokens
+
+
+_HTTP_PREFIX = "ROOTLINE_HTTP__"
 
 
 class HttpSettings(BaseSettings):
     """A file `rootline_http__…` in `ROOTLINE_SECRETS_DIR` sets it as well."""
 
-    model_config = SettingsConfigDict(env_prefix=_PREFIX, extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(env_prefix=_HTTP_PREFIX, extra="forbid", frozen=True)
 
     token: SecretStr | None = Field(
         default=None,
@@ -93,4 +153,63 @@ def http_settings() -> HttpSettings:
         Invalid: `setting-invalid`, naming each setting and what is wrong with it.
 
     """
-    return read_settings(HttpSettings, _PREFIX)
+    return read_settings(HttpSettings, _HTTP_PREFIX)
+
+
+_CATALOG_PREFIX = "ROOTLINE_CATALOG__"
+
+
+class CatalogSettings(BaseSettings):
+    """A unit is the last part of its name. A file `rootline_catalog__…` in `ROOTLINE_SECRETS_DIR` sets it as well."""
+
+    model_config = SettingsConfigDict(env_prefix=_CATALOG_PREFIX, extra="forbid", frozen=True)
+
+    http_host: str = Field(default="127.0.0.1", description="Address that `rootline catalog serve` listens on.")
+    http_port: int = Field(
+        default=8_181, ge=0, le=65_535, description="Port of `rootline catalog serve`; 0: the system picks one."
+    )
+    token: SecretStr | None = Field(
+        default=None,
+        min_length=1,
+        description="The bearer token that engines send; none: anyone who can connect may read.",
+    )
+    token_file: Path | None = Field(
+        default=None,
+        description="A file with one token a line, instead of `TOKEN`; read again when it changes.",
+    )
+    share_s3_keys: bool = Field(
+        default=False,
+        description="Give the keys of `ROOTLINE_S3__` to every engine that has the token, so that it needs none.",
+    )
+    request_timeout_s: float = Field(
+        default=60.0,
+        gt=0,
+        description="After this time the answer is 503; the export goes on, and is there for the next request.",
+    )
+
+    @model_validator(mode="after")
+    def _keys_lie_behind_a_token(self) -> CatalogSettings:
+        if self.token is not None and self.token_file is not None:
+            raise ValueError("give token or token_file, not both")
+        if self.share_s3_keys and self.token is None and self.token_file is None:
+            raise ValueError("share_s3_keys gives the store's keys to anyone who can connect: set a token as well")
+        return self
+
+    def tokens(self) -> BearerTokens:
+        """The tokens, from the setting or the file.
+
+        Raises:
+            Invalid: `setting-invalid`, the file cannot be read or is empty.
+
+        """
+        return tokens_of(self.token, self.token_file)
+
+
+def catalog_settings() -> CatalogSettings:
+    """The settings in force.
+
+    Raises:
+        Invalid: `setting-invalid`, naming each setting and what is wrong with it.
+
+    """
+    return read_settings(CatalogSettings, _CATALOG_PREFIX)

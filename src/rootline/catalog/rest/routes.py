@@ -20,19 +20,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from rootline.catalog.manifest.format_version import FormatVersion
-from rootline.catalog.rest.answers import (
+from rootline.catalog.export_keys import FormatVersion
+from rootline.catalog.rest.catalog import RestCatalog
+from rootline.catalog.rest.connections import FOREIGN, is_foreign
+from rootline.catalog.rest.http_settings import BearerTokens
+from rootline.catalog.rest.responses import (
     WAREHOUSES,
+    Refusal,
+    bad_request,
     config_body,
     identifiers_body,
     namespace_body,
     namespaces_body,
+    refusal_of,
     snapshot_mode,
 )
-from rootline.catalog.rest.bearer_tokens import BearerTokens
-from rootline.catalog.rest.catalog import RestCatalog
-from rootline.catalog.rest.errors import Refusal, bad_request, refusal_of
-from rootline.catalog.rest.loopback import FOREIGN, is_foreign
 
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]

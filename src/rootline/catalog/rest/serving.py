@@ -26,10 +26,16 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from rootline.catalog.rest.bearer_tokens import BearerTokens
-from rootline.catalog.rest.connections import Acceptor, Connection, ConnectionLimits, connection_limits
-from rootline.catalog.rest.http_settings import HttpSettings, http_settings
-from rootline.catalog.rest.loopback import FOREIGN, is_foreign, is_loopback
+from rootline.catalog.rest.connections import (
+    FOREIGN,
+    Acceptor,
+    Connection,
+    ConnectionLimits,
+    connection_limits,
+    is_foreign,
+    is_loopback,
+)
+from rootline.catalog.rest.http_settings import BearerTokens, HttpSettings, http_settings
 from rootline.catalog.rest.routes import READS, Handler, ServedCatalog, catalog_app
 from rootline.schemas.errors import RootlineError
 

@@ -1,7 +1,7 @@
 """Making an Iceberg table of V1 to V3 a table of this lake, without rewriting a file.
 
 Owns: the order: plan, store the root that says what is adopted, publish the `create`, wait. Does not own: the plan
-(`rootline.catalog.adopt.adoption_plan`), the rules and root 0 (`rootline.tree`).
+(`rootline.catalog.adoption_plan`), the rules and root 0 (`rootline.tree`).
 Invariants: a dry run writes nothing; nothing of the Iceberg table is ever written or deleted; the caller gets the
 table only after its root 0 is confirmed.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rootline.catalog.adopt.adoption_plan import AdoptionPlan, plan_adoption
+from rootline.catalog.adoption_plan import AdoptionPlan, plan_adoption
 from rootline.client.session.commit import Commit
 from rootline.client.session.session import Session
 from rootline.client.session.upload import upload_all

@@ -1,14 +1,14 @@
 """Exporting a table for other engines, from a program.
 
 Owns: which format is meant, one exporter per session. Does not own: making exports
-(`rootline.catalog.export.exporter`).
+(`rootline.catalog.exporter`).
 Invariants: changes no table; what was exported before is not made again.
 """
 
 from __future__ import annotations
 
-from rootline.catalog.export.exporter import ExportedTable, TableExporter
-from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.catalog.export_keys import FormatVersion
+from rootline.catalog.exporter import ExportedTable, TableExporter
 from rootline.client.session.session import Session
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName, Version

@@ -30,7 +30,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.storage.metadata.read_cache import ReadCache
 
 if TYPE_CHECKING:
-    from rootline.catalog.export.exporter import TableExporter
+    from rootline.catalog.exporter import TableExporter
 
 T = TypeVar("T")
 _guards: Final[set[asyncio.Task[None]]] = set()

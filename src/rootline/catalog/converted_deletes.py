@@ -1,11 +1,15 @@
 """Deletes that engines would misread, converted into ones that they read correctly.
 
-Owns: V2: a position delete file for each vector; V3: copies of Puffin files with absolute names in their footers and
-gaps between vectors, where engines need them; both: one vector or position delete file with all dead rows of a data
-file that equality deletes reach. Does not own: which rows are dead (`row_deletes`, `data_file_reader` in storage:
-the same as for a scan), the entries' manifests (`manifest_writer`).
-Invariants: the same inputs have the same name, and the name holds all that an entry needs, so nothing is fetched or
-written for what is known; a converted delete removes exactly the rows that a scan leaves out.
+Owns: for V2 a position delete file for each vector. For V3 copies of Puffin files with absolute names in their footers
+and gaps between vectors, where engines need them. For both, one vector or position delete file with all dead rows of a
+data file that equality deletes reach. Does not own: which rows are dead (`row_deletes`, `data_file_reader`), the names
+of stored conversions (`export_keys`), the entries' manifests (`manifest_writer`).
+Invariants: the same inputs have the same name, and the name contains everything that an entry needs, so nothing known
+is fetched or written again. A converted delete removes exactly the rows that a scan leaves out. The columns of a
+position delete file carry the reserved ids and are required, its rows are sorted by path and position, and none occurs
+twice.
+
+Source: the Iceberg specification, "Position Delete Files".
 """
 
 from __future__ import annotations
@@ -15,13 +19,13 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from rootline.catalog.export.export_keys import hash_of
-from rootline.catalog.export.known_deletes import NOTHING, Converted, KnownDeletes, folder_of, name_of
-from rootline.catalog.manifest.format_version import FormatVersion
-from rootline.catalog.manifest.position_delete_file import encode_position_deletes
+from rootline.catalog.export_keys import NOTHING, Converted, FormatVersion, KnownDeletes, folder_of, hash_of, name_of
 from rootline.ports.object_store import ObjectStore, PutStatus
 from rootline.schemas.bytes.vector_codec import PUFFIN_MAGIC as MAGIC
 from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, spread_offset, spread_puffin
@@ -34,10 +38,12 @@ from rootline.schemas.content_entry import (
     VersionInfo,
 )
 from rootline.schemas.errors import Corrupt, Unavailable
+from rootline.schemas.field_ids import DELETE_FILE_PATH, DELETE_FILE_POS
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import is_absolute, key_of, table_prefix
 from rootline.schemas.table_definition import NAME_MAPPING_PROPERTY, TableDefinition
 from rootline.storage.metadata.object_reader import vector_in
+from rootline.storage.rows.arrow_types import FIELD_ID_KEY
 from rootline.storage.rows.data_file_formats import refuse_unreadable
 from rootline.storage.rows.data_file_reader import RowsWanted, read_rows
 from rootline.storage.rows.metadata_columns import DELETED, POS, metadata_field
@@ -46,6 +52,38 @@ from rootline.storage.stored_objects import plain_task_group, read_stored
 from rootline.tree.proof.statistics_rules import partition_statistics
 from rootline.tree.scan.file_task import FileTask
 from rootline.tree.scan.scan_plan import ScanPlan
+
+ROW_GROUP_ROWS: Final = 1_048_576
+_PATHS: Final = pa.dictionary(pa.int32(), pa.string())
+"""In memory only, where the one path is held once; the file's column is of strings."""
+_SCHEMA: Final = pa.schema(
+    [
+        pa.field("file_path", _PATHS, nullable=False, metadata={FIELD_ID_KEY: str(DELETE_FILE_PATH).encode()}),
+        pa.field("pos", pa.int64(), nullable=False, metadata={FIELD_ID_KEY: str(DELETE_FILE_POS).encode()}),
+    ]
+)
+
+
+def encode_position_deletes(path: str, positions: BitMap64) -> bytes:
+    """The file that deletes the rows `positions`, at least one, of the data file `path`."""
+    numbers = np.asarray(positions.to_array(), dtype=np.int64)  # ascending
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink,
+        _SCHEMA,
+        compression="zstd",
+        use_dictionary=["file_path"],
+        write_statistics=True,
+        write_page_checksum=True,
+        store_schema=False,
+    ) as writer:
+        for start in range(0, len(numbers), ROW_GROUP_ROWS):
+            part = numbers[start : start + ROW_GROUP_ROWS]
+            paths = pa.DictionaryArray.from_arrays(np.zeros(len(part), dtype=np.int32), pa.array([path], pa.string()))
+            writer.write_table(pa.Table.from_arrays([paths, pa.array(part)], schema=_SCHEMA), ROW_GROUP_ROWS)
+    body: bytes = sink.getvalue().to_pybytes()
+    return body
+
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -1,12 +1,12 @@
 """Avro manifests of V2 and V3, entry by entry.
 
-Owns: content entry → manifest entry, and the file. Does not own: schemas (`manifest_schema`), values
-(`manifest_values`), many entries of one leaf at once (`leaf_chunk_encoder`, the same bytes), which entries.
-Invariants: entries keep their status and numbers; an entry whose partition value is not known is refused, because null
-would make an engine skip the file; the same entries make the same bytes.
+Owns: content entry to manifest entry, and the file. Does not own: schemas and values (`manifest_schema`), many entries
+of one leaf at once (`leaf_chunk_encoder`, with the same bytes), the choice of entries.
+Invariants: entries keep their status and numbers. An entry whose partition value is not known is refused, because null
+would make an engine skip the file. The same entries make the same bytes.
 
-Source: the Iceberg specification, "Manifests"; the Single File Commits proposal, "How existing manifest fields map to
-Proposed V4 content entry fields", read backwards.
+Source: the Iceberg specification, "Manifests", and the Single File Commits proposal, "How existing manifest fields map
+to Proposed V4 content entry fields", read backwards.
 """
 
 from __future__ import annotations
@@ -17,17 +17,34 @@ from typing import Any, Final, NamedTuple
 
 from pyiceberg.types import PrimitiveType
 
-from rootline.catalog.manifest.avro_container import encode_container
-from rootline.catalog.manifest.exported_definition import ExportedDefinition, ExportedField
-from rootline.catalog.manifest.format_version import FormatVersion
-from rootline.catalog.manifest.manifest_record import EntryFacts, ManifestRecord, manifest_record, partition_summary
-from rootline.catalog.manifest.manifest_schema import manifest_metadata
-from rootline.catalog.manifest.manifest_values import bound_bytes, has_bounds, partition_encoder
+from rootline.catalog.export_keys import FormatVersion
+from rootline.catalog.exported_definition import ExportedDefinition, ExportedField
+from rootline.catalog.manifest_list_encoder import EntryFacts, ManifestRecord, manifest_record, partition_summary
+from rootline.catalog.manifest_schema import (
+    bound_bytes,
+    encode_container,
+    has_bounds,
+    manifest_metadata,
+    partition_encoder,
+)
 from rootline.schemas.bytes.avro_encoding import NULL, PRESENT, encode_bytes, encode_long, encode_string
 from rootline.schemas.bytes.leaf import LeafContent
 from rootline.schemas.content_entry import ContentEntry, ContentStats, ContentType, FieldStatistics
 from rootline.schemas.errors import Invalid
 from rootline.schemas.field_ids import DELETE_FILE_PATH
+
+__all__ = [
+    "NO_COLUMN_SIZES",
+    "Absolute",
+    "Column",
+    "EncodedManifest",
+    "columns_of",
+    "encode_manifest",
+    "optional_long",
+    "optional_longs",
+    "unexported_vector",
+    "unknown_partition",
+]
 
 NO_COLUMN_SIZES: Final = PRESENT + b"\x00"
 """An empty map: PyIceberg's `inspect.entries` fails on null."""
@@ -239,17 +256,3 @@ def optional_longs(values: Sequence[int] | None) -> bytes:
     if not values:
         return PRESENT + b"\x00"
     return b"".join((PRESENT, encode_long(len(values)), *map(encode_long, values), b"\x00"))
-
-
-__all__ = [
-    "NO_COLUMN_SIZES",
-    "Absolute",
-    "Column",
-    "EncodedManifest",
-    "columns_of",
-    "encode_manifest",
-    "optional_long",
-    "optional_longs",
-    "unexported_vector",
-    "unknown_partition",
-]

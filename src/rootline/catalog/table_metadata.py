@@ -19,11 +19,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rootline.catalog.adopt.adopted_history import NO_HISTORY, AdoptedHistory
-from rootline.catalog.export.export_keys import ExportFolder
-from rootline.catalog.export.export_properties import snapshots_of
-from rootline.catalog.manifest.exported_definition import Meaning, stated_specs
-from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.catalog.adoption_plan import NO_HISTORY, AdoptedHistory
+from rootline.catalog.export_keys import ExportFolder, FormatVersion, snapshots_of
+from rootline.catalog.exported_definition import Meaning, stated_specs
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import SnapshotId, Version, snapshot_id_of
 from rootline.schemas.root_header import RootHeader

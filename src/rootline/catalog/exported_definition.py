@@ -56,7 +56,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.catalog.export_keys import FormatVersion
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import (
     Function,
@@ -67,6 +67,8 @@ from rootline.schemas.table_definition import (
     TrackedField,
 )
 from rootline.tree.evolution.partition_fields import FIRST_PARTITION_FIELD, partition_field_ids
+
+__all__ = ["ExportedDefinition", "ExportedField", "Meaning", "stated_specs"]
 
 _UNSORTED: Final = 0
 _NAMED_AS_COLUMN: Final = ("identity", "void")
@@ -495,6 +497,3 @@ def _without_defaults(body: Any, *, of_nested_only: bool) -> Any:
         for key, value in body.items()
         if not (is_left_out and key in _DEFAULTS)
     }
-
-
-__all__ = ["ExportedDefinition", "ExportedField", "Meaning", "stated_specs"]

@@ -1,34 +1,88 @@
-"""What an exporter remembers of a table in one format, so that an export costs what changed.
+"""The memory of an exporter: its knowledge of each table, of sweeps, and the requests of one export.
 
-Owns: what is remembered and for how long, and taking it from the newest stored export. Does not own: making an export
-(`export_builder`).
-Invariants: what is stored is forgotten when a sweep moved the head; bounded: for each table the manifests of its newest
-export, and a few finished exports; the table whose export is the oldest is forgotten first; forgetting costs only
-requests; what is taken from the store is proven first.
+Owns: the content and lifetime of this memory, filling it from the newest stored export, the salt that sweeps require
+in names, the count of requests, storing an object that may exist. Does not own: making an export (`exporter`), sweeps
+(`rootline.workers`), names and bytes of objects.
+Invariants: when a sweep moved the head, knowledge of stored objects is dropped. The memory is bounded: for each table
+the manifests of its newest export and a few finished exports, and the table with the oldest export is dropped first.
+Losing it costs only requests. Everything from the store is proven first. `write` returns only when the store has the
+object. Objects of an export are written once and never overwritten.
+
+Theory. A condemned name is never used again: each root that condemns something makes another salt, and later names
+contain it. So an object that is found under a name with the newest salt was never condemned.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from rootline.catalog.adopt.adopted_history import AdoptedHistory, read_history
-from rootline.catalog.export.export_keys import ExportFolder, is_list_of, version_of_metadata
-from rootline.catalog.export.known_deletes import KnownDeletes, listed_prefix
-from rootline.catalog.export.sweep_state import Moment, SweepState
-from rootline.catalog.export.table_metadata import SnapshotJson, Specs, StoredMetadata, damaged, read_metadata
-from rootline.catalog.manifest.format_version import FormatVersion
-from rootline.catalog.manifest.manifest_list_encoder import ManifestRecord, decode_manifest_list_records
-from rootline.ports.object_store import ObjectStore
-from rootline.schemas.identifiers import SnapshotId, TableName, Version
-from rootline.schemas.root_header import RootHeader
+from rootline.catalog.adoption_plan import AdoptedHistory, read_history
+from rootline.catalog.export_keys import (
+    ExportFolder,
+    FormatVersion,
+    KnownDeletes,
+    is_list_of,
+    listed_prefix,
+    version_of_metadata,
+)
+from rootline.catalog.manifest_list_encoder import ManifestRecord, decode_manifest_list_records
+from rootline.catalog.table_metadata import SnapshotJson, Specs, StoredMetadata, damaged, read_metadata
+from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, StoredObject
+from rootline.schemas.identifiers import ObjectKey, SnapshotId, TableName, Version
+from rootline.schemas.root_header import Condemned, RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.object_reader import read_condemned
 from rootline.storage.metadata.root_reader import read_definition
+from rootline.storage.stored_objects import store_object
+
+TRUSTED_S: Final = 60.0
+"""So long what was read of a head counts. The shortest retention of a sweep is ten times that."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepState:
+    """`horizon_ms` and `condemned` of the head. As long as they stay, nothing more of an export is about to go."""
+
+    horizon_ms: int
+    condemned: tuple[Condemned, ...]
+
+    @staticmethod
+    def of(header: RootHeader) -> SweepState:
+        """What the root of a head says."""
+        return SweepState(header.horizon_ms, tuple(header.condemned))
+
+    @property
+    def salt(self) -> str:
+        """16 hex digits for the names of objects to come; empty, before a table's first sweep."""
+        if not self.horizon_ms and not self.condemned:
+            return ""
+        pages = [(item.page.digest.hex(), int(item.since_version)) for item in self.condemned]
+        return hashlib.sha256(repr((self.horizon_ms, pages)).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When something was read, by two clocks: one stands still while a machine sleeps, the other may be set back."""
+
+    monotonic_s: float
+    wall_s: float
+
+    @staticmethod
+    def now() -> Moment:
+        """This moment."""
+        return Moment(time.monotonic(), time.time())
+
+    def is_past(self) -> bool:
+        """Whether what was read then has to be read again."""
+        return max(time.monotonic() - self.monotonic_s, time.time() - self.wall_s) > TRUSTED_S
+
 
 TABLES_MAX: Final = 64
 FINISHED_MAX: Final = 8
@@ -219,3 +273,81 @@ class ExportMemory:
 
 def _name_of(record: ManifestRecord) -> str:
     return record.path.rsplit("/", 1)[-1].removesuffix(".avro").partition("-")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportCost:
+    """Requests sent for an export, and bytes of the bodies that were put."""
+
+    lists: int = 0
+    gets: int = 0
+    puts: int = 0
+    bytes_written: int = 0
+
+    def __add__(self, other: ExportCost) -> ExportCost:
+        return ExportCost(
+            self.lists + other.lists,
+            self.gets + other.gets,
+            self.puts + other.puts,
+            self.bytes_written + other.bytes_written,
+        )
+
+
+class ExportRequests:
+    """An object store that counts its requests."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._lists = self._gets = self._puts = self._bytes = 0
+
+    @property
+    def cost(self) -> ExportCost:
+        """The cost so far."""
+        return ExportCost(self._lists, self._gets, self._puts, self._bytes)
+
+    async def get(self, key: ObjectKey) -> StoredObject | None:
+        """As the store answers."""
+        self._gets += 1
+        return await self._store.get(key)
+
+    async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
+        """As the store answers."""
+        self._lists += 1
+        return await self._store.list(prefix, limit=limit)
+
+    async def stored_ms(self, key: ObjectKey) -> int | None:
+        """As the store answers."""
+        self._gets += 1
+        return await self._store.stored_ms(key)
+
+    async def folders(self, prefix: str) -> Sequence[str]:
+        """As the store answers."""
+        self._lists += 1
+        return await self._store.folders(prefix)
+
+    async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
+        """As the store answers."""
+        self._puts += 1
+        self._bytes += len(body)
+        return await self._store.put_if_absent(key, body, after=after)
+
+    async def close(self) -> None:
+        """Do nothing: the store belongs to the caller."""
+
+
+async def write(
+    store: ObjectStore, key: ObjectKey, body: bytes, says_the_same: Callable[[bytes, bytes], bool]
+) -> bytes:
+    """Store `body`, or find it stored; the bytes that the store holds.
+
+    They may be others than `body` only if they say the same: another version of a library compresses differently.
+
+    Raises:
+        Unavailable: `store-unavailable`, the store does not say that it holds the object; perhaps it does.
+        Corrupt: `export-corrupt`, something else is stored under its name.
+
+    """
+    held = await store_object(store, key, body)
+    if held != body and not says_the_same(held, body):
+        raise damaged(key, "something else is stored under this name")
+    return held

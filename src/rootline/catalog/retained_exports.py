@@ -1,11 +1,13 @@
-"""Which stored exports are still needed, and all that they name.
+"""The stored exports that are still needed, the objects that they name, and whether they are complete.
 
-Owns: this choice, and reading metadata.json, manifest lists and manifests for what they name. Does not own: listing
-them, deletion (`rootline.workers`), findings (`rootline check`).
-Invariants: an export whose version can be read stays, and the newest of each folder, even if it can not; one that
-engines may have been told of just now stays, whosever it is; what cannot be read is an error, never left out.
+Owns: the choice of exports, reading metadata.json, manifest lists and manifests for the names in them, the part of
+`rootline check` about exports. Does not own: listing exports, deletion (`rootline.workers`), the rest of a check
+(`rootline.storage.check`).
+Invariants: changes nothing. An export whose version can be read stays, and the newest of each folder, even if it can
+not. An export that engines may have learned of just now stays, whosever it is. An unreadable object is an error for a
+sweep and a finding for a check, never left out.
 
-Source: docs/export.md, "What goes"; decision 0077.
+Source: docs/export.md, "What goes", decision 0077.
 """
 
 from __future__ import annotations
@@ -15,23 +17,19 @@ import json
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rootline.catalog.export.export_keys import ExportFolder, is_list_of, version_of_metadata
-from rootline.catalog.export.table_metadata import (
-    VERSION,
-    SnapshotJson,
-    StoredMetadata,
-    damaged,
-    read_metadata,
-)
-from rootline.catalog.manifest.format_version import FormatVersion
-from rootline.catalog.manifest.manifest_list_encoder import ManifestRecord, decode_manifest_list_records
+from rootline.catalog.export_keys import ExportFolder, FormatVersion, is_list_of, version_of_metadata
+from rootline.catalog.manifest_list_encoder import ManifestRecord, decode_manifest_list_records
+from rootline.catalog.table_metadata import VERSION, SnapshotJson, StoredMetadata, damaged, read_metadata
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.leaf import LeafContent
 from rootline.schemas.bytes.manifest_codec import files_named
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
-from rootline.schemas.object_keys import OwnKind, key_of, own_kind
+from rootline.schemas.object_keys import OwnKind, is_absolute, key_of, own_kind, table_prefix
 from rootline.schemas.root_header import NameState, RootHeader
+from rootline.storage.check.findings import CheckSummary, Finding, FindingBook
+from rootline.storage.metadata.object_reader import read_kept
+from rootline.storage.metadata.root_reader import at_head, read_root
 from rootline.tree.state.addressable import Addressable
 
 
@@ -176,3 +174,51 @@ def _names_in(body: bytes, name: str) -> list[str]:
         return files_named(body, name=name)
     except Corrupt as error:
         raise damaged(name, f"it is no manifest: {error!s:.200}") from error
+
+
+async def check_exports(
+    store: ObjectStore, table: TableName, summary: CheckSummary | None = None
+) -> AsyncIterator[Finding]:
+    """Everything that an engine would miss of the exports that are still needed; nothing when all is well.
+
+    Args:
+        store: the warehouse.
+        table: its name.
+        summary: of the check of the table itself, to be added to.
+
+    Raises:
+        Unavailable: the store cannot be reached.
+
+    """
+    told = CheckSummary() if summary is None else summary
+    book = FindingBook(told)
+    try:
+        head = await at_head(store, table, lambda at: read_root(store, table, at.version))
+        kept = None if head is None else await read_kept(store, head.header)
+    except Corrupt:
+        return  # a finding of the table itself
+    if head is None:
+        return
+    header = head.header
+    present = set((await store.list(table_prefix(table))).keys)
+    locations = metadata_locations(table_prefix(table), present)
+    addressable, newest = Addressable.of(header, kept), newest_of_each(locations)
+    reader = ExportReader(store, table)
+    for location in sorted(locations):
+        if not is_needed(header, addressable, location, newest):
+            continue
+        key = key_of(table, location)
+        try:
+            export = await reader.metadata(location)
+            if export is None or export.metadata.table_uuid != header.table_uuid:
+                continue
+            told.exports += 1
+            async for names in reader.names(export, addressable.has):
+                for name in names:
+                    named = export.folder.key(name)
+                    if not is_absolute(name) and named not in present and await store.get(named) is None:
+                        book.add(named, "object-missing", f"export {key} names this object, but it does not exist")
+        except Corrupt as error:
+            book.add_error(key, error)
+        for finding in book.take():
+            yield finding

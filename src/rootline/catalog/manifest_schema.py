@@ -1,22 +1,97 @@
-"""The Avro schemas of manifests and manifest lists of V2 and V3, and the file metadata of a manifest.
+"""The Avro of exported manifests and manifest lists: schemas, container, bounds and partition values of V2 and V3.
 
-Owns: names, types and field ids as Iceberg's own writers have them. Does not own: rows (`manifest_encoder`,
-`manifest_list_encoder`), the file around them (`avro_container`).
-Invariants: the fields of a row are written in the order of these schemas; every optional field is `["null", T]`; each
-named type is defined once, and used where it is defined, because some readers do not know references.
+Owns: names, types and field ids as Iceberg's own writers have them, the metadata of a manifest file, the deflated
+container, single-value bytes of bounds, Avro values of partition tuples, the comparison of two Avro files. Does not
+own: rows (`manifest_encoder`, `manifest_list_encoder`), reading bounds back (`single_values`).
+Invariants: the fields of a row are written in the order of these schemas. Every optional field is `["null", T]`. Each
+named type is defined once, at its use, because some readers do not know references. NaN is never a bound, a zero that
+is a bound has the sign with which it bounds both zeros, and UUIDs have no bounds. The same rows make the same bytes,
+as far as zlib does: builds of it compress differently, so a caller that finds other bytes under the same name compares
+their content. An unreadable file never equals another.
 
-Source: the Iceberg specification, "Manifests", "Manifest Lists" and Appendix A (Avro).
+Source: the Iceberg specification, "Manifests", "Manifest Lists", Appendix A (Avro) and Appendix D.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Context, Decimal
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
-from rootline.catalog.manifest.exported_definition import ExportedDefinition, ExportedField
-from rootline.catalog.manifest.format_version import FormatVersion
-from rootline.schemas.bytes.entry_schema import AvroType, avro_type_of
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from rootline.catalog.export_keys import FormatVersion
+from rootline.catalog.exported_definition import ExportedDefinition, ExportedField
+from rootline.schemas.bytes import avro_encoding as avro_container
+from rootline.schemas.bytes.avro_encoding import SYNC_BYTES
+from rootline.schemas.bytes.bound_codec import Encode, bound_codec
+from rootline.schemas.bytes.entry_schema import COUNTS_ONLY, AvroType, avro_type_of, kind_of
+from rootline.schemas.bytes.foreign_avro import BROKEN, ForeignAvro
 from rootline.schemas.bytes.leaf import LeafContent
+
+__all__ = [
+    "CODEC",
+    "LAYOUTS",
+    "SYNC_BYTES",
+    "BoundBytes",
+    "bound_bytes",
+    "encode_container",
+    "has_bounds",
+    "partition_encoder",
+]
+
+CODEC: Final = "deflate"
+"""The one codec besides none that every Avro library has."""
+_BLOCK_BYTES: Final = 256 * 1024
+_LEVEL: Final = 1
+"""With statistics of 20 columns 0.4 of the time of zlib's default for 1.03 of the bytes, 0.63 of them uncompressed."""
+
+
+def encode_container(metadata: Mapping[str, bytes], rows: Iterable[bytes], sync: bytes) -> bytes:
+    """The file of `rows`; arguments as `avro_container.encode_container`, which owns the form. The codec is added."""
+    metadata = {**metadata, "avro.codec": CODEC.encode()}
+    return avro_container.encode_container(metadata, rows, sync, pack=_deflated, block_bytes=_BLOCK_BYTES)
+
+
+def _deflated(plain: bytes) -> bytes:
+    """Without zlib's own header and checksum, as Avro has it."""
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return packer.compress(plain) + packer.flush()
+
+
+def same_avro(stored: bytes, made: bytes) -> bool:
+    """Whether both have the same schema, the same metadata and the same records."""
+    try:
+        return _said(stored) == _said(made)
+    except BROKEN:
+        return False
+
+
+def _said(body: bytes) -> tuple[Any, ...]:
+    file = ForeignAvro.of(body)
+    metadata = {key: value for key, value in file.metadata.items() if key != "avro.codec"}
+    return metadata, [repr(record) for records in file.blocks() for record in records]  # the text of NaN equals itself
+
 
 CONTENT_NAMES: Final = {LeafContent.DATA: "data", LeafContent.DELETE: "deletes"}
 """What a manifest holds, as its file metadata calls it."""
@@ -151,3 +226,64 @@ def _optional(name: str, avro: AvroType, field_id: int) -> dict[str, Any]:
 
 def _text(body: Any) -> str:
     return json.dumps(body, separators=(",", ":"))
+
+
+_EXACT: Final = Context(prec=80)
+LAYOUTS: Final[dict[type[PrimitiveType], str]] = {
+    IntegerType: "<i", DateType: "<i", FloatType: "<f", DoubleType: "<d", LongType: "<q", TimeType: "<q",
+    TimestampType: "<q", TimestamptzType: "<q", TimestampNanoType: "<q", TimestamptzNanoType: "<q",
+}  # fmt: skip
+"""Of numbers of a fixed size."""
+
+
+class BoundBytes(NamedTuple):
+    """Encoders of a type's lower and upper bounds: single-value bytes, `None` for a value that cannot be a bound."""
+
+    lower: Callable[[Any], bytes | None]
+    upper: Callable[[Any], bytes | None]
+
+
+@lru_cache(maxsize=1024)
+def bound_bytes(kind: PrimitiveType) -> BoundBytes:
+    """The encoders for bounds of a column of type `kind`; they take physical values."""
+    if isinstance(kind, FloatType | DoubleType):
+        pack = struct.Struct(LAYOUTS[type(kind)]).pack
+        return BoundBytes(
+            lambda value: pack(value or -0.0) if value == value else None,
+            lambda value: pack(value or 0.0) if value == value else None,
+        )
+    encode = _encoder(kind)
+    return BoundBytes(encode, encode)
+
+
+def has_bounds(kind: PrimitiveType) -> bool:
+    """Whether bounds of the type are written. Iceberg's Java misreads those of UUIDs, as signed numbers or as texts."""
+    return kind_of(kind) != COUNTS_ONLY and not isinstance(kind, UUIDType)
+
+
+@lru_cache(maxsize=1024)
+def partition_encoder(kind: PrimitiveType) -> Encode:
+    """The encoder of a partition value, or `None`, as Avro's `["null", T]`; NaN is a value like any other."""
+    return bound_codec(kind, allow_nan=True).encode
+
+
+def _encoder(kind: PrimitiveType) -> Callable[[Any], bytes]:
+    layout = LAYOUTS.get(type(kind))
+    if layout is not None:
+        return struct.Struct(layout).pack
+    if isinstance(kind, BooleanType):
+        return lambda value: b"\x01" if value else b"\x00"
+    if isinstance(kind, StringType):
+        return str.encode
+    if isinstance(kind, DecimalType):
+        return _decimal(kind.scale)
+    return bytes
+
+
+def _decimal(scale: int) -> Callable[[Decimal], bytes]:
+    def encode(value: Decimal) -> bytes:
+        unscaled = int(_EXACT.scaleb(value, scale))
+        magnitude = unscaled if unscaled >= 0 else ~unscaled
+        return unscaled.to_bytes(magnitude.bit_length() // 8 + 1, "big", signed=True)
+
+    return encode

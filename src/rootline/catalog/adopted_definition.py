@@ -36,6 +36,8 @@ from rootline.schemas.table_definition import (
 from rootline.schemas.table_properties import ADOPTED_FROM, check_adopted, property_fault
 from rootline.tree.proof.definition_rules import check_definition
 
+__all__ = ["ADOPTED_FROM", "AdoptedDefinition", "adopted_definition", "unsupported"]
+
 DEFINITION_BYTES_MAX: Final = 800_000
 """An intent has room for a little more than this."""
 _VERSION: Final = "rootline.version"
@@ -251,6 +253,3 @@ def _named(body: Any, path: tuple[int | str, ...]) -> str:
         if isinstance(body, dict) and "name" in body:
             names.append(body["name"])
     return f"column {'.'.join(names)!r}" if names else "it"
-
-
-__all__ = ["ADOPTED_FROM", "AdoptedDefinition", "adopted_definition", "unsupported"]

@@ -1,9 +1,10 @@
-"""The bodies of the REST catalog's answers.
+"""The bodies of the REST catalog's responses, errors included.
 
-Owns: their JSON, pages of lists, ETags, which snapshots `refs` leaves. Does not own: routes and statuses
-(`routes`), what is in a table's metadata (`table_metadata`).
-Invariants: metadata is sent with the same bytes that are stored, unless snapshots are left out; an ETag stands for one
-metadata location, one mode of snapshots and one set of storage settings.
+Owns: their JSON, pages of lists, ETags, the snapshots that the mode `refs` omits, the status and type of each error.
+Does not own: routes (`routes`), the content of a table's metadata (`table_metadata`), codes and their explanations.
+Invariants: metadata is sent with the stored bytes, unless snapshots are omitted. An ETag stands for one metadata
+location, one mode of snapshots and one set of storage settings. An error names object, reason and next step, and
+contains no stack trace and no secret. A client that may retry gets the time to wait.
 """
 
 from __future__ import annotations
@@ -16,12 +17,107 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from rootline.catalog.manifest.format_version import FormatVersion
-from rootline.catalog.rest.errors import Refusal, bad_request
+from rootline.catalog.export_keys import FormatVersion
+from rootline.schemas.error_codes import CODES
+from rootline.schemas.errors import Invalid, OutcomeUnknown, RootlineError, Unavailable
 from rootline.schemas.view_metadata import ViewMetadata
 
 if TYPE_CHECKING:
-    from rootline.catalog.export.exporter import ExportedTable
+    from rootline.catalog.exporter import ExportedTable
+
+RETRY_AFTER_S: Final = 2
+_NAME_CHARS_MAX: Final = 300
+NO_TABLE: Final = frozenset(("table-unknown", "table-dropped", "table-name-invalid", "name-is-view"))
+"""Codes of what is no table now: engines ask for a table before they ask for a view, so this is no fault."""
+
+
+class Refusal(Exception):
+    """A request that is not carried out: its status, and the exception that clients know."""
+
+    def __init__(self, status: int, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.kind = kind
+        self.message = message
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers besides the status."""
+        if self.status == 503:
+            return {"Retry-After": str(RETRY_AFTER_S)}
+        return {"WWW-Authenticate": "Bearer"} if self.status == 401 else {}
+
+    @property
+    def body(self) -> bytes:
+        """The error as JSON in the protocol's error model."""
+        error = {"message": self.message, "type": self.kind, "code": self.status}
+        return json.dumps({"error": error}, ensure_ascii=False).encode()
+
+
+def no_such_table(namespace: str, table: str) -> Refusal:
+    """No table has this name. Engines that probe metadata tables rely on the type."""
+    return Refusal(
+        404,
+        "NoSuchTableException",
+        f"table {_shown(namespace, table)} does not exist in this warehouse; `rootline table list` shows what exists",
+    )
+
+
+def no_such_namespace(namespace: str) -> Refusal:
+    """No namespace has this name."""
+    return Refusal(
+        404,
+        "NoSuchNamespaceException",
+        f"namespace {_shown(namespace)} does not exist: it was not created, and no table of this warehouse is in it; "
+        "`rootline namespace list` shows what exists",
+    )
+
+
+def no_such_view(namespace: str, view: str) -> Refusal:
+    """No view has this name."""
+    return Refusal(
+        404,
+        "NoSuchViewException",
+        f"view {_shown(namespace, view)} does not exist in this warehouse; `rootline view list` shows what exists",
+    )
+
+
+def bad_request(message: str) -> Refusal:
+    """A parameter cannot be understood."""
+    return Refusal(400, "BadRequestException", message)
+
+
+def refusal_of(error: Exception) -> Refusal:
+    """The answer for `error`."""
+    match error:
+        case Refusal():
+            return error
+        case Invalid() if error.code in NO_TABLE:
+            return Refusal(404, "NoSuchTableException", _said(error))
+        case Invalid():
+            return Refusal(400, "BadRequestException", _said(error))
+        case Unavailable() | OutcomeUnknown():
+            return Refusal(503, "ServiceUnavailableException", _said(error))
+        case RootlineError():
+            return Refusal(500, "InternalServerError", _said(error))
+        case _:
+            return Refusal(
+                500,
+                "InternalServerError",
+                f"this is a bug in Rootline ({type(error).__name__}); the server's log says more: please report it",
+            )
+
+
+def _shown(*names: str) -> str:
+    """Names as people write them; the parts of a namespace arrive joined by a control character."""
+    return ".".join(names).replace("\x1f", ".")[:_NAME_CHARS_MAX]
+
+
+def _said(error: RootlineError) -> str:
+    known = CODES.get(error.code)
+    step = "" if known is None else f"; {known.do}"
+    return f"{error.message} [{error.code}]{step}"
+
 
 PAGE_SIZE_MAX: Final = 1_000
 WAREHOUSES: Final = {"v2": FormatVersion.V2, "v3": FormatVersion.V3}

@@ -1,39 +1,28 @@
 """Many entries of one leaf as a manifest, column by column.
 
-Owns: columns of a leaf → the rows of a manifest. Does not own: what a row looks like (`manifest_encoder`, whose bytes
-these are), how a column becomes bytes (`encoded_columns`).
-Invariants: the bytes are the same as if the entries were encoded one by one; no entry object is made.
+Owns: columns of a leaf to the rows of a manifest, and columns of Avro encodings made for all rows at once. Does not
+own: the form of a row (`manifest_encoder`).
+Invariants: the bytes are the same as if the entries were encoded one by one. No entry object is made. Each value has
+the bytes that `avro_encoding` makes.
 
-Source: the Iceberg specification, "Manifests".
+Source: the Iceberg specification, "Manifests", and the Avro 1.12 specification, "Binary encoding".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import DecimalType, DoubleType, FloatType
 
-from rootline.catalog.manifest.avro_container import encode_container
-from rootline.catalog.manifest.encoded_columns import (
-    Mask,
-    Piece,
-    constant,
-    fixed,
-    joined,
-    longs,
-    looked_up,
-    short_decimals,
-    texts,
-    validity,
-)
-from rootline.catalog.manifest.exported_definition import ExportedDefinition, ExportedField
-from rootline.catalog.manifest.format_version import FormatVersion
-from rootline.catalog.manifest.manifest_encoder import (
+from rootline.catalog.export_keys import FormatVersion
+from rootline.catalog.exported_definition import ExportedDefinition, ExportedField
+from rootline.catalog.manifest_encoder import (
     NO_COLUMN_SIZES,
     Absolute,
     Column,
@@ -44,14 +33,144 @@ from rootline.catalog.manifest.manifest_encoder import (
     unexported_vector,
     unknown_partition,
 )
-from rootline.catalog.manifest.manifest_record import EntryFacts, PartitionSummary, manifest_record, partition_summary
-from rootline.catalog.manifest.manifest_schema import manifest_metadata
-from rootline.catalog.manifest.manifest_values import LAYOUTS, bound_bytes, partition_encoder
+from rootline.catalog.manifest_list_encoder import EntryFacts, PartitionSummary, manifest_record, partition_summary
+from rootline.catalog.manifest_schema import (
+    LAYOUTS,
+    bound_bytes,
+    encode_container,
+    manifest_metadata,
+    partition_encoder,
+)
 from rootline.schemas.bytes.avro_encoding import NULL, PRESENT, encode_bytes, encode_long, encode_string
 from rootline.schemas.bytes.leaf import Leaf, LeafContent
 from rootline.schemas.bytes.leaf_schema import physical_column
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.field_ids import DELETE_FILE_PATH
+
+__all__ = [
+    "Mask",
+    "Piece",
+    "constant",
+    "encode_leaf_chunk",
+    "fixed",
+    "joined",
+    "longs",
+    "looked_up",
+    "short_decimals",
+    "texts",
+    "validity",
+]
+
+Mask = npt.NDArray[np.bool_]
+Piece: TypeAlias = "pa.Array | pa.Scalar"
+"""A column of bytes, or the same bytes in every row; null stands for no byte."""
+
+_VARINT_BYTES_MAX: Final = 10
+_LONG_BYTES: Final = 8
+
+
+def constant(data: bytes) -> Piece:
+    """The same bytes in every row."""
+    found: Piece = pa.scalar(data, pa.binary())
+    return found
+
+
+def validity(column: pa.Array) -> Mask:
+    """Which rows have a value."""
+    found: Mask = column.is_valid().to_numpy(zero_copy_only=False)
+    return found
+
+
+def longs(column: pa.Array, *, prefix: bytes = b"", null: bytes = b"", where: Mask | None = None) -> pa.Array:
+    """Varints of an integer column, each after `prefix`; `null` if there is no value, or where `where` is false."""
+    valid = validity(column) if where is None else where
+    values = _numbers(column).astype(np.int64, copy=False)
+    zigzag = ((values << 1) ^ (values >> 63)).view(np.uint64)
+    sizes = np.ones(len(values), np.int64)
+    for place in range(1, _VARINT_BYTES_MAX):
+        longer = zigzag >= np.uint64(1 << (7 * place))
+        if not longer.any():
+            break
+        sizes += longer
+    widest = int(sizes.max(initial=1))
+    start = len(prefix)
+    matrix = np.empty((len(values), max(start + widest, len(null))), np.uint8)
+    matrix[:, :start] = np.frombuffer(prefix, np.uint8)
+    for place in range(widest):
+        low = (zigzag >> np.uint64(7 * place)).astype(np.uint8) & np.uint8(0x7F)
+        matrix[:, start + place] = low | ((sizes > place + 1).astype(np.uint8) << 7)
+    return _rows_of(matrix, sizes + start, valid, null)
+
+
+def fixed(values: npt.NDArray[Any], prefix: bytes, where: Mask) -> pa.Array:
+    """The little-endian bytes of each number after `prefix`; none where `where` is false."""
+    size = values.dtype.itemsize
+    plain = values.view(np.uint8).reshape(len(values), size)
+    matrix = np.empty((len(values), len(prefix) + size), np.uint8)
+    matrix[:, : len(prefix)] = np.frombuffer(prefix, np.uint8)
+    matrix[:, len(prefix) :] = plain
+    return _rows_of(matrix, np.full(len(values), matrix.shape[1], np.int64), where, b"")
+
+
+def short_decimals(unscaled: npt.NDArray[np.int64], prefix: bytes, where: Mask) -> pa.Array:
+    """Length and fewest big-endian bytes of each unscaled value after `prefix`; none where `where` is false."""
+    magnitude = np.where(unscaled < 0, ~unscaled, unscaled)
+    sizes = np.ones(len(unscaled), np.int64)
+    for place in range(1, _LONG_BYTES):
+        sizes += magnitude >= np.int64(1) << np.int64(8 * place - 1)
+    start = len(prefix) + 1
+    matrix = np.zeros((len(unscaled), start + _LONG_BYTES), np.uint8)
+    matrix[:, : start - 1] = np.frombuffer(prefix, np.uint8)
+    matrix[:, start - 1] = sizes * 2  # a length below 64 as a varint
+    for place in range(_LONG_BYTES):
+        matrix[:, start + place] = unscaled >> np.maximum(8 * (sizes - 1 - place), 0) & 0xFF
+    return _rows_of(matrix, sizes + start, where, b"")
+
+
+def texts(column: pa.Array, *, prefix: bytes = b"", null: bytes = b"", where: Mask | None = None) -> list[Piece]:
+    """Two columns that follow each other: lengths, each after `prefix`, and bytes of a text or binary column."""
+    if pa.types.is_fixed_size_binary(column.type):
+        column = column.cast(pa.binary())
+    plain = column.view(pa.binary()) if pa.types.is_string(column.type) else column
+    if where is not None:
+        plain = pc.if_else(pa.array(where), plain, pa.scalar(None, pa.binary()))
+    return [longs(pc.binary_length(plain), prefix=prefix, null=null), plain]
+
+
+def looked_up(column: pa.Array, encode: Callable[[Any], bytes | None]) -> pa.Array:
+    """The result of `encode` for each value; it is called once for each different value, null included."""
+    coded = column.dictionary_encode(null_encoding="encode")
+    made = [encode(value) for value in coded.dictionary.to_pylist()]
+    return pa.array(made, pa.binary()).take(coded.indices)
+
+
+def joined(pieces: Sequence[Piece]) -> list[bytes]:
+    """The rows: their pieces in order."""
+    rows = pc.binary_join_element_wise(*pieces, constant(b""), null_handling="replace", null_replacement=b"")
+    found: list[bytes] = rows.to_pylist()
+    return found
+
+
+def _numbers(column: pa.Array) -> npt.NDArray[Any]:
+    plain = pc.fill_null(column, 0) if column.null_count else column
+    found: npt.NDArray[Any] = plain.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _rows_of(matrix: npt.NDArray[np.uint8], sizes: npt.NDArray[np.int64], valid: Mask, null: bytes) -> pa.Array:
+    """A column of the first `sizes` bytes of each row of the matrix, `null` for those that are not valid."""
+    if not valid.all():
+        matrix[~valid, : len(null)] = np.frombuffer(null, np.uint8)
+        sizes = np.where(valid, sizes, len(null))
+    width = matrix.shape[1]
+    if len(sizes) and int(sizes.min()) < width:
+        data = matrix[np.arange(width) < sizes[:, np.newaxis]]
+    else:
+        data = np.ascontiguousarray(matrix).reshape(-1)
+    offsets = np.zeros(len(sizes) + 1, np.int32)
+    np.cumsum(sizes, out=offsets[1:])
+    return pa.Array.from_buffers(pa.binary(), len(sizes), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
 
 _LONG_DIGITS: Final = 18
 _PATH_KEY: Final = encode_long(DELETE_FILE_PATH)
@@ -239,6 +358,3 @@ def _add_bounds(target: _Map, column: Column, values: pa.Array, where: Mask, *, 
 
 def _pair(column: Column, bound: bytes | None) -> bytes:
     return b"" if bound is None else column.key + encode_bytes(bound)
-
-
-__all__ = ["encode_leaf_chunk"]

@@ -1,1 +1,0 @@
-"""Reading an Iceberg table of V1 to V3 as a table of ours."""

@@ -1,1 +1,0 @@
-"""Making Iceberg metadata of a table's versions, on demand."""

@@ -1,0 +1,217 @@
+"""Formats, table properties and object names of exports.
+
+Owns: the format versions of Iceberg, the properties that concern exports, the layout of `export/` in a table's folder,
+absolute locations, the hashes in names, and the stored converted deletes as their names describe them. Does not own:
+the bytes of objects, the input of a converted delete's hash (`converted_deletes`), bounds of properties
+(`table_properties`).
+Invariants: a name follows from all inputs of its object and from earlier sweeps, so two processes that see one head
+write the same bytes under the same name. The folder depends on the base of the absolute locations in it, so a lake
+that moved exports again. The newest name sorts first. The name of a converted delete contains everything that its
+entry needs, so a LIST is enough and the object stays unopened. Of several names with one hash the first counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from rootline.maintenance.limits import whole_number
+from rootline.schemas.bytes.root.condemned_page import CondemnedPage
+from rootline.schemas.bytes.root.location_hashes import location_hash
+from rootline.schemas.identifiers import ObjectKey, TableName, Version
+from rootline.schemas.object_keys import MAX_VERSION, is_absolute, table_prefix
+
+__all__ = ["FormatVersion"]
+
+
+class FormatVersion(IntEnum):
+    """`format-version` of the table metadata."""
+
+    V2 = 2
+    """Position delete files; no row ids."""
+    V3 = 3
+    """Deletion vectors, row ids, default values."""
+
+
+SNAPSHOTS: Final = "rootline.export.snapshots"
+FORMAT: Final = "rootline.export.format"
+SNAPSHOTS_DEFAULT: Final = 10
+
+
+def format_of(properties: Mapping[str, str]) -> FormatVersion:
+    """The format that a table is exported in by default: V3 unless its property says otherwise."""
+    return FormatVersion(whole_number(properties, FORMAT, 3))
+
+
+def snapshots_of(properties: Mapping[str, str]) -> int:
+    """The number of snapshots that an export names, besides those of tags."""
+    return whole_number(properties, SNAPSHOTS, SNAPSHOTS_DEFAULT)
+
+
+ENCODING: Final = b"rootline export 1"
+"""Every hash begins with it; it changes whenever the same inputs would give other bytes."""
+_DIGITS: Final = 16
+_METADATA_NAME: Final = re.compile(r"(?P<inverted>[0-9a-f]{16})-(?P<version>0|[1-9][0-9]{0,18})\.metadata\.json\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportFolder:
+    """Where the exports of one table in one format are stored, for readers who know the table as `base`."""
+
+    table: TableName
+    format_version: FormatVersion
+    base: str
+    """`<warehouse>/<namespace>/<table>`, absolute and not percent-encoded."""
+
+    @staticmethod
+    def of(warehouse: str, table: TableName, format_version: FormatVersion) -> ExportFolder:
+        """`warehouse`: its absolute URL, such as `file:///dir` or `s3://bucket/prefix`."""
+        return ExportFolder(table, format_version, f"{warehouse.rstrip('/')}/{table_prefix(table).rstrip('/')}")
+
+    @property
+    def relative(self) -> str:
+        """The folder, relative to the table's; ends in `/`."""
+        mark = hashlib.sha256(ENCODING + self.base.encode()).hexdigest()[:16]
+        return f"export/v{int(self.format_version)}/{mark}/"
+
+    @property
+    def metadata_prefix(self) -> str:
+        """The folder of metadata.json files: a LIST of it with one key finds the newest."""
+        return f"{table_prefix(self.table)}{self.relative}metadata/"
+
+    def metadata(self, version: Version) -> str:
+        """The metadata.json of `version`, relative to the table."""
+        return f"{self.relative}metadata/{_inverted(version)}.metadata.json"
+
+    def manifest_list(self, version: Version, body: bytes, salt: str = "") -> str:
+        """The manifest list of `version`, relative to the table; its name ends in the hash of its bytes."""
+        digest = hashlib.sha256(body).hexdigest()[:_DIGITS]
+        return f"{self.relative}lists/{_inverted(version)}{_salted(salt)}-{digest}.avro"
+
+    def manifest(self, digest: str, salt: str = "") -> str:
+        """The manifest whose inputs have the hash `digest`, relative to the table."""
+        return f"{self.relative}manifests/{digest}{_salted(salt)}.avro"
+
+    def absolute(self, location: str) -> str:
+        """A location as engines see it: a relative one is put behind the base, an absolute one stays."""
+        return location if is_absolute(location) else f"{self.base}/{location}"
+
+    def key(self, location: str) -> ObjectKey:
+        """The object key of a location relative to the table."""
+        return ObjectKey(table_prefix(self.table) + location)
+
+
+def version_of_metadata(key: str) -> Version | None:
+    """The version in the key of a metadata.json; `None` if the key is not one of ours (a foreign object)."""
+    match = _METADATA_NAME.search(key.rsplit("/", 1)[-1])
+    if match is None:
+        return None
+    version = int(match["version"])
+    return Version(version) if int(match["inverted"], 16) == MAX_VERSION - version else None
+
+
+def is_list_of(location: str, body: bytes) -> bool:
+    """Whether a manifest list has the bytes that its name says."""
+    return location.endswith(f"-{hashlib.sha256(body).hexdigest()[:_DIGITS]}.avro")
+
+
+def hash_of(parts: Iterable[bytes | str | int | None]) -> str:
+    """32 hex digits over `parts`; two different lists of parts never join to the same text."""
+    hashing = hashlib.sha256(ENCODING)
+    for part in parts:
+        body = part if isinstance(part, bytes) else repr(part).encode()
+        hashing.update(f"{type(part).__name__}{len(body)}:".encode() + body)
+    return hashing.hexdigest()[:32]
+
+
+def _salted(salt: str) -> str:
+    return f"-{salt}" if salt else ""
+
+
+def _inverted(version: Version) -> str:
+    return f"{MAX_VERSION - version:016x}-{version}"
+
+
+_FOLDERS: Final = {FormatVersion.V2: "export/v2/deletes/", FormatVersion.V3: "export/v3/vectors/"}
+_NAME: Final = re.compile(
+    r"(?P<hash>[0-9a-f]{32})(?P<numbers>(?:-(?:0|[1-9][0-9]{0,18}))+)(?:\.[0-9a-f]{16})?\.(?P<kind>parquet|puffin|none)\Z"
+)
+NOTHING: Final = "none"
+"""The kind of an empty object: the delete files were read, and they delete no row of the data file."""
+
+
+def folder_of(format_version: FormatVersion) -> str:
+    """Where converted deletes of a format are stored, relative to the table; ends in `/`."""
+    return _FOLDERS[format_version]
+
+
+def listed_prefix(table: TableName, format_version: FormatVersion) -> str:
+    """What to LIST at a cold start."""
+    return table_prefix(table) + folder_of(format_version)
+
+
+class Converted(NamedTuple):
+    """One converted delete: its location relative to the table, and the numbers that its name holds."""
+
+    location: str
+    kind: str
+    numbers: tuple[int, ...]
+
+
+def name_of(digest: str, numbers: Iterable[int], kind: str, salt: str = "") -> str:
+    """The name of the object, without its folder. `salt` as in `sweep_state`."""
+    return f"{digest}-{'-'.join(map(str, numbers))}{'.' if salt else ''}{salt}.{kind}"
+
+
+class KnownDeletes:
+    """The converted deletes of one table in one format that are known to be stored."""
+
+    def __init__(self, format_version: FormatVersion, salt: str = "") -> None:
+        """`salt`: of the names of those that are made."""
+        self._folder = folder_of(format_version)
+        self._rest: dict[bytes, str] = {}
+        self.salt: Final = salt
+        self.used: set[str] = set()
+        """The locations of those that were found or made since the set was emptied."""
+
+    @staticmethod
+    def listed(
+        format_version: FormatVersion,
+        keys: Iterable[str],
+        *,
+        salt: str = "",
+        condemned: Sequence[CondemnedPage] = (),
+    ) -> KnownDeletes:
+        """The deletes that a LIST of `listed_prefix` names; other objects there, and condemned ones, are ignored."""
+        found = KnownDeletes(format_version, salt)
+        for key in keys:
+            name = key.rpartition("/")[2]
+            named = location_hash(folder_of(format_version) + name) if condemned else b""
+            if not any(named in page.locations for page in condemned):
+                found.add(name)
+        return found
+
+    def __len__(self) -> int:
+        return len(self._rest)
+
+    def add(self, name: str) -> None:
+        """Remember that the object `name` is stored."""
+        if _NAME.match(name) is None:
+            return
+        digest, rest = bytes.fromhex(name[:32]), name[32:]
+        known = self._rest.get(digest)
+        self._rest[digest] = rest if known is None else min(known, rest)
+
+    def find(self, digest: str) -> Converted | None:
+        """What is stored for the inputs with this hash."""
+        rest = self._rest.get(bytes.fromhex(digest))
+        if rest is None:
+            return None
+        numbers, _, ending = rest.partition(".")
+        location = f"{self._folder}{digest}{rest}"
+        self.used.add(location)
+        return Converted(location, ending.rpartition(".")[2], tuple(map(int, numbers[1:].split("-"))))

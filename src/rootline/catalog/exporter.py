@@ -1,0 +1,478 @@
+"""A table's versions as Iceberg metadata: found in the store, else made.
+
+Owns: the choice of version and format, one export at a time for each, the order of reads and writes, the versions that
+are shown to engines. Does not own: the manifests of one version (`manifest_writer`), the content of the metadata
+(`table_metadata`), the memory (`export_memory`), serving (`rootline.catalog.rest`).
+Invariants: concurrent callers for the same version share one export. A failure is not remembered. A version that the
+head does not address is never exported, and one that records verdicts only is not shown. A manifest list is written
+after everything that it names, and the metadata.json after all its lists: after a crash something may be missing, but
+nothing that exists is wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rootline.catalog.adoption_plan import NO_HISTORY
+from rootline.catalog.export_keys import FormatVersion, format_of
+from rootline.catalog.export_memory import (
+    TABLES_MAX,
+    ExportCost,
+    ExportMemory,
+    ExportRequests,
+    Index,
+    SweepState,
+    TableMemory,
+    write,
+)
+from rootline.catalog.exported_definition import ExportedDefinition, stated_specs
+from rootline.catalog.manifest_list_encoder import encode_manifest_list
+from rootline.catalog.manifest_schema import same_avro
+from rootline.catalog.manifest_writer import ManifestWriter
+from rootline.catalog.table_metadata import (
+    SnapshotJson,
+    StoredMetadata,
+    damaged,
+    metadata_json,
+    next_row_id_after,
+    read_metadata,
+    snapshot_json,
+    version_of_snapshot,
+    window_of,
+)
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.root.location_hashes import location_hash
+from rootline.schemas.bytes.root.root_codec import Root
+from rootline.schemas.content_entry import Status
+from rootline.schemas.errors import Invalid, Unavailable
+from rootline.schemas.identifiers import SnapshotId, TableName, Version, snapshot_id_of
+from rootline.schemas.root_header import RootHeader
+from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.metadata.object_reader import read_condemned, read_kept
+from rootline.storage.metadata.read_cache import PlanningReads, ReadCache
+from rootline.storage.metadata.root_reader import at_head, find_head, read_root
+from rootline.tree.check.verdict_roots import may_record_verdicts_only, records_verdicts_only
+from rootline.tree.state.addressable import Addressable
+from rootline.tree.state.name_state import check_is_table
+
+__all__ = ["ExportCost", "ExportedTable", "FormatVersion", "TableExporter"]
+
+HIDDEN_MAX: Final = 200
+
+
+async def shown_at(root: Root, oldest: Version, read: Callable[[Version], Awaitable[Root]]) -> Root:
+    """`root`, or the newest before it that changed the table. `oldest`: the oldest version that may be read."""
+    found = root
+    for _ in range(HIDDEN_MAX):
+        header = found.header
+        if header.version <= oldest or not may_record_verdicts_only(header):
+            return found
+        parent = await read(Version(header.version - 1))
+        if not records_verdicts_only(parent, found):
+            return found
+        found = parent
+    return root
+
+
+class ExportBuilder:
+    """One export being made. `reads` counts, and uses the reader's cache where it may; `root`: of its version."""
+
+    def __init__(
+        self, reads: ObjectStore, cache: ReadCache, everything: ExportMemory, memory: TableMemory, root: Root
+    ) -> None:
+        self._reads = reads
+        self._everything = everything
+        self._cache = cache
+        self._memory = memory
+        self._folder = memory.folder
+        self._root = root
+        self._roots: dict[Version, Root] = {root.header.version: root}
+        self._before = NO_HISTORY
+        self._index = Index()
+        self._oldest = Version(0)
+        self._used: set[str] = set()
+        self._definitions: dict[bytes, TableDefinition] = {}
+
+    async def build(self) -> StoredMetadata:
+        """Store everything that is missing, and remember it.
+
+        Raises:
+            Invalid: `export-unsupported`, `equality-delete-unread`, `file-unreadable`.
+            Corrupt: an object is missing, or not what was written; `export-corrupt`.
+            Unavailable: `store-unavailable`.
+
+        """
+        header, memory = self._root.header, self._memory
+        definition = await self._definition_of(self._root)
+        exported = ExportedDefinition.of(definition, self._folder.format_version)
+        window = window_of(header, definition)
+        self._oldest = window.oldest
+        is_cold = bool(memory.salt) and memory.newest is None
+        follows = header.version > window.oldest
+        if is_cold or (follows and self._id_of(Version(header.version - 1)) not in memory.index.snapshots):
+            await memory.refresh(self._reads, header.table_uuid)
+        if memory.converted is not None:
+            memory.converted.used.clear()
+        self._index = memory.index.copy()
+        newest = await self._newest_shown(window.count)
+        tagged = {tag: await self._shown_at(version) for tag, version in window.tags.items()}
+        wanted = {version: self._id_of(version) for version in sorted({*newest, *tagged.values()})}
+        self._before = await memory.history(self._reads, definition)
+        schema_ids = {version: await self._schema_id(version) for version in wanted}
+        wanted = {version: wanted[version] for version, named in schema_ids.items() if exported.can_state(named)}
+        tagged = {tag: version for tag, version in tagged.items() if version in wanted}
+        used = [schema_ids[version] for version in wanted]
+        stated = exported.metadata(used, has_history=bool(self._before.snapshots))
+        self._index.state(stated_specs(stated))
+        names: list[str] = []
+        try:
+            for version, snapshot_id in wanted.items():
+                if snapshot_id not in self._index.snapshots:
+                    self._index.snapshots[snapshot_id], names = await self._snapshot(version, exported)
+        except BaseException:
+            memory.keep_manifests(self._index)  # the next attempt goes on from here
+            raise
+        snapshots = [self._index.snapshots[snapshot_id] for snapshot_id in wanted.values()]
+        moved = memory.is_out_of_date and await self._was_swept(snapshots)
+        body = metadata_json(header, stated, self._folder, snapshots, tagged, self._before)
+        stored = await self._store(body)
+        if moved or stored.body != body:
+            memory.forget()  # another process was first: what it stored stays
+        else:
+            memory.advance(header.version, self._index, names, wanted.values())
+        memory.keep(header.version, stored)
+        return stored
+
+    async def _was_swept(self, snapshots: Sequence[SnapshotJson]) -> bool:
+        """Whether a sweep came in while this took its time. Raises `Unavailable`: it may take some of what was found.
+
+        What is condemned goes a retention later, if nothing names it then: ten minutes at least.
+        """
+        memory, table = self._memory, self._folder.table
+        head = await at_head(self._reads, table, lambda at: read_root(self._reads, table, at.version))
+        if head is None or memory.head is None or SweepState.of(head.header) == SweepState.of(memory.head):
+            return False
+        used = self._used | (set() if memory.converted is None else memory.converted.used)
+        used.update(str(each["manifest-list"]).removeprefix(f"{self._folder.base}/") for each in snapshots)
+        pages = await read_condemned(self._reads, head.header)
+        hashes = [location_hash(location) for location in used]
+        if any(one in page.locations for page in pages for one in hashes):
+            memory.forget()
+            raise Unavailable("export-unfinished", f"{table}: a sweep came in between: ask again")
+        return True
+
+    async def _store(self, body: bytes) -> StoredMetadata:
+        version, table_uuid = self._root.header.version, self._root.header.table_uuid
+
+        def is_whole(stored: bytes, _: bytes) -> bool:
+            read_metadata(stored, self._folder, version, table_uuid)
+            return True
+
+        held = await write(self._reads, self._folder.key(self._folder.metadata(version)), body, is_whole)
+        return read_metadata(held, self._folder, version, table_uuid)
+
+    async def _schema_id(self, version: Version) -> int:
+        """The id of the schema of one version's snapshot."""
+        known = self._index.snapshots.get(self._id_of(version))
+        if known is not None:
+            return int(known["schema-id"])
+        return (await self._definition_of(await self._root_of(version))).current_schema_id
+
+    async def _definition_of(self, root: Root) -> TableDefinition:
+        known = self._definitions.get(root.header.definition.digest)
+        if known is None:
+            known = await self._everything.definition(self._reads, root.header)
+            self._definitions[root.header.definition.digest] = known
+        return known
+
+    async def _snapshot(self, version: Version, read_by: ExportedDefinition) -> tuple[SnapshotJson, list[str]]:
+        """Store the manifest list of one version; its snapshot, and the names of its units."""
+        root = await self._root_of(version)
+        header, format_version = root.header, self._folder.format_version
+        definition = await self._definition_of(root)
+        exported = ExportedDefinition.of(definition, format_version, read_by)
+        writer = ManifestWriter(self._reads, self._cache, self._memory, exported)
+        names = await writer.write(root, self._index)
+        parent = await self._shown_below(version)
+        parent_id = header.snapshot.parent_id if parent is None else self._id_of(parent)
+        records = [self._index.manifests[name] for name in names]
+        body = await asyncio.to_thread(
+            encode_manifest_list,
+            [record for record in records if record is not None],
+            snapshot_id=header.snapshot.snapshot_id,
+            parent_id=parent_id,
+            sequence_number=header.snapshot.sequence_number,
+            format_version=format_version,
+        )
+        location = self._folder.manifest_list(version, body, self._memory.salt)
+        self._used.add(location)
+        self._used.update(self._folder.manifest(name, self._memory.salt) for name in names)
+        await write(self._reads, self._folder.key(location), body, same_avro)
+        snapshot = snapshot_json(
+            header,
+            parent_id=parent_id,
+            parent_next_row_id=await self._next_row_id_before(version, parent)
+            if format_version is FormatVersion.V3
+            else 0,
+            manifest_list=self._folder.absolute(location),
+            schema_id=definition.current_schema_id,
+            format_version=format_version,
+        )
+        return snapshot, names
+
+    async def _root_of(self, version: Version) -> Root:
+        found = self._roots.get(version)
+        if found is None:
+            found = await read_root(self._reads, self._folder.table, version, known=self._root)
+            self._roots[version] = found
+        return found
+
+    async def _next_row_id_before(self, version: Version, parent: Version | None) -> int:
+        if version == 0:
+            return self._before.next_row_id
+        root = await self._root_of(version)
+        if root.header.parent_next_row_id is not None:
+            return root.header.parent_next_row_id
+        parent = Version(version - 1) if parent is None else parent
+        known = self._index.snapshots.get(self._id_of(parent))
+        said = None if known is None else next_row_id_after(known)
+        if said is not None:
+            return said
+        if parent < self._root.header.oldest_version:  # it may be gone
+            return _first_row_id_of(root)
+        return (await self._root_of(parent)).header.next_row_id
+
+    async def _newest_shown(self, count: int) -> list[Version]:
+        found = [self._root.header.version]
+        while len(found) < count and (below := await self._shown_below(found[-1])) is not None:
+            found.append(below)
+        return found
+
+    async def _shown_below(self, version: Version) -> Version | None:
+        """The version before it that is shown, as far as there are any that may be read."""
+        if version <= self._oldest:
+            return None
+        known = self._index.snapshots.get(self._id_of(version))
+        named = None if known is None else known.get("parent-snapshot-id")
+        parent = None if named is None else self._index.snapshots.get(named)
+        return await self._shown_at(Version(version - 1)) if parent is None else version_of_snapshot(parent)
+
+    async def _shown_at(self, version: Version) -> Version:
+        if self._id_of(version) in self._index.snapshots:
+            return version
+        shown = await shown_at(await self._root_of(version), self._oldest, self._root_of)
+        return shown.header.version
+
+    def _id_of(self, version: Version) -> SnapshotId:
+        return snapshot_id_of(self._root.header.table_uuid, version)
+
+
+def _first_row_id_of(root: Root) -> int:
+    """The row id from which a root went on, by what it shows as its own."""
+    snapshot_id = root.header.snapshot.snapshot_id
+    added = (row.entry for row in root.rows if row.entry.version_info.status is Status.ADDED)
+    ids = [
+        entry.first_row_id
+        for entry in added
+        if entry.first_row_id is not None
+        and entry.version_info.snapshot_id == snapshot_id
+        and entry.version_info.sequence_number == entry.version_info.file_sequence_number
+    ]
+    return min(ids, default=root.header.next_row_id)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedTable:
+    """One version in one format. `metadata` is the metadata.json, `metadata_location` its absolute location.
+
+    `asked_version`: what was asked for; `version` is the one before it that changed the table, if it did not itself.
+
+    `snapshot_timestamp_ms`: when the version was committed. `cost`: the requests that this call sent; a caller that
+    waited for the export of another caller sent none for it.
+    """
+
+    table: TableName
+    version: Version
+    format_version: FormatVersion
+    metadata_location: str
+    metadata: bytes
+    snapshot_timestamp_ms: int
+    cost: ExportCost
+    asked_version: Version
+
+
+_Wanted = tuple[TableName, FormatVersion, Version]
+
+
+class TableExporter:
+    """Exports tables of one warehouse; used on one event loop. What it keeps in memory is bounded."""
+
+    def __init__(self, store: ObjectStore, base_url: str, *, cache: ReadCache | None = None) -> None:
+        """`base_url`: the absolute URL by which engines know the warehouse: `file:///dir`, `s3://bucket/prefix`."""
+        self._store = store
+        self._cache = ReadCache() if cache is None else cache
+        self.base_url = base_url.rstrip("/")
+        self._memory = ExportMemory(base_url)
+        self._formats: OrderedDict[TableName, tuple[Version, FormatVersion]] = OrderedDict()
+        self._making: dict[_Wanted, asyncio.Task[StoredMetadata]] = {}
+
+    async def export(
+        self, table: TableName, format_version: FormatVersion | None = None, version: Version | None = None
+    ) -> ExportedTable:
+        """The export of `version`, by default of the head.
+
+        Args:
+            table: its name.
+            format_version: by default what the table's property `rootline.export.format` says, else V3.
+            version: addressable, or exported while it was; once a table is swept, addressable.
+
+        Raises:
+            Invalid: `table-unknown`, `table-dropped`, `version-unknown`, `export-unsupported`,
+                `equality-delete-unread`, `file-unreadable`.
+            Corrupt: an object is missing, or not what was written; `export-corrupt`.
+            Unavailable: `store-unavailable`.
+
+        """
+        requests = ExportRequests(self._store)
+        reads = PlanningReads(requests, self._cache)
+        head = await _head(reads, table) if version is None else None
+        if version is None:
+            assert head is not None
+            version = head
+        if format_version is None:
+            format_version = await self._format(reads, table, version, head)
+        memory = self._memory.of(table, format_version)
+        stored = memory.finished.get(version)
+        if stored is None or (head is None and memory.is_out_of_date):
+            stored = await self._shared(reads, memory, version, head)
+        shown = version_of_snapshot(stored.current)
+        return ExportedTable(
+            table=table,
+            version=shown,
+            format_version=format_version,
+            metadata_location=memory.folder.absolute(memory.folder.metadata(shown)),
+            metadata=stored.body,
+            snapshot_timestamp_ms=stored.timestamp_ms,
+            cost=requests.cost,
+            asked_version=version,
+        )
+
+    async def close(self) -> None:
+        """Stop the exports under way: what they stored is right, and the next request goes on from there."""
+        makings = list(self._making.values())
+        for making in makings:
+            making.cancel()
+        await asyncio.gather(*makings, return_exceptions=True)
+
+    async def _format(
+        self, reads: PlanningReads, table: TableName, version: Version, head: Version | None
+    ) -> FormatVersion:
+        """The format that the table's property names; it is read once for each version."""
+        known = self._formats.pop(table, None)
+        if known is None or known[0] != version:
+            root, _ = await self._root(reads, table, version, head)
+            known = version, format_of((await self._memory.definition(reads, root.header)).properties)
+            self._keep(reads, root)
+        self._formats[table] = known
+        while len(self._formats) > TABLES_MAX:
+            self._formats.popitem(last=False)
+        return known[1]
+
+    async def _shared(
+        self, reads: PlanningReads, memory: TableMemory, version: Version, head: Version | None
+    ) -> StoredMetadata:
+        """The result of the export under way, or of a new one; it goes on when the caller is cancelled."""
+        wanted = (memory.folder.table, memory.folder.format_version, version)
+        making = self._making.get(wanted)
+        if making is None:
+            making = asyncio.create_task(self._found_or_made(reads, memory, version, head))
+            self._making[wanted] = making
+            making.add_done_callback(lambda done: self._forget(wanted, done))
+        return await asyncio.shield(making)
+
+    def _forget(self, wanted: _Wanted, done: asyncio.Task[StoredMetadata]) -> None:
+        del self._making[wanted]
+        if not done.cancelled():
+            done.exception()  # the callers that still wait get it; there may be none
+
+    async def _found_or_made(
+        self, reads: PlanningReads, memory: TableMemory, version: Version, head: Version | None
+    ) -> StoredMetadata:
+        table = memory.folder.table
+        async with memory.one_at_a_time:
+            stored = await _stored(reads, memory, version)
+            if stored is not None:
+                if head is None:
+                    await self._check_stays(reads, memory, version)
+                return stored
+            root, newest = await self._root(reads, table, version, head)
+            memory.meet(newest)
+
+            async def earlier(number: Version) -> Root:
+                return await read_root(reads, table, number, known=root)
+
+            shown = await shown_at(root, root.header.oldest_version, earlier)
+            stored = None if shown is root else await _stored(reads, memory, shown.header.version)
+            if stored is None:
+                stored = await ExportBuilder(reads, self._cache, self._memory, memory, shown).build()
+            memory.keep(version, stored)
+            self._keep(reads, root)
+            return stored
+
+    async def _check_stays(self, reads: PlanningReads, memory: TableMemory, version: Version) -> None:
+        """Raises `Invalid` (`version-unknown`) if the export of `version`, which is stored, may be about to go."""
+        table = memory.folder.table
+        head = await _head(reads, table)
+        if head == version:
+            return
+        newest = await read_root(reads, table, head, known=self._cache.root(table))
+        memory.meet(newest.header)
+        if memory.salt:
+            check_is_table(newest.header)
+            Addressable.of(newest.header, await read_kept(reads, newest.header)).check(version)
+
+    async def _root(
+        self, reads: PlanningReads, table: TableName, version: Version, head: Version | None
+    ) -> tuple[Root, RootHeader]:
+        """The root of `version`, which is addressable, and the newest; `head`: its version, if just looked up."""
+        known = self._cache.root(table)
+        if head is None:
+            head = await _head(reads, table)
+        newest = await read_root(reads, table, head, known=known)
+        check_is_table(newest.header)
+        if version == head:
+            return newest, newest.header
+        Addressable.of(newest.header, await read_kept(reads, newest.header)).check(version)
+        return await read_root(reads, table, version, known=newest), newest.header
+
+    def _keep(self, reads: PlanningReads, root: Root) -> None:
+        """What was read has been proven."""
+        reads.keep()
+        self._cache.keep_root(root)
+
+
+async def _stored(reads: PlanningReads, memory: TableMemory, version: Version) -> StoredMetadata | None:
+    """The export of `version` if it is remembered or stored."""
+    known = memory.finished.get(version)
+    if known is not None:
+        return known
+    key = memory.folder.key(memory.folder.metadata(version))
+    found = await reads.get(key)
+    if found is None:
+        return None
+    stored = read_metadata(found.body, memory.folder, version, None)
+    if not stored.is_of_its_table:
+        raise damaged(key, "its current snapshot is one of before the table's adoption")
+    memory.keep(version, stored)
+    return stored
+
+
+async def _head(reads: PlanningReads, table: TableName) -> Version:
+    head = await find_head(reads, table)
+    if head is None:
+        raise Invalid("table-unknown", f"{table}: no table has this name in this warehouse")
+    return head.version

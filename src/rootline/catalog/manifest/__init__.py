@@ -1,1 +1,0 @@
-"""Manifests, manifest lists and definitions of Iceberg V2 and V3 as bytes."""
