@@ -30,10 +30,8 @@ from benchmarks.sample_table import COLUMNS, create_record, definition, rows_of,
 from rootline.adapters.local_object_store import LocalObjectStore
 from rootline.adapters.memory import MemoryIntentLog
 from rootline.adapters.system_environment import SystemEnvironment
-from rootline.client.session.session import Session
-from rootline.client.session.writer_stamp import WriterStamp
-from rootline.client.write.append_files import append_files
-from rootline.client.write.new_files import FileList
+from rootline.client.new_files import FileList, append_files
+from rootline.client.session import Session, WriterStamp
 from rootline.maintenance.file_leaves import cut_evenly, leaf_columns
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.leaf_codec import ROW_GROUP_ENTRIES

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rootline.client.write.definition_builder import build_definition
+from rootline.client.create_drop import build_definition
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
 from rootline.schemas.content_entry import FieldStatistics

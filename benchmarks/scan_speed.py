@@ -23,9 +23,9 @@ import pyarrow.dataset as ds
 import rootline
 from benchmarks.measure import Result, Spread, interleaved, load_average
 from rootline.adapters.s3_object_store import S3ObjectStore
+from rootline.client.create_drop import build_definition
+from rootline.client.data_file_writer import write_files
 from rootline.client.table_handle import TableHandle
-from rootline.client.write.data_file_writer import write_files
-from rootline.client.write.definition_builder import build_definition
 from rootline.ports.object_store import ObjectStore, StoredObject
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status, VersionInfo
 from rootline.schemas.identifiers import ObjectKey, TableName

@@ -21,7 +21,7 @@ from pyroaring import BitMap64
 import rootline
 from benchmarks.far_services import far_store
 from benchmarks.measure import Result, interleaved, load_average
-from rootline.client.session.session import Session
+from rootline.client.session import Session
 from rootline.client.table_handle import TableHandle
 from rootline.maintenance.plan import vectors_of_puffin
 from rootline.schemas.bytes.intent_codec import encode_intent

@@ -29,8 +29,8 @@ import rootline
 import rootline.spark
 from benchmarks.measure import Result, Spread, interleaved, load_average
 from benchmarks.spark_session import cpu_seconds, local_session
+from rootline.client.data_file_writer import write_files
 from rootline.client.table_handle import TableHandle
-from rootline.client.write.data_file_writer import write_files
 from rootline.schemas.intent import DataFile
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import rootline
 from benchmarks.measure import Result, Spread, load_average
 from benchmarks.spark_session import local_session
-from rootline.client.write.data_file_writer import write_files
+from rootline.client.data_file_writer import write_files
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.content_entry import FieldStatistics
 

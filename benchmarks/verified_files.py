@@ -23,7 +23,7 @@ from benchmarks.far_services import ADDED_MS, far_store
 from benchmarks.measure import Result, Spread, interleaved, load_average
 from benchmarks.own_coordinator import coordinating, require_commit
 from rootline.adapters.memory import MemoryIntentLog
-from rootline.client.write.definition_builder import build_definition
+from rootline.client.create_drop import build_definition
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.identifiers import TableName

@@ -11,16 +11,16 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from rootline.client.data_file import DataFile as DataFile
     from rootline.client.lake import Lake as Lake
-    from rootline.client.read.scan import Scan as Scan
-    from rootline.client.session.commit import Commit as Commit
+    from rootline.client.producer import AsyncProducer as AsyncProducer
+    from rootline.client.producer import AsyncReceipt as AsyncReceipt
+    from rootline.client.producer import Producer as Producer
+    from rootline.client.producer import Receipt as Receipt
+    from rootline.client.scan import Scan as Scan
+    from rootline.client.session import Commit as Commit
     from rootline.client.table_handle import TableHandle as TableHandle
     from rootline.client.view_handle import ViewHandle as ViewHandle
-    from rootline.client.write.data_file import DataFile as DataFile
-    from rootline.client.write.producer import AsyncProducer as AsyncProducer
-    from rootline.client.write.producer import AsyncReceipt as AsyncReceipt
-    from rootline.client.write.producer import Producer as Producer
-    from rootline.client.write.producer import Receipt as Receipt
     from rootline.connect import connect as connect
     from rootline.schemas.errors import Conflict as Conflict
     from rootline.schemas.errors import Corrupt as Corrupt
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from rootline.schemas.verdict import VerdictKind as VerdictKind
 
 _HOME: Final = {
-    "AsyncProducer": "client.write.producer",
-    "AsyncReceipt": "client.write.producer",
-    "Commit": "client.session.commit",
+    "AsyncProducer": "client.producer",
+    "AsyncReceipt": "client.producer",
+    "Commit": "client.session",
     "Conflict": "schemas.errors",
     "Corrupt": "schemas.errors",
-    "DataFile": "client.write.data_file",
+    "DataFile": "client.data_file",
     "Fenced": "schemas.errors",
     "Intent": "schemas.intent",
     "IntentKind": "schemas.intent",
@@ -51,10 +51,10 @@ _HOME: Final = {
     "Isolation": "schemas.intent",
     "Lake": "client.lake",
     "OutcomeUnknown": "schemas.errors",
-    "Producer": "client.write.producer",
-    "Receipt": "client.write.producer",
+    "Producer": "client.producer",
+    "Receipt": "client.producer",
     "RootlineError": "schemas.errors",
-    "Scan": "client.read.scan",
+    "Scan": "client.scan",
     "TableHandle": "client.table_handle",
     "Unavailable": "schemas.errors",
     "Verdict": "schemas.verdict",

@@ -50,7 +50,7 @@ from rootline.adapters.system_environment import SystemEnvironment
 from rootline.adapters.system_environment import recording_spans as recording_spans
 from rootline.client import checks
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session
+from rootline.client.session import Session
 from rootline.hosting.lake_parts import lake_finder
 from rootline.hosting.lake_parts import open_parts as open_parts
 from rootline.hosting.log_on_demand import LogOnDemand

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from rootline.client.data_file_writer import write_rewritten_files
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session
-from rootline.client.write.data_file_writer import write_rewritten_files
+from rootline.client.session import Session
 from rootline.schemas.identifiers import TableName
 from rootline.storage.check.chain import check_table
 from rootline.workers.by_hand import Rights, maintain

@@ -17,10 +17,10 @@ from pyiceberg.table import StaticTable
 from rootline.adapters.open import open_store
 from rootline.catalog.export_keys import FormatVersion
 from rootline.catalog.exporter import ExportedTable, TableExporter
+from rootline.client.data_file_writer import write_files
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session
+from rootline.client.session import Session
 from rootline.client.table_handle import TableHandle
-from rootline.client.write.data_file_writer import write_files
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import EqualityDeleteFile, Intent, IntentKind

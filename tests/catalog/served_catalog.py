@@ -18,7 +18,7 @@ from rootline.catalog.export_keys import FormatVersion
 from rootline.catalog.rest.http_settings import CatalogSettings
 from rootline.catalog.rest.serving import alone_app, serve_app
 from rootline.cli.catalog_service import open_catalog
-from rootline.client.session.loop_thread import LoopThread
+from rootline.client.loop_thread import LoopThread
 
 
 @contextmanager

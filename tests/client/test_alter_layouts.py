@@ -16,9 +16,9 @@ from pyiceberg.table.sorting import SortOrder as IcebergOrder
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 
 from rootline import Invalid, connect
+from rootline.client.data_file_writer import write_files
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
-from rootline.client.write.data_file_writer import write_files
 from rootline.schemas.intent import EqualityDeleteFile, Intent, IntentKind
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import VerdictKind
@@ -217,7 +217,7 @@ def test_rows_are_sorted_in_the_tables_order_and_files_say_so(lake: Lake, folder
 
 
 def live_files(lake: Lake) -> list[object]:
-    from rootline.client.read.time_travel import read_head
+    from rootline.client.time_travel import read_head
     from rootline.schemas.identifiers import TableName
 
     root = lake.holder.run(lambda session: read_head(session.store, TableName("demo.t")))

@@ -12,7 +12,7 @@ import pytest
 
 from rootline.catalog.rest.catalog import TableDirectory
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session
+from rootline.client.session import Session
 from rootline.client.table_handle import TableHandle
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName

@@ -12,8 +12,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType
 
 from rootline import Lake, TableHandle
-from rootline.client.change.replace_table import renumbered
-from rootline.client.write.definition_builder import build_definition
+from rootline.client.create_drop import build_definition
+from rootline.client.replace_table import renumbered
 from rootline.schemas.errors import Invalid
 from tests.tree.tables import TABLE_UUID
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 
 import rootline
+from rootline.client.data_file import DataFile
 from rootline.client.lake import Lake
-from rootline.client.read.scan import Scan
+from rootline.client.producer import AsyncProducer, AsyncReceipt, Producer, Receipt
+from rootline.client.scan import Scan
 from rootline.client.table_handle import TableHandle
 from rootline.client.view_handle import ViewHandle
-from rootline.client.write.data_file import DataFile
-from rootline.client.write.producer import AsyncProducer, AsyncReceipt, Producer, Receipt
 from rootline.connect import connect
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent, IntentKind, RemovedFile

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from rootline.client.write.definition_builder import build_definition
+from rootline.client.create_drop import build_definition
 from rootline.coordinator.protocol.commit_machine import step
 from rootline.coordinator.protocol.effects import Effect, PublishVerdicts
 from rootline.coordinator.protocol.events import Arrived, Event, HeadLoaded, ObjectsStored, PutReplied, Tick

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
-from rootline.client.write.definition_builder import build_definition
+from rootline.client.create_drop import build_definition
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.environment import Environment

@@ -7,7 +7,7 @@ import uuid
 import pyarrow as pa
 import pytest
 
-from rootline.client.write.definition_builder import build_definition
+from rootline.client.create_drop import build_definition
 from rootline.coordinator.protocol.effects import PutRoot
 from rootline.coordinator.protocol.events import (
     EncodingFailed,

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from rootline.client.write.definition_builder import build_definition
+from rootline.client.create_drop import build_definition
 from rootline.coordinator.protocol.effects import ArmTimer, EncodeLeaves, Fetch, LoadHead, Noted, PutRoot, Report
 from rootline.coordinator.protocol.events import (
     EncodingFailed,

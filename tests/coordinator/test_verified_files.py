@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rootline.adapters.memory import MemoryObjectStore
-from rootline.client.write.definition_builder import build_definition
+from rootline.client.create_drop import build_definition
 from rootline.coordinator.runtime.table.file_shelf import FooterPrefetch
 from rootline.coordinator.runtime.table.object_fetcher import fetch_objects
 from rootline.maintenance.file_leaves import leaf_columns

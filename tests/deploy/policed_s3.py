@@ -20,7 +20,7 @@ from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.memory import MemoryIntentLog
 from rootline.adapters.s3_object_store import S3ObjectRemover, S3ObjectStore, s3_client
 from rootline.adapters.system_environment import SystemEnvironment
-from rootline.client.session.session import Session
+from rootline.client.session import Session
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
 from tests.services.s3_service import S3Service, running_s3

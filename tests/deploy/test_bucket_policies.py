@@ -19,9 +19,9 @@ import pytest
 from typer.testing import CliRunner
 
 from rootline.cli.app import app
+from rootline.client.data_file_writer import write_rewritten_files
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session
-from rootline.client.write.data_file_writer import write_rewritten_files
+from rootline.client.session import Session
 from rootline.connect import connect
 from rootline.ports.intent_log import LogKeeps
 from rootline.schemas.errors import Unavailable

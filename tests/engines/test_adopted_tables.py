@@ -13,7 +13,7 @@ import pytest
 
 from rootline.catalog.export_keys import FormatVersion
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session
+from rootline.client.session import Session
 from rootline.client.table_handle import TableHandle
 from rootline.connect import connect
 from rootline.schemas.identifiers import TableName

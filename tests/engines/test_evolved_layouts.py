@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 from rootline import Invalid, connect
+from rootline.client.data_file_writer import write_files
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
-from rootline.client.write.data_file_writer import write_files
 from rootline.schemas.intent import EqualityDeleteFile, Intent, IntentKind
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import VerdictKind

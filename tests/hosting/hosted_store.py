@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rootline.adapters.memory import MemoryObjectStore
 from rootline.adapters.system_environment import SystemEnvironment
-from rootline.client.session.session import Session
+from rootline.client.session import Session
 from rootline.hosting.embedded_host import EmbeddedHost
 from rootline.hosting.log_on_demand import LogOnDemand
 from rootline.schemas.identifiers import TableName

@@ -56,7 +56,7 @@ def test_the_examples_of_the_page_about_reading_run(house: Path, tmp_path: Path)
 
 
 def test_the_filters_of_the_page_about_reading_can_be_read(house: Path) -> None:
-    from rootline.client.write.given_schema import given_schema
+    from rootline.client.given_schema import given_schema
     from rootline.tree.filter.filters import bind_filter
 
     columns = {"carrier": "string", "origin": "string", "dep_delay": "double", "arr_delay": "int"}

@@ -15,7 +15,7 @@ from rootline.adapters.s3_object_store import S3ObjectStore
 from rootline.adapters.settings import KafkaSettings
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session
+from rootline.client.session import Session
 from tests.services.s3_service import S3Service
 from tests.support.opened_sessions import nothing_known
 

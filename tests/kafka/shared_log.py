@@ -19,7 +19,7 @@ from rootline.adapters.kafka.coordinator_log import KafkaCoordinatorLog, KafkaVe
 from rootline.adapters.local_object_store import LocalObjectStore
 from rootline.adapters.settings import KafkaSettings
 from rootline.client.lake import Lake
-from rootline.client.session.loop_thread import LoopThread
+from rootline.client.loop_thread import LoopThread
 from rootline.connect import connect
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.protocol.machine_state import Phase

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from rootline.client.write.definition_builder import build_definition
+from rootline.client.create_drop import build_definition
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.filter.filters import AllOf, Operator, Predicate
 from rootline.tree.filter.prune import PruningFilter

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from rootline.client.namespaces import change_properties, create_namespace, drop_namespace
-from rootline.client.session.session import Session
+from rootline.client.lake_names import change_properties, create_namespace, drop_namespace
+from rootline.client.session import Session
 from rootline.schemas.errors import Invalid, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import NamespaceName, TableName, namespace_of
 from rootline.schemas.object_keys import namespace_key, namespace_objects_prefix, version_of_namespace_key

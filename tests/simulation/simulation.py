@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from rootline.adapters.memory import MemoryObjectStore
-from rootline.client.write.definition_builder import build_definition
+from rootline.client.create_drop import build_definition
 from rootline.coordinator.app import CoordinatorService
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.identifiers import TableName

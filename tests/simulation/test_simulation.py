@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rootline.client import namespaces
+from rootline.client import lake_names as namespaces
 from rootline.coordinator.protocol import machine_handlers
 from rootline.coordinator.protocol.put_rules import Outcome, outcome_of_put
 from rootline.coordinator.runtime.assignment.frontier import Frontier

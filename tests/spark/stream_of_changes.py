@@ -12,9 +12,9 @@ from typing import Any, cast
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from rootline.client.data_file_writer import write_files
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
-from rootline.client.write.data_file_writer import write_files
 from rootline.schemas.intent import EqualityDeleteFile, Intent, IntentKind
 from rootline.schemas.verdict import VerdictKind
 from rootline.spark.change_stream import ChangeStreamReader

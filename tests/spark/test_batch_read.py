@@ -15,7 +15,7 @@ from pyspark.sql.datasource import EqualTo, GreaterThan
 from pyspark.sql.types import StructType
 
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session
+from rootline.client.session import Session
 from rootline.client.table_handle import TableHandle
 from rootline.spark.batch_reader import BatchReader, ScanPartition, packed
 from rootline.spark.data_source import RootlineDataSource, register, session_defaults

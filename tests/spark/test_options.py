@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rootline.client.read.time_travel import PointInTime
+from rootline.client.time_travel import PointInTime
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Isolation
 from rootline.spark.options import OnRejected, Use, parse_options

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from rootline.client.lake import Lake
-from rootline.client.read.file_plan import plan_files
-from rootline.client.session.session import Session
+from rootline.client.planned_files import plan_files
+from rootline.client.session import Session
 from rootline.client.table_handle import TableHandle
 from rootline.connect import connect
 from rootline.schemas.errors import Invalid

@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyroaring import BitMap, BitMap64
 
 from rootline.adapters.memory import MemoryObjectStore
-from rootline.client.write.data_file_writer import WrittenFile, write_files
-from rootline.client.write.definition_builder import build_definition
+from rootline.client.create_drop import build_definition
+from rootline.client.data_file_writer import WrittenFile, write_files
 from rootline.ports.object_store import StoredObject
 from rootline.schemas.bytes.leaf_codec import LeafContent, encode_leaf
 from rootline.schemas.bytes.root.entry_codec import EntryCodec

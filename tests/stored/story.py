@@ -21,11 +21,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rootline.client.data_file_writer import write_files
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session
+from rootline.client.producer import Receipt
+from rootline.client.session import Session
 from rootline.client.table_handle import TableHandle
-from rootline.client.write.data_file_writer import write_files
-from rootline.client.write.producer import Receipt
 from rootline.hosting.rights import rights_of
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import TableName

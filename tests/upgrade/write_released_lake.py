@@ -27,7 +27,7 @@ from rootline.schemas.intent import DataFile, Intent, IntentKind, RemovedFile
 from rootline.schemas.verdict import Verdict
 
 if TYPE_CHECKING:  # it has moved since
-    from rootline.client.write.producer import Producer, Receipt
+    from rootline.client.producer import Producer, Receipt
 
 FLIGHTS, PLAIN, FILES = "demo.flights", "demo.plain", "demo.files"
 

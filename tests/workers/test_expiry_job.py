@@ -10,9 +10,8 @@ import pytest
 
 from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.memory import MemoryIntentLog, MemoryObjectRemover, MemoryObjectStore
-from rootline.client.read.changes import read_changes
-from rootline.client.read.history import read_history
-from rootline.client.read.time_travel import PointInTime, read_root_at
+from rootline.client.time_travel import PointInTime, read_root_at
+from rootline.client.version_history import read_changes, read_history
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.object_remover import ObjectRemover

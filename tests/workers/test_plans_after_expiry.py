@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rootline.client.change.restore_version import preview_restore
-from rootline.client.read.time_travel import PointInTime
+from rootline.client.time_travel import PointInTime
+from rootline.client.version_history import preview_restore
 from rootline.maintenance.data_compaction_plan import TableFiles
 from rootline.schemas.identifiers import Version
 from tests.support.loaded_tables import load_table

@@ -14,10 +14,10 @@ from threading import Event
 import pyarrow as pa
 import pytest
 
+from rootline.client.data_file_writer import WrittenFile, write_files, write_rewritten_files
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session
+from rootline.client.session import Session
 from rootline.client.table_handle import TableHandle
-from rootline.client.write.data_file_writer import WrittenFile, write_files, write_rewritten_files
 from rootline.connect import connect
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.errors import Invalid

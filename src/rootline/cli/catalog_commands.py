@@ -72,7 +72,7 @@ def set_properties(
 ) -> None:
     """Set properties of a namespace, or remove some."""
     from rootline.client import checks
-    from rootline.client.namespaces import change_properties
+    from rootline.client.lake_names import change_properties
 
     pairs, removed = key_values(properties), list(remove or [])
     if both := sorted(set(pairs) & set(removed)):

@@ -17,7 +17,7 @@ import structlog
 
 from rootline.cli.options import check_folder
 from rootline.cli.service_process import Announce, describe_process, port_refused, server_extra, signals
-from rootline.client.session.loop_thread import LoopThread
+from rootline.client.loop_thread import LoopThread
 from rootline.connect import engine_storage, open_warehouse, store_settings, warehouse_url
 from rootline.schemas.errors import Invalid
 

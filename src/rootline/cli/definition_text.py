@@ -22,8 +22,8 @@ from pydantic import ValidationError
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
-from rootline.client.write.sort_terms import sort_term
-from rootline.client.write.type_words import type_of_words
+from rootline.client.given_schema import type_of_words
+from rootline.client.layout_terms import sort_term
 from rootline.schemas.errors import Invalid
 from rootline.tree.evolution.partition_fields import partition_field_names
 

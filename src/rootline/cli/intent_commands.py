@@ -2,7 +2,7 @@
 
 Owns: reading the lines of the file, many intents in flight, choosing dead letters, printing verdicts. Does not own: the
 content of an intent (`rootline.schemas.intent`), the store of dead letters (the log's archive), replaying one
-(`rootline.client.trace.replay`).
+(`rootline.client.dead_letters`).
 Invariants: verdicts are printed in the order of the lines or of the log. A line without an intent gets its rejection
 here and stops no other line. A letter that cannot be replayed stops no other letter. `publish` and `replay` end with 1
 when any was rejected, with 3 when the log is out of reach or a verdict did not arrive. `list` and `show` change
@@ -26,9 +26,8 @@ from rootline.cli.output import ExitCode, exit_code_of, verdict_line
 from rootline.schemas.errors import Invalid, OutcomeUnknown, RootlineError
 
 if TYPE_CHECKING:
-    from rootline.client.trace.dead_letters import LetterChoice
-    from rootline.client.trace.replay import Replay
-    from rootline.client.write.producer import Producer, Receipt
+    from rootline.client.dead_letters import LetterChoice, Replay
+    from rootline.client.producer import Producer, Receipt
     from rootline.schemas.identifiers import Headers
     from rootline.schemas.verdict import DeadLetter
 
@@ -126,7 +125,7 @@ def list_letters(
     as_json: Json = False,
 ) -> None:
     """List the newest rejected records, the oldest of them first."""
-    from rootline.client.trace.dead_letters import LetterChoice
+    from rootline.client.dead_letters import LetterChoice
 
     found = _letters(warehouse, log, LetterChoice(table=table, code=code), limit)
     columns = ("record", "table", "code", "intent_id", "bytes", "message")
@@ -141,7 +140,7 @@ def show_letter(
     as_json: Json = False,
 ) -> None:
     """Show one rejected record: the reason, and its content."""
-    from rootline.client.trace.dead_letters import LetterChoice
+    from rootline.client.dead_letters import LetterChoice
 
     choice = LetterChoice(frozenset({record}))
     letter = _all_named(choice, _letters(warehouse, log, choice, 1))[0]
@@ -180,7 +179,7 @@ def replay_letters(
 
     Ends with 1 when an intent was rejected again or a record contains no intent, with 3 when a verdict did not arrive.
     """
-    from rootline.client.trace.dead_letters import LetterChoice
+    from rootline.client.dead_letters import LetterChoice
 
     if not records and table is None and code is None:
         raise Invalid(
@@ -207,7 +206,7 @@ def _confirm(count: int) -> None:
 def _letters(warehouse: str | None, log: str | None, choice: LetterChoice, limit: int) -> list[DeadLetter]:
     import asyncio
 
-    from rootline.client.trace.dead_letters import choose_letters
+    from rootline.client.dead_letters import choose_letters
     from rootline.connect import open_archive
 
     async def read() -> list[DeadLetter]:
@@ -225,7 +224,7 @@ def _letters(warehouse: str | None, log: str | None, choice: LetterChoice, limit
 
 def _all_named(choice: LetterChoice, found: list[DeadLetter]) -> list[DeadLetter]:
     """`found`. Raises `Invalid` (`setting-invalid`): a record that was named is not among them."""
-    from rootline.client.trace.dead_letters import place_of
+    from rootline.client.dead_letters import place_of
 
     missing = choice.records - {name for letter in found for name in (place_of(letter), letter.intent_id)}
     if missing:
@@ -237,7 +236,7 @@ def _all_named(choice: LetterChoice, found: list[DeadLetter]) -> list[DeadLetter
 
 
 def _summary(letter: DeadLetter) -> dict[str, Any]:
-    from rootline.client.trace.dead_letters import place_of
+    from rootline.client.dead_letters import place_of
 
     return {
         "record": place_of(letter),
@@ -274,8 +273,7 @@ def _text(value: bytes | None) -> str | None:
 
 def _preview(letters: Sequence[DeadLetter], as_json: bool) -> ExitCode:
     """Print the intents that a replay would publish."""
-    from rootline.client.trace.dead_letters import place_of
-    from rootline.client.trace.replay import intent_of
+    from rootline.client.dead_letters import intent_of, place_of
 
     worst = ExitCode.DONE
     for letter in letters:
@@ -304,7 +302,7 @@ def _replay_all(
     warehouse: str, log: str | None, letters: Sequence[DeadLetter], timeout_s: float, as_json: bool
 ) -> ExitCode:
     """Replay `letters`, and return the worst exit code."""
-    from rootline.client.trace.replay import replay
+    from rootline.client.dead_letters import replay
 
     worst = ExitCode.DONE
     if not letters:
@@ -317,8 +315,7 @@ def _replay_all(
 
 
 def _print_without_intent(letter: DeadLetter, error: RootlineError, as_json: bool) -> ExitCode:
-    from rootline.client.trace.dead_letters import place_of
-    from rootline.client.trace.replay import LeftOut
+    from rootline.client.dead_letters import LeftOut, place_of
 
     is_maintenance = isinstance(error, LeftOut)
     kind = "left-out" if is_maintenance else "unreplayable"
@@ -328,7 +325,7 @@ def _print_without_intent(letter: DeadLetter, error: RootlineError, as_json: boo
 
 
 def _print_replay(one: Replay, as_json: bool) -> ExitCode:
-    from rootline.client.trace.dead_letters import place_of
+    from rootline.client.dead_letters import place_of
 
     place, error, verdict = place_of(one.letter), one.error, one.verdict
     record: dict[str, Any] = {"record": place}

@@ -22,7 +22,7 @@ from typing import Final
 
 import structlog
 
-from rootline.client.session.loop_thread import LoopThread
+from rootline.client.loop_thread import LoopThread
 from rootline.connect import LogState, log_behind_root, look_at_log, open_warehouse
 from rootline.coordinator.http.lake_view import LakeTables, LakeView, TableStatus
 from rootline.coordinator.runtime.table.table_states import (

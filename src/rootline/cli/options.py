@@ -148,7 +148,7 @@ def any_name(lake: Lake, name: str) -> TableHandle:
 
 def newest_header(lake: Lake, handle: TableHandle) -> RootHeader:
     """The header of the newest root, also of a tombstone or a view. Raises `Corrupt`: it cannot be read."""
-    from rootline.client.session.session import Session
+    from rootline.client.session import Session
     from rootline.storage.metadata.root_reader import existing_head, newest_root
 
     async def operation(session: Session) -> RootHeader:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rootline.schemas.errors import OutcomeUnknown, RootlineError, Unavailable
 
 if TYPE_CHECKING:
-    from rootline.client.read.file_plan import PlannedFiles
+    from rootline.client.planned_files import PlannedFiles
     from rootline.schemas.verdict import Verdict
 
 LINE_EVERY_S = 10.0

@@ -21,9 +21,8 @@ from rootline.cli.output import ExitCode
 from rootline.schemas.errors import Invalid
 
 if TYPE_CHECKING:
-    from rootline.client.trace.sighting import Sighting
-    from rootline.client.trace.trace import Search
-    from rootline.client.trace.trace_query import TraceQuery
+    from rootline.client.trace import Search
+    from rootline.client.trace_query import Sighting, TraceQuery
 
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
@@ -200,7 +199,7 @@ async def _sightings(
 ) -> tuple[list[Sighting], Search]:
     from contextlib import aclosing
 
-    from rootline.client.trace.trace import Search, Trace
+    from rootline.client.trace import Search, Trace
     from rootline.connect import open_archive, open_warehouse
 
     found: list[Sighting] = []
@@ -221,7 +220,7 @@ async def _sightings(
 def _query(
     intent: str | None, file: str | None, writer: str | None, sequence: int | None, table: str | None
 ) -> TraceQuery:
-    from rootline.client.trace.trace_query import ByFile, ByIntent, ByWriter
+    from rootline.client.trace_query import ByFile, ByIntent, ByWriter
     from rootline.schemas.identifiers import table_name
 
     name = None if table is None else table_name(table)
@@ -243,7 +242,7 @@ def _query(
 def _milliseconds(since: str | None) -> int:
     import time
 
-    from rootline.client.read.time_travel import milliseconds
+    from rootline.client.time_travel import milliseconds
 
     if since is None:
         return 0
@@ -254,7 +253,7 @@ def _milliseconds(since: str | None) -> int:
 
 
 def _arrives(sighting: Sighting) -> bool:
-    from rootline.client.trace.sighting import IN_THE_TABLE, Whereabouts
+    from rootline.client.trace_query import IN_THE_TABLE, Whereabouts
 
     return sighting.state in IN_THE_TABLE or sighting.state is Whereabouts.PENDING
 
@@ -273,7 +272,7 @@ def _sighting_record(sighting: Sighting) -> dict[str, Any]:
 
 
 def _sighting_text(sighting: Sighting) -> str:
-    from rootline.client.trace.dead_letters import place_of
+    from rootline.client.dead_letters import place_of
 
     parts = [f"{sighting.state}: {sighting.table or 'no table'}"]
     if sighting.location is not None:

@@ -174,7 +174,7 @@ def run_maintenance(
 
     `expire` and `sweep` also clean up after a dropped table or a view.
     """
-    from rootline.client.session.session import Session
+    from rootline.client.session import Session
     from rootline.connect import connect
     from rootline.hosting.rights import rights_of
     from rootline.workers.by_hand import maintain

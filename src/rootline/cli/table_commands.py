@@ -76,7 +76,7 @@ def create(
 ) -> None:
     """Create a table and wait until it exists."""
     from rootline.cli.definition_text import read_schema
-    from rootline.client.write.sort_terms import split_terms
+    from rootline.client.layout_terms import split_terms
 
     pairs = key_values(properties)
     columns = read_schema(schema)
@@ -97,8 +97,8 @@ def create(
 def describe(name: TableArgument, warehouse: Warehouse = None, log: Log = None, as_json: Json = False) -> None:
     """Show a table's columns, partitioning, sort order, properties and totals, and the size of its roots."""
     from rootline.cli.definition_text import column_lines, layout_lines, members_text
-    from rootline.client.read.time_travel import read_head
-    from rootline.client.session.session import Session
+    from rootline.client.session import Session
+    from rootline.client.time_travel import read_head
     from rootline.schemas.bytes.root.root_codec import Root
 
     async def newest(session: Session) -> Root:
@@ -288,7 +288,7 @@ def alter(
 
     Options are carried out in the order of this text. A later one sees the result of the earlier ones.
     """
-    from rootline.client.write.sort_terms import split_terms
+    from rootline.client.layout_terms import split_terms
 
     with lake_to_change(warehouse, log) as lake, lake.table(name).alter(timeout_s=timeout_s) as change:
         for path, kind in _pairs("--add", add):
@@ -390,7 +390,7 @@ def replace(
     Its history stays, and `rootline restore` returns to it.
     """
     from rootline.cli.definition_text import read_schema
-    from rootline.client.write.sort_terms import split_terms
+    from rootline.client.layout_terms import split_terms
 
     columns = None if schema is None else read_schema(schema)
     data = None if rows is None else _rows_of(rows)

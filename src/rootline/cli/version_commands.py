@@ -33,7 +33,7 @@ from rootline.cli.output import ExitCode
 from rootline.schemas.errors import Invalid, RootlineError
 
 if TYPE_CHECKING:
-    from rootline.client.read.changes import TableChanges
+    from rootline.client.version_history import TableChanges
     from rootline.schemas.root_header import RootHeader
     from rootline.storage.check.findings import CheckSummary
 

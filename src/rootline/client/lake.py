@@ -16,17 +16,16 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from rootline.client import checks
 from rootline.client.checks import DEFAULT_TARGET_BYTES
 from rootline.client.lake_names import LakeNames
-from rootline.client.session.session import Session, SessionHolder
-from rootline.client.session.writer_stamp import WriterStamp
-from rootline.client.write.producer import DEFAULT_TIMEOUT_S, AsyncProducer, Producer
+from rootline.client.producer import DEFAULT_TIMEOUT_S, AsyncProducer, Producer
+from rootline.client.session import Session, SessionHolder, WriterStamp
 from rootline.schemas.errors import Invalid
 from rootline.storage.metadata.root_reader import check_there
 
 if TYPE_CHECKING:
-    from rootline.client.change.adopt_table import Adopted
-    from rootline.client.session.commit import Commit
+    from rootline.client.iceberg_tables import Adopted
+    from rootline.client.layout_terms import SortBy
+    from rootline.client.session import Commit
     from rootline.client.table_handle import TableHandle
-    from rootline.client.write.sort_terms import SortBy
 
 CLOSE_PATIENCE_S: Final = 30.0
 
@@ -94,12 +93,10 @@ class Lake(LakeNames):
             OutcomeUnknown: `verdict-timeout`; `table` tells whether it exists.
 
         """
+        from rootline.client.create_drop import build_definition, create_table, is_there
+        from rootline.client.given_schema import given_schema
+        from rootline.client.layout_terms import given_order
         from rootline.client.table_handle import TableHandle
-        from rootline.client.write.create_table import create_table
-        from rootline.client.write.definition_builder import build_definition
-        from rootline.client.write.existing_table import is_there
-        from rootline.client.write.given_schema import given_schema
-        from rootline.client.write.sort_terms import given_order
 
         checked, wait_s = checks.table(name), checks.seconds(timeout_s)
         may_be_there = checks.truth(if_not_exists, "if_not_exists")
@@ -148,7 +145,7 @@ class Lake(LakeNames):
             OutcomeUnknown: `verdict-timeout`.
 
         """
-        from rootline.client.change.adopt_table import ADOPTION_TIMEOUT_S, adopt_table
+        from rootline.client.iceberg_tables import ADOPTION_TIMEOUT_S, adopt_table
 
         checked, location = checks.table(name), checks.place(metadata_location, "metadata_location")
         is_plan_only = checks.truth(dry_run, "dry_run")
@@ -206,9 +203,9 @@ class Lake(LakeNames):
             OutcomeUnknown: `verdict-timeout`.
 
         """
-        from rootline.client.change.replace_table import Replacement, create_or_replace, replace_table
+        from rootline.client.given_rows import GivenRows
+        from rootline.client.replace_table import Replacement, create_or_replace, replace_table
         from rootline.client.table_handle import TableHandle
-        from rootline.client.write.given_rows import GivenRows
 
         rows = None if data is None else GivenRows.of(data)
         if schema is None and rows is None:
@@ -236,7 +233,7 @@ class Lake(LakeNames):
             OutcomeUnknown: `verdict-timeout`; `table` tells whether it is there.
 
         """
-        from rootline.client.change.drop_table import drop_table
+        from rootline.client.create_drop import drop_table
 
         checked, wait_s = checks.table(name), checks.seconds(timeout_s)
         is_purge = checks.truth(purge, "purge")
@@ -252,7 +249,7 @@ class Lake(LakeNames):
             OutcomeUnknown: `verdict-timeout`; `table` tells whether it is there.
 
         """
-        from rootline.client.change.drop_table import restore_table
+        from rootline.client.create_drop import restore_table
         from rootline.client.table_handle import TableHandle
 
         checked, wait_s = checks.table(name), checks.seconds(timeout_s)

@@ -1,7 +1,9 @@
-"""What a lake has besides tables: namespaces and views.
+"""Namespaces and views of a lake.
 
-Owns: their public methods. Does not own: how each is carried out (`namespaces`, `view_handle`), tables (`lake`).
-Invariants: every method may be called from any thread.
+Owns: their public methods, and when a change of a namespace is refused. Does not own: the chain of a namespace's
+versions (`namespaces`), views (`view_handle`), tables (`lake`).
+Invariants: every method may be called from any thread. A refusal changes nothing. Two callers who change different
+properties both succeed.
 """
 
 from __future__ import annotations
@@ -10,13 +12,116 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rootline.client import checks
-from rootline.client.session.session import SessionHolder
-from rootline.client.session.writer_stamp import WriterStamp
-from rootline.client.write.producer import DEFAULT_TIMEOUT_S
+from rootline.client.producer import DEFAULT_TIMEOUT_S
+from rootline.client.session import Session, SessionHolder, WriterStamp
+from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import NamespaceName
+from rootline.storage.metadata.namespaces import (
+    NamespaceState,
+    NextState,
+    change_namespace,
+    list_namespaces,
+    name_inside,
+    namespace_below,
+    read_namespace,
+)
 
 if TYPE_CHECKING:
-    from rootline.client.session.commit import Commit
+    from rootline.client.session import Commit
     from rootline.client.view_handle import ViewHandle
+
+
+async def namespace_names(session: Session) -> list[str]:
+    """Every namespace that exists, ascending."""
+    return [str(name) for name in await list_namespaces(session.store)]
+
+
+async def properties_of(session: Session, namespace: NamespaceName) -> dict[str, str]:
+    """Its properties. Raises `Invalid` (`namespace-unknown`)."""
+    state = await read_namespace(session.store, namespace)
+    await _check_there(session, namespace, state)
+    return dict(state.properties)
+
+
+async def create_namespace(
+    session: Session, namespace: NamespaceName, properties: Mapping[str, str], *, may_exist: bool, timeout_s: float
+) -> None:
+    """Create it with these properties.
+
+    Raises:
+        Invalid: `namespace-exists`, unless it may; then its properties stay as they are. `namespace-invalid`.
+        OutcomeUnknown: `namespace-unconfirmed`.
+
+    """
+
+    async def change(state: NamespaceState) -> NextState | None:
+        inside = None if state.is_there else await name_inside(session.store, namespace)
+        if not state.is_there and inside is None:
+            return NextState(properties)
+        if may_exist:
+            return None
+        reason = "" if inside is None else f" ({inside} is in it)"
+        raise Invalid("namespace-exists", f"{namespace}: this namespace exists{reason}: use it, or choose another name")
+
+    await change_namespace(session.store, session.environment, namespace, change, timeout_s=timeout_s)
+
+
+async def change_properties(
+    session: Session,
+    namespace: NamespaceName,
+    properties: Mapping[str, str],
+    removed: Sequence[str],
+    *,
+    timeout_s: float,
+) -> None:
+    """Set these properties, and remove those; one that is not there is removed as it is.
+
+    Raises:
+        Invalid: `namespace-unknown`, `namespace-invalid`.
+        OutcomeUnknown: `namespace-unconfirmed`.
+
+    """
+
+    async def change(state: NamespaceState) -> NextState | None:
+        await _check_there(session, namespace, state)
+        kept = {key: value for key, value in state.properties.items() if key not in removed}
+        after = {**kept, **properties}
+        return None if after == state.properties else NextState(after)
+
+    await change_namespace(session.store, session.environment, namespace, change, timeout_s=timeout_s)
+
+
+async def drop_namespace(session: Session, namespace: NamespaceName, *, timeout_s: float) -> None:
+    """Drop it, with its properties.
+
+    Raises:
+        Invalid: `namespace-unknown`, `namespace-not-empty`.
+        OutcomeUnknown: `namespace-unconfirmed`.
+
+    """
+
+    async def change(state: NamespaceState) -> NextState | None:
+        if (inside := await name_inside(session.store, namespace)) is not None:
+            raise Invalid("namespace-not-empty", f"{namespace}: {inside} is in this namespace: drop it first")
+        if not state.is_there:
+            raise _unknown(namespace)
+        if (below := await namespace_below(session.store, namespace)) is not None:
+            raise Invalid("namespace-not-empty", f"{namespace}: namespace {below} is below it: drop that one first")
+        return NextState({}, is_there=False)
+
+    await change_namespace(session.store, session.environment, namespace, change, timeout_s=timeout_s)
+
+
+async def _check_there(session: Session, namespace: NamespaceName, state: NamespaceState) -> None:
+    if not state.is_there and await name_inside(session.store, namespace) is None:
+        raise _unknown(namespace)
+
+
+def _unknown(namespace: NamespaceName) -> Invalid:
+    return Invalid(
+        "namespace-unknown",
+        f"{namespace}: no namespace has this name in this warehouse; `rootline namespace list` shows all",
+    )
 
 
 class LakeNames:
@@ -56,8 +161,7 @@ class LakeNames:
             OutcomeUnknown: `verdict-timeout`; `view` tells whether it exists.
 
         """
-        from rootline.client.view_handle import ViewHandle
-        from rootline.client.views import SqlGiven, create_view
+        from rootline.client.view_handle import SqlGiven, ViewHandle, create_view
 
         given = SqlGiven.of(sql, dialect, schema, default_catalog, default_namespace)
         checked, wait_s = checks.table(name), checks.seconds(timeout_s)
@@ -93,7 +197,7 @@ class LakeNames:
 
     def views(self, namespace: str | None = None) -> list[str]:
         """The names of all views, or of those in one namespace, sorted. Raises `Unavailable` (`store-unavailable`)."""
-        from rootline.client.views import view_names
+        from rootline.client.view_handle import view_names
 
         checked = None if namespace is None else checks.namespace(namespace)
         return self.holder.run(lambda session: view_names(session, checked))
@@ -119,8 +223,6 @@ class LakeNames:
             OutcomeUnknown: `namespace-unconfirmed`.
 
         """
-        from rootline.client.namespaces import create_namespace
-
         checked, wanted = checks.namespace(name), checks.text_map(properties, "properties")
         may_exist, wait_s = checks.truth(if_not_exists, "if_not_exists"), checks.seconds(timeout_s)
         self.holder.run(
@@ -129,14 +231,10 @@ class LakeNames:
 
     def namespaces(self) -> list[str]:
         """The namespaces that were created or have a table, sorted. Raises `Unavailable` (`store-unavailable`)."""
-        from rootline.client.namespaces import namespace_names
-
         return self.holder.run(namespace_names)
 
     def namespace_properties(self, name: str) -> dict[str, str]:
         """The properties of a namespace; one that was not created has none. Raises `Invalid` (`namespace-unknown`)."""
-        from rootline.client.namespaces import properties_of
-
         checked = checks.namespace(name)
         return self.holder.run(lambda session: properties_of(session, checked))
 
@@ -166,15 +264,12 @@ class LakeNames:
             OutcomeUnknown: `namespace-unconfirmed`.
 
         """
-        from rootline.client.namespaces import drop_namespace
-
         checked, wait_s = checks.namespace(name), checks.seconds(timeout_s)
         self.holder.run(lambda session: drop_namespace(session, checked, timeout_s=wait_s))
 
     def _change_namespace(
         self, name: str, properties: Mapping[str, str], removed: Sequence[str], timeout_s: float
     ) -> None:
-        from rootline.client.namespaces import change_properties
 
         checked, wait_s = checks.namespace(name), checks.seconds(timeout_s)
         self.holder.run(lambda session: change_properties(session, checked, properties, removed, timeout_s=wait_s))

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rootline.client import checks
 from rootline.client.checks import DEFAULT_TARGET_BYTES
-from rootline.client.read.time_travel import Moment, PointInTime, read_head
-from rootline.client.session.commit import Commit
-from rootline.client.session.open_lake import OpenLake
-from rootline.client.session.session import Operation, Session, T
+from rootline.client.producer import DEFAULT_TIMEOUT_S
+from rootline.client.session import Commit, OpenLake, Operation, Session, T
 from rootline.client.table_history import TableHistory
-from rootline.client.write.producer import DEFAULT_TIMEOUT_S
+from rootline.client.time_travel import Moment, PointInTime, read_head
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AddedManifest, Isolation
@@ -30,10 +28,10 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
     from rootline.catalog.exporter import ExportedTable
-    from rootline.client.change.alter_table import TableChange
-    from rootline.client.read.scan import Scan
-    from rootline.client.read.tree_view import TreeView
-    from rootline.client.write.new_files import FileList
+    from rootline.client.alter_table import TableChange
+    from rootline.client.new_files import FileList
+    from rootline.client.scan import Scan
+    from rootline.client.version_history import TreeView
 
 _STALE_CODES: Final = frozenset(
     ("table-uuid-mismatch", "table-dropped", "table-uuid-missing", "table-replaced", "schema-unknown", "spec-unknown")
@@ -78,10 +76,10 @@ class TableHandle(TableHistory):
                 double them: where that matters, publish with a `producer` and keep its receipt.
 
         """
-        from rootline.client.change.merged_rows import append_merged, is_lacking
-        from rootline.client.write.append_files import append_files, nothing_appended, write_and_store
-        from rootline.client.write.data_file_writer import check_names
-        from rootline.client.write.given_rows import GivenRows
+        from rootline.client.data_file_writer import check_names
+        from rootline.client.given_rows import GivenRows
+        from rootline.client.merged_rows import append_merged, is_lacking
+        from rootline.client.new_files import append_files, nothing_appended, write_and_store
 
         merges = checks.truth(merge_schema, "merge_schema")
         wait_s, target_bytes, kept = checks.write_options(timeout_s, target_file_size_bytes, summary)
@@ -118,7 +116,7 @@ class TableHandle(TableHistory):
         All that the block names is committed together when it ends, and planned again when another change came first.
         Its end raises `Invalid`: `evolution-illegal`, `definition-invalid`.
         """
-        from rootline.client.change.alter_table import TableChange, commit_change
+        from rootline.client.alter_table import TableChange, commit_change
 
         wait_s = checks.seconds(timeout_s)
 
@@ -155,7 +153,7 @@ class TableHandle(TableHistory):
             OutcomeUnknown: `verdict-timeout`; adding the same files again is safe: they are committed once.
 
         """
-        from rootline.client.write.append_files import append_files, nothing_appended
+        from rootline.client.new_files import append_files, nothing_appended
 
         wait_s, _, kept = checks.write_options(timeout_s, DEFAULT_TARGET_BYTES, summary)
         given = checks.data_files(files)
@@ -185,7 +183,7 @@ class TableHandle(TableHistory):
             Unavailable: `store-unavailable`.
 
         """
-        from rootline.client.write.new_files import write_leaves
+        from rootline.client.new_files import write_leaves
 
         given, spec = checks.data_files(files), checks.whole_or_none(spec_id, "spec_id", least=0)
 
@@ -230,9 +228,9 @@ class TableHandle(TableHistory):
             OutcomeUnknown: `verdict-timeout`.
 
         """
-        from rootline.client.change.overwrite_rows import overwrite_rows
-        from rootline.client.change.planned_change import ChangeOptions
-        from rootline.client.write.given_rows import GivenRows
+        from rootline.client.given_rows import GivenRows
+        from rootline.client.planned_change import ChangeOptions
+        from rootline.client.row_changes import overwrite_rows
 
         options = ChangeOptions.of(isolation, timeout_s, target_file_size_bytes, summary)
         rows, by, merges = GivenRows.of(data), checks.filter_text(where), checks.truth(merge_schema, "merge_schema")
@@ -261,8 +259,8 @@ class TableHandle(TableHistory):
             OutcomeUnknown: `verdict-timeout`; deleting again is safe.
 
         """
-        from rootline.client.change.delete_rows import delete_rows
-        from rootline.client.change.planned_change import ChangeOptions
+        from rootline.client.planned_change import ChangeOptions
+        from rootline.client.row_changes import delete_rows
 
         options = ChangeOptions.of(isolation, timeout_s, DEFAULT_TARGET_BYTES, summary)
         deleted = checks.deleting_filter(where)
@@ -295,7 +293,7 @@ class TableHandle(TableHistory):
             OutcomeUnknown: `verdict-timeout`, of one group.
 
         """
-        from rootline.client.change.rewrite_files import RewriteOptions, rewrite_files
+        from rootline.client.row_changes import RewriteOptions, rewrite_files
 
         options = RewriteOptions(*checks.write_options(timeout_s, target_file_size_bytes, summary))
         chosen = checks.filter_text(where)
@@ -332,7 +330,7 @@ class TableHandle(TableHistory):
             Invalid: `setting-invalid`, several of the last four.
 
         """
-        from rootline.client.read.scan import Scan
+        from rootline.client.scan import Scan
 
         return Scan(
             self._lake.holder,
@@ -363,7 +361,7 @@ class TableHandle(TableHistory):
             Invalid: `version-unknown`.
 
         """
-        from rootline.client.read.history import read_tree
+        from rootline.client.version_history import read_tree
 
         return self._lake.holder.run(lambda session: read_tree(session.store, self.name, PointInTime(version=version)))
 
@@ -381,7 +379,7 @@ class TableHandle(TableHistory):
             Invalid: `version-unknown`, `export-unsupported`, `setting-invalid`.
 
         """
-        from rootline.client.read.export_table import export_table
+        from rootline.client.iceberg_tables import export_table
 
         exported = checks.whole_or_none(version, "version")
         return self._lake.holder.run(lambda session: export_table(session, self.name, format_version, exported))

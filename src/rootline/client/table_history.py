@@ -12,19 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from rootline.client import checks
 from rootline.client.checks import DEFAULT_TARGET_BYTES
-from rootline.client.read.time_travel import Moment, PointInTime, read_head
-from rootline.client.session.commit import Commit
-from rootline.client.session.open_lake import OpenLake
-from rootline.client.session.session import Session
-from rootline.client.write.producer import DEFAULT_TIMEOUT_S
+from rootline.client.producer import DEFAULT_TIMEOUT_S
+from rootline.client.session import Commit, OpenLake, Session
+from rootline.client.time_travel import Moment, PointInTime, read_head
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 
 if TYPE_CHECKING:
-    from rootline.client.read.changes import TableChanges
-    from rootline.client.write.sort_terms import SortBy
+    from rootline.client.layout_terms import SortBy
+    from rootline.client.version_history import TableChanges
     from rootline.storage.check.findings import CheckSummary, DataFiles, Finding, Progress
 
 
@@ -47,7 +45,7 @@ class TableHistory:
             Invalid: `setting-invalid`, `limit` is less than 1.
 
         """
-        from rootline.client.read.history import read_history
+        from rootline.client.version_history import read_history
 
         most, shows_all = checks.whole(limit, "limit", least=1), checks.truth(everything, "everything")
         return self._lake.holder.run(lambda session: read_history(session.store, self.name, most, everything=shows_all))
@@ -62,7 +60,7 @@ class TableHistory:
             Invalid: `version-unknown`, a version of the range has expired or is not there yet; `setting-invalid`.
 
         """
-        from rootline.client.read.changes import read_changes
+        from rootline.client.version_history import read_changes
 
         first, last = checks.whole(from_version, "from_version"), checks.whole_or_none(to_version, "to_version")
         return self._lake.holder.run(lambda session: read_changes(session.store, self.name, first, last))
@@ -88,7 +86,7 @@ class TableHistory:
             OutcomeUnknown: `verdict-timeout`; setting it again is safe.
 
         """
-        from rootline.client.change.tags import set_tag
+        from rootline.client.version_history import set_tag
 
         tag, tagged = checks.text(name, "name"), checks.whole_or_none(version, "version")
         may_move, wait_s = checks.truth(move, "move"), checks.seconds(timeout_s)
@@ -100,7 +98,7 @@ class TableHistory:
 
     def untag(self, name: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Commit:
         """Delete a tag. Raises as `tag`, and `Invalid` (`tag-unknown`) when there is none."""
-        from rootline.client.change.tags import delete_tag
+        from rootline.client.version_history import delete_tag
 
         tag, wait_s = checks.text(name, "name"), checks.seconds(timeout_s)
         return self._lake.holder.run(
@@ -145,8 +143,8 @@ class TableHistory:
             OutcomeUnknown: `verdict-timeout`; `history` tells whether it was committed.
 
         """
-        from rootline.client.change.replace_table import Replacement, replace_table
-        from rootline.client.write.given_rows import GivenRows
+        from rootline.client.given_rows import GivenRows
+        from rootline.client.replace_table import Replacement, replace_table
 
         becomes = Replacement.of(schema, partition_by, sort_by, properties)
         options = checks.write_options(timeout_s, target_file_size_bytes, summary)
@@ -175,7 +173,7 @@ class TableHistory:
             OutcomeUnknown: `verdict-timeout`.
 
         """
-        from rootline.client.change.restore_version import restore_version
+        from rootline.client.version_history import restore_version
 
         point, wait_s = PointInTime(version, snapshot_id, timestamp, tag), checks.seconds(timeout_s)
         return self._lake.holder.run(
@@ -191,7 +189,7 @@ class TableHistory:
         tag: str | None = None,
     ) -> TableChanges:
         """What `restore` would change now; nothing is published. Raises as `restore`."""
-        from rootline.client.change.restore_version import preview_restore
+        from rootline.client.version_history import preview_restore
 
         point = PointInTime(version, snapshot_id, timestamp, tag)
         return self._lake.holder.run(lambda session: preview_restore(session.store, self.name, point))

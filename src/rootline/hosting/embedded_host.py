@@ -164,7 +164,7 @@ class EmbeddedHost:
 
 
 def _modest_worker(parts: LakeParts, registry: CollectorRegistry) -> WorkerService:
-    from rootline.client.write.data_file_writer import write_rewritten_files
+    from rootline.client.data_file_writer import write_rewritten_files
     from rootline.workers.app import WorkerService
     from rootline.workers.settings import worker_settings
 

@@ -1,7 +1,7 @@
 """Why no verdict comes: which log, whether a coordinator was seen on it, how to start one.
 
 Owns: what a process without a coordinator of its own can find out, cheaply. Does not own: what a host knows about its
-own coordinator (`embedded_host`), the error itself (`rootline.client.write.intent_publisher`).
+own coordinator (`embedded_host`), the error itself (`rootline.client.producer`).
 Invariants: never raises, and answers within a few seconds; a password is never in a URL, so URLs are shown as they are.
 """
 

@@ -18,10 +18,9 @@ from functools import partial
 import structlog
 
 from rootline.client.lake import Lake
-from rootline.client.read.file_rows import seen_vector
-from rootline.client.session.session import Session
-from rootline.client.session.upload_dates import oldest_date
-from rootline.client.write.new_files import NewFiles, for_intent
+from rootline.client.new_files import NewFiles, for_intent
+from rootline.client.planned_files import seen_vector
+from rootline.client.session import Session, oldest_date
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import DataFile, EqualityDeleteFile, Intent, IntentKind, Isolation, RemovedFile

@@ -1,6 +1,6 @@
 """Spark's batch read of one table: planned in the driver's Python worker, read on executors.
 
-Owns: the partitions of a read, filters pushed by Spark. Does not own: planning (`rootline.client.read.file_plan`),
+Owns: the partitions of a read, filters pushed by Spark. Does not own: planning (`rootline.client.planned_files`),
 reading files (`rootline.storage.rows.scan_executor`), Spark's types (`spark_types`).
 Invariants: every partition belongs to one version of the table; Spark checks every filter again, so a filter that
 cannot be translated costs time, never rows.
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from rootline.client.read.file_plan import plan_files
-from rootline.client.read.time_travel import PointInTime
+from rootline.client.planned_files import plan_files
+from rootline.client.time_travel import PointInTime
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.connection import guest_lake
 from rootline.spark.filter_translation import translated

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rootline.client.read.file_plan import FilePlan, plan_files
-from rootline.client.read.time_travel import PointInTime, read_head, read_older_root
-from rootline.client.session.session import Session
+from rootline.client.planned_files import FilePlan, plan_files
+from rootline.client.session import Session
+from rootline.client.time_travel import PointInTime, read_head, read_older_root
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Corrupt, Invalid

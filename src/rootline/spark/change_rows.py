@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.types import NestedField
 
-from rootline.client.session.session import Session
+from rootline.client.session import Session
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.change_plan import ChangedFile, DeadRows, VersionChange

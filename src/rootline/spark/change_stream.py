@@ -20,8 +20,8 @@ from pyiceberg.types import NestedField
 from pyspark.sql import types as spark
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from rootline.client.read.time_travel import PointInTime, read_head, resolve
-from rootline.client.session.session import Session
+from rootline.client.session import Session
+from rootline.client.time_travel import PointInTime, read_head, resolve
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName

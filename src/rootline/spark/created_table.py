@@ -6,7 +6,7 @@ from typing import Final
 
 from pyspark.sql.types import StructType
 
-from rootline.client.session.session import Session
+from rootline.client.session import Session
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.spark.connection import committing_lake, guest_lake
 from rootline.spark.options import SourceOptions

@@ -22,8 +22,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from rootline.client.read.time_travel import read_root_at
-from rootline.client.session.session import Session
+from rootline.client.session import Session
+from rootline.client.time_travel import read_root_at
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.batch_reader import BatchReader, PushingReader

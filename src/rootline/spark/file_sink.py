@@ -1,7 +1,7 @@
 """The executor's side of a write: Arrow batches in, data files with statistics in the store, messages out.
 
 Owns: buffering to about the target file size, writing through the store, the message that carries the files to the
-driver. Does not own: how a file is written (`rootline.client.write.data_file_writer`), publishing (`batch_commit`).
+driver. Does not own: how a file is written (`rootline.client.data_file_writer`), publishing (`batch_commit`).
 Invariants: one Parquet file per partition value and target size, not per Arrow batch; nothing is published here, so
 files of a failed task are orphans that no reader sees.
 """
@@ -19,10 +19,9 @@ import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from rootline.client.session.session import Session
-from rootline.client.session.upload import upload_all
-from rootline.client.session.upload_dates import oldest_date
-from rootline.client.write.data_file_writer import WrittenFile, write_files
+from rootline.client.data_file_writer import WrittenFile, write_files
+from rootline.client.new_files import upload_all
+from rootline.client.session import Session, oldest_date
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, EqualityDeleteFile
 from rootline.schemas.table_definition import TableDefinition

@@ -1,7 +1,7 @@
 """Columns of a DataFrame to write: whether a table can store their types, and which column of the table each one is.
 
 Owns: both checks, at every depth, and the table's names for Arrow batches of Spark's. Does not own: whether values fit
-(`rootline.client.write.data_file_writer`), new columns (`merged_write`), types of tables as Spark's (`spark_types`).
+(`rootline.client.data_file_writer`), new columns (`merged_write`), types of tables as Spark's (`spark_types`).
 Invariants: a type is refused before anything exists, because Spark gives VARIANT, GEOMETRY and user-defined types to
 its tasks as structs of their bytes; a column that has the name of a column exactly is that column; otherwise
 `spark.sql.caseSensitive` decides; two columns are never one.
@@ -18,7 +18,7 @@ from pyiceberg.types import IcebergType, ListType, MapType
 from pyiceberg.types import StructType as IcebergStruct
 from pyspark.sql import types as spark
 
-from rootline.client.write.data_file_writer import checked_rows
+from rootline.client.data_file_writer import checked_rows
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.spark_types import arrow_schema_for_spark, batch_from_spark

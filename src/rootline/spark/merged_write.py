@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from rootline.client.change.merged_rows import MergePlan, merge_plan
+from rootline.client.given_rows import GivenRows
 from rootline.client.lake import Lake
-from rootline.client.read.time_travel import read_head
-from rootline.client.session.session import Session
-from rootline.client.write.given_rows import GivenRows
+from rootline.client.merged_rows import MergePlan, merge_plan
+from rootline.client.session import Session
+from rootline.client.time_travel import read_head
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition

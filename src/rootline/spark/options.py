@@ -14,8 +14,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
 
-from rootline.client.read.time_travel import PointInTime, milliseconds
-from rootline.client.write.sort_terms import split_terms
+from rootline.client.layout_terms import split_terms
+from rootline.client.time_travel import PointInTime, milliseconds
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName, table_name
 from rootline.schemas.intent import Isolation

@@ -1,7 +1,7 @@
 """Which data files Spark's own Parquet reader may read instead of ours.
 
 Owns: what a file must be like for that, and finding out by its footer. Does not own: planning
-(`rootline.client.read.file_plan`), reading (`table_frame` hands the files over).
+(`rootline.client.planned_files`), reading (`table_frame` hands the files over).
 Invariants: a file is handed over only where Spark's reader is sure to show the same rows: nothing in it is deleted, and
 its own footer has every wanted column just as the table has it, by name, id and type; a doubt costs time, never rows.
 """
@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.types import DoubleType, FloatType, NestedField, StructType
 
-from rootline.client.session.session import Session
+from rootline.client.session import Session
 from rootline.ports.object_store import ObjectFiles
 from rootline.schemas.content_entry import FileFormat
 from rootline.schemas.identifiers import TableName

@@ -1,7 +1,7 @@
 """Which rows an overwrite of Spark's takes out: every row, those of a filter, or the partitions that it brings.
 
 Owns: the choice, and the plan of what leaves. Does not own: rewriting files that match in part
-(`rootline.client.change.overwrite_rows`), the intent and its commit (`batch_commit`).
+(`rootline.client.row_changes`), the intent and its commit (`batch_commit`).
 Invariants: a partition is one of the spec that the batch's files were written under; a file of another spec is read,
 and its rows are told apart by that spec; the filter that a plan is held against matches every row that it may replace.
 """
@@ -14,14 +14,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rootline.client.change.overwrite_rows import EVERY_ROW, Removal, removal_of
-from rootline.client.read.file_plan import FilePlan, plan_files
-from rootline.client.session.session import Session
-from rootline.client.write.append_files import write_and_store_kept
-from rootline.client.write.column_statistics import column_paths
-from rootline.client.write.data_file_writer import checked_rows
-from rootline.client.write.new_files import entry_of
-from rootline.client.write.partition_split import split_by_partition
+from rootline.client.column_statistics import column_paths
+from rootline.client.data_file_writer import checked_rows
+from rootline.client.new_files import entry_of, write_and_store_kept
+from rootline.client.partition_split import split_by_partition
+from rootline.client.planned_files import FilePlan, plan_files
+from rootline.client.row_changes import EVERY_ROW, Removal, removal_of
+from rootline.client.session import Session
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.content_entry import Bound
 from rootline.schemas.errors import Invalid

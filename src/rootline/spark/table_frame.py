@@ -1,7 +1,7 @@
 """`rootline.spark.table`: a table as a DataFrame that reads with Spark's own Parquet reader wherever that is right.
 
 Owns: which of a plan's files go to which reader, the DataFrame of both, and its count. Does not own: which files may be
-handed over (`parquet_files`), the other reader (`batch_reader`), planning (`rootline.client.read.file_plan`).
+handed over (`parquet_files`), the other reader (`batch_reader`), planning (`rootline.client.planned_files`).
 Invariants: every file of the plan is read by exactly one of the two readers; both are of one version; the filter means
 the same in both.
 """
@@ -16,9 +16,9 @@ import structlog
 from pyiceberg.schema import Schema
 
 from rootline.client import checks
-from rootline.client.read.file_plan import FilePlan, plan_files
-from rootline.client.read.time_travel import PointInTime, milliseconds
-from rootline.client.session.session import Session
+from rootline.client.planned_files import FilePlan, plan_files
+from rootline.client.session import Session
+from rootline.client.time_travel import PointInTime, milliseconds
 from rootline.schemas.errors import Invalid
 from rootline.spark.connection import guest_lake
 from rootline.spark.data_source import ensure_registered, session_defaults
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyiceberg.types import NestedField
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from rootline.client.read.time_travel import Moment
+    from rootline.client.time_travel import Moment
 
 _READ_AS_IT_IS: Final = {
     "recursiveFileLookup": "true",  # folders named `column=value` say nothing: the columns are in the files

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from rootline.client.write.data_file_writer import WrittenFile, checked_rows, write_files
+from rootline.client.data_file_writer import WrittenFile, checked_rows, write_files
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.single_values import to_generic
 from rootline.schemas.errors import Invalid

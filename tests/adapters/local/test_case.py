@@ -9,9 +9,8 @@ import pyarrow as pa
 import pytest
 
 from rootline.adapters.local_object_store import LocalObjectStore, tells_case_apart
-from rootline.client.session.writer_stamp import WriterStamp
-from rootline.client.write.create_table import create_table
-from rootline.client.write.definition_builder import build_definition
+from rootline.client.create_drop import build_definition, create_table
+from rootline.client.session import WriterStamp
 from rootline.ports.object_store import PutStatus
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import ObjectKey, TableName

@@ -14,10 +14,10 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 import rootline
+from rootline.client.data_file_writer import write_rewritten_files
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session
+from rootline.client.session import Session
 from rootline.client.table_handle import TableHandle
-from rootline.client.write.data_file_writer import write_rewritten_files
 from rootline.workers.by_hand import BY_HAND, Rights, maintain
 from rootline.workers.kinds import MaintenanceKind
 from tests.catalog.iceberg_tables import FolderCatalog, rows_of

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from rootline.catalog.export_keys import FormatVersion
-from rootline.client.change.alter_table import TableChange
+from rootline.client.alter_table import TableChange
 from rootline.connect import connect
 from rootline.schemas.bytes.root.root_codec import decode_root, encode_root
 from rootline.schemas.errors import Invalid

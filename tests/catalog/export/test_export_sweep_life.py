@@ -16,7 +16,7 @@ from rootline.adapters.system_environment import SystemEnvironment
 from rootline.catalog.exporter import TableExporter
 from rootline.catalog.retained_exports import metadata_locations
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session
+from rootline.client.session import Session
 from rootline.ports.intent_log import LogKeeps
 from rootline.workers.by_hand import Rights, maintain
 from rootline.workers.jobs.job import JobReport

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from rootline.client.data_file_writer import write_files
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
-from rootline.client.write.data_file_writer import write_files
 from rootline.schemas.intent import EqualityDeleteFile, Intent, IntentKind
 from rootline.schemas.verdict import VerdictKind
 from tests.client.conftest import SCHEMA

@@ -15,7 +15,7 @@ import pytest
 from pyiceberg.types import DecimalType, DoubleType, FloatType, IntegerType, LongType
 
 from rootline import Invalid, connect
-from rootline.client.change import merged_rows
+from rootline.client import merged_rows
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
 

@@ -9,9 +9,9 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from rootline.client.change.rewrite_files import RewriteOptions, rewrite_intents
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session
+from rootline.client.row_changes import RewriteOptions, rewrite_intents
+from rootline.client.session import Session
 from rootline.client.table_handle import TableHandle
 from rootline.schemas.intent import Intent
 from tests.catalog.iceberg_tables import FolderCatalog

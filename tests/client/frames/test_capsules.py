@@ -9,10 +9,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from rootline.client.write.data_file_writer import checked_rows
-from rootline.client.write.definition_builder import build_definition
-from rootline.client.write.given_rows import GivenRows
-from rootline.client.write.given_schema import given_schema
+from rootline.client.create_drop import build_definition
+from rootline.client.data_file_writer import checked_rows
+from rootline.client.given_rows import GivenRows
+from rootline.client.given_schema import given_schema
 from rootline.schemas.errors import Invalid
 
 TEXTS = ["UA", None, "a text that is too long for a view to hold"]

@@ -17,12 +17,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from rootline.client.create_drop import build_definition
+from rootline.client.data_file_writer import checked_rows
+from rootline.client.given_rows import GivenRows
+from rootline.client.given_schema import given_schema
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
-from rootline.client.write.data_file_writer import checked_rows
-from rootline.client.write.definition_builder import build_definition
-from rootline.client.write.given_rows import GivenRows
-from rootline.client.write.given_schema import given_schema
 from rootline.schemas.errors import Invalid
 
 COLUMNS: dict[str, Any] = {"id": [1, 2, 3], "carrier": ["UA", "AA", None], "delay": [5.0, None, -1.0]}

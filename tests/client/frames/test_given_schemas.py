@@ -25,8 +25,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from rootline.client.given_schema import given_schema
 from rootline.client.lake import Lake
-from rootline.client.write.given_schema import given_schema
 from rootline.schemas.errors import Invalid
 
 FLIGHTS = Schema(

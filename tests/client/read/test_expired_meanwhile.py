@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from rootline.adapters.memory import MemoryObjectStore
-from rootline.client.read.changes import read_changes
-from rootline.client.read.history import read_history
-from rootline.client.read.time_travel import PointInTime, read_head, read_root_at
+from rootline.client.time_travel import PointInTime, read_head, read_root_at
+from rootline.client.version_history import read_changes, read_history
 from rootline.ports.object_store import Listing, StoredObject
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import ObjectKey, Version

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from rootline.client.read.file_plan import FilePlan, PlannedFiles, plan_files
-from rootline.client.read.time_travel import PointInTime
-from rootline.client.session.session import Session
+from rootline.client.planned_files import FilePlan, PlannedFiles, plan_files
+from rootline.client.session import Session
 from rootline.client.table_handle import TableHandle
+from rootline.client.time_travel import PointInTime
 from rootline.connect import connect
 from rootline.schemas.content_entry import FieldStatistics, Status
 from rootline.schemas.errors import Corrupt, Invalid

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from rootline.client.data_file import DataFile
 from rootline.client.lake import Lake
 from rootline.client.read.refused_locations import refused_by, refused_locations
 from rootline.client.table_handle import TableHandle
-from rootline.client.write.data_file import DataFile
 from rootline.schemas.errors import Invalid
 from tests.client.change.test_equality_deletes import _rows
 from tests.tree.sweeps import swept_lake

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyroaring import BitMap64
 
-from rootline.client.read.changes import TableChanges, position_ranges, read_changes
 from rootline.client.table_handle import TableHandle
+from rootline.client.version_history import TableChanges, position_ranges, read_changes
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import IntentKind
 from rootline.schemas.object_keys import key_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rootline.client.read.time_travel import PointInTime, milliseconds, read_root_at
+from rootline.client.time_travel import PointInTime, milliseconds, read_root_at
 from rootline.schemas.bytes.root.root_codec import encode_root
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import snapshot_id_of

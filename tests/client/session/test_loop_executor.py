@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rootline.client.session.loop_executor import LoopExecutor
+from rootline.client.loop_thread import LoopExecutor
 from rootline.connect import connect
 
 
@@ -38,7 +38,7 @@ def test_what_a_call_raises_is_the_callers() -> None:
 def test_a_shutdown_finishes_or_cancels_what_waits_and_takes_no_more(
     cancel: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rootline.client.session.loop_executor._THREADS_MAX", 1)
+    monkeypatch.setattr("rootline.client.loop_thread._THREADS_MAX", 1)
     threads, begun, go_on = LoopExecutor("calls"), threading.Event(), threading.Event()
     first = threads.submit(lambda: (begun.set(), go_on.wait(30)))
     waiting = [threads.submit(str, number) for number in range(3)]
@@ -81,7 +81,7 @@ def test_a_thread_uses_the_lake_after_the_main_thread_has_ended(tmp_path: Path) 
 
 SLOW = """
 import asyncio, sys, threading
-import rootline.client.session.loop_thread as loop_thread
+import rootline.client.loop_thread as loop_thread
 
 def work():
     begun.set()

@@ -8,7 +8,7 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 
 import pytest
 
-from rootline.client.session.loop_thread import LoopThread
+from rootline.client.loop_thread import LoopThread
 
 
 async def _thread_name() -> str:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rootline.client.session.writer_stamp import WriterStamp
+from rootline.client.session import WriterStamp
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile, Intent, IntentKind
 

@@ -10,10 +10,18 @@ import pytest
 
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.adapters.sqlite.log_archive import SqliteLogArchive
-from rootline.client.trace.sighting import Sighting, Whereabouts
-from rootline.client.trace.trace import Search, Trace
-from rootline.client.trace.trace_query import ByFile, ByIntent, ByWriter, Part, TraceQuery, names_of, part_of
-from rootline.client.trace.traced_table import TracedTable
+from rootline.client.trace import Search, Trace, TracedTable
+from rootline.client.trace_query import (
+    ByFile,
+    ByIntent,
+    ByWriter,
+    Part,
+    Sighting,
+    TraceQuery,
+    Whereabouts,
+    names_of,
+    part_of,
+)
 from rootline.ports.intent_log import IntentLog
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.identifiers import CommitId, Version, snapshot_id_of

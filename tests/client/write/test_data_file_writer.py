@@ -13,9 +13,9 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
 
-from rootline.client.write.data_file import DataFile
-from rootline.client.write.data_file_writer import WrittenFile, write_files
-from rootline.client.write.definition_builder import build_definition
+from rootline.client.create_drop import build_definition
+from rootline.client.data_file import DataFile
+from rootline.client.data_file_writer import WrittenFile, write_files
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent, IntentKind

@@ -7,8 +7,8 @@ import uuid
 import pyarrow as pa
 import pytest
 
-from rootline.client.write.arrow_schema import iceberg_schema
-from rootline.client.write.definition_builder import build_definition
+from rootline.client.create_drop import build_definition
+from rootline.client.given_schema import iceberg_schema
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
 

@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rootline.client.write.data_file_writer import write_files
-from rootline.client.write.definition_builder import build_definition
-from rootline.client.write.dictionary_columns import dictionary_columns
+from rootline.client.create_drop import build_definition
+from rootline.client.data_file_writer import dictionary_columns, write_files
 
 ROWS = 40_000
 NUMBERS = np.arange(ROWS)

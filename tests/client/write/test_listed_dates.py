@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rootline.client.session.session import Session
-from rootline.client.write.listed_dates import oldest_listed
+from rootline.client.new_files import oldest_listed
+from rootline.client.session import Session
 from rootline.schemas.errors import Invalid
 from rootline.tree.commit import arrival_rules
 from tests.support.opened_sessions import nothing_known

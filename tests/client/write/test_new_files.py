@@ -10,11 +10,10 @@ import pyarrow as pa
 import pytest
 
 import rootline
+from rootline.client.data_file_writer import write_files
 from rootline.client.lake import Lake
-from rootline.client.session.upload import upload_all
+from rootline.client.new_files import are_many, upload_all
 from rootline.client.table_handle import TableHandle
-from rootline.client.write.data_file_writer import write_files
-from rootline.client.write.new_files import are_many
 from rootline.schemas.content_entry import ContentType, Status
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile, GenericStatistics, Intent, IntentKind

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from rootline.client.data_file import DataFile
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
-from rootline.client.write.data_file import DataFile
 from rootline.demo.example_flights import objects_below
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.object_keys import table_prefix

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
+from rootline.client.dead_letters import Replay, replay
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session
+from rootline.client.session import Session
 from rootline.client.table_handle import TableHandle
-from rootline.client.trace.replay import Replay, replay
 from rootline.connect import connect
 from rootline.hosting.log_on_demand import LogOnDemand
 from rootline.schemas.bytes.intent_codec import encode_intent

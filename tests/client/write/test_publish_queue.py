@@ -13,8 +13,8 @@ import pytest
 from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
 from rootline.adapters.sqlite.log_file import LogReader
 from rootline.adapters.system_environment import SystemEnvironment
-from rootline.client.session.session import Session
-from rootline.client.write.publish_queue import PublishQueue, Queued
+from rootline.client.producer import PublishQueue, Queued
+from rootline.client.session import Session
 from rootline.connect import connect
 from rootline.ports.intent_log import NewRecord
 from rootline.schemas.bytes.intent_codec import decode_intent

@@ -6,7 +6,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
-from rootline.client.write.sort_terms import sort_fields, sort_term, split_terms
+from rootline.client.layout_terms import sort_fields, sort_term, split_terms
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import SortField
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 
-from rootline.client.write.data_file_writer import write_files
-from rootline.client.write.definition_builder import build_definition
+from rootline.client.create_drop import build_definition
+from rootline.client.data_file_writer import write_files
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition

@@ -24,9 +24,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from rootline.client.write.data_file_writer import checked_rows
-from rootline.client.write.definition_builder import build_definition
-from rootline.client.write.given_rows import GivenRows
+from rootline.client.create_drop import build_definition
+from rootline.client.data_file_writer import checked_rows
+from rootline.client.given_rows import GivenRows
 from rootline.schemas.errors import Invalid
 from rootline.storage.rows.row_projection import RowProjection, find_by_name, initial_default
 

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 
-from rootline.client.write import data_file
-from rootline.client.write.data_file_writer import write_files
-from rootline.client.write.definition_builder import build_definition
+from rootline.client import data_file
+from rootline.client.create_drop import build_definition
+from rootline.client.data_file_writer import write_files
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.content_entry import (
     ContentEntry,

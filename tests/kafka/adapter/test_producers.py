@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from rootline.adapters.kafka.coordinator_log import KafkaVerdictSink
-from rootline.client.write.producer import AsyncProducer, AsyncReceipt, Receipt
+from rootline.client.producer import AsyncProducer, AsyncReceipt, Receipt
 from rootline.schemas.bytes.intent_codec import decode_intent
 from rootline.schemas.errors import Invalid, OutcomeUnknown, Unavailable
 from rootline.schemas.intent import DataFile, Intent, IntentKind

@@ -22,8 +22,8 @@ from aiokafka.errors import KafkaError
 
 from rootline.adapters.settings import KafkaSettings
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session
-from rootline.client.write.producer import AsyncProducer, AsyncReceipt
+from rootline.client.producer import AsyncProducer, AsyncReceipt
+from rootline.client.session import Session
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import Location, LogPosition, TableName

@@ -20,8 +20,8 @@ from typing import Final
 import pyarrow as pa
 
 from rootline.client.lake import Lake
-from rootline.client.write.append_files import write_and_store
-from rootline.client.write.producer import AsyncProducer
+from rootline.client.new_files import write_and_store
+from rootline.client.producer import AsyncProducer
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.table_definition import TableDefinition

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from examples.spark_demo.service import running
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session
+from rootline.client.session import Session
 from rootline.connect import connect, pause_table
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.identifiers import TableName, Version

@@ -17,7 +17,7 @@ from rootline.adapters.kafka.coordinator_log import KafkaCoordinatorLog
 from rootline.adapters.open import kafka_settings, open_log_keeps, open_remover, open_store, open_writer_log
 from rootline.adapters.settings import KafkaSettings
 from rootline.cli.service_process import log_to_stderr, signals
-from rootline.client.write.data_file_writer import write_rewritten_files
+from rootline.client.data_file_writer import write_rewritten_files
 from rootline.coordinator.app import CoordinatorService
 from rootline.ports.intent_feed import Delivered, FeedEvent, Reread
 from rootline.schemas.identifiers import LogRecord

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from rootline.client.session.session import Session
+from rootline.client.session import Session
 from rootline.schemas.intent import Intent
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.verdict import VerdictKind

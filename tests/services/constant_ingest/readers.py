@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session
+from rootline.client.session import Session
 from rootline.schemas.errors import Invalid
 from rootline.storage.metadata.object_reader import read_kept
 from rootline.storage.metadata.root_reader import table_root

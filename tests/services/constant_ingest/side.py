@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from rootline.adapters.kafka.writer_log import KafkaWriterLog
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session
+from rootline.client.session import Session
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.root_header import RootHeader
 from tests.kafka.kafka_lake import KafkaLake

@@ -19,12 +19,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from rootline.client.change.delete_rows import delete_rows
-from rootline.client.change.planned_change import ChangeOptions
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session
-from rootline.client.write.append_files import write_and_store
-from rootline.client.write.producer import AsyncProducer, AsyncReceipt
+from rootline.client.new_files import write_and_store
+from rootline.client.planned_change import ChangeOptions
+from rootline.client.producer import AsyncProducer, AsyncReceipt
+from rootline.client.row_changes import delete_rows
+from rootline.client.session import Session
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, EqualityDeleteFile, Intent, IntentKind, Isolation, RemovedFile

@@ -10,10 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from rootline.client.data_file_writer import write_rewritten_files
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session
+from rootline.client.session import Session
 from rootline.client.table_handle import TableHandle
-from rootline.client.write.data_file_writer import write_rewritten_files
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.spark.maintenance.handed_over import CompactionOnSpark

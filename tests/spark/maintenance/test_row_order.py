@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from rootline.client.write.column_statistics import column_paths
-from rootline.client.write.definition_builder import build_definition
+from rootline.client.column_statistics import column_paths
+from rootline.client.create_drop import build_definition
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.maintenance.row_order import Curve, Cuts, RowOrder, in_order, sampled

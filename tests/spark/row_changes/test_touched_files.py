@@ -9,8 +9,8 @@ from pyroaring import BitMap64
 
 from rootline import Invalid
 from rootline.client.lake import Lake
-from rootline.client.read.file_plan import plan_files
-from rootline.client.session.session import Session
+from rootline.client.planned_files import plan_files
+from rootline.client.session import Session
 from rootline.schemas.identifiers import TableName
 from rootline.spark.row_changes.change_intent import Touched, touched_files
 from rootline.tree.scan.scan_plan import DeletesFor

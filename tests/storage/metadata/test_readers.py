@@ -12,7 +12,7 @@ import pytest
 from pyroaring import BitMap64
 
 from rootline.adapters.memory import MemoryObjectStore
-from rootline.client.write.definition_builder import build_definition
+from rootline.client.create_drop import build_definition
 from rootline.schemas.bytes.vector_codec import encode_vector
 from rootline.schemas.content_entry import ContentEntry, DeletionVector, Status
 from rootline.schemas.errors import Corrupt

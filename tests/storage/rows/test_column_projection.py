@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, DecimalType, LongType, NestedField, StringType, UUIDType
 
-from rootline.client.write.definition_builder import build_definition
+from rootline.client.create_drop import build_definition
 from rootline.schemas.content_entry import FieldStatistics
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import NAME_MAPPING_PROPERTY, TableDefinition

@@ -38,7 +38,7 @@ from pyiceberg.types import (
 )
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from rootline.client.write.definition_builder import build_definition
+from rootline.client.create_drop import build_definition
 from rootline.schemas.content_entry import ContentEntry, FileFormat
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.object_keys import key_of

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from rootline.client.write.definition_builder import build_definition
+from rootline.client.create_drop import build_definition
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import PartitionSpec
 from rootline.storage.rows.arrow_types import FIELD_ID_KEY

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rootline.adapters.local_object_store import LocalObjectStore
-from rootline.client.write.definition_builder import build_definition
+from rootline.client.create_drop import build_definition
 from rootline.ports.object_store import ObjectStore, StoredObject
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError

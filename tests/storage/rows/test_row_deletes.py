@@ -14,7 +14,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
 
-from rootline.client.write.definition_builder import build_definition
+from rootline.client.create_drop import build_definition
 from rootline.schemas.content_entry import ContentEntry, FieldStatistics
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.object_keys import key_of

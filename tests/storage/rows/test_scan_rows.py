@@ -27,7 +27,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from rootline.client.write.definition_builder import build_definition
+from rootline.client.create_drop import build_definition
 from rootline.schemas.content_entry import FileFormat
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import ObjectKey, Version

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
-from rootline.client.write.definition_builder import build_definition
-from rootline.client.write.given_schema import given_schema
+from rootline.client.create_drop import build_definition
+from rootline.client.given_schema import given_schema
 from rootline.schemas.content_entry import FieldStatistics
 from rootline.storage.rows.arrow_types import arrow_type_of
 from rootline.tree.filter.column_predicates import rows_matching

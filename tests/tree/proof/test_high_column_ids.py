@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from rootline.client.write.definition_builder import build_definition
+from rootline.client.create_drop import build_definition
 from rootline.schemas.errors import Invalid
 from rootline.schemas.field_ids import MAX_COLUMN_ID, MAX_TRACKED_ID
 from rootline.tree.proof.definition_rules import check_definition

@@ -1,7 +1,7 @@
 """`rootline.spark.add_folder`: Parquet files in a table's folder become the table's; they are read on the cluster.
 
 Owns: which files of a folder are new, describing them side by side, one commit for all. Does not own: what is read of a
-file (`rootline.client.write.data_file`), leaves for many files (`rootline.client.write.new_files`).
+file (`rootline.client.data_file`), leaves for many files (`rootline.client.new_files`).
 Invariants: statistics are of the rows, never of a footer; a file that the table has is left out, so running it again
 adds nothing twice; folders that Rootline itself writes to are refused, because what was removed there would come back.
 """
@@ -16,12 +16,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from rootline.client import checks
-from rootline.client.read.file_plan import plan_files
+from rootline.client.data_file import DataFile
+from rootline.client.planned_files import plan_files
+from rootline.client.producer import DEFAULT_TIMEOUT_S
 from rootline.client.read.refused_locations import refused_locations
-from rootline.client.session.commit import Commit
-from rootline.client.session.session import Session
-from rootline.client.write.data_file import DataFile
-from rootline.client.write.producer import DEFAULT_TIMEOUT_S
+from rootline.client.session import Commit, Session
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import table_prefix

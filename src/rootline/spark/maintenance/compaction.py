@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from rootline.client import checks
-from rootline.client.write.producer import DEFAULT_TIMEOUT_S
+from rootline.client.producer import DEFAULT_TIMEOUT_S
 from rootline.schemas.errors import Invalid
 from rootline.spark.connection import committing_lake
 from rootline.spark.data_source import session_defaults

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
-from rootline.client.session.upload_dates import oldest_date
+from rootline.client.session import oldest_date
 from rootline.maintenance.data_compaction_plan import filled, size_of
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition

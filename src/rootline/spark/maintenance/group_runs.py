@@ -20,15 +20,12 @@ from typing import Final
 
 import structlog
 
-from rootline.client.change.planned_change import planned_intent
-from rootline.client.change.rewrite_files import whole_tasks
 from rootline.client.lake import Lake
-from rootline.client.read.file_plan import FilePlan, plan_files
-from rootline.client.read.file_rows import seen_vector
-from rootline.client.session.commit import Commit
-from rootline.client.session.session import Session
-from rootline.client.write.append_files import commit_intent
-from rootline.client.write.new_files import NewFiles
+from rootline.client.new_files import NewFiles, commit_intent
+from rootline.client.planned_change import planned_intent
+from rootline.client.planned_files import FilePlan, plan_files, seen_vector
+from rootline.client.row_changes import whole_tasks
+from rootline.client.session import Commit, Session
 from rootline.maintenance.data_compaction_plan import (
     DataCompactionLimits,
     groups_to_order,

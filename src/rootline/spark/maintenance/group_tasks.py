@@ -1,7 +1,7 @@
 """What Spark's tasks do for a group of data files that are written again.
 
 Owns: reading a share of a group, sending rows to the part that they belong to, writing a part. Does not own: which
-order rows are in (`row_order`), how files are read and written (`rootline.client.change.rewrite_files`), the jobs that
+order rows are in (`row_order`), how files are read and written (`rootline.client.row_changes`), the jobs that
 these tasks are of (`group_jobs`).
 Invariants: rows keep their ids and the numbers of their last change; between tasks rows are Arrow's bytes, so no type
 becomes one of Spark's; nothing is published here, so files of a failed task, or of one that ran twice, are orphans.
@@ -19,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from rootline.client.change.rewrite_files import rewritten_files
-from rootline.client.session.session import Session
-from rootline.client.write.append_files import store_written
-from rootline.client.write.column_statistics import column_paths
-from rootline.client.write.data_file_writer import Ordered, write_rewritten_files
-from rootline.client.write.partition_split import SortKeys
+from rootline.client.column_statistics import column_paths
+from rootline.client.data_file_writer import Ordered, write_rewritten_files
+from rootline.client.new_files import store_written
+from rootline.client.partition_split import SortKeys
+from rootline.client.row_changes import rewritten_files
+from rootline.client.session import Session
 from rootline.schemas.intent import DataFile
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.connection import guest_lake

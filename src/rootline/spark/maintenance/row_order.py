@@ -1,7 +1,7 @@
 """In which order the rows of a group are written again, and where one new file ends and the next begins.
 
 Owns: sorting and Z-order as keys that Arrow can compare, and the cuts between files from a sample. Does not own: what a
-sort field means (`rootline.client.write.partition_split`), reading the sample, carrying rows from task to task
+sort field means (`rootline.client.partition_split`), reading the sample, carrying rows from task to task
 (`group_tasks`).
 Invariants: two rows are never equal, so cuts divide rows of equal values too; every row is in exactly one part, and the
 parts follow each other in the order; the same rows and cuts give the same parts.
@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from rootline.client.write.column_statistics import ColumnPath, column_paths
-from rootline.client.write.partition_split import SortKeys, sort_keys
-from rootline.client.write.sort_terms import sort_fields
+from rootline.client.column_statistics import ColumnPath, column_paths
+from rootline.client.layout_terms import sort_fields
+from rootline.client.partition_split import SortKeys, sort_keys
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import SortField, TableDefinition
 from rootline.storage.rows.arrow_types import arrow_schema_of

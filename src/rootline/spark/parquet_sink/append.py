@@ -20,9 +20,9 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
 
 from rootline.client import checks
-from rootline.client.read.time_travel import read_head
-from rootline.client.session.session import Session
-from rootline.client.write.producer import DEFAULT_TIMEOUT_S
+from rootline.client.producer import DEFAULT_TIMEOUT_S
+from rootline.client.session import Session
+from rootline.client.time_travel import read_head
 from rootline.ports.object_store import ObjectFiles
 from rootline.schemas.errors import Invalid
 from rootline.schemas.object_keys import key_of, spark_folder

@@ -1,7 +1,7 @@
 """By what Spark tells the rows of one partition from those of another, so that it writes files of one partition each.
 
 Owns: the expression that is equal for rows of one partition. Does not own: the partition's values, which are taken from
-the rows of each file when it is there (`rootline.client.write.data_file`).
+the rows of each file when it is there (`rootline.client.data_file`).
 Invariants: a file of several partitions is refused later, so a mistake here costs a write and never a row; rows of one
 partition in two groups are only one file more.
 """

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rootline.client import checks
-from rootline.client.write.producer import DEFAULT_TIMEOUT_S
+from rootline.client.producer import DEFAULT_TIMEOUT_S
 from rootline.schemas.errors import Invalid
 from rootline.spark.batch_commit import QUERY_WRITER_PREFIX
 from rootline.spark.file_sink import QUERY_ID_PROPERTY

@@ -1,7 +1,7 @@
 """What Spark's Parquet writer left in a folder of the table: each file looked through, side by side.
 
 Owns: which files there are, and describing them. Does not own: writing them (`append`), what is read of a file
-(`rootline.client.write.data_file`).
+(`rootline.client.data_file`).
 Invariants: statistics and partition are of the rows, never of a footer; a file that is not as the table is refused; a
 file is durable before it is described, as an intent may name it then; no two files have one name, by which a sweep
 tells what is referenced.
@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow.parquet as pq
 
-from rootline.client.session.session import Session
-from rootline.client.session.upload_dates import oldest_date
-from rootline.client.write.data_file import DataFile
+from rootline.client.data_file import DataFile
+from rootline.client.session import Session, oldest_date
 from rootline.ports.object_store import ObjectFiles
 from rootline.schemas import intent
 from rootline.schemas.errors import Invalid, Unavailable

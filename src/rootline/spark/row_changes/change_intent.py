@@ -16,12 +16,10 @@ from typing import Final
 
 from pyroaring import BitMap64
 
-from rootline.client.change.planned_change import planned_intent
-from rootline.client.read.file_plan import FilePlan
-from rootline.client.read.file_rows import seen_vector
-from rootline.client.session.session import Session
-from rootline.client.session.upload import upload_all
-from rootline.client.write.new_files import NewFiles
+from rootline.client.new_files import NewFiles, upload_all
+from rootline.client.planned_change import planned_intent
+from rootline.client.planned_files import FilePlan, seen_vector
+from rootline.client.session import Session
 from rootline.maintenance.plan import vectors_of_puffin
 from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.errors import Invalid

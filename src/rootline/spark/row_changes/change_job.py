@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.schema import Schema
 
 from rootline.client.lake import Lake
-from rootline.client.read.file_plan import FilePlan, plan_files
-from rootline.client.read.time_travel import PointInTime, read_head
-from rootline.client.session.session import Session
-from rootline.client.write.new_files import NewFiles
+from rootline.client.new_files import NewFiles
+from rootline.client.planned_files import FilePlan, plan_files
+from rootline.client.session import Session
+from rootline.client.time_travel import PointInTime, read_head
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
 from rootline.schemas.table_definition import TableDefinition

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from rootline.client.write.data_file_writer import WrittenFile, write_files, write_rewritten_files
+from rootline.client.data_file_writer import WrittenFile, write_files, write_rewritten_files
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.connection import guest_lake
 from rootline.spark.file_sink import FilesWritten, write_task

@@ -1,7 +1,7 @@
 """Values that a change assigns to columns.
 
 Owns: what is cast for a column, and what new rows have where no one gives them a value. Does not own: the check of the
-rows that are written (`rootline.client.write.data_file_writer`).
+rows that are written (`rootline.client.data_file_writer`).
 Invariants: a cast changes no value; what cannot be cast so is left to the check of rows, which names the column; a
 default does not depend on the session's time zone.
 """

@@ -1,6 +1,6 @@
 """Roots that record verdicts and nothing else: a batch in which every intent was rejected, or a duplicate.
 
-Owns: telling them from their parents. Does not own: who leaves them out (`rootline.client.read.history`, exports).
+Owns: telling them from their parents. Does not own: who leaves them out (`rootline.client.version_history`, exports).
 Invariants: pure; a root of maintenance, of a tag, or of anything that this file does not know of is no such root.
 """
 

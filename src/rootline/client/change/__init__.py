@@ -1,1 +1,0 @@
-"""Changes to what a table holds, other than adding to it."""

@@ -1,0 +1,248 @@
+"""A data file to add, described from an existing Parquet file and from its path.
+
+Owns: reading such a file for its statistics and partition values, and the values that a Hive folder such as
+`day=2024-01-01` states. Does not own: writing files (`data_file_writer`), adding them to a table, the values of absent
+columns when rows are read (`metadata_columns`).
+Invariants: statistics are exact, gathered from every row, never taken from the file's own footer. A file whose rows
+are of several partitions is refused. One piece of the rows at a time is in memory. A column of the file is never taken
+from its path. A value of a path is used only where the file's partition states it for readers too, as the identity of
+the column. Any other is refused, because its rows would read null.
+
+Source: the Iceberg specification, "Column Projection", docs/decisions/0110.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import NestedField, PrimitiveType
+
+from rootline.client import checks
+from rootline.client.column_statistics import ColumnTally, column_paths
+from rootline.client.data_file_writer import FileDescriber, split_offsets_of
+from rootline.client.partition_split import split_by_partition
+from rootline.schemas import intent
+from rootline.schemas.bytes.single_values import to_generic
+from rootline.schemas.content_entry import Bound
+from rootline.schemas.errors import Invalid
+from rootline.schemas.table_definition import PartitionSpec, TableDefinition
+from rootline.storage.rows.arrow_types import arrow_schema_of, arrow_type_of, as_type
+from rootline.storage.rows.parquet_file import open_parquet
+from rootline.storage.rows.row_projection import RowProjection, finder_for, initial_default
+
+_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+
+
+def path_values(
+    location: str, columns: pa.Schema, definition: TableDefinition, source: str | None = None
+) -> dict[int, pa.Array]:
+    """Field id → its one value, for each column of the table that a file at `location`, with `columns`, lacks.
+
+    `source`: the path that the file is read from, where that is another one. Its folders count too, the location's
+    before them.
+
+    Raises:
+        Invalid: `rows-invalid`, the table is not partitioned by such a column, or the value is not of its type.
+
+    """
+    stated = {**dict(_stated(source or "")), **dict(_stated(location))}
+    if not stated:
+        return {}
+    find_column = finder_for(columns, definition.properties)(list(columns))
+    names = pa.schema([pa.field(name, pa.string()) for name in stated])
+    find_name = finder_for(names, definition.properties)(list(names))
+    folded = {name.lower(): name for name in stated}
+    found: dict[int, pa.Array] = {}
+    for field in definition.schema.fields:
+        at = find_name(field)
+        name = folded.get(field.name.lower()) if at is None else names.names[at]
+        if name is not None and find_column(field) is None:
+            found[field.field_id] = _value(location, name, stated[name], field, definition)
+    return found
+
+
+def _stated(place: str) -> Iterator[tuple[str, str | None]]:
+    """Yield names and texts, from the outermost folder inwards. `None` is null."""
+    for part in PurePosixPath(place).parts[:-1]:
+        name, equals, text = part.partition("=")
+        if name and equals:
+            yield unquote(name), None if text == _NULL else unquote(text)
+
+
+def _value(location: str, name: str, text: str | None, field: NestedField, definition: TableDefinition) -> pa.Array:
+    shown = f"{location:.300}: its path states {name}={text!r:.80}, and the file has no column {field.name}"
+    kind = field.field_type
+    if not isinstance(kind, PrimitiveType) or field.field_id not in _identities(definition):
+        raise Invalid(
+            "rows-invalid",
+            f"{shown}. A table keeps such a value only where it is partitioned by {field.name} itself: partition it so "
+            "before you add the file, or read the folder with the engine that wrote it and append its rows",
+        )
+    wanted = arrow_type_of(kind)
+    try:
+        return pa.nulls(1, wanted) if text is None else as_type(pa.array([text]), wanted)
+    except (pa.ArrowException, ValueError) as error:
+        raise Invalid(
+            "rows-invalid",
+            f"{shown}. The text is no {kind}: read the folder with the engine that wrote it and append its rows",
+        ) from error
+
+
+def _identities(definition: TableDefinition) -> set[int]:
+    """Columns whose values are the partition's."""
+    members = definition.spec_by_id(definition.default_spec_id).expr_ids
+    sources = map(definition.transform_of, members)
+    return {source for source, transform in sources if isinstance(transform, IdentityTransform)}
+
+
+_PIECE_BYTES: Final = 64 * 1024 * 1024
+
+
+class DataFile(intent.DataFile):
+    """A file to add to a table; its location is relative to the table's folder."""
+
+    @classmethod
+    def from_parquet(
+        cls, location: str, schema: TableDefinition | Schema, *, source: str | Path | bytes | None = None
+    ) -> DataFile:
+        """Describe the Parquet file at `location`: rows, size, partition, and the statistics of every column.
+
+        A column that the file lacks and its path states (`day=2024-01-01/one.parquet`) has that value, if the table is
+        partitioned by the column itself.
+
+        Args:
+            location: the file's place below the table's folder, such as `data/one.parquet`.
+            schema: the table's definition (`table.definition()`), or only its schema if the table is not partitioned.
+            source: where to read the file from: a local path, or its bytes; without it, `location` is a local path.
+
+        Returns:
+            What `TableHandle.add_files` and an intent's `add_data_files` take. The file itself is not stored.
+
+        Raises:
+            Invalid: `file-unreadable`, it is no Parquet file of this schema; `rows-invalid`, its rows are not of one
+                partition, or a value has none, or a text is not UTF-8, or its path states a value that the table cannot
+                keep.
+
+        """
+        checks.text(location, "location")
+        definition = schema if isinstance(schema, TableDefinition) else _unpartitioned(schema)
+        if isinstance(source, bytes):
+            file: pa.NativeFile = pa.BufferReader(source)
+        else:
+            file = _opened(Path(location if source is None else checks.place(source, "source")))
+        with file:
+            found = _look_through(file, definition, location, None if isinstance(source, bytes) else source)
+            size = file.size()
+        describer = FileDescriber(definition, column_paths(definition.schema))
+        statistics = describer.statistics(found.tallies, found.row_count, found.values)
+        if isinstance(schema, TableDefinition):
+            described = describer.described(location, found.row_count, size, statistics, None, found.split_offsets)
+            return cls(**{name: getattr(described, name) for name in type(described).model_fields})
+        return cls(
+            location=location,
+            record_count=found.row_count,
+            file_size_in_bytes=size,
+            statistics=to_generic(statistics, definition.tracked_by_id),
+            split_offsets=found.split_offsets or None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What all rows of a file have in common."""
+
+    row_count: int
+    values: Mapping[int, Bound | None]
+    tallies: Mapping[int, ColumnTally]
+    split_offsets: tuple[int, ...]
+
+
+def _look_through(file: pa.NativeFile, definition: TableDefinition, location: str, source: str | Path | None) -> _Found:
+    parquet = open_parquet(file, location)
+    path = None if source is None else Path(source).as_posix()
+    constants = path_values(location, parquet.schema_arrow, definition, path)
+    paths, spec = column_paths(definition.schema), definition.spec_by_id(definition.default_spec_id)
+    describer = FileDescriber(definition, paths)
+    values: dict[int, Bound | None] | None = None if spec.expr_ids else {}
+    tallies: dict[int, ColumnTally] = {}
+    row_count = 0
+    try:
+        for rows in _pieces(parquet, definition, location, constants):
+            row_count += rows.num_rows
+            for part in split_by_partition(rows, definition, spec, paths):
+                if values is not None and not _is_same(values, part.values):
+                    reason = f"{location}: its rows are of more than one partition; write a file for each"
+                    raise Invalid("rows-invalid", reason)
+                values = part.values
+            more = describer.tallies(rows, values or {})
+            tallies = {tracked_id: tallies[tracked_id] + more[tracked_id] for tracked_id in more} if tallies else more
+    except (ValueError, OverflowError) as error:  # a text that is not UTF-8; a partition that is out of range
+        reason = f"{location}: a value in it has no statistics, or no partition: {error}; change it and write again"
+        raise Invalid("rows-invalid", reason) from error
+    if values is None:
+        raise Invalid("rows-invalid", f"{location}: it has no rows, so it is of no partition; leave it out")
+    return _Found(row_count, values, tallies, split_offsets_of(parquet.metadata))
+
+
+def _pieces(
+    parquet: pq.ParquetFile, definition: TableDefinition, location: str, constants: Mapping[int, pa.Array]
+) -> Iterator[pa.Table]:
+    """The rows as the table has them, some at a time; one piece at least."""
+    fields, schema = definition.schema.fields, arrow_schema_of(definition.schema)
+    projection = RowProjection(
+        finder_for(parquet.schema_arrow, definition.properties),
+        initial_default,
+        "file-unreadable",
+        location,
+        lambda field: constants.get(field.field_id),
+    )
+    held: list[pa.RecordBatch] = []
+    size = pieces = 0
+    try:
+        for batch in parquet.iter_batches():
+            held.append(projection.columns(batch, fields))
+            size += batch.nbytes
+            if size >= _PIECE_BYTES:
+                yield pa.Table.from_batches(held, schema)
+                held, size, pieces = [], 0, pieces + 1
+    except (pa.ArrowException, OSError) as error:
+        raise Invalid("file-unreadable", f"{location}: cannot be decoded: {error}") from error
+    if held or not pieces:
+        yield pa.Table.from_batches(held, schema)
+
+
+def _is_same(values: Mapping[int, Bound | None], others: Mapping[int, Bound | None]) -> bool:
+    """Whether both are one partition; NaN is as NaN."""
+    return all(value == others[at] or (value != value and others[at] != others[at]) for at, value in values.items())
+
+
+def _opened(path: Path) -> pa.NativeFile:
+    try:
+        return pa.OSFile(str(path))
+    except OSError as error:
+        raise Invalid("file-unreadable", f"{path}: {error.strerror or error}") from error
+
+
+def _unpartitioned(given: Schema) -> TableDefinition:
+    schema = checks.one_of(given, Schema, "schema", "the table's definition, or an Iceberg schema")
+    return TableDefinition(
+        table_uuid=uuid.UUID(int=0),
+        schemas=(schema,),
+        current_schema_id=schema.schema_id,
+        expressions=(),
+        partition_specs=(PartitionSpec(0),),
+        default_spec_id=0,
+        sort_orders=(),
+        default_sort_order_id=0,
+        last_column_id=schema.highest_field_id,
+        properties={},
+    )

@@ -1,0 +1,363 @@
+"""Arrow rows as the Parquet data files of a table, with exact statistics.
+
+Owns: checking rows against the schema, writing Parquet, choosing the columns with a dictionary, describing each file.
+Does not own: splitting and sorting (`partition_split`), statistics (`column_statistics`), the store: it returns bytes.
+Invariants: a file has one partition. Every field carries its id. Statistics describe exactly the rows of the file. The
+same rows and ids give the same files. A column has no dictionary only where nearly all sampled values differ:
+Parquet's writer would drop its dictionary after building it.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rootline.client.column_statistics import (
+    ColumnPath,
+    ColumnTally,
+    column_paths,
+    derived_columns,
+    partition_statistics,
+)
+from rootline.client.partition_split import PartitionPart, partition_folder, sorted_rows, split_by_partition
+from rootline.schemas.bytes.root.entry_codec import EntryCodec
+from rootline.schemas.content_entry import Bound, ContentStats, FieldStatistics
+from rootline.schemas.errors import Invalid
+from rootline.schemas.intent import DataFile
+from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.rows.arrow_types import arrow_field_of, arrow_schema_of, may_cast, storage_of
+from rootline.storage.rows.metadata_columns import LINEAGE, metadata_field
+from rootline.storage.rows.row_projection import RowProjection, find_by_name, write_default
+
+_STRETCHES: Final = 32
+_STRETCH_ROWS: Final = 128
+_DIFFERENT_SHARE: Final = 0.99
+"""Of 4,096 values, when they come from 200,000 different ones; the writer ends a dictionary at a megabyte."""
+
+
+def dictionary_columns(rows: pa.Table) -> list[str]:
+    """Paths of the columns of `rows`, as Parquet names them, that are written with a dictionary."""
+    sample = _sampled(rows)
+    return [
+        path
+        for name, column in zip(rows.column_names, sample.columns, strict=True)
+        if not _is_all_different(column)
+        for path in _paths(name, column.type)
+    ]
+
+
+def _sampled(rows: pa.Table) -> pa.Table:
+    """Stretches of rows from all over: neighbours that are alike, and values that come again later, both show."""
+    if rows.num_rows <= _STRETCHES * _STRETCH_ROWS:
+        return rows
+    step = rows.num_rows // _STRETCHES
+    return pa.concat_tables(rows.slice(at * step, _STRETCH_ROWS) for at in range(_STRETCHES))
+
+
+def _is_all_different(column: pa.ChunkedArray) -> bool:
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = pa.chunked_array([storage_of(chunk) for chunk in column.chunks], column.type.storage_type)
+    kind = column.type
+    if pa.types.is_nested(kind) or pa.types.is_boolean(kind) or column.null_count == len(column):
+        return False
+    different: int = pc.count_distinct(column).as_py()
+    return different > _DIFFERENT_SHARE * len(column)
+
+
+def _paths(name: str, kind: pa.DataType) -> Iterator[str]:
+    """The columns below one of the table, by the names that Parquet gives to lists and maps."""
+    if pa.types.is_struct(kind):
+        for at in range(kind.num_fields):
+            yield from _paths(f"{name}.{kind.field(at).name}", kind.field(at).type)
+    elif pa.types.is_map(kind):
+        yield from _paths(f"{name}.key_value.key", kind.key_type)
+        yield from _paths(f"{name}.key_value.value", kind.item_type)
+    elif pa.types.is_list(kind):
+        yield from _paths(f"{name}.list.element", kind.value_type)
+    else:
+        yield name
+
+
+TARGET_FILE_SIZE_BYTES: Final = 256 * 1024 * 1024
+_ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
+_ROW_GROUP_ROWS_MIN: Final = 256
+_ROW_GROUP_ROWS_MAX: Final = 1_048_576
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A data file to add, and its bytes: put `body` at the table's key of `data_file.location`, then publish."""
+
+    data_file: DataFile
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """Rows come in an order that is to be kept. `sort_order_id`: the table's order that it is; `None`: none of them."""
+
+    sort_order_id: int | None
+
+
+def write_files(
+    table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch],
+    definition: TableDefinition,
+    fresh_ids: Iterable[uuid.UUID],
+    *,
+    target_file_size_bytes: int = TARGET_FILE_SIZE_BYTES,
+) -> list[WrittenFile]:
+    """Files of the rows of `table`, under the definition's current schema and default spec; none for no rows.
+
+    Columns are found by name. `fresh_ids` gives each file its name; a file is closed once it has
+    `target_file_size_bytes`.
+
+    Raises:
+        Invalid: `rows-invalid`, naming the column that does not fit; `definition-invalid`.
+
+    """
+    rows = checked_rows(table, definition)
+    try:
+        return _files_of(rows, definition, fresh_ids, target_file_size_bytes)
+    except UnicodeDecodeError as error:
+        raise _not_utf8(rows, error) from error
+
+
+def write_rewritten_files(
+    rows: pa.Table,
+    definition: TableDefinition,
+    fresh_ids: Iterable[uuid.UUID],
+    *,
+    target_file_size_bytes: int = TARGET_FILE_SIZE_BYTES,
+    ordered: Ordered | None = None,
+) -> list[WrittenFile]:
+    """As `write_files`, of rows that the table has: their lineage, the last two columns, goes into the files as well.
+
+    `ordered`: the rows stay as they are given; without it, they are put in the table's sort order.
+
+    Raises:
+        Invalid: `rows-invalid`, the table has columns of its own of these names.
+
+    """
+    for name in LINEAGE:
+        if any(field.name == name for field in definition.schema.fields):
+            raise Invalid(
+                "rows-invalid",
+                f"the table has a column {name!r} of its own, so its files cannot be rewritten; rename the column",
+            )
+    checked = checked_rows(rows.drop_columns([*LINEAGE]), definition)
+    for name in LINEAGE:
+        field = metadata_field(name, definition)
+        assert field is not None, "one of the metadata columns"
+        checked = checked.append_column(arrow_field_of(field), rows.column(name))
+    return _files_of(checked, definition, fresh_ids, target_file_size_bytes, ordered)
+
+
+def _files_of(
+    rows: pa.Table,
+    definition: TableDefinition,
+    fresh_ids: Iterable[uuid.UUID],
+    target_bytes: int,
+    given: Ordered | None = None,
+) -> list[WrittenFile]:
+    paths = column_paths(definition.schema)
+    spec = definition.spec_by_id(definition.default_spec_id)
+    describe = FileDescriber(definition, paths)
+    ids = iter(fresh_ids)
+    written: list[WrittenFile] = []
+    for part in split_by_partition(rows, definition, spec, paths):
+        ordered, sort_order_id = (
+            (part.rows, given.sort_order_id) if given is not None else _in_order(part, definition, paths)
+        )
+        folder = partition_folder(definition, part.values)
+        for file in _parquet_files(ordered, target_bytes):
+            location = f"data/{folder}{next(ids)}.parquet"
+            data_file = describe.data_file(
+                location, file.rows, len(file.body), part.values, sort_order_id, file.split_offsets
+            )
+            written.append(WrittenFile(data_file, file.body))
+    return written
+
+
+def _not_utf8(rows: pa.Table, error: UnicodeDecodeError) -> Invalid:
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        first_row = 0
+        for chunk in column.chunks:
+            try:
+                chunk.validate(full=True)
+            except pa.ArrowInvalid as fault:
+                found = re.search(r"string index (\d+)", str(fault))
+                is_text = pa.types.is_string(chunk.type)
+                where = f"row {first_row + int(found[1])} (the first is 0)" if found and is_text else "a row"
+                return Invalid(
+                    "rows-invalid",
+                    f"rows: column {name}: {where} has bytes that are not UTF-8; correct them, or give a binary column",
+                )
+            first_row += len(chunk)
+    return Invalid("rows-invalid", f"rows: a text is not UTF-8: {error}; correct it")
+
+
+def checked_rows(table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch], definition: TableDefinition) -> pa.Table:
+    """`table` as rows of the current schema: its columns, types and order.
+
+    Raises:
+        Invalid: `rows-invalid`, naming the column.
+
+    """
+    schema = definition.schema
+    given = _batches_of(table)
+    checked: pa.Schema | None = None
+    for batch in given:
+        if batch.schema is not checked and batch.schema != checked:
+            check_names(batch.schema.names, definition)
+        checked = batch.schema
+    projection = RowProjection(find_by_name, write_default, "rows-invalid", "rows", accepts=may_cast)
+    checked_batches, first_row = [], 0
+    for batch in given:
+        checked_batches.append(replace(projection, first_row=first_row).columns(batch, schema.fields))
+        first_row += batch.num_rows
+    return pa.Table.from_batches(checked_batches, arrow_schema_of(schema))
+
+
+def check_names(names: Sequence[str], definition: TableDefinition) -> None:
+    """Raises `Invalid` (`rows-invalid`): the table lacks a column, or one is there twice."""
+    known = [field.name for field in definition.schema.fields]
+    for name in names:
+        if name not in known:
+            raise Invalid("rows-invalid", f"rows: there is no column {name!r}; the table has {', '.join(known[:40])}")
+        if names.count(name) > 1:
+            raise Invalid("rows-invalid", f"rows: column {name!r} is given more than once")
+
+
+def _batches_of(table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    if isinstance(table, pa.Table):
+        found: list[pa.RecordBatch] = table.to_batches()
+        return found or [
+            pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in table.schema.types], table.column_names)
+        ]
+    return [table] if isinstance(table, pa.RecordBatch) else list(table)
+
+
+def _in_order(
+    part: PartitionPart, definition: TableDefinition, paths: dict[int, ColumnPath]
+) -> tuple[pa.Table, int | None]:
+    for order in definition.sort_orders:
+        if order.order_id == definition.default_sort_order_id and order.fields:
+            ordered = sorted_rows(part.rows, order, paths)
+            if ordered is not None:
+                return ordered, order.order_id
+    return part.rows, None
+
+
+@dataclass(frozen=True, slots=True)
+class _ParquetFile:
+    rows: pa.Table
+    body: bytes
+    split_offsets: tuple[int, ...]
+
+
+def _parquet_files(rows: pa.Table, target_bytes: int) -> Iterator[_ParquetFile]:
+    group_bytes = min(_ROW_GROUP_BYTES, max(target_bytes, 1))
+    per_row = max(1, rows.nbytes // rows.num_rows)
+    group_rows = min(_ROW_GROUP_ROWS_MAX, max(_ROW_GROUP_ROWS_MIN, group_bytes // per_row))
+    use_dictionary = dictionary_columns(rows)
+    start = end = 0
+    while end < rows.num_rows:
+        sink = pa.BufferOutputStream()
+        with pq.ParquetWriter(
+            sink,
+            rows.schema,
+            compression="zstd",
+            use_dictionary=use_dictionary,
+            write_page_checksum=True,
+            store_schema=False,
+        ) as writer:
+            while end < rows.num_rows and (end == start or sink.tell() < target_bytes):
+                group = rows.slice(end, group_rows)
+                writer.write_table(group, row_group_size=group_rows)
+                end += group.num_rows
+        body = sink.getvalue()
+        offsets = split_offsets_of(pq.read_metadata(pa.BufferReader(body)))
+        yield _ParquetFile(rows.slice(start, end - start), body.to_pybytes(), offsets)
+        start = end
+
+
+def split_offsets_of(metadata: pq.FileMetaData) -> tuple[int, ...]:
+    """Where the row groups of a Parquet file begin, in bytes."""
+    found: list[int] = []
+    for index in range(metadata.num_row_groups):
+        group = metadata.row_group(index)
+        if group.num_columns:
+            column = group.column(0)
+            offsets = [column.data_page_offset, column.dictionary_page_offset]
+            found += sorted(offset for offset in offsets if offset)[:1]  # none: a row group without rows
+    return tuple(found)
+
+
+class FileDescriber:
+    """Describes files of one table: statistics gathered and encoded as its entries carry them."""
+
+    def __init__(self, definition: TableDefinition, paths: dict[int, ColumnPath]) -> None:
+        self._definition = definition
+        self._paths = paths
+        self._derived = derived_columns(definition, paths)
+        self._codec = EntryCodec.of_definition(definition).statistics
+
+    def tallies(self, rows: pa.Table, values: Collection[int]) -> dict[int, ColumnTally]:
+        """Of every tracked column of `rows` and of all expressions but those in `values`, which are the partition's."""
+        found = {field_id: ColumnTally.of(path.of(rows), path.type) for field_id, path in self._paths.items()}
+        return found | {
+            derived.expr_id: ColumnTally.of(derived.of(rows), derived.type)
+            for derived in self._derived
+            if derived.expr_id not in values
+        }
+
+    @staticmethod
+    def statistics(
+        tallies: Mapping[int, ColumnTally], row_count: int, values: Mapping[int, Bound | None]
+    ) -> dict[int, FieldStatistics]:
+        """Statistics of all that was tallied over a file's rows, and of the members of its partition."""
+        found = {tracked_id: tally.statistics() for tracked_id, tally in tallies.items()}
+        for member, value in values.items():
+            found[member] = partition_statistics(value, found.get(member), row_count)
+        return found
+
+    def data_file(
+        self,
+        location: str,
+        rows: pa.Table,
+        size_in_bytes: int,
+        values: dict[int, Bound | None],
+        sort_order_id: int | None,
+        split_offsets: Sequence[int],
+    ) -> DataFile:
+        """The file of `rows`, all of one partition of the default spec."""
+        statistics = self.statistics(self.tallies(rows, values), rows.num_rows, values)
+        return self.described(location, rows.num_rows, size_in_bytes, statistics, sort_order_id, split_offsets)
+
+    def described(
+        self,
+        location: str,
+        row_count: int,
+        size_in_bytes: int,
+        statistics: ContentStats,
+        sort_order_id: int | None,
+        split_offsets: Sequence[int],
+    ) -> DataFile:
+        """A file under the definition's default spec."""
+        return DataFile(
+            location=location,
+            partition_spec_id=self._definition.default_spec_id,
+            record_count=row_count,
+            file_size_in_bytes=size_in_bytes,
+            content_stats=self._codec.encode(statistics),
+            stats_schema=self._codec.fingerprint,
+            sort_order_id=sort_order_id,
+            split_offsets=tuple(split_offsets) or None,
+        )

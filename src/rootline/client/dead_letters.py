@@ -1,0 +1,210 @@
+"""Choosing among dead letters, and publishing their intents again.
+
+Owns: a letter's name, the choice of letters, the fresh id of a replayed intent, and its outcome. Does not own: the
+storage of letters (the log's archive), the way to the log (`producer`), the ledger that recognizes a repetition.
+Invariants: of several letters on one record the newest counts. No more is in memory than was chosen. Writer and
+sequence stay, so the ledger commits the intent once, however often it is replayed. The id is fresh, because the old
+one stays rejected. The order of the letters is kept.
+
+Source: protocol page, section 2, "The ledger".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final
+
+from rootline.client.producer import PublishQueue, Queued, await_verdict
+from rootline.client.session import Session
+from rootline.ports.intent_log import LogArchive
+from rootline.schemas.bytes.intent_codec import decode_intent
+from rootline.schemas.bytes.record_headers import LAKE_KEY, LAKE_MISMATCH, Lake, decode_lake, refusal_of_lake, said_in
+from rootline.schemas.errors import Invalid, OutcomeUnknown
+from rootline.schemas.identifiers import LogPosition, by_name
+from rootline.schemas.intent import MAINTENANCE_KINDS, Intent, IntentKind
+from rootline.schemas.verdict import DeadLetter, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class LetterChoice:
+    """All that fit every part that is given. `records`: as `place_of` names them, or intent ids."""
+
+    records: frozenset[str] = frozenset()
+    table: str | None = None
+    code: str | None = None
+
+    def takes(self, letter: DeadLetter) -> bool:
+        """Whether `letter` is meant."""
+        return (
+            (not self.records or not self.records.isdisjoint((place_of(letter), letter.intent_id)))
+            and self.table in (None, letter.table)
+            and self.code in (None, letter.code)
+        )
+
+
+def place_of(record: DeadLetter | LogPosition | Verdict) -> str:
+    """The record's partition and offset, as commands take them."""
+    return f"{record.partition}/{record.offset}"
+
+
+async def choose_letters(
+    archive: LogArchive,
+    choice: LetterChoice,
+    *,
+    limit: int,
+    look_through: int,
+    looked: Callable[[int], object] = lambda _: None,
+) -> list[DeadLetter]:
+    """The newest `limit` that `choice` takes among the newest `look_through`, in the order of the log.
+
+    Args:
+        archive: where they are.
+        choice: which.
+        limit: of those.
+        look_through: how many are looked at.
+        looked: called now and then with how many more were looked at.
+
+    Raises:
+        Unavailable: `log-unavailable`.
+
+    """
+    found: dict[tuple[str, int, int], DeadLetter] = {}
+    seen = 0
+    async with aclosing(archive.dead_letters()) as portions:
+        async for portion in portions:
+            for letter in portion:
+                if choice.takes(letter):
+                    found.setdefault((letter.log, letter.partition, letter.offset), letter)
+            seen += len(portion)
+            looked(len(portion))
+            if seen >= look_through or len(found) >= limit or _all_found(choice, found.values()):
+                break
+    newest = list(found.values())[:limit]
+    return sorted(newest, key=lambda letter: (letter.log, letter.partition, letter.offset))
+
+
+def _all_found(choice: LetterChoice, letters: Collection[DeadLetter]) -> bool:
+    """Whether every record that was named is there; never for a choice that names none."""
+    named = {name for letter in letters for name in (place_of(letter), letter.intent_id)}
+    return bool(choice.records) and choice.records <= named
+
+
+_AT_ONCE: Final = 100
+
+
+class LeftOut(Invalid):
+    """A letter of a worker's intent: nothing is lost when it is not published again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What became of one letter: a verdict, or the `error` why there is none; `intent` is `None` if it holds none."""
+
+    letter: DeadLetter
+    intent: Intent | None
+    verdict: Verdict | None = None
+    error: Invalid | OutcomeUnknown | None = None
+
+
+def intent_of(letter: DeadLetter) -> Intent:
+    """The intent in a letter, as it was rejected.
+
+    Raises:
+        Invalid: it cannot be published as it is; the message says why and what to do instead. LeftOut: no one needs
+            it; workers plan it again.
+
+    """
+    if not letter.value:
+        raise Invalid(
+            letter.code or "undecodable",
+            f"the dead letter of record {place_of(letter)} has no bytes to publish: {letter.message}: write the intent "
+            "again, in smaller parts, and `rootline publish` it",
+        )
+    try:
+        intent = decode_intent(letter.value, by_name(letter.headers))
+        if letter.key is not None and letter.key != intent.table.encode():
+            raise Invalid("intent-malformed", f"its key is {letter.key[:80]!r}, its table {intent.table[:80]!r}")
+    except Invalid as error:
+        place = place_of(letter)
+        raise Invalid(
+            error.code,
+            f"record {place} holds no intent that could be published: {error.message}; "
+            f"`rootline dlq show {place} --raw` writes its bytes: correct them, then `rootline publish` the intent",
+        ) from None
+    if intent.kind in MAINTENANCE_KINDS:
+        raise LeftOut(
+            "flush-stale" if intent.kind is IntentKind.FLUSH else "compaction-stale",
+            f"record {place_of(letter)} is a worker's {intent.kind}: workers plan it again from the newest version, so "
+            "there is nothing to replay",
+        )
+    return intent
+
+
+def check_lake(letter: DeadLetter, own: Lake | None) -> None:
+    """Refuse to publish for this lake what is for another still: its files are there. Raises `Invalid`."""
+    refusal = None if own is None else refusal_of_lake(letter.headers, own)
+    if letter.code == LAKE_MISMATCH and refusal is not None:
+        raise Invalid(
+            LAKE_MISMATCH,
+            f"record {place_of(letter)} was not published again, for its files are in its own lake: {refusal[1]}",
+        )
+
+
+async def replay(session: Session, letters: Sequence[DeadLetter], *, timeout_s: float) -> AsyncGenerator[Replay, None]:
+    """Publish each letter's intent once more and wait for its verdict; in the order of the letters.
+
+    Args:
+        session: the lake.
+        letters: each once.
+        timeout_s: how long to wait for the verdicts on up to a hundred of them.
+
+    Raises:
+        Unavailable: `log-unavailable`; letters that were not yielded yet were not published.
+
+    """
+    queue, own = PublishQueue(), await _own_lake(session, letters)
+    for start in range(0, len(letters), _AT_ONCE):
+        prepared = [_prepared(session, letter, own) for letter in letters[start : start + _AT_ONCE]]
+        for one in await asyncio.gather(*(_replayed(session, queue, item, timeout_s) for item in prepared)):
+            yield one
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    letter: DeadLetter
+    what: Intent | Invalid
+
+
+async def _own_lake(session: Session, letters: Sequence[DeadLetter]) -> Lake | None:
+    """The lake of the session, if letters say that they are for another."""
+    if not any(letter.code == LAKE_MISMATCH for letter in letters):
+        return None
+    found = await session.store.get(LAKE_KEY)
+    return None if found is None else decode_lake(found.body)
+
+
+def _prepared(session: Session, letter: DeadLetter, own: Lake | None) -> _Prepared:
+    try:
+        check_lake(letter, own)
+        intent = intent_of(letter)
+    except Invalid as error:
+        return _Prepared(letter, error)
+    return _Prepared(letter, intent.model_copy(update={"intent_id": session.environment.fresh_id()}))
+
+
+async def _replayed(session: Session, queue: PublishQueue, prepared: _Prepared, timeout_s: float) -> Replay:
+    letter, intent = prepared.letter, prepared.what
+    if isinstance(intent, Invalid):
+        return Replay(letter, None, error=intent)
+    # with what it said of its content, or what was rejected for that would be called a duplicate
+    queued: Queued = queue.add(
+        lambda: intent, said_in(letter.headers) or ""
+    )  # in the order of the letters: nothing gives way before this
+    try:
+        position = await queue.deliver(session, queued)
+        return Replay(letter, intent, await await_verdict(session, intent, position, timeout_s=timeout_s))
+    except (Invalid, OutcomeUnknown) as error:
+        return Replay(letter, intent, error=error)

@@ -1,0 +1,407 @@
+"""New data files on their way into a table: stored, named in an intent one by one or in leaves, and appended.
+
+Owns: the order of an append (write, store, publish, wait), storing files and retrying, leaves for many files, the age
+of files that another process stored. Does not own: Parquet (`data_file_writer`), the columns and bytes of leaves
+(`leaf_codec`), the meaning of answers to a PUT (`stored_objects`), publishing (`producer`).
+Invariants: every file is in the store, with exactly these bytes, before the intent that names it is on the log. A leaf
+belongs to one intent, so each call writes its own. A file in a leaf has the same entry as the same file in the intent.
+The intent carries a writer, so that resending it commits it once. Nothing is deleted: a file that no intent names is
+an orphan for the sweep.
+
+Source: format page, "Leaf manifest" and the limits of intents.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rootline.client.data_file_writer import WrittenFile, write_files, write_rewritten_files
+from rootline.client.given_rows import GivenRows
+from rootline.client.producer import await_verdict, publish_intent
+from rootline.client.session import Commit, Session, WriterStamp, commit_of, oldest_date
+from rootline.client.time_travel import read_head
+from rootline.maintenance.file_leaves import (
+    LEAF_ENTRIES,
+    cluster,
+    clustered,
+    columns_of,
+    cut,
+    cut_evenly,
+    leaf_columns,
+    sort_ids,
+)
+from rootline.maintenance.limits import whole_number
+from rootline.ports.retry_policy import RetryPolicy
+from rootline.schemas.bytes.leaf_codec import EncodedLeaf, LeafContent, decode_leaf, encode_columns, encode_leaf
+from rootline.schemas.bytes.leaf_schema import CONTENT_STATS
+from rootline.schemas.bytes.root.entry_codec import EntryCodec
+from rootline.schemas.content_entry import ContentEntry, ContentType, Status, VersionInfo
+from rootline.schemas.errors import Internal, Invalid, Unavailable
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent import AddedManifest, DataFile, Intent, IntentKind
+from rootline.schemas.object_keys import is_absolute, key_of
+from rootline.schemas.table_definition import TableDefinition
+from rootline.schemas.verdict import Verdict
+from rootline.storage.metadata.root_reader import newest_root
+from rootline.storage.rows.metadata_columns import LINEAGE, may_state_lineage
+from rootline.storage.stored_objects import store_dated, stored_dates
+from rootline.tree.commit import arrival_rules
+from rootline.tree.proof.leaf_statistics_rules import statistics_fault
+from rootline.tree.proof.statistics_rules import statistics_of
+
+_ATTEMPTS: Final = 5
+_RETRY: Final = RetryPolicy(delay_s_min=0.25, delay_s_max=2.0)
+_AT_ONCE: Final = 8
+
+
+async def upload_all(session: Session, table: TableName, files: Iterable[tuple[str, bytes]]) -> None:
+    """Store every (location, body), a few at the same time.
+
+    Raises:
+        Unavailable: `store-unavailable`, after several attempts; `store-denied`, at once.
+
+    """
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(location: str, body: bytes) -> None:
+        async with slots:
+            await _upload(session, table, location, body)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for location, body in files:
+                group.create_task(one(location, body))
+    except* (Unavailable, Internal) as failures:
+        raise failures.exceptions[0] from None
+
+
+async def _upload(session: Session, table: TableName, location: str, body: bytes) -> None:
+    key = key_of(table, location)
+    reason = ""
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            await asyncio.sleep(_RETRY.after_failure(attempt, session.environment.jitter()))
+        begun_ms = session.environment.now_ms()
+        try:
+            held = await store_dated(session.store, key, body)
+        except Unavailable as error:
+            if error.code == "store-denied":  # asking again does not help
+                raise
+            reason = error.message
+            continue
+        if held.body != body:
+            raise Internal("invariant-broken", f"{key}: a fresh name holds other bytes than were written")
+        session.uploads.note(table, location, begun_ms if held.stored_ms is None else held.stored_ms)
+        return
+    raise Unavailable("store-unavailable", f"{key}: not stored in {_ATTEMPTS} attempts; the last one: {reason}")
+
+
+async def oldest_listed(session: Session, table: TableName, locations: Sequence[str]) -> int | None:
+    """The date of the oldest, in milliseconds; `None`: it is not known, and the table can do without.
+
+    Raises:
+        Invalid: `file-missing`, one of them is not in the store.
+        Unavailable: `store-unavailable`.
+
+    """
+    known = session.uploads.oldest(table, locations)
+    own = [location for location in dict.fromkeys(locations) if not is_absolute(location)]
+    if known is not None or len(own) <= arrival_rules.ASKED_MAX:
+        return known
+    root = await newest_root(session.store, table)
+    if root is None or not root.header.horizon_ms:
+        return None
+    dates = await stored_dates(session.store, table, own)
+    absent = next((location for location, date in dates.items() if date is None), None)
+    if absent is not None:
+        raise Invalid("file-missing", f"{absent!r} does not exist, or cannot be read: upload it first")
+    return oldest_date(dates.values())
+
+
+FileList: TypeAlias = Sequence[DataFile] | pa.Table
+"""Files one by one, or as columns: those that `rootline.maintenance.file_leaves.leaf_columns` names."""
+LEAF_FILES_PROPERTY: Final = "rootline.append.leaf-files"
+LEAF_FILES_DEFAULT: Final = 1_000
+"""From so many files on a writer writes leaves itself: it is what the root would be flushed at anyway."""
+INTENT_BYTES_MAX: Final = 500_000
+"""About how many bytes of files an intent names: half of what it may have."""
+_FILE_BYTES: Final = 64
+_STATISTIC_BYTES: Final = 80
+
+
+def leaf_files_of(properties: Mapping[str, str]) -> int:
+    """From how many files on a writer writes leaves itself."""
+    return whole_number(properties, LEAF_FILES_PROPERTY, LEAF_FILES_DEFAULT)
+
+
+@dataclass(frozen=True, slots=True)
+class NewFiles:
+    """What an intent carries: `add_data_files` and `add_manifests`, one of them empty."""
+
+    files: tuple[DataFile, ...] = ()
+    leaves: tuple[AddedManifest, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _MadeLeaf:
+    encoded: EncodedLeaf
+    entries: int
+    spec_id: int
+
+    @property
+    def manifest(self) -> AddedManifest:
+        return AddedManifest(
+            location=self.encoded.location,
+            content_type=ContentType.DATA_MANIFEST,
+            file_size_in_bytes=len(self.encoded.body),
+            record_count=self.entries,
+            partition_spec_id=self.spec_id,
+        )
+
+
+def are_many(files: FileList, definition: TableDefinition) -> bool:
+    """Whether `files` are to go into leaves."""
+    least = leaf_files_of(definition.properties)
+    if len(files) >= least or isinstance(files, pa.Table):
+        return len(files) >= least
+    return sum(map(_size_of, files)) > INTENT_BYTES_MAX
+
+
+async def for_intent(session: Session, table: TableName, definition: TableDefinition, files: FileList) -> NewFiles:
+    """`files` as an intent is to carry them; leaves, if they are many, are in the store then.
+
+    Raises:
+        Invalid: `rows-invalid`, the columns are not those of files; `statistics-invalid`, `statistics-missing`.
+        Unavailable: `store-unavailable`.
+
+    """
+    if are_many(files, definition):
+        return NewFiles(leaves=await write_leaves(session, table, definition, files))
+    if isinstance(files, pa.Table):
+        files = await asyncio.to_thread(_one_by_one, files, definition)
+    return NewFiles(files=tuple(files))
+
+
+async def write_leaves(
+    session: Session, table: TableName, definition: TableDefinition, files: FileList, spec_id: int | None = None
+) -> tuple[AddedManifest, ...]:
+    """Leaves of `files`, in the store, for the `add_manifests` of one intent.
+
+    `spec_id`: of files that are given as columns; the table's default spec without it. Raises as `for_intent`.
+    """
+
+    def leaf_uuid() -> uuid.UUID:
+        return uuid.UUID(hex=session.environment.fresh_id())
+
+    async def store(made: _MadeLeaf) -> AddedManifest:
+        await upload_all(session, table, [(made.encoded.location, made.encoded.body)])
+        return made.manifest
+
+    async def of_columns(piece: pa.Table, spec: int) -> AddedManifest:
+        made = await asyncio.to_thread(encode_columns, piece, leaf_uuid=leaf_uuid(), content=LeafContent.DATA)
+        return await store(_MadeLeaf(made, len(piece), spec))
+
+    async def of_entries(piece: Sequence[ContentEntry], spec: int) -> AddedManifest:
+        made = await asyncio.to_thread(encode_leaf, piece, definition, leaf_uuid=leaf_uuid(), content=LeafContent.DATA)
+        return await store(_MadeLeaf(made, len(piece), spec))
+
+    if not len(files):
+        return ()
+    if isinstance(files, pa.Table):
+        spec = definition.default_spec_id if spec_id is None else spec_id
+        columns = await asyncio.to_thread(_clustered_columns, files, definition, spec)
+        written = [of_columns(piece, spec) for piece in cut_evenly(columns)]
+    else:
+        written = []
+        for spec, of_spec in _by_spec(files):
+            listed = await asyncio.to_thread(_listed, of_spec, definition, spec)
+            if isinstance(listed, pa.Table):
+                written += [of_columns(piece, spec) for piece in cut_evenly(listed)]
+            else:
+                written += [of_entries(piece, spec) for piece in cut(listed, LEAF_ENTRIES)]
+    leaves = tuple(await asyncio.gather(*written))
+    named = files.column("location").to_pylist() if isinstance(files, pa.Table) else [file.location for file in files]
+    oldest_ms = await oldest_listed(session, table, named)
+    session.uploads.note_leaves(table, [leaf.location for leaf in leaves], oldest_ms)
+    return leaves
+
+
+def _clustered_columns(files: pa.Table, definition: TableDefinition, spec_id: int) -> pa.Table:
+    return clustered(leaf_columns(files, definition, spec_id), definition, spec_id)
+
+
+def _by_spec(files: Sequence[DataFile]) -> list[tuple[int, list[DataFile]]]:
+    found: dict[int, list[DataFile]] = defaultdict(list)
+    for file in files:
+        found[file.partition_spec_id].append(file)
+    return sorted(found.items())
+
+
+def _listed(files: Sequence[DataFile], definition: TableDefinition, spec_id: int) -> pa.Table | list[ContentEntry]:
+    """Files of one spec in order: by columns where that works out, else one by one, which says what is wrong."""
+    columns = columns_of(files, definition)
+    if columns is not None:
+        leaf = leaf_columns(columns, definition, spec_id)
+        statistics = leaf.column(CONTENT_STATS).chunk(0) if CONTENT_STATS in leaf.column_names else None
+        spec_ids = definition.spec_by_id(spec_id).expr_ids
+        if statistics_fault(statistics, leaf.column("record_count").chunk(0), definition, spec_ids) is None:
+            return clustered(leaf, definition, spec_id)
+    codec = EntryCodec.of_definition(definition)
+    entries = [entry_of(file, definition, codec) for file in files]
+    return cluster(entries, definition, spec_id) if sort_ids(definition, spec_id) else entries
+
+
+def entry_of(file: DataFile, definition: TableDefinition, codec: EntryCodec) -> ContentEntry:
+    """The entry that a file becomes. Raises `Invalid`: `statistics-missing`, `statistics-invalid`, `spec-unknown`."""
+    return ContentEntry(
+        content_type=ContentType.DATA,
+        location=file.location,
+        file_format=file.file_format,
+        version_info=VersionInfo(Status.ADDED),
+        partition_spec_id=file.partition_spec_id,
+        record_count=file.record_count,
+        file_size_in_bytes=file.file_size_in_bytes,
+        sort_order_id=file.sort_order_id,
+        key_metadata=file.key_metadata,
+        split_offsets=file.split_offsets,
+        content_stats=statistics_of(file, definition, codec),
+    )
+
+
+def _one_by_one(files: pa.Table, definition: TableDefinition) -> list[DataFile]:
+    """A few files given as columns, as an intent names them."""
+    if not len(files):
+        return []
+    codec = EntryCodec.of_definition(definition).statistics
+    columns = leaf_columns(files, definition, definition.default_spec_id)
+    encoded = encode_columns(columns, leaf_uuid=uuid.UUID(int=0), content=LeafContent.DATA)
+    return [
+        DataFile(
+            location=entry.location,
+            file_format=entry.file_format,
+            partition_spec_id=entry.partition_spec_id,
+            record_count=entry.record_count,
+            file_size_in_bytes=entry.file_size_in_bytes or 0,
+            content_stats=codec.encode(entry.content_stats),
+            stats_schema=codec.fingerprint,
+            sort_order_id=entry.sort_order_id,
+            split_offsets=entry.split_offsets,
+            key_metadata=entry.key_metadata,
+        )
+        for entry in decode_leaf(encoded.body, location=encoded.location).entries()
+    ]
+
+
+def _size_of(file: DataFile) -> int:
+    statistics = len(file.content_stats or b"") + _STATISTIC_BYTES * len(file.statistics)
+    return _FILE_BYTES + len(file.location) + statistics
+
+
+def _fresh_uuids(session: Session) -> Iterator[uuid.UUID]:
+    """Ids that no one else ever gets, one after the other."""
+    while True:
+        yield uuid.UUID(hex=session.environment.fresh_id())
+
+
+async def write_and_store(
+    session: Session, table: TableName, definition: TableDefinition, data: pa.Table | GivenRows, target_bytes: int
+) -> list[DataFile]:
+    """Data files of `data`, in the store."""
+
+    def write(ids: Iterator[uuid.UUID]) -> list[WrittenFile]:
+        rows = data if isinstance(data, pa.Table) else data.for_schema(definition.schema)
+        return write_files(rows, definition, ids, target_file_size_bytes=target_bytes)
+
+    return await store_written(session, table, write)
+
+
+async def write_and_store_kept(
+    session: Session, table: TableName, definition: TableDefinition, rows: pa.Table, target_bytes: int
+) -> list[DataFile]:
+    """Write and store data files of `rows` that the table has already. Lineage among their columns is kept.
+
+    A table whose own columns have these names cannot state the lineage of its rows, so they get a new one.
+    """
+    if LINEAGE[0] not in rows.column_names or not may_state_lineage(definition):
+        return await write_and_store(session, table, definition, rows, target_bytes)
+    return await store_written(
+        session,
+        table,
+        lambda ids: write_rewritten_files(rows, definition, ids, target_file_size_bytes=target_bytes),
+    )
+
+
+async def store_written(
+    session: Session, table: TableName, write: Callable[[Iterator[uuid.UUID]], list[WrittenFile]]
+) -> list[DataFile]:
+    """The files that `write` makes, given fresh ids for their names, in the store; `write` runs in a thread."""
+    written = await asyncio.to_thread(write, _fresh_uuids(session))
+    await upload_all(session, table, ((file.data_file.location, file.body) for file in written))
+    return [file.data_file for file in written]
+
+
+async def commit_intent(session: Session, stamp: WriterStamp, intent: Intent, *, timeout_s: float) -> Commit:
+    """Publish `intent`, wait for its verdict.
+
+    Raises:
+        Invalid: it was rejected.
+        OutcomeUnknown: `verdict-timeout`.
+
+    """
+    return commit_of(await verdict_on(session, stamp, intent, timeout_s=timeout_s))
+
+
+async def verdict_on(session: Session, stamp: WriterStamp, intent: Intent, *, timeout_s: float) -> Verdict:
+    """Publish `intent`, and return its verdict, a rejection too. Raises `OutcomeUnknown` (`verdict-timeout`)."""
+    stamped = stamp.stamp(intent)
+    deadline_s = session.environment.monotonic_s() + timeout_s
+    position = await publish_intent(session, stamped)
+    rest_s = deadline_s - session.environment.monotonic_s()
+    return await await_verdict(session, stamped, position, timeout_s=rest_s)
+
+
+async def append_files(
+    session: Session,
+    stamp: WriterStamp,
+    table: TableName,
+    definition: TableDefinition,
+    files: FileList,
+    *,
+    timeout_s: float,
+    summary: Mapping[str, str] | None = None,
+) -> Commit:
+    """Commit files that the store holds already; many go into leaves of their own first."""
+    new = await for_intent(session, table, definition, files)
+    intent = Intent(
+        intent_id=session.environment.fresh_id(),
+        table=table,
+        table_uuid=definition.table_uuid,
+        kind=IntentKind.APPEND,
+        schema_id=definition.current_schema_id,
+        add_data_files=new.files,
+        add_manifests=new.leaves,
+        summary=dict(summary or {}),
+    )
+    commit = await commit_intent(session, stamp, intent, timeout_s=timeout_s)
+    return replace(commit, added_rows=_rows_of(files), deleted_rows=0)
+
+
+def _rows_of(files: FileList) -> int:
+    if isinstance(files, pa.Table):
+        return int(pc.sum(files.column("record_count")).as_py() or 0)
+    return sum(file.record_count for file in files)
+
+
+async def nothing_appended(session: Session, table: TableName) -> Commit:
+    """The result of an append of no rows: the newest version, which it did not make."""
+    header = (await read_head(session.store, table)).header
+    snapshot = header.snapshot
+    return Commit(header.version, snapshot.snapshot_id, snapshot.sequence_number, 0, 0, is_new=False)

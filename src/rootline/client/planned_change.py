@@ -1,0 +1,108 @@
+"""A change that is made from a plan: its intent, and committing it.
+
+Owns: the options of every change by filter, and the fields that all such intents share. Does not own: the plan and its
+rows (`row_changes`), planning again (`rootline.storage.replanning`).
+Invariants: an intent names the version that it was planned from. A removed file is named with the vector that was seen
+on it, so a concurrent delete is never undone. Each plan makes a new intent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rootline.client import checks
+from rootline.client.new_files import NewFiles, verdict_on
+from rootline.client.planned_files import FilePlan, seen_vector
+from rootline.client.session import Commit, Session, WriterStamp, commit_of
+from rootline.schemas.errors import Invalid
+from rootline.schemas.intent import AddedVector, Intent, IntentKind, Isolation, RemovedFile
+from rootline.schemas.table_definition import TableDefinition
+from rootline.schemas.verdict import Verdict
+from rootline.storage.replanning import Patience, drive_async
+from rootline.tree.scan.file_task import FileTask
+
+_NO_FILES: Final = NewFiles()
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeOptions:
+    """What every change by filter takes. `target_bytes`: size of the data files that are written."""
+
+    timeout_s: float
+    isolation: Isolation
+    target_bytes: int
+    summary: Mapping[str, str]
+
+    @staticmethod
+    def of(
+        isolation: Isolation | str, timeout_s: float, target_bytes: int, summary: Mapping[str, str] | None
+    ) -> ChangeOptions:
+        """What a caller gives, checked. Raises `Invalid` (`setting-invalid`)."""
+        try:
+            checked = Isolation(isolation)
+        except ValueError as error:
+            known = " or ".join(Isolation)
+            raise Invalid("setting-invalid", f"isolation {isolation!r:.80}: write {known}") from error
+        wait_s, checked_bytes, kept = checks.write_options(timeout_s, target_bytes, summary)
+        return ChangeOptions(wait_s, checked, checked_bytes, kept)
+
+
+def planned_intent(
+    session: Session,
+    plan: FilePlan,
+    kind: IntentKind,
+    summary: Mapping[str, str],
+    *,
+    isolation: Isolation = Isolation.SNAPSHOT,
+    where: str | None = None,
+    added: NewFiles = _NO_FILES,
+    vectors: tuple[AddedVector, ...] = (),
+    removed: Iterable[FileTask] = (),
+    definition: TableDefinition | None = None,
+    changes: str | None = None,
+) -> Intent:
+    """A new intent made from `plan`; `where` is the filter that it is held against, `removed` are files of the plan.
+
+    `changes` lead from the plan's definition to `definition`, if it is not that of the plan.
+    """
+    return Intent(
+        intent_id=session.environment.fresh_id(),
+        table=plan.table,
+        table_uuid=plan.definition.table_uuid,
+        kind=kind,
+        schema_id=(definition or plan.definition).current_schema_id,
+        read_version=plan.root.header.version,
+        read_sequence_number=plan.sequence_number,
+        isolation=isolation,
+        filter=where,
+        add_data_files=added.files,
+        add_manifests=added.leaves,
+        add_vectors=vectors,
+        remove_files=tuple(RemovedFile(location=task.location, vector=seen_vector(task)) for task in removed),
+        definition=changes,
+        summary=dict(summary),
+    )
+
+
+async def commit_planned(
+    session: Session, stamp: WriterStamp, plan_intent: Callable[[], Awaitable[Intent | None]], *, timeout_s: float
+) -> Commit | None:
+    """Commit what `plan_intent` makes of the present head; when another change was first, make and commit it again.
+
+    Returns:
+        The commit; `None` when `plan_intent` found nothing to change, and then nothing was published.
+
+    Raises:
+        Invalid: a rejection that a new plan does not mend, or did not in time; and what `plan_intent` raises.
+        OutcomeUnknown: `verdict-timeout`.
+
+    """
+    patience = Patience.of(timeout_s, session.environment.monotonic_s, session.environment.jitter)
+
+    async def publish(intent: Intent) -> Verdict:
+        return await verdict_on(session, stamp, intent, timeout_s=patience.verdict_wait_s)
+
+    verdict = await drive_async(plan_intent, publish, patience.delay_of)
+    return None if verdict is None else commit_of(verdict)

@@ -1,0 +1,287 @@
+"""Changes of a table's rows by plan: delete by filter, overwrite, and compaction of data files.
+
+Owns: the plan of each: files to remove, positions to mark in vectors, files to rewrite, groups to compact. Does not
+own: which rows match (`planned_files`), committing a plan (`planned_change`), Puffin files (`vector_codec`), the
+decision whether the change still fits (`rootline.tree`).
+Invariants: a delete and an overwrite are one atomic intent each. As soon as one file of a delete matches in part,
+every file gets a vector, because one intent cannot do both. A vector contains the positions of the vector that it
+replaces. A row that does not match keeps its `_row_id` and `_last_updated_sequence_number`. A compaction changes no
+row and no row id. Each of its groups is of one partition and is its own intent, so a group that lost a race stops no
+other.
+
+Source: protocol page, section 2, `row_delta`, `remove` and `overwrite`, format page, "Rewrites", decision 0034.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from rootline.client.data_file_writer import write_rewritten_files
+from rootline.client.given_rows import GivenRows
+from rootline.client.merged_rows import MergePlan, StoredRows, planned
+from rootline.client.new_files import (
+    NewFiles,
+    commit_intent,
+    for_intent,
+    store_written,
+    upload_all,
+    write_and_store_kept,
+)
+from rootline.client.planned_change import ChangeOptions, commit_planned, planned_intent
+from rootline.client.planned_files import (
+    FilePlan,
+    Match,
+    Matched,
+    match_rows,
+    matched_rows,
+    plan_files,
+    seen_vector,
+    surviving_rows,
+)
+from rootline.client.session import Commit, Session, WriterStamp
+from rootline.maintenance.data_compaction_plan import filled, size_of
+from rootline.maintenance.plan import vectors_of_puffin
+from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, puffin_name
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent import AddedVector, DataFile, Intent, IntentKind
+from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.rows.data_file_reader import RowsWanted
+from rootline.storage.rows.scan_executor import scan_table
+from rootline.tree.scan.file_task import FileTask
+from rootline.tree.scan.partition_tuple import partition_tuple
+from rootline.tree.scan.scan_plan import DeletesFor
+
+
+async def delete_rows(
+    session: Session, stamp: WriterStamp, table: TableName, where: str, options: ChangeOptions
+) -> Commit | None:
+    """Delete the rows that match `where`.
+
+    Returns:
+        The commit, with the number of rows; `None` when no row matched, and then nothing was published.
+
+    Raises:
+        Invalid: `filter-invalid`; or a rejection that a new plan does not mend, or did not in time.
+        OutcomeUnknown: `verdict-timeout`.
+
+    """
+    deleted_rows: int | None = None
+
+    async def plan_intent() -> Intent | None:
+        nonlocal deleted_rows
+        plan = await plan_files(session, table, where)
+        found = [(task, await match_rows(session, plan, task)) for task in plan.scan.tasks()]
+        matched = [(task, match) for task, match in found if match.extent is not Match.NONE]
+        deleted_rows = matched_rows(matched)
+        return await _intent(session, plan, where, matched, options) if matched else None
+
+    commit = await commit_planned(session, stamp, plan_intent, timeout_s=options.timeout_s)
+    return commit and replace(commit, added_rows=0, deleted_rows=deleted_rows)
+
+
+async def _intent(
+    session: Session, plan: FilePlan, where: str, matched: list[tuple[FileTask, Matched]], options: ChangeOptions
+) -> Intent:
+    whole = all(match.extent is Match.WHOLE for _, match in matched)
+    return planned_intent(
+        session,
+        plan,
+        IntentKind.REMOVE if whole else IntentKind.ROW_DELTA,
+        options.summary,
+        isolation=options.isolation,
+        where=where,
+        removed=[task for task, _ in matched] if whole else (),
+        vectors=() if whole else await _vectors(session, plan, matched),
+    )
+
+
+async def _vectors(
+    session: Session, plan: FilePlan, matched: list[tuple[FileTask, Matched]]
+) -> tuple[AddedVector, ...]:
+    blobs = [VectorBlob(task.data.location, match.deleted | _positions(task, match)) for task, match in matched]
+    puffin = await asyncio.to_thread(encode_puffin, blobs)
+    location = puffin_name(f"data/{session.environment.fresh_id()}-deletes", puffin.body)
+    await upload_all(session, plan.table, [(location, puffin.body)])
+    return vectors_of_puffin(location, puffin, blobs, [seen_vector(task) for task, _ in matched])
+
+
+def _positions(task: FileTask, match: Matched) -> BitMap64:
+    if match.positions is not None:
+        return match.positions
+    return BitMap64(range(task.data.record_count))
+
+
+EVERY_ROW: Final = "true"
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Files to remove, the new files with the rows that remain of them, and the number of removed rows.
+
+    `rows`: `None` if unknown.
+    """
+
+    removed: tuple[FileTask, ...]
+    rewritten: tuple[DataFile, ...]
+    rows: int | None = None
+
+
+async def overwrite_rows(
+    session: Session,
+    stamp: WriterStamp,
+    table: TableName,
+    data: GivenRows,
+    where: str | None,
+    options: ChangeOptions,
+    *,
+    merge_schema: bool = False,
+) -> Commit | None:
+    """Replace the rows that match `where` (every row without one) by `data`.
+
+    `merge_schema`: columns of `data` that the table lacks come in the same intent.
+
+    Returns:
+        The commit; `None` when there was nothing to remove and nothing to add.
+
+    Raises:
+        Invalid: `filter-invalid`, `rows-invalid`; or a rejection that a new plan does not mend, or did not in time.
+        OutcomeUnknown: `verdict-timeout`.
+
+    """
+    stored = StoredRows(session, table, data, options.target_bytes)
+    deleted_rows: int | None = None
+
+    async def plan_intent() -> Intent | None:
+        nonlocal deleted_rows
+        plan = await plan_files(session, table, where, deletes_for=DeletesFor.EVERY_ROW)
+        merge = MergePlan(plan.definition)
+        if merge_schema:
+            merge = await planned(session, table, data, plan.root.header)
+        added = await stored.files(merge.definition) if data.num_rows else []
+        removal = await removal_of(session, plan, merge.definition, options.target_bytes)
+        deleted_rows = removal.rows
+        if not added and not removal.removed:
+            return None
+        return planned_intent(
+            session,
+            plan,
+            IntentKind.OVERWRITE,
+            options.summary,
+            isolation=options.isolation,
+            where=where or EVERY_ROW,
+            added=await for_intent(session, table, merge.definition, [*added, *removal.rewritten]),
+            removed=removal.removed,
+            definition=merge.definition,
+            changes=merge.changes,
+        )
+
+    commit = await commit_planned(session, stamp, plan_intent, timeout_s=options.timeout_s)
+    return commit and replace(commit, added_rows=data.num_rows, deleted_rows=deleted_rows)
+
+
+async def removal_of(session: Session, plan: FilePlan, definition: TableDefinition, target_bytes: int) -> Removal:
+    """What the plan's filter takes out, and what is left of it, written under `definition`."""
+    found: list[tuple[FileTask, Matched]] = []
+    rewritten: list[DataFile] = []
+    for task in plan.scan.tasks():
+        matched = await match_rows(session, plan, task)
+        if matched.extent is Match.NONE:
+            continue
+        if matched.extent is Match.PART:
+            kept = await surviving_rows(session, plan, task, matched)
+            rewritten += await write_and_store_kept(session, plan.table, definition, kept, target_bytes)
+        found.append((task, matched))
+    return Removal(tuple(task for task, _ in found), tuple(rewritten), matched_rows(found))
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteOptions:
+    """`target_bytes`: size of the files to write, and the most that is read at once, save for a larger single file."""
+
+    timeout_s: float
+    target_bytes: int
+    summary: Mapping[str, str]
+
+
+async def rewrite_files(
+    session: Session, stamp: WriterStamp, table: TableName, where: str | None, options: RewriteOptions
+) -> tuple[Commit, ...]:
+    """Rewrite the files that may match `where` (all without one), group by group.
+
+    Returns:
+        The commits, one for each group.
+
+    Raises:
+        Invalid: `filter-invalid`; or a rejection such as `stale-source`: the groups before it are committed.
+        OutcomeUnknown: `verdict-timeout`.
+
+    """
+    commits: list[Commit] = []
+    async for intent in rewrite_intents(session, table, where, options):
+        commit = await commit_intent(session, stamp, intent, timeout_s=options.timeout_s)
+        commits.append(replace(commit, added_rows=0, deleted_rows=0))
+    return tuple(commits)
+
+
+async def rewrite_intents(
+    session: Session, table: TableName, where: str | None, options: RewriteOptions
+) -> AsyncIterator[Intent]:
+    """One intent for each group, its new files in the store; all of them read the table at one version."""
+    plan = await plan_files(session, table, where, deletes_for=DeletesFor.EVERY_ROW)
+    for group in _groups(plan, options.target_bytes):
+        whole = whole_tasks(group)
+        added = await rewritten_files(session, plan.table, plan.definition, whole, options.target_bytes)
+        yield planned_intent(
+            session, plan, IntentKind.REWRITE, options.summary, added=NewFiles(tuple(added)), removed=group
+        )
+
+
+def _groups(plan: FilePlan, target_bytes: int) -> Iterator[Sequence[FileTask]]:
+    """Files of one partition, small ones together, that are worth writing again."""
+    partitions: dict[Hashable, list[FileTask]] = {}
+    for task in plan.scan.tasks():
+        values = partition_tuple(task.data, plan.definition)
+        partitions.setdefault((task.data.partition_spec_id, values), []).append(task)
+    for tasks in partitions.values():
+        for group in filled(sorted(tasks, key=size_of), target_bytes):
+            if len(group) > 1 or _is_worn(group[0], plan):
+                yield group
+
+
+def _is_worn(task: FileTask, plan: FilePlan) -> bool:
+    """Whether a file by itself is worth it: rows of it are deleted, or it is of an older partition spec."""
+    return bool(task.vectors or task.deletes) or task.data.partition_spec_id != plan.definition.default_spec_id
+
+
+async def rewritten_files(
+    session: Session,
+    table: TableName,
+    definition: TableDefinition,
+    group: Iterable[FileTask],
+    target_bytes: int,
+) -> list[DataFile]:
+    """The rows of `group` that live, in new files with their lineage, which the store holds; nothing is published.
+
+    Raises:
+        Corrupt: a file is missing, or not what was written.
+        Invalid: `file-unreadable`, `rows-invalid`.
+        Unavailable: `store-unavailable`.
+
+    """
+    rows: pa.Table = await scan_table(session.store, table, group, RowsWanted.to_rewrite(definition))
+    return await store_written(
+        session,
+        table,
+        lambda ids: write_rewritten_files(rows, definition, ids, target_file_size_bytes=target_bytes),
+    )
+
+
+def whole_tasks(group: Iterable[FileTask]) -> tuple[FileTask, ...]:
+    """The tasks of a plan by filter, for all rows of their files that live."""
+    return tuple(FileTask(task.data, task.vectors, deletes=task.deletes) for task in group)

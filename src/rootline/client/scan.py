@@ -1,0 +1,165 @@
+"""A described scan, and its results: Arrow, pandas, Polars, batches, counts.
+
+Owns: the public forms of a result. Does not own: planning (`planned_files`), reading (`scan_executor`).
+Invariants: each call plans anew, so a scan of the head sees the head of that moment. One call sees one version. pandas
+and Polars are imported only when they are asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyiceberg.expressions import BooleanExpression
+
+from rootline.client.planned_files import FilePlan, PlannedFiles, plan_files
+from rootline.client.session import Session, SessionHolder
+from rootline.client.time_travel import PointInTime, read_root_at
+from rootline.schemas.distribution import install_command
+from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.metadata.root_reader import read_definition
+from rootline.storage.rows.data_file_reader import RowsWanted, output_schema
+from rootline.storage.rows.scan_executor import count_rows, scan_batches, scan_table
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+
+def pandas_frame(rows: Callable[[], pa.Table]) -> pandas.DataFrame:
+    """`rows` for pandas. Raises `Invalid` (`setting-invalid`) before they are read: it is not installed."""
+    _installed("pandas")
+    frame: pandas.DataFrame = rows().to_pandas()
+    return frame
+
+
+def polars_frame(rows: Callable[[], pa.Table]) -> polars.DataFrame:
+    """`rows` for Polars. Raises `Invalid` (`setting-invalid`) before they are read: it is not installed."""
+    library = _installed("polars")
+    frame: polars.DataFrame = library.DataFrame(rows())
+    return frame
+
+
+def _installed(library: str) -> ModuleType:
+    try:
+        return importlib.import_module(library)
+    except ImportError as error:
+        raise Invalid(
+            "setting-invalid",
+            f"to_{library} needs {library}, which is not installed: {install_command(library)}",
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Rows to read, described by `TableHandle.scan`.
+
+    Each method plans on its own: unless a version was named, it sees the newest one at that moment.
+
+    Raises, from each method:
+        Invalid: `filter-invalid`, `column-unknown`, `version-unknown`, `tag-unknown`, `table-unknown`,
+            `file-unreadable`.
+        Corrupt: an object is missing, or not what was written.
+        Unavailable: `store-unavailable`.
+
+    """
+
+    _holder: SessionHolder
+    table: TableName
+    where: str | BooleanExpression | None
+    columns: tuple[str, ...] | None
+    point: PointInTime
+    limit: int | None = None
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as one Arrow table, in memory."""
+
+        async def operation(session: Session) -> pa.Table:
+            plan, wanted = await self._planned(session)
+            return await scan_table(session.store, self.table, plan.scan.tasks(), wanted, limit=self.limit)
+
+        return self._holder.run(operation)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """All rows as a pandas data frame, where integers are floats if some of them are null.
+
+        Raises, beside what every method does:
+            Invalid: `setting-invalid`, pandas is not installed.
+
+        """
+        return pandas_frame(self.to_arrow)
+
+    def to_polars(self) -> polars.DataFrame:
+        """All rows as a Polars data frame. Raises as `to_pandas`."""
+        return polars_frame(self.to_arrow)
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows in batches of at most 65,536; a few files are in memory at a time."""
+        return self._holder.iterate(self._batches)
+
+    def plan(self) -> PlannedFiles:
+        """The files that would be read, and the requests to the store that planning took.
+
+        Each file comes with the deletes that apply to it, and with the part of the filter that its rows must be tested
+        against (`None`: all of its rows match).
+        """
+
+        async def operation(session: Session) -> PlannedFiles:
+            return PlannedFiles.of(await plan_files(session, self.table, self.where, self.point))
+
+        return self._holder.run(operation)
+
+    def count(self) -> int:
+        """How many rows there are; a file whose statistics decide it is not read."""
+
+        async def operation(session: Session) -> int:
+            plan, wanted = await self._planned(session)
+            return await count_rows(session.store, self.table, plan.scan, wanted, limit=self.limit)
+
+        return self._holder.run(operation)
+
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows, in the order of the columns asked for; no data file is read."""
+
+        async def operation(session: Session) -> pa.Schema:
+            root = await read_root_at(session.store, self.table, self.point)
+            return output_schema(self._wanted(await read_definition(session.store, root.header)))
+
+        return self._holder.run(operation)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The rows as a stream of Arrow batches, as `to_batches`, for whatever takes one: Polars, DuckDB, pyarrow.
+
+        Each stream plans on its own. What goes wrong while it is read is raised by its reader, in that one's words.
+        """
+        plan, wanted = self._holder.run(self._planned)
+        batches = self._holder.iterate(lambda session: self._batches_of(session, plan, wanted))
+        return pa.RecordBatchReader.from_batches(output_schema(wanted), batches).__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        parts = [f"Scan of {self.table}", str(self.point)]
+        parts += [] if self.where is None else [f"where {str(self.where)!r:.200}"]
+        parts += [] if self.columns is None else [f"columns {', '.join(self.columns)}"]
+        parts += [] if self.limit is None else [f"at most {self.limit} rows"]
+        return f"<{'; '.join(parts)}>"
+
+    async def _batches(self, session: Session) -> AsyncIterator[pa.RecordBatch]:
+        plan, wanted = await self._planned(session)
+        async for batch in self._batches_of(session, plan, wanted):
+            yield batch
+
+    def _batches_of(self, session: Session, plan: FilePlan, wanted: RowsWanted) -> AsyncIterator[pa.RecordBatch]:
+        return scan_batches(session.store, self.table, plan.scan.tasks(), wanted, limit=self.limit)
+
+    async def _planned(self, session: Session) -> tuple[FilePlan, RowsWanted]:
+        plan = await plan_files(session, self.table, self.where, self.point)
+        return plan, self._wanted(plan.definition)
+
+    def _wanted(self, definition: TableDefinition) -> RowsWanted:
+        return RowsWanted.of(definition, self.columns)

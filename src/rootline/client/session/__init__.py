@@ -1,1 +1,0 @@
-"""The connection to a lake that everything of a process shares."""

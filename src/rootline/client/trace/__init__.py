@@ -1,1 +1,0 @@
-"""Where is my data: tracing intents and files, and dead letters."""

@@ -1,1 +1,0 @@
-"""Adding to a table: data files with statistics, intents, producers."""
