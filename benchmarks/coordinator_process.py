@@ -29,8 +29,7 @@ from benchmarks.store_trace import Put, TracingStore, read_notes
 from examples.spark_demo.service import stop_process
 from rootline.adapters.open import open_coordinator_log, open_store
 from rootline.adapters.settings import KafkaSettings
-from rootline.coordinator.app import CoordinatorService
-from rootline.coordinator.runtime.process_memory import settle_memory
+from rootline.coordinator.app import CoordinatorService, settle_memory
 from rootline.coordinator.settings import CoordinatorSettings
 from tests.services.s3_service import S3Service
 

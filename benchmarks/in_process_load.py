@@ -17,7 +17,7 @@ from benchmarks.load_phases import Phases, commits_result, failed_result, intent
 from benchmarks.measure import Result
 from benchmarks.own_coordinator import coordinating
 from benchmarks.store_trace import Put, TracingStore
-from rootline.coordinator.runtime.process_memory import settle_memory
+from rootline.coordinator.app import settle_memory
 from tests.services.s3_service import S3Service
 
 _PHASES: Final = 3

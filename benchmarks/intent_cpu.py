@@ -28,13 +28,13 @@ import fastavro
 
 from benchmarks.measure import Result, Spread, load_average
 from benchmarks.sample_table import TABLE, append_record, create_record, data_file, definition, statistics
+from rootline.coordinator.app import settle_memory
 from rootline.coordinator.protocol.commit_machine import step
 from rootline.coordinator.protocol.effects import PublishVerdicts, PutRoot
 from rootline.coordinator.protocol.events import Arrived, PutReplied, Tick, VerdictsPublished
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.machine_state import Phase, Policy, TableMachine
-from rootline.coordinator.runtime.process_memory import settle_memory
-from rootline.coordinator.runtime.records.record_decoding import decoded
+from rootline.coordinator.runtime.records import decoded
 from rootline.ports.object_store import PutReply, PutStatus
 from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.bytes.entry_schema import content_stats_schema

@@ -25,7 +25,7 @@ from benchmarks.load_phases import (
 from benchmarks.measure import Result
 from rootline.adapters.kafka.writer_log import KafkaWriterLog
 from rootline.adapters.settings import KafkaSettings
-from rootline.coordinator.runtime.process_memory import settle_memory
+from rootline.coordinator.app import settle_memory
 
 _PHASES: Final = 5
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.sample_table import TABLE
 from rootline.adapters.local_object_store import LocalObjectStore
-from rootline.coordinator.runtime.process_memory import settle_memory
+from rootline.coordinator.app import settle_memory
 from rootline.schemas.content_entry import ContentType, EntryPlace
 from rootline.storage.metadata.root_reader import find_head
 from rootline.storage.metadata.table_loader import load_to_build_on

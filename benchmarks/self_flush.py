@@ -20,8 +20,7 @@ from benchmarks.measure import Result, Spread, load_average
 from benchmarks.sample_table import append_record, create_record, definition
 from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
-from rootline.coordinator.app import CoordinatorService
-from rootline.coordinator.runtime.process_memory import settle_memory
+from rootline.coordinator.app import CoordinatorService, settle_memory
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, StoredObject
 from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec

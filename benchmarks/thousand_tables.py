@@ -33,7 +33,7 @@ from benchmarks.own_coordinator import require_commit
 from benchmarks.sample_table import data_file, definition
 from rootline.adapters.kafka.writer_log import KafkaWriterLog
 from rootline.adapters.settings import KafkaSettings
-from rootline.coordinator.runtime.process_memory import settle_memory
+from rootline.coordinator.app import settle_memory
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
 from rootline.schemas.intent import Intent, IntentKind, RemovedFile

@@ -1,18 +1,30 @@
 """The coordinator as a service: store, log and settings in, verdicts out, until it is asked to stop.
 
-Owns: the composition of the service and its life: probe, read, commit, drain. Does not own: the parts.
-Invariants: refuses to start on a store that lies; a stop finishes the roots in flight within `stop_timeout_s`, and
-what is cut off then is left for the next owner to resolve by reading the head.
+Owns: the composition of the service and its life (probe, read, commit, drain), memory settings of a process that only
+serves tables. Does not own: the parts, the processes of others that host us as a library.
+Invariants: refuses to start on a store that lies. A stop finishes the roots in flight within `stop_timeout_s`, and one
+that is cut off then is resolved by the next owner, who reads the head. The collector of cycles is never switched off.
+
+Theory of `settle_memory`. Hardly anything here makes cycles: reference counts free a batch when it is done. But
+Python's collector is asked after every 700 objects that are still alive, which is every 70 intents, and each time it
+scans a batch in flight. Whenever the objects have grown by a quarter, as they do when a backlog arrives, it scans all
+of them: 0.4 µs an object, 70 ms when nothing is loaded yet but the libraries, in which no table commits. So the
+objects that the start has loaded are set aside for good, and the rest is scanned seldom. Measured over batches of 512
+intents: 8 of 62 µs an intent, and p99 two and a half times the median. Arrow's own allocator keeps memory that a
+thread has freed for that thread. Leaves are decoded on threads, and the kept memory was twice the size of a table of a
+million files. The system's allocator is as fast for such large buffers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import pyarrow as pa
 import structlog
 
 from rootline.adapters.system_environment import SystemEnvironment, active_tracer
@@ -21,20 +33,13 @@ from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.machine_state import Phase, Policy
 from rootline.coordinator.runtime.assignment.consumer_loop import ConsumerLoop
 from rootline.coordinator.runtime.assignment.partition_assignment import AssignmentSettings, PartitionAssignment
-from rootline.coordinator.runtime.head_check import HeadCheck
-from rootline.coordinator.runtime.observing.metrics import CoordinatorMetrics
-from rootline.coordinator.runtime.observing.recent_events import RecentEvents
-from rootline.coordinator.runtime.observing.verdict_lines import VerdictLines
-from rootline.coordinator.runtime.own_tables import OwnTable, own_tables
-from rootline.coordinator.runtime.records.principals import read_principals
-from rootline.coordinator.runtime.records.record_decoding import UNREAD
-from rootline.coordinator.runtime.table.commit_traces import CommitTraces, TraceBudget
-from rootline.coordinator.runtime.table.effect_runner import EffectRunner
-from rootline.coordinator.runtime.table.leaf_encoder import LeafEncoder, ThreadLeafEncoder
-from rootline.coordinator.runtime.table.log_check import LogCheck
+from rootline.coordinator.runtime.observing import CoordinatorMetrics, RecentEvents, VerdictLines
+from rootline.coordinator.runtime.own_tables import HeadCheck, OwnTable, own_tables
+from rootline.coordinator.runtime.records import UNREAD, read_principals
+from rootline.coordinator.runtime.table.effect_runner import EffectRunner, LeafEncoder, LogCheck, ThreadLeafEncoder
 from rootline.coordinator.runtime.table.table_loop import TableContext, TableLoop, TableOwner
 from rootline.coordinator.runtime.table.table_states import LASTING
-from rootline.coordinator.runtime.table.verdict_outbox import Publication
+from rootline.coordinator.runtime.table.verdict_outbox import CommitTraces, Publication, TraceBudget
 from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
 from rootline.ports.environment import Environment
 from rootline.ports.head_hints import NO_HINTS, HeadHints
@@ -48,6 +53,19 @@ from rootline.schemas.intent_rules import IntentLimits
 from rootline.schemas.verdict import Verdict
 from rootline.storage.warehouse import FindLake, probe_store
 from rootline.tree.ledger.outcomes import Acknowledged
+
+_YOUNG_OBJECTS: Final = 50_000
+_YOUNG_ROUNDS: Final = 20
+_MIDDLE_ROUNDS: Final = 1_000
+
+
+def settle_memory() -> None:
+    """Once all is imported: leave that out of every search to come, and search less often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_YOUNG_OBJECTS, _YOUNG_ROUNDS, _MIDDLE_ROUNDS)
+    pa.set_memory_pool(pa.system_memory_pool())
+
 
 _TABLES_KNOWN_MAX: Final = 100_000
 _LAG_WITHIN_S: Final = 2.0

@@ -1,8 +1,8 @@
-"""The coordinator's settings: what belongs to the process, not to a table.
+"""The coordinator's settings of the process, not of a table.
 
 Owns: names, defaults, units and bounds of `ROOTLINE_COORDINATOR__*`. Does not own: table properties
-(`docs/settings.md` lists them), where warehouse and log are (`rootline.adapters.open`).
-Invariants: a setting is a value; reading them starts nothing.
+(`docs/settings.md` lists them), the URLs of warehouse and log (`rootline.adapters.open`).
+Invariants: a setting is a value. Reading them starts nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""/healthz, /readyz, /metrics of one coordinator, its console, and the catalog for other engines beside them.
+"""The HTTP routes of one coordinator: health, readiness, metrics, the console and its JSON, the catalog beside them.
 
-Owns: the coordinator's routes. Does not own: what they report, the console's (`console`), the catalog
+Owns: the routes, who may ask, the headers that keep the console's page from running anything that is not ours. Does
+not own: the values (`findings`, `own_tables`, `observing`), the page itself (the files in `page`), the catalog
 (`rootline.catalog.rest.routes`), the server's life (`rootline.catalog.rest.serving`).
-Invariants: read-only; port 0 lets the system pick; signals are left to the process's owner.
+Invariants: read-only. The page's files contain no data and need no token, all data does where one is set. Without a
+token only this machine is answered. An answer is bounded however large the lake is, and no commit waits for one. Port
+0 lets the system pick. Signals are left to the process's owner.
 """
 
 from __future__ import annotations
@@ -10,21 +13,330 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from importlib import resources
+from typing import Any, Final, Protocol
 
+import structlog
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Mount
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Mount, Route
 
-from rootline.catalog.rest.routes import ServedCatalog, catalog_app
-from rootline.catalog.rest.serving import own_routes, serve_app
+from rootline.catalog.rest.connections import is_loopback, named_host
+from rootline.catalog.rest.routes import Handler, ServedCatalog, catalog_app
+from rootline.catalog.rest.serving import AUTHORIZED, own_routes, read_route, serve_app
 from rootline.coordinator.app import CoordinatorService
-from rootline.coordinator.http.console import Console, console_routes, open_paths, sample_lag
-from rootline.coordinator.http.lake_view import LakeView
+from rootline.coordinator.http.findings import Situation, TableRow, counts_of, findings, selected, table_rows
+from rootline.coordinator.runtime.observing import Event
+from rootline.coordinator.runtime.table.table_states import LakeTables, LakeView
+from rootline.schemas.error_codes import CATEGORIES, CODES, explained
+from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import TableName
+from rootline.tree.view.outline import LeafOutline, TreeOutline
+
+PAGE: Final = {"/": ("index.html", "text/html; charset=utf-8")} | {
+    f"/console/{name}": (name, kind)
+    for name, kind in (
+        ("console.css", "text/css; charset=utf-8"),
+        ("console.js", "text/javascript; charset=utf-8"),
+        ("charts.js", "text/javascript; charset=utf-8"),
+        ("tree.js", "text/javascript; charset=utf-8"),
+        ("nodes.js", "text/javascript; charset=utf-8"),
+        ("icon.svg", "image/svg+xml"),
+    )
+}
+"""Path → file and type. They are the same for everyone: no token is needed."""
+ROWS_MAX: Final = 200
+LEAVES_MAX: Final = 96
+_DELETES_MAX: Final = 4
+_SAME_ROWS_S: Final = 1.0
+_SAFE: Final = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY"}
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_OF_PAGE: Final = _SAFE | {"Content-Security-Policy": _POLICY, "Cache-Control": "no-cache"}
+_OF_DATA: Final = _SAFE | {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_HERE: Final = "this coordinator"
+
+
+@dataclass(slots=True)
+class Console:
+    """What the answers are made from.
+
+    `lake` is missing where no one else could read it; `why_no_worker`: why the worker beside is not ready, if so.
+    """
+
+    service: CoordinatorService
+    lake: LakeView | None
+    why_no_worker: Callable[[], str]
+    _rows: list[TableRow] = field(default_factory=list)
+    _rows_at_s: float = -1.0
+    _lake: LakeTables = LakeTables()
+
+    def rows(self) -> list[TableRow]:
+        """All tables, the worst first; the same for a second, however many look."""
+        now_s = time.monotonic()
+        if self._rows_at_s < 0 or now_s - self._rows_at_s > _SAME_ROWS_S:
+            self._lake = LakeTables() if self.lake is None else self.lake.tables()
+            self._rows = table_rows(self.service.own_tables(), self._lake.tables, _HERE, self.service.now_ms())
+            self._rows_at_s = now_s
+        return self._rows
+
+    def overview(self, after: int, since_ms: int) -> dict[str, Any]:
+        """What is wrong, numbers, and what happened after event `after` and later than `since_ms`."""
+        rows, recent, now_ms = self.rows(), self.service.recent, self.service.now_ms()
+        readiness = self.service.readiness()
+        codes = recent.codes()
+        situation = Situation(
+            now_ms=now_ms,
+            ready=readiness.ready,
+            reason=readiness.reason,
+            worker_reason=self.why_no_worker(),
+            troubles=self._lake.troubles,
+            rows=rows,
+            samples=recent.samples_after(0),
+            codes=codes,
+        )
+        return {
+            "coordinator": self.service.coordinator_id,
+            "started_ms": self.service.started_ms,
+            "now_ms": now_ms,
+            "ready": readiness.ready,
+            "reason": readiness.reason,
+            "looked_at_ms": self._lake.at_ms,
+            "whole_lake": self.lake is not None,
+            "findings": [asdict(finding) for finding in findings(situation)],
+            "tables": len(rows),
+            "states": counts_of(rows),
+            "commits": recent.commits,
+            "verdicts": recent.verdicts,
+            "rejections": recent.rejections,
+            "codes": [asdict(item) for item in codes[:ROWS_MAX]],
+            "number": recent.number,
+            "events": [_event(event) for event in recent.events_after(after)],
+            "samples": [asdict(sample) for sample in recent.samples_after(since_ms)],
+        }
+
+    async def table(self, name: str, known: int | None) -> dict[str, Any]:
+        """One table: its row, its rejections, and its tree unless version `known` is still the newest."""
+        row = next((row for row in self.rows() if row.name == name), None)
+        body: dict[str, Any] = {
+            "row": None if row is None else asdict(row),
+            "rejections": [_event(event) for event in self.service.recent.rejections_of(name)[:20]],
+            "tree": None,
+            "tree_missing": "",
+        }
+        if row is None or row.head is None or self.lake is None:
+            body["tree_missing"] = "no root of it is known here" if self.lake is not None else "its store is not shared"
+        elif row.head != known:
+            try:
+                outline = await self.lake.outline(TableName(name))
+            except (RootlineError, TimeoutError) as error:
+                body["tree_missing"] = f"its root cannot be read: {str(error) or 'no answer in time'}"
+            else:
+                body["tree"] = None if outline is None else _tree(outline)
+                body["tree_missing"] = "" if outline is not None else "there is no such table"
+        return body
+
+
+def console_routes(console: Console) -> list[Route]:
+    """The page at `/`, its files and its data under `/console`."""
+    files = resources.files("rootline.coordinator.http") / "page"
+
+    async def overview(request: Request) -> JSONResponse:
+        """What is wrong, and what is new."""
+        return _said(console.overview(_number(request, "after", 0), _number(request, "since_ms", 0)))
+
+    async def tables(request: Request) -> JSONResponse:
+        """A page of the list of tables."""
+        offset, limit = _number(request, "offset", 0, least=0), _number(request, "limit", 50, least=1, most=ROWS_MAX)
+        search, state = _text(request, "search", 300), _text(request, "state", 30)
+        rows = console.rows()
+        found = selected(rows, search, state)
+        page = [asdict(row) for row in found[offset : offset + limit]]
+        return _said({"tables": page, "matching": len(found), "offset": offset, "states": counts_of(rows)})
+
+    async def table(request: Request) -> JSONResponse:
+        """One table."""
+        known = _number(request, "known", 0) if "known" in request.query_params else None
+        return _said(await console.table(_text(request, "name", 1_000), known))
+
+    return [
+        *(_file_route(path, (files / name).read_bytes(), kind) for path, (name, kind) in PAGE.items()),
+        read_route("/console/data/overview", _for_readers(overview)),
+        read_route("/console/data/tables", _for_readers(tables)),
+        read_route("/console/data/table", _for_readers(table)),
+        read_route("/console/data/code", _for_readers(_code)),
+        read_route("/console/codes/{name}.md", _page_of_code),
+    ]
+
+
+async def _code(request: Request) -> JSONResponse:
+    """As `rootline explain` says it."""
+    name = _text(request, "name", 100)
+    known = CODES.get(name)
+    if known is None:
+        return _said({"error": f"there is no code {name!r}"}, 404)
+    told = explained(known)
+    return _said(asdict(told) | {"says": CATEGORIES[told.category].says})
+
+
+async def _page_of_code(request: Request) -> Response:
+    """The page of a code, as it is in the documentation; it says nothing of this lake."""
+    known = CODES.get(request.path_params["name"])
+    if known is None:
+        return PlainTextResponse("there is no such code\n", 404, _OF_PAGE)
+    return PlainTextResponse(explained(known).page(), headers=_OF_PAGE)
+
+
+async def sample_lag(service: CoordinatorService, every_s: float = 5.0) -> None:
+    """Note the lag again and again, until cancelled."""
+    while True:
+        try:
+            await service.sample()
+        except Exception:  # what only shows how things are must not end what works
+            structlog.get_logger().exception("lag not noted", action="sample")
+        await asyncio.sleep(every_s)
+
+
+def open_paths() -> frozenset[str]:
+    """Paths that need no token: they say nothing of the lake."""
+    return frozenset((*PAGE, *(f"/console/codes/{code}.md" for code in CODES)))
+
+
+def _file_route(path: str, body: bytes, kind: str) -> Route:
+    async def file(_: Request) -> Response:
+        return Response(body, media_type=kind, headers=_OF_PAGE)
+
+    return read_route(path, file)
+
+
+class _Unreadable(Exception):
+    """Why a value in the path's query cannot be used."""
+
+
+def _for_readers(answer: Callable[[Request], Awaitable[JSONResponse]]) -> Handler:
+    """`answer`, for those who may read, and 422 where what they ask is not to be understood."""
+
+    async def answered(request: Request) -> Response:
+        refusal = _refusal(request)
+        if refusal is not None:
+            return refusal
+        try:
+            return await answer(request)
+        except _Unreadable as error:
+            return _said({"error": str(error)}, 422)
+
+    return answered
+
+
+def _number(request: Request, name: str, default: int, *, least: int | None = None, most: int | None = None) -> int:
+    given = request.query_params.get(name)
+    if given is None:
+        return default
+    try:
+        number = int(given)
+    except ValueError:
+        raise _Unreadable(f"{name}={given[:80]!r} is not a whole number") from None
+    if least is not None and number < least:
+        raise _Unreadable(f"{name} is too small: the least is {least}")
+    if most is not None and number > most:
+        raise _Unreadable(f"{name} is too large: the most is {most}")
+    return number
+
+
+def _text(request: Request, name: str, length_max: int) -> str:
+    given = request.query_params.get(name, "")
+    if len(given) > length_max:
+        raise _Unreadable(f"{name} has {len(given):,} characters: the most is {length_max:,}")
+    return given
+
+
+def _refusal(request: Request) -> JSONResponse | None:
+    """Why this request is not answered; `None`: it is. A token, if there is one, was looked at before."""
+    if request.scope.get(AUTHORIZED) or (is_loopback(_client(request)) and is_loopback(named_host(request.scope))):
+        return None
+    said = (
+        "without a token the console is for this machine alone: set ROOTLINE_HTTP__TOKEN, or open the page by its "
+        "loopback address"
+    )
+    return _said({"error": said}, 403)
+
+
+def _client(request: Request) -> str:
+    return request.client.host if request.client is not None else ""
+
+
+def _said(body: dict[str, Any], status: int = 200) -> JSONResponse:
+    return JSONResponse(body, status, _OF_DATA)
+
+
+def _event(event: Event) -> dict[str, Any]:
+    return {**asdict(event), "kind": event.kind.value, "counts": dict(event.counts)}
+
+
+def _tree(outline: TreeOutline) -> dict[str, Any]:
+    rest = outline.leaves[LEAVES_MAX:]
+    return {
+        "table": outline.table,
+        "version": outline.version,
+        "snapshot_id": str(outline.snapshot_id),
+        "operation": outline.operation,
+        "size_in_bytes": outline.size_in_bytes,
+        "blocks": outline.blocks,
+        "rows": outline.rows,
+        "deleted_rows": outline.deleted_rows,
+        "data_files": outline.data_files,
+        "groups": [
+            {
+                "content": group.content_type.name.lower(),
+                "files": group.files,
+                "rows": group.rows,
+                "added": group.added,
+                "removed": group.removed,
+                "size_in_bytes": group.size_in_bytes,
+            }
+            for group in outline.groups
+        ],
+        "leaves": [_leaf(leaf) for leaf in outline.leaves[:LEAVES_MAX]],
+        "leaf_count": len(outline.leaves),
+        "rest": {
+            "leaves": len(rest),
+            "entries": sum(leaf.entries for leaf in rest),
+            "live": sum(leaf.live for leaf in rest),
+            "rows": sum(leaf.rows for leaf in rest),
+            "size_in_bytes": sum(leaf.size_in_bytes for leaf in rest),
+        },
+        "entries": sum(leaf.entries for leaf in outline.leaves),
+        "live": sum(leaf.live for leaf in outline.leaves),
+        "leaf_bytes": sum(leaf.size_in_bytes for leaf in outline.leaves),
+    }
+
+
+def _leaf(leaf: LeafOutline) -> dict[str, Any]:
+    return {
+        "location": leaf.location,
+        "content": leaf.content_type.name.lower(),
+        "status": leaf.status.name.lower(),
+        "spec_id": leaf.spec_id,
+        "entries": leaf.entries,
+        "live": leaf.live,
+        "dead": leaf.dead,
+        "newly_dead": leaf.newly_dead,
+        "rows": leaf.rows,
+        "size_in_bytes": leaf.size_in_bytes,
+        "vector": "none" if not leaf.dead else "inline" if leaf.is_inline else "stored",
+        "deletes": [_leaf(child) for child in leaf.deletes[:_DELETES_MAX]],
+        "more_deletes": max(0, len(leaf.deletes) - _DELETES_MAX),
+    }
 
 
 class Beside(Protocol):

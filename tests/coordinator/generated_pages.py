@@ -23,7 +23,7 @@ from rootline.adapters.settings import EmbeddedLogSettings, KafkaSettings, Redis
 from rootline.catalog.rest.catalog import CatalogMetrics
 from rootline.catalog.rest.http_settings import CatalogSettings, HttpSettings
 from rootline.cli.service_process import PROCESS_METRICS, describe_process
-from rootline.coordinator.runtime.observing.metrics import TABLES_MAX, CoordinatorMetrics
+from rootline.coordinator.runtime.observing import TABLES_MAX, CoordinatorMetrics
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.schemas.error_codes import CATEGORIES, CODES, Explanation, explained
 from rootline.workers.metrics import WorkerMetrics

@@ -11,10 +11,8 @@ import pytest
 
 from rootline.catalog.rest.http_settings import HttpSettings
 from rootline.catalog.rest.serving import serve_app
-from rootline.coordinator.http.console import LEAVES_MAX, PAGE, ROWS_MAX, open_paths
-from rootline.coordinator.http.lake_view import LakeTables, TableStatus
-from rootline.coordinator.http.server import http_app
-from rootline.coordinator.runtime.table.table_states import TableState
+from rootline.coordinator.http.server import LEAVES_MAX, PAGE, ROWS_MAX, http_app, open_paths
+from rootline.coordinator.runtime.table.table_states import LakeTables, TableState, TableStatus
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.tree.view.outline import TreeOutline, outline_of

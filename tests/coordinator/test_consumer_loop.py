@@ -13,8 +13,9 @@ import pytest
 from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.protocol.machine_state import Phase
+from rootline.coordinator.runtime import records as decoding_trial
+from rootline.coordinator.runtime import records as record_decoding
 from rootline.coordinator.runtime.assignment.consumer_loop import ConsumerLoop
-from rootline.coordinator.runtime.records import decoding_trial, record_decoding
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.schemas.bytes.intent_codec import decode_intent, encode_intent
 from rootline.schemas.errors import Unavailable
@@ -330,7 +331,7 @@ def test_after_an_end_without_a_word_what_kills_its_decoder_is_dead_lettered_and
 
 DEADLY_CHILD = """
 import os, signal, sys
-import rootline.coordinator.runtime.records.decoding_child as child
+import rootline.coordinator.runtime.decoding_child as child
 
 decode = child.decode_intent
 

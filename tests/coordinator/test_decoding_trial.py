@@ -10,8 +10,8 @@ from subprocess import PIPE
 
 import pytest
 
-from rootline.coordinator.runtime.records.decoding_child import frame
-from rootline.coordinator.runtime.records.decoding_trial import DecodingTrial
+from rootline.coordinator.runtime.decoding_child import frame
+from rootline.coordinator.runtime.records import DecodingTrial
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord
 from rootline.schemas.intent_rules import IntentLimits
@@ -20,7 +20,7 @@ from tests.coordinator.running_service import append_intent
 LOG = LogId("embedded/x")
 DEADLY_CHILD = """
 import os, signal, sys
-import rootline.coordinator.runtime.records.decoding_child as child
+import rootline.coordinator.runtime.decoding_child as child
 
 decode = child.decode_intent
 
@@ -84,7 +84,7 @@ async def test_a_child_that_does_not_start_blames_nobody() -> None:
 
 @pytest.mark.parametrize("told", [b"", frame(pickle.dumps((IntentLimits(), 1 << 30)))])
 def test_a_child_whose_coordinator_was_killed_ends_without_a_word(told: bytes) -> None:
-    command = [sys.executable, "-m", "rootline.coordinator.runtime.records.decoding_child"]
+    command = [sys.executable, "-m", "rootline.coordinator.runtime.decoding_child"]
     with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE) as child:
         assert child.stdin is not None
         assert child.stdout is not None

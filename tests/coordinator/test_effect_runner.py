@@ -28,8 +28,7 @@ from rootline.coordinator.protocol.events import (
     RequestFailed,
     RootReadBack,
 )
-from rootline.coordinator.runtime.table.effect_runner import EffectRunner, HeadCheck, StoreEffect
-from rootline.coordinator.runtime.table.log_check import LogCheck
+from rootline.coordinator.runtime.table.effect_runner import EffectRunner, HeadCheck, LogCheck, StoreEffect
 from rootline.ports.intent_feed import Partition, Reread
 from rootline.ports.object_store import ObjectStore, Predecessor, PutStatus
 from rootline.schemas.errors import Corrupt, Fenced, Internal, Invalid, Unavailable

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rootline.coordinator.http.console_tables import TableRow, counts_of, selected, table_rows
-from rootline.coordinator.http.findings import Situation, code_in, findings
-from rootline.coordinator.http.lake_view import TableStatus
-from rootline.coordinator.runtime.observing.recent_events import CodeCount, Sample
+from rootline.coordinator.http.findings import Situation, TableRow, code_in, counts_of, findings, selected, table_rows
+from rootline.coordinator.runtime.observing import CodeCount, Sample
 from rootline.coordinator.runtime.own_tables import OwnTable
-from rootline.coordinator.runtime.table.table_states import TableState
+from rootline.coordinator.runtime.table.table_states import TableState, TableStatus
 from rootline.schemas.identifiers import TableName
 
 NOW_MS = 10_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from rootline.coordinator.runtime.observing.metrics import TABLES_MAX, CoordinatorMetrics
+from rootline.coordinator.runtime.observing import TABLES_MAX, CoordinatorMetrics
 from rootline.coordinator.runtime.table.table_states import TableState
 from rootline.schemas.identifiers import LogId, TableName
 from rootline.testing.virtual_loop import run_virtually

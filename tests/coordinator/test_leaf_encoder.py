@@ -13,9 +13,9 @@ from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.protocol.effects import EncodeLeaves
 from rootline.coordinator.protocol.events import EncodingFailed, LeavesEncoded
-from rootline.coordinator.runtime.table import leaf_encoder, table_loop
-from rootline.coordinator.runtime.table.effect_runner import EffectRunner
-from rootline.coordinator.runtime.table.leaf_encoder import ThreadLeafEncoder
+from rootline.coordinator.runtime.table import effect_runner as leaf_encoder
+from rootline.coordinator.runtime.table import table_loop
+from rootline.coordinator.runtime.table.effect_runner import EffectRunner, ThreadLeafEncoder
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.errors import Corrupt, RootlineError

@@ -14,8 +14,8 @@ import pytest
 
 from rootline.adapters.memory import MemoryObjectStore
 from rootline.client.create_drop import build_definition
-from rootline.coordinator.runtime.table.leaf_shelf import LeafPrefetch
 from rootline.coordinator.runtime.table.object_fetcher import fetch_objects
+from rootline.coordinator.runtime.table.table_loop import LeafPrefetch
 from rootline.maintenance.file_leaves import leaf_columns
 from rootline.ports.object_store import ObjectStore, StoredObject
 from rootline.schemas.bytes import leaf_codec

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rootline.coordinator.protocol.machine_state import Phase
-from rootline.coordinator.runtime.records.record_decoding import decoded
+from rootline.coordinator.runtime.records import decoded
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName

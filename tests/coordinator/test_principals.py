@@ -12,8 +12,7 @@ from rootline.adapters.kafka.writer_log import KafkaIntentSink
 from rootline.adapters.memory import MemoryIntentLog
 from rootline.adapters.settings import KafkaSettings
 from rootline.connect import connect
-from rootline.coordinator.runtime.records.principals import Principals, read_principals
-from rootline.coordinator.runtime.records.record_decoding import decoded
+from rootline.coordinator.runtime.records import Principals, decoded, read_principals
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.bytes.record_headers import (

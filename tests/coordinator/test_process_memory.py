@@ -6,7 +6,7 @@ import gc
 
 import pyarrow as pa
 
-from rootline.coordinator.runtime.process_memory import settle_memory
+from rootline.coordinator.app import settle_memory
 
 
 def test_a_service_searches_for_garbage_seldom_and_leaves_out_what_was_there_before() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from rootline.coordinator.protocol.effects import Noted, Report
-from rootline.coordinator.runtime.observing.recent_events import (
+from rootline.coordinator.runtime.observing import (
     EVENTS_MAX,
     REJECTIONS_AT_ONCE_MAX,
     REJECTIONS_MAX,

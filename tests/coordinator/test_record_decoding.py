@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from rootline.coordinator.runtime.records.record_decoding import decoded
+from rootline.coordinator.runtime.records import decoded
 from rootline.schemas.bytes.intent_codec import encode_intent, encode_intent_json
 from rootline.schemas.identifiers import Headers, LogId, LogPosition, LogRecord
 from rootline.schemas.intent import DataFile, GenericStatistics, Intent, IntentKind, RemovedFile

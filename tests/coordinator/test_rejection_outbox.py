@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rootline.coordinator.runtime.assignment.rejection_outbox import RejectionOutbox
-from rootline.coordinator.runtime.records.record_decoding import Rejection, decoded
+from rootline.coordinator.runtime.records import Rejection, decoded
 from rootline.ports.intent_feed import Answer
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord

@@ -13,7 +13,7 @@ import pytest
 from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.memory import MemoryObjectStore
 from rootline.coordinator.app import CoordinatorService
-from rootline.coordinator.runtime.head_check import CHECK_EVERY_S
+from rootline.coordinator.runtime.own_tables import CHECK_EVERY_S
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.object_store import Predecessor, PutReply, PutStatus
 from rootline.schemas.bytes.intent_codec import encode_intent

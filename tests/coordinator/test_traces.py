@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from rootline.adapters.memory import MemoryIntentLog
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
-from rootline.coordinator.runtime.table.commit_traces import TraceBudget
+from rootline.coordinator.runtime.table.verdict_outbox import TraceBudget
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.bytes.record_headers import trace_of
 from tests.coordinator.running_service import TABLE, append_intent, running

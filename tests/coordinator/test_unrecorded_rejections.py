@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from rootline.coordinator.runtime.assignment import partition_assignment
-from rootline.coordinator.runtime.records.record_decoding import Rejection, decoded
+from rootline.coordinator.runtime.records import Rejection, decoded
 from rootline.schemas.bytes.intent_codec import encode_intent_json
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import LogRecord, TableName, Version

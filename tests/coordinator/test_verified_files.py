@@ -13,8 +13,7 @@ import pytest
 
 from rootline.adapters.memory import MemoryObjectStore
 from rootline.client.create_drop import build_definition
-from rootline.coordinator.runtime.table.file_shelf import FooterPrefetch
-from rootline.coordinator.runtime.table.object_fetcher import fetch_objects
+from rootline.coordinator.runtime.table.object_fetcher import FooterPrefetch, fetch_objects
 from rootline.maintenance.file_leaves import leaf_columns
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.leaf_codec import EncodedLeaf, LeafContent, encode_columns

@@ -20,8 +20,8 @@ import httpx
 from rootline.adapters.local_object_store import LocalObjectStore
 from rootline.cli.lake_status import open_lake_poller
 from rootline.coordinator.app import CoordinatorService
-from rootline.coordinator.http.lake_view import LakeView
 from rootline.coordinator.http.server import http_app
+from rootline.coordinator.runtime.table.table_states import LakeView
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import Intent

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rootline.catalog.adoption_plan import AdoptionPlan, plan_adoption
-from rootline.coordinator.runtime.table.adoption_reader import read_adopted
+from rootline.coordinator.runtime.table.object_fetcher import read_adopted
 from rootline.maintenance.limits import SweepLimits
 from rootline.maintenance.orphan_sweep_plan import InventoryNotes
 from rootline.ports.object_remover import DatedObject

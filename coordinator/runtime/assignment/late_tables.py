@@ -18,7 +18,7 @@ import structlog
 
 from rootline.coordinator.runtime.assignment.frontier import Frontier
 from rootline.coordinator.runtime.assignment.parking_rules import Where
-from rootline.coordinator.runtime.records.record_decoding import Rejection
+from rootline.coordinator.runtime.records import Rejection
 from rootline.coordinator.runtime.table.table_loop import TableLoop
 from rootline.ports.intent_feed import CoordinatorLog, ParkedTable, Partition, Reread
 from rootline.schemas.errors import Corrupt, Fenced, OutcomeUnknown, Unavailable

@@ -28,9 +28,9 @@ from rootline.coordinator.runtime.assignment.parking import Parking
 from rootline.coordinator.runtime.assignment.parking_rules import ParkingLimits
 from rootline.coordinator.runtime.assignment.pausing import Pausing
 from rootline.coordinator.runtime.assignment.rejection_outbox import RejectionOutbox
-from rootline.coordinator.runtime.records.decoding_trial import DecodingTrial
-from rootline.coordinator.runtime.records.principals import Principals
-from rootline.coordinator.runtime.records.record_decoding import (
+from rootline.coordinator.runtime.records import (
+    DecodingTrial,
+    Principals,
     Rejection,
     decoded,
     of_lake,

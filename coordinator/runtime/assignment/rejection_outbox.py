@@ -20,7 +20,7 @@ from typing import Final
 
 import structlog
 
-from rootline.coordinator.runtime.records.record_decoding import Rejection, answer_of
+from rootline.coordinator.runtime.records import Rejection, answer_of
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import AnsweringSink
 from rootline.ports.retry_policy import jittered_s

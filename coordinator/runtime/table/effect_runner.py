@@ -1,17 +1,26 @@
-"""Carries the commit machine's effects out, and says what happened as an event.
+"""Carries the commit machine's effects out, and reports each outcome as an event.
 
-Owns: the translation effect → store requests → event, with a deadline around each. Does not own: what to do about
-the answer (`machine_handlers`), the order of verdicts (`table_loop`).
-Invariants: every effect yields exactly one event whatever the store does and whatever fails, so that no table can
-end another; a PUT that was cut off is NO_ANSWER, never a failure; corrupt bytes are told apart from an absent store,
-and believed to be corrupt only after a second look, because an answer that was cut off looks the same.
+Owns: the translation effect → store requests → event, with a deadline around each, the questions to the log before a
+head is built on, the thread that encodes the leaves of a root that is too long. Does not own: the reaction to an
+answer (`machine_handlers`), the order of verdicts (`table_loop`), the contents of leaves
+(`rootline.maintenance.self_flush_plan`) and when they are encoded (`rootline.coordinator.protocol.self_flush_rules`).
+Invariants: every effect yields exactly one event whatever the store does and whatever fails, so that no table can end
+another. A PUT that was cut off is NO_ANSWER, never a failure. Corrupt bytes are told apart from an absent store, and
+believed to be corrupt only after a second look, because an answer that was cut off looks the same. A log that ends
+before a decided record, or that has another record in the place of the last decided one, is refused. A record that
+retention has removed, or that cannot be read here, refuses nothing. Leaves are encoded for one table at a time in the
+whole process, no single call holds the interpreter for more than some milliseconds, and no caller waits longer than
+the deadline. When the caller stops waiting, the work stops too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
+from typing import Final, Protocol
 
 import structlog
 
@@ -38,22 +47,117 @@ from rootline.coordinator.protocol.events import (
     RequestFailed,
     RootReadBack,
 )
-from rootline.coordinator.runtime.table.leaf_encoder import LeafEncoder, ThreadLeafEncoder
 from rootline.coordinator.runtime.table.object_fetcher import LeavesAhead, fetch_objects
+from rootline.maintenance.flush_plan import flush_in_steps
 from rootline.ports.head_hints import NO_HINTS, HeadHints
-from rootline.ports.intent_feed import Partition
+from rootline.ports.intent_feed import IntentFeed, Partition
 from rootline.ports.object_store import ObjectStore, PutReply, PutStatus
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.errors import Corrupt, Fenced, OutcomeUnknown, RootlineError, Unavailable
-from rootline.schemas.identifiers import TableName
+from rootline.schemas.identifiers import LogPosition, TableName
 from rootline.schemas.object_keys import key_of
-from rootline.schemas.root_header import RootHeader
+from rootline.schemas.root_header import PartitionOffset, RootHeader
 from rootline.storage.metadata.read_cache import hinted_reads
 from rootline.storage.metadata.root_reader import HeadKey, at_head, find_head
 from rootline.storage.metadata.table_loader import load_to_build_on
 from rootline.storage.stored_objects import TimedReads, store_object
+from rootline.tree.commit.answers import is_last_decided, log_went_back
+from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.state.pending_object import PendingObject
 from rootline.tree.state.table_state import TableState
+
+_READER: Final = "\0marks"
+"""No table has this name."""
+
+
+class LogCheck:
+    """The checks for the tables of one process. They share a reader, one at a time."""
+
+    def __init__(self, log: IntentFeed) -> None:
+        self._log = log
+        self._turn = asyncio.Lock()
+
+    async def check(self, header: RootHeader, decided: Collection[Partition]) -> None:
+        """Compare the log's end with every offset of the head, and the last decided record of these partitions.
+
+        Raises:
+            Fenced: `log-behind-root`. Unavailable: the log cannot be asked.
+
+        """
+        for log, partition, applied in header.offsets:
+            end = await self._log.end_offset(log, partition)
+            if end is None:
+                continue
+            last = LogPosition(log, partition, applied - 1)
+            if applied > end:
+                raise Fenced("log-behind-root", log_went_back(header, last, end))
+            if (log, partition) in decided:
+                await self._compare(header, last)
+
+    async def _compare(self, header: RootHeader, position: LogPosition) -> None:
+        if header.mark_at(position.log, position.partition) is None:
+            return
+        try:
+            async with self._turn:
+                found = (await self._log.read_again(_READER, PartitionOffset(*position), limit=1)).records
+        except Fenced as error:
+            if error.code != "offset-out-of-range":
+                raise
+            return
+        same = [raw for raw in found if raw.position == position]
+        if same and same[0].not_read:
+            return
+        if not same or not is_last_decided(header, position, same[0].value, same[0].appended_ms):
+            raise Fenced("log-behind-root", log_went_back(header, position))
+
+
+ENCODING_S_MAX: Final = 300.0
+"""For one table, its wait for other tables included: fifty times what 50,000 entries take on a quiet machine."""
+_PAUSE_S: Final = 0.002
+
+
+class LeafEncoder(Protocol):
+    """Makes the leaves that `EncodeLeaves` asks for."""
+
+    async def encode(self, head: TableState) -> OwnFlush:
+        """The leaves for the rows of `head`; none when no leaf could take any.
+
+        Raises:
+            TimeoutError: it took too long.
+            RootlineError: the table cannot be planned or encoded.
+
+        """
+        ...
+
+
+class ThreadLeafEncoder:
+    """One for each process."""
+
+    def __init__(self, encoding_s_max: float = ENCODING_S_MAX) -> None:
+        self._encoding_s_max = encoding_s_max
+        self._one_at_a_time = asyncio.Lock()
+
+    async def encode(self, head: TableState) -> OwnFlush:
+        """As `LeafEncoder` says."""
+        is_over = threading.Event()
+        try:
+            async with asyncio.timeout(self._encoding_s_max), self._one_at_a_time:
+                return await asyncio.to_thread(_encode, head, is_over)
+        finally:
+            is_over.set()
+
+
+def _encode(head: TableState, is_over: threading.Event) -> OwnFlush:
+    steps = flush_in_steps(head)
+    while not is_over.is_set():
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: OwnFlush = end.value
+            return found
+        time.sleep(_PAUSE_S)
+    return OwnFlush()
+
 
 StoreEffect = LoadHead | Fetch | StoreObjects | PutRoot | ReadBack | ListHead | EncodeLeaves
 HeadCheck = Callable[[RootHeader, Collection[Partition]], Awaitable[None]]

@@ -1,52 +1,208 @@
-"""Fetches the leaves, vectors and older roots that a batch needs before it can be applied, and looks at its files.
+"""Fetches the leaves, vectors and older roots that a batch needs before it can be applied, and checks its data files.
 
-Owns: the reads, and proving leaves away from the event loop. Does not own: which are needed
-(`rootline.tree.commit.apply`), their formats (`rootline.schemas`), what makes a leaf sound
-(`rootline.tree.proof.leaf_proof`), reading ahead (`leaf_shelf`), files of rows (`file_shelf`).
+Owns: the reads, proving leaves away from the event loop, the objects that an adoption from an Iceberg table is built
+on, which data files are checked ahead and how many. Does not own: which objects are needed
+(`rootline.tree.commit.apply`), their formats (`rootline.schemas`), the proofs (`rootline.tree.proof.leaf_proof`,
+`rootline.tree.proof.adoption`), reading leaves ahead (`table_loop`), reading a footer
+(`rootline.storage.rows.file_footers`).
 Invariants: absent or unreadable objects become `None`, so that only the intent that named them is rejected, whatever
-is wrong with them, and corrupt ones only after a second look; an absent *store* raises instead, because it proves
-nothing.
+is wrong with them, and corrupt ones only after a second look. An absent *store* raises instead, because it proves
+nothing. Of a check ahead only the success is remembered. Any other result is found out again when the batch needs it,
+so a file that was stored late, or a store that was away, rejects no intent. Nothing is written.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
-from typing import Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 import structlog
-from pyroaring import BitMap64
+from pyroaring import BitMap, BitMap64
 
-from rootline.coordinator.runtime.table.adoption_reader import read_adopted
-from rootline.coordinator.runtime.table.file_shelf import FooterPrefetch
 from rootline.ports.object_store import LongObject, ObjectStore
 from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.leaf_codec import LeafContent, decode_leaf, is_quickly_decoded
-from rootline.schemas.bytes.root.condemned_page import CondemnedPage, decode_condemned_page
+from rootline.schemas.bytes.root.condemned_page import CondemnedPage, decode_condemned_page, is_condemned
+from rootline.schemas.bytes.root.foreign_names import ForeignNameNotes
 from rootline.schemas.bytes.root.kept_page import RetainedPage, decode_retained_page
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.bytes.vector_codec import VECTOR_MAGIC as MAGIC
 from rootline.schemas.bytes.vector_codec import decode_vector
 from rootline.schemas.content_entry import ContentEntry
-from rootline.schemas.errors import Corrupt, Invalid, RootlineError
+from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName, Version
-from rootline.schemas.intent import StoredPage
-from rootline.schemas.object_keys import root_key
+from rootline.schemas.intent import AdoptedRoot, StoredPage
+from rootline.schemas.object_keys import is_absolute, resolved, root_key, table_in
 from rootline.schemas.root_header import DefinitionReference
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata import object_reader as leaf_reader
+from rootline.storage.metadata.object_reader import read_condemned, read_leaves
 from rootline.storage.metadata.read_cache import mapped
-from rootline.storage.metadata.root_reader import named_definition, proven_root
+from rootline.storage.metadata.root_reader import find_head, named_definition, names_of_folders, proven_root, read_root
 from rootline.storage.rows.file_footers import FooterReader
-from rootline.storage.stored_objects import get_up_to, stored_dates, stored_key
-from rootline.tree.draft.batch import UNKNOWN_SIZE, FetchedObjects, Needs, VectorAt
+from rootline.storage.stored_objects import get_up_to, read_stored, stored_dates, stored_key
+from rootline.tree.draft.batch import UNKNOWN_SIZE, AdoptedTable, FetchedObjects, Needs, Record, VectorAt
+from rootline.tree.proof.adoption import adopted_state, invalid, leaves_of, proven_adopted
 from rootline.tree.proof.file_verification import StatedFile, verifies_files
 from rootline.tree.proof.leaf_proof import LeafProof, prove_leaf
+from rootline.tree.rules.verified_files import is_in_place, stated
+from rootline.tree.state.live_mask import live_mask
+from rootline.tree.state.table_state import TableState
+
+__all__ = ["FILES_AHEAD_MAX", "FooterPrefetch"]
+
+FILES_AHEAD_MAX: Final = 4_096
+
+
+class FooterPrefetch:
+    """The files of one table's waiting records."""
+
+    def __init__(self, store: ObjectStore, table: TableName) -> None:
+        self.reader = FooterReader(store, table)
+        self._table = table
+        self._looks: dict[StatedFile, asyncio.Task[bool]] = {}
+
+    def expect(self, records: Iterable[Record], definition: TableDefinition | None, tasks: asyncio.TaskGroup) -> None:
+        """Begin to look at the files that `records` name, if the table asks for it and as far as there is room."""
+        if definition is None or not verifies_files(definition):
+            return
+        for record in records:
+            for file in map(stated, record.intent.add_data_files):
+                if len(self._looks) >= FILES_AHEAD_MAX:
+                    return
+                if file not in self._looks and is_in_place(file):
+                    self._looks[file] = tasks.create_task(self._look(file), name=f"looking at {file.location}")
+
+    def keep(self, records: Sequence[Record]) -> None:
+        """Forget files that no record of these names: when none waits any more, or when there is no more room."""
+        if not self._looks or (records and len(self._looks) < FILES_AHEAD_MAX):
+            return
+        named = {stated(file) for record in records for file in record.intent.add_data_files}
+        for file in self._looks.keys() - named:
+            self._looks.pop(file).cancel()
+
+    async def fault_of(self, file: StatedFile) -> Invalid | None:
+        """As the reader says, which is asked only if no look ahead found the file sound. Raises `Unavailable`."""
+        look = self._looks.pop(file, None)
+        if look is not None:
+            await asyncio.wait({look})
+            if not look.cancelled() and look.result():
+                return None
+        return await self.reader.fault_of(file)
+
+    async def _look(self, file: StatedFile) -> bool:
+        try:
+            return await self.reader.fault_of(file) is None
+        except (RootlineError, TimeoutError):
+            return False
+        except Exception:  # a bug of ours or of a store's must not end the table's task
+            structlog.get_logger().exception("file not looked at ahead", action="retry", table=self._table)
+            return False
+
+
+_OWNERS_FEW: Final = 16
+_TABLE_FOLDER: Final = re.compile(r"/(?=([^/]+/[^/]+/)(?:data|metadata|export)/)")
+
+
+async def read_adopted(
+    store: ObjectStore, table: TableName, named: AdoptedRoot, definition: TableDefinition
+) -> AdoptedTable | Invalid:
+    """What the new table is built on, or why it cannot be. Raises `Unavailable` when the store does not answer."""
+    fault = invalid(f"adopted root {named.location!r} cannot be read")
+    for _ in range(2):  # an answer that was cut off looks like a broken object
+        try:
+            return await _read(store, table, named, definition)
+        except Unavailable:
+            raise
+        except Invalid as error:
+            fault = error
+        except Corrupt as error:
+            fault = invalid(error.message)
+        except RootlineError:
+            raise
+        except Exception as error:  # others chose these bytes: what they do to a decoder is the intent's fault
+            structlog.get_logger().exception("adoption unreadable", action="reject", table=table)
+            fault = invalid(f"adopted root {named.location!r} cannot be read ({type(error).__name__})")
+    return fault
+
+
+async def _read(store: ObjectStore, table: TableName, named: AdoptedRoot, definition: TableDefinition) -> AdoptedTable:
+    body = await read_stored(store, table, named.location, code="adoption-invalid", length=named.file_size_in_bytes)
+    root = await asyncio.to_thread(proven_adopted, body, named, table, definition)
+    leaves = await read_leaves(store, table, leaves_of(root), definition=definition)
+    state = await asyncio.to_thread(_state, root, definition, leaves)
+    await _check_not_condemned(store, table, await asyncio.to_thread(_locations, leaves, state.live.dead))
+    return AdoptedTable(state, await asyncio.to_thread(_foreign_names, leaves))
+
+
+def _foreign_names(leaves: Mapping[str, Leaf]) -> bytes:
+    notes = ForeignNameNotes()
+    notes.reference(_locations(leaves))
+    return notes.names().to_bytes()
+
+
+async def _check_not_condemned(store: ObjectStore, table: TableName, locations: Sequence[str]) -> None:
+    """Refuse what a table of this warehouse is about to delete: its sweep looked at other tables before.
+
+    Raises `Invalid` (`file-removed`). A table that cannot be read is not swept either.
+    """
+    owners = await asyncio.to_thread(_owners, locations)
+    if len(owners) > _OWNERS_FEW:  # names of folders that are not there are not looked for one by one
+        unread: list[Unavailable] = []
+        there = await names_of_folders(store, unread)
+        owners = owners if unread else owners & set(there)
+    for owner in sorted(owners):
+        head = await find_head(store, owner)
+        if head is None or owner == table:
+            continue
+        try:
+            pages = await read_condemned(store, (await read_root(store, owner, head.version)).header)
+        except Corrupt:
+            continue
+        found = await asyncio.to_thread(_first_condemned, locations, owner, pages) if pages else None
+        if found is not None:
+            raise Invalid(
+                "file-removed",
+                f"{table}: {found!r} has left table {owner}, and is about to be deleted: adopt a snapshot that does "
+                f"not have it, or copy it out of the folder of {owner} first",
+            )
+
+
+def _locations(leaves: Mapping[str, Leaf], dead: Mapping[str, BitMap] | None = None) -> list[str]:
+    """The absolute locations of the leaves and of the entries that they list, with `dead` only of live entries."""
+    found = [location for location in leaves if is_absolute(location)]
+    for location, leaf in leaves.items():
+        columns = leaf.columns(["location", "version_info.status"])
+        named = columns.column("location")
+        if dead is not None:
+            named = named.filter(live_mask(columns, dead.get(location)))
+        found += filter(is_absolute, named.to_pylist())
+    return found
+
+
+def _owners(locations: Iterable[str]) -> set[TableName]:
+    """The tables of this warehouse in whose folders they may be: where it is stored, its folders are not known by."""
+    folders = {resolved(location).rpartition("/")[0] for location in locations}
+    found = {table_in(pair[1]) for folder in folders for pair in _TABLE_FOLDER.finditer(f"{folder}/")}
+    return {name for name in found if name is not None}
+
+
+def _first_condemned(locations: Iterable[str], owner: TableName, pages: Sequence[CondemnedPage]) -> str | None:
+    return next((location for location in locations if is_condemned(location, owner, pages)), None)
+
+
+def _state(root: Root, definition: TableDefinition, leaves: dict[str, Leaf]) -> TableState:
+    state = adopted_state(root, definition, {location: leaf.kept_by(mapped) for location, leaf in leaves.items()})
+    state.live.locations.build()
+    return state
+
 
 _LENGTH_BYTES = 4
 _READS_AT_ONCE = 16

@@ -1,16 +1,20 @@
-"""The one task that owns a table: events in, the machine's step, effects out.
+"""The one task that owns a table: events in, the machine's step, effects out, and leaves that are read ahead.
 
-Owns: the table's inbox, its timer, the tasks of its effects, what is read ahead. Does not own: any decision
-(`rootline.coordinator.protocol.commit_machine`), the requests (`effect_runner`), publishing (`verdict_outbox`).
-Invariants: events are handled one at a time; a step that is heavy is made on a thread and outside the turn; the caller
-that delivers never waits; verdicts are published in the order of
-their roots, again and again until the log has acknowledged them; a stop waits for the root in flight.
+Owns: the table's inbox, its timer, the tasks of its effects, which leaves are read ahead and how many bytes of them.
+Does not own: any decision (`rootline.coordinator.protocol.commit_machine`), the requests (`effect_runner`), reading
+and proving a leaf (`object_fetcher`), publishing (`verdict_outbox`).
+Invariants: events are handled one at a time. A heavy step is made on a thread and outside the turn. The caller that
+delivers never waits. Verdicts are published in the order of their roots, repeatedly until the log has acknowledged
+them. A stop waits for the root in flight. Losing every leaf that was read ahead changes latency only: the batch that
+needs it asks for it again and decides. None of them outlives the records that named it.
+
+Source: protocol page, section 3: an object that must be read first is fetched on arrival, not when its batch closes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -36,16 +40,99 @@ from rootline.coordinator.protocol.events import (
     VerdictsPublished,
 )
 from rootline.coordinator.protocol.machine_state import Phase, Policy, TableMachine
-from rootline.coordinator.runtime.table.commit_traces import CommitTraces
 from rootline.coordinator.runtime.table.effect_runner import EffectRunner, StoreEffect
-from rootline.coordinator.runtime.table.leaf_shelf import LeafPrefetch
-from rootline.coordinator.runtime.table.verdict_outbox import Publication, VerdictOutbox
+from rootline.coordinator.runtime.table.object_fetcher import FooterPrefetch, ReadLeaf, read_leaf
+from rootline.coordinator.runtime.table.verdict_outbox import CommitTraces, Publication, VerdictOutbox
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import AnsweringSink
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent import AddedManifest
+from rootline.schemas.intent_rules import is_plain
+from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.stored_objects import TimedReads
 from rootline.tree.draft.batch import Record
 from rootline.tree.ledger.outcomes import Acknowledged
+from rootline.tree.rules.named_leaves import LEAVES_PREFIX
+
+AHEAD_BYTES_MAX: Final = 128 * 1024 * 1024
+"""Of leaves that are read ahead for one table, as their intents state them: two large commits and a small one."""
+
+
+class LeafPrefetch:
+    """The leaves of one table's waiting records."""
+
+    def __init__(self, store: ObjectStore, table: TableName, bytes_max: int = AHEAD_BYTES_MAX) -> None:
+        self._store, self._table, self._bytes_max = store, table, bytes_max
+        self._reads: dict[str, asyncio.Task[ReadLeaf | None]] = {}
+        self._sizes: dict[str, int] = {}
+        self.files = FooterPrefetch(store, table)
+        """Their data files, and those that records name themselves."""
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Of the leaves that have been read, or are being read, as their intents state them."""
+        return sum(self._sizes.values())
+
+    def expect(self, records: Iterable[Record], definition: TableDefinition | None, tasks: asyncio.TaskGroup) -> None:
+        """Begin to read the leaves that `records` name; those that find no room are left for later.
+
+        Of records that are refused whatever they name, nothing is read.
+        """
+        judged = [record for record in records if record.refusal is None]
+        self.files.expect(judged, definition, tasks)
+        for record in judged:
+            for manifest in record.intent.add_manifests:
+                self._expect(manifest, definition, tasks)
+
+    def keep(self, records: Sequence[Record]) -> None:
+        """Forget all leaves but those that `records` name."""
+        self.files.keep(records)
+        if not self._reads:
+            return
+        named = {manifest.location for record in records for manifest in record.intent.add_manifests}
+        for location in self._reads.keys() - named:
+            self._forget(location)
+
+    async def find(self, location: str) -> ReadLeaf | None:
+        """What came of reading the leaf ahead; `None` when nothing did. Waits while it is being read."""
+        task = self._reads.get(location)
+        if task is None:
+            return None
+        await asyncio.wait({task})  # a caller that stops waiting must not stop the reading
+        found = None if task.cancelled() else task.result()
+        if found is not None and found.leaf is None and found.trouble is None:
+            found = None  # it may have been stored since
+        if found is None and self._reads.get(location) is task:
+            self._forget(location)
+        return found
+
+    def close(self) -> None:
+        """Read no more."""
+        self.keep(())
+
+    def _expect(self, manifest: AddedManifest, definition: TableDefinition | None, tasks: asyncio.TaskGroup) -> None:
+        location, size = manifest.location, manifest.file_size_in_bytes
+        if location in self._reads or not (is_plain(location) and location.startswith(LEAVES_PREFIX)):
+            return
+        if self.buffered_bytes + size <= self._bytes_max:
+            self._sizes[location] = size
+            self._reads[location] = tasks.create_task(self._read(location, definition), name=f"reading {location}")
+
+    async def _read(self, location: str, definition: TableDefinition | None) -> ReadLeaf | None:
+        try:
+            return await read_leaf(self._store, self._table, location, definition, self.files.reader)
+        except RootlineError:
+            return None
+        except Exception:  # a bug of ours or of a store's must not end the table's task
+            structlog.get_logger().exception("leaf not read ahead", action="retry", table=self._table)
+            return None
+
+    def _forget(self, location: str) -> None:
+        self._sizes.pop(location, None)
+        self._reads.pop(location).cancel()
+
 
 HEAVY_ENTRIES: Final = 1_000
 """Of leaves that a step may have to match with the root: more than these take longer than others should wait."""

@@ -1,8 +1,9 @@
-"""The one vocabulary for how a table is, and the one rule that chooses a word from what a view knows.
+"""The one vocabulary for a table's state, the rule that chooses a word, and a lake's tables as the console gets them.
 
-Owns: the words, their order and their severity. Does not own: the facts; each view has its own (`own_tables` the memory
-of a coordinator, `rootline.cli.lake_status` the log and the store).
-Invariants: pure; two views that know the same facts use the same word; one that knows less uses `pending` for
+Owns: the words, their order and their severity, the values and the interface of the whole lake. Does not own: the
+facts, because each view has its own (`own_tables` the memory of a coordinator, `rootline.cli.lake_status` the log and
+the store), asking store and log (the process that composes the service).
+Invariants: pure. Two views that know the same facts use the same word. One that knows less uses `pending` for
 `delayed`, which only the coordinator that owns the table can tell from it.
 """
 
@@ -10,7 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
+
+from rootline.schemas.identifiers import TableName
+from rootline.tree.view.outline import TreeOutline
 
 
 class TableState(StrEnum):
@@ -84,3 +88,43 @@ def facts_of_written(reason: str) -> TableFacts:
 def unreadable_head(version: int, why: str) -> str:
     """The reason of a table whose newest root is damaged."""
     return f"its newest root, version {version}, cannot be read back: {why}"
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    """A table as `rootline status` shows it. `lag`, `oldest_ms`: on Kafka of its partition, and of what is parked."""
+
+    table: TableName
+    state: TableState
+    head: int | None
+    lag: int | None = None
+    oldest_ms: int | None = None
+    owner: str | None = None
+    why: str = ""
+    parked: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LakeTables:
+    """All tables; `troubles`: what store and log did not answer; `at_ms`: when they were asked, `None`: not yet."""
+
+    tables: tuple[TableStatus, ...] = ()
+    troubles: tuple[str, ...] = ()
+    at_ms: int | None = None
+
+
+class LakeView(Protocol):
+    """The lake, read beside the coordinator; no commit waits for it."""
+
+    def tables(self) -> LakeTables:
+        """What is known, at once; store and log are asked again behind it when that is some seconds old."""
+        ...
+
+    async def outline(self, table: TableName) -> TreeOutline | None:
+        """The tree of the newest version; `None`: there is no such table.
+
+        Raises:
+            RootlineError: as reading a root does. TimeoutError: the store did not answer in time.
+
+        """
+        ...

@@ -24,10 +24,12 @@ import structlog
 
 from rootline.client.loop_thread import LoopThread
 from rootline.connect import LogState, log_behind_root, look_at_log, open_warehouse
-from rootline.coordinator.http.lake_view import LakeTables, LakeView, TableStatus
 from rootline.coordinator.runtime.table.table_states import (
+    LakeTables,
+    LakeView,
     TableFacts,
     TableState,
+    TableStatus,
     facts_of_written,
     state_of,
     unreadable_head,

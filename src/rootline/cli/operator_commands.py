@@ -35,7 +35,7 @@ from rootline.cli.output import ExitCode
 from rootline.schemas.errors import Unavailable
 
 if TYPE_CHECKING:
-    from rootline.coordinator.http.lake_view import TableStatus
+    from rootline.coordinator.runtime.table.table_states import TableStatus
     from rootline.ports.intent_feed import ParkedTable, Pause
     from rootline.ports.task_queue import DeadTask, DeadTasks
     from rootline.schemas.identifiers import TableName

@@ -18,8 +18,7 @@ from rootline.cli.catalog_service import open_catalog, warn_if_open
 from rootline.cli.lake_status import open_lake_poller
 from rootline.cli.service_process import Announce, describe_process, port_refused, server_extra, signals, telemetry
 from rootline.client.data_file_writer import write_rewritten_files
-from rootline.coordinator.app import CoordinatorService
-from rootline.coordinator.runtime.process_memory import settle_memory
+from rootline.coordinator.app import CoordinatorService, settle_memory
 from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
 from rootline.hosting.lake_parts import LakeParts, check_principals, embedded_settings, open_parts
 from rootline.ports.head_hints import NO_HINTS

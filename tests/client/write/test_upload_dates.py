@@ -14,7 +14,7 @@ from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.adapters.sqlite.log_archive import SqliteLogArchive
 from rootline.adapters.sqlite.log_file import FILE_NAME
 from rootline.client.session import UploadDates
-from rootline.coordinator.runtime.records.record_decoding import decoded
+from rootline.coordinator.runtime.records import decoded
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.identifiers import (
     CLAIM_UNREADABLE,

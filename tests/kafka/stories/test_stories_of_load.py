@@ -9,7 +9,7 @@ import pytest
 
 from rootline.adapters.settings import KafkaSettings
 from rootline.coordinator.app import CoordinatorService
-from rootline.coordinator.runtime.records.record_decoding import decoded
+from rootline.coordinator.runtime.records import decoded
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, TableName
 from rootline.schemas.intent_rules import IntentLimits

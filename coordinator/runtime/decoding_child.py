@@ -1,7 +1,9 @@
-"""The child that decodes suspect records: `python -m rootline.coordinator.runtime.records.decoding_child`.
+"""The child that decodes suspect records: `python -m rootline.coordinator.runtime.decoding_child`.
 
-Owns: the pipe's frames, its own memory limit. Does not own: the meaning of its end (`decoding_trial`).
-Invariants: one answer for each record that was decoded or refused, in order; talks to its parent only; ends with it.
+Owns: the pipe's frames, its own memory limit. Does not own: the meaning of its end
+(`rootline.coordinator.runtime.records`).
+Invariants: one answer for each record that was decoded or refused, in order. It talks to its parent only, and ends
+with it.
 """
 
 from __future__ import annotations

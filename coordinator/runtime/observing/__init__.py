@@ -1,1 +1,0 @@
-"""What people see of a coordinator: metrics, log lines, what happened lately."""

@@ -1,0 +1,429 @@
+"""One record of the log: an intent or the rejection in its place, decoded safely, its writer's permission checked.
+
+Owns: which records are intents of a table, the rejection of the others, the child process that decodes suspects first
+with its limits and its end, the policy file of keys, tables and kinds. Does not own: framing
+(`rootline.schemas.bytes.log.intent_codec`), the child's side (`decoding_child`), which records are suspects (the
+feed), when a rejection is published (`consumer_loop`), signatures (`rootline.schemas.bytes.log.signature`), where in
+the order of decisions a refusal counts (`rootline.tree.commit.decide`).
+Invariants: any record gives an intent or a rejection, never an error, because a record that ends the process would end
+the next one. Nothing that a record does to the child reaches this process. The child's end is blamed on the one record
+that it was decoding, and a child that does not start rejects nothing. Nothing is allowed that the policy file does not
+name. A file that cannot be read in full is refused at the start. A secret is never shown. The age of a signature
+follows from the record alone, so every coordinator judges it alike.
+
+Theory. A record that kills the process that decodes it would kill the next owner too, and the one after that. So after
+an unclean end the records that may have been in decoding are given to a child, one by one: it answers each with a
+byte. Where the answers end, the record is rejected by its coordinates, and a new child takes the rest.
+
+Source: decisions 0089 and 0098.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pickle
+import re
+import sys
+import tomllib
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import structlog
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from rootline.coordinator.runtime.decoding_child import READY, frame
+from rootline.ports.intent_feed import Answer
+from rootline.schemas.bytes.intent_codec import decode_intent
+from rootline.schemas.bytes.record_headers import (
+    KEY_ID,
+    SECRET_BYTES_MIN,
+    SIGNED_AT_HEADER,
+    Lake,
+    refusal_of_lake,
+    signed_at,
+    signer_of,
+)
+from rootline.schemas.content_entry import quick
+from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, TableName, by_name, oldest_file_of, table_name
+from rootline.schemas.intent import Intent
+from rootline.schemas.intent_rules import MAINTENANCE_KINDS, IntentKind, IntentLimits
+from rootline.schemas.model_faults import fault_of_model
+from rootline.schemas.verdict import DeadLetter, Verdict, VerdictKind, unread_id
+from rootline.tree.draft.batch import Record
+
+_UNDECODED = "?"
+_unchecked_record: Final = quick(Record)
+_INTENT_BYTES: Final = 3_500
+_ADDED_BYTES: Final = 2_000
+_COLUMN_BYTES: Final = 1_400
+_REMOVED_BYTES: Final = 600
+"""Measured with CPython 3.11; what the record itself takes comes on top."""
+
+UNREAD: Final = frozenset(
+    {"undecodable", "intent-malformed", "kind-unknown", "intent-too-large", "batch-unreadable", "table-name-invalid"}
+)
+"""Of records that are known by their coordinates only."""
+_NEVER_PARKED: Final = UNREAD | {"table-parked"}
+_HELD_CHARS_MAX: Final = 300
+"""Of a reason that is held for later owners, whose room is small."""
+
+Rejection = tuple[Verdict, DeadLetter]
+
+
+def decoded(raw: LogRecord, limits: IntentLimits) -> Record | Rejection:
+    """The intent in `raw`, or why there is none."""
+    if raw.not_read:
+        return _rejection(raw, Invalid("batch-unreadable", raw.not_read))
+    try:
+        intent = decode_intent(raw.value, by_name(raw.headers), limits)
+        table_name(intent.table)
+        if raw.key is not None and raw.key != intent.table.encode():
+            raise Invalid("intent-malformed", f"the record's key is {raw.key[:80]!r}, its table {intent.table[:80]!r}")
+    except Invalid as error:
+        return _rejection(raw, error)
+    except Exception as error:  # a bug of our own, and this record's alone: what follows it must be read
+        structlog.get_logger().exception("record not decoded", action="dead-letter", offset=raw.position.offset)
+        return _rejection(raw, Invalid("undecodable", f"the record could not be decoded: {type(error).__name__}"))
+    size = _size(raw)
+    headers = raw.headers
+    oldest_file_ms = oldest_file_of(headers) if headers else None
+    held = size + _held(intent)
+    return _unchecked_record(
+        raw.position, intent, size, raw.key, raw.value, raw.appended_ms, headers, held, oldest_file_ms
+    )
+
+
+def of_lake(raw: LogRecord, record: Record, own: Lake) -> Record:
+    """`record`, with why it is refused if it is for another lake than the coordinator's `own`."""
+    refusal = refusal_of_lake(raw.headers, own)
+    return record if refusal is None or record.refusal is not None else replace(record, refusal=refusal)
+
+
+def poison_rejection(raw: LogRecord, how: str) -> Rejection:
+    """The rejection of a record that must not be decoded in this process."""
+    return _rejection(raw, Invalid("undecodable", f"the record {how}; it was not decoded again"))
+
+
+def told_again(raw: LogRecord, found: Record | Rejection, code: str, message: str) -> Rejection:
+    """The rejection that was told of `raw` before; `found`: what it is decoded to now."""
+    verdict, letter = _rejection(raw, Invalid(code, message))
+    if not isinstance(found, Record):
+        return found if found[0].code == code else (verdict, letter)
+    if code in UNREAD:  # by a version that could not read it, and so had no other name for it
+        return verdict, letter
+    named = {"intent_id": found.intent.intent_id, "table": found.intent.table}
+    return verdict.model_copy(update=named), letter.model_copy(update=named)
+
+
+def answer_of(rejection: Rejection) -> Answer:
+    """What later owners must know of a rejection that no root records, before it is told."""
+    verdict, _ = rejection
+    reason = verdict.message or ""
+    if len(reason) > _HELD_CHARS_MAX:
+        reason = reason[: _HELD_CHARS_MAX - 1] + "…"
+    code = verdict.code or ""
+    table = None if code in _NEVER_PARKED else TableName(verdict.table)
+    return Answer(LogPosition(LogId(verdict.log), verdict.partition, verdict.offset), code, reason, table)
+
+
+def _held(intent: Intent) -> int:
+    """About what a decoded intent takes in memory; queues are bounded by it, because bytes on the wire say little."""
+    files = intent.add_data_files
+    if intent.add_equality_deletes:
+        files = (*files, *intent.add_equality_deletes)
+    added = len(files) + len(intent.add_vectors) + len(intent.add_manifests)
+    columns = sum([len(file.statistics) for file in files])
+    return _INTENT_BYTES + added * _ADDED_BYTES + columns * _COLUMN_BYTES + len(intent.remove_files) * _REMOVED_BYTES
+
+
+def _size(raw: LogRecord) -> int:
+    size = len(raw.key or b"") + len(raw.value)
+    return size + sum([len(name) + len(value or b"") for name, value in raw.headers]) if raw.headers else size
+
+
+def _rejection(raw: LogRecord, error: Invalid) -> Rejection:
+    log, partition, offset = raw.position
+    intent_id = unread_id(log, partition, offset)
+    table = raw.key.decode(errors="replace")[:128] if raw.key else _UNDECODED
+    verdict = Verdict(
+        intent_id=intent_id,
+        table=table,
+        kind=VerdictKind.REJECTED,
+        log=log,
+        partition=partition,
+        offset=offset,
+        code=error.code,
+        message=error.message,
+    )
+    letter = DeadLetter(
+        log=log,
+        partition=partition,
+        offset=offset,
+        intent_id=intent_id,
+        table=table,
+        code=error.code,
+        message=error.message,
+        key=raw.key,
+        value=raw.value,
+        headers=raw.headers,
+    )
+    return verdict, letter
+
+
+_START_PATIENCE_S: Final = 60.0
+_COMMAND: Final = (sys.executable, "-m", "rootline.coordinator.runtime.decoding_child")
+
+
+@dataclass(slots=True)
+class DecodingTrial:
+    """`record_timeout_s`: how long one record may take, on a busy machine too.
+
+    `memory_bytes`: what it may take beyond the child's own.
+    """
+
+    limits: IntentLimits
+    record_timeout_s: float = 10.0
+    memory_bytes: int = 1 << 30
+    command: Sequence[str] = field(default_factory=lambda: _COMMAND)
+    _child: Process | None = None
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def poison_among(self, records: Sequence[LogRecord]) -> dict[LogPosition, str]:
+        """The records that end a process which decodes them, and how each did."""
+        async with self._turn:
+            return await self._poison_among(records)
+
+    async def close(self) -> None:
+        """End the child, if there is one."""
+        async with self._turn:
+            await self._end()
+
+    async def _poison_among(self, records: Sequence[LogRecord]) -> dict[LogPosition, str]:
+        found: dict[LogPosition, str] = {}
+        waiting = list(records)
+        while waiting:
+            child = await self._ready()
+            if child is None:
+                structlog.get_logger().error("no trial of suspect records", action="trial", reason="no child started")
+                break
+            passed, how = await self._try(child, waiting)
+            if how:
+                await self._end()
+                found[waiting[passed].position] = how
+                passed += 1
+            del waiting[:passed]
+        return found
+
+    async def _end(self) -> None:
+        child, self._child = self._child, None
+        if child is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            child.kill()
+        await child.wait()
+
+    async def _ready(self) -> Process | None:
+        """The child that there is, or a new one; `None` when none starts."""
+        if self._child is not None:
+            return self._child
+        child = self._child = await asyncio.create_subprocess_exec(*self.command, stdin=PIPE, stdout=PIPE)
+        assert child.stdin is not None
+        child.stdin.write(frame(pickle.dumps((self.limits, self.memory_bytes))))
+        if await _answer(child, _START_PATIENCE_S) == READY:
+            return child
+        await self._end()
+        return None
+
+    async def _try(self, child: Process, records: Sequence[LogRecord]) -> tuple[int, str]:
+        """How many records the child decoded, and how it ended if it did."""
+        feeding = asyncio.ensure_future(_feed(child, records))
+        try:
+            for passed in range(len(records)):
+                answer = await _answer(child, self.record_timeout_s)
+                if answer is None:
+                    return passed, f"took longer than {self.record_timeout_s:g} s to decode"
+                if not answer:
+                    return passed, _how(await child.wait())
+            return len(records), ""
+        finally:
+            feeding.cancel()
+            await asyncio.wait({feeding})
+            if not feeding.cancelled():
+                feeding.exception()  # a pipe that broke with the child
+
+
+async def _feed(child: Process, records: Sequence[LogRecord]) -> None:
+    assert child.stdin is not None
+    for record in records:
+        child.stdin.write(frame(pickle.dumps((record.value, by_name(record.headers)))))
+        await child.stdin.drain()
+
+
+async def _answer(child: Process, patience_s: float) -> bytes | None:
+    """One byte; none at the end; `None` when none came in time."""
+    assert child.stdout is not None
+    try:
+        async with asyncio.timeout(patience_s):
+            return await child.stdout.read(1)
+    except TimeoutError:
+        return None
+
+
+def _how(status: int) -> str:
+    return f"ended the process that decoded it ({f'signal {-status}' if status < 0 else f'exit code {status}'})"
+
+
+_HOUR_MS: Final = 3_600_000
+_EVERY: Final = "*"
+_MAINTENANCE: Final = "maintenance"
+_TABLES: Final = re.compile(r"(?:[^\s*.]+\.)+(?:\*|[^\s*.]+)|\*")
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """`names`: whole names of tables; `folders`: how names begin, up to a dot, or empty for every table."""
+
+    names: frozenset[str]
+    folders: tuple[str, ...]
+    kinds: frozenset[IntentKind]
+
+    def refusal(self, intent: Intent, key_id: str) -> str | None:
+        """Why the intent is not allowed; `None`: it is."""
+        if intent.kind not in self.kinds:
+            return f"the key {key_id} may not publish intents of the kind {intent.kind}"
+        if intent.table not in self.names and not intent.table.startswith(self.folders):
+            return f"the key {key_id} may not write {intent.table}"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Principals:
+    """By key id. `signed_ms_max`: between a signature and the log's append time; `undated_until_ms`: append time from
+    which on a record must say when it was signed, `None`: it need not.
+    """
+
+    secrets: Mapping[str, bytes] = field(repr=False)
+    allowed: Mapping[str, Principal]
+    signed_ms_max: int = 24 * _HOUR_MS
+    undated_until_ms: int | None = None
+
+    def judged(self, raw: LogRecord, record: Record) -> Record:
+        """`record`, with why it is refused if it is."""
+        try:
+            key_id = signer_of(raw.value, raw.headers, self.secrets)
+            self._check_age(raw)
+        except Invalid as error:
+            return replace(record, refusal=(error.code, error.message))
+        why = self.allowed[key_id].refusal(record.intent, key_id)
+        if why is None and (record.intent.writer_id is None or record.intent.writer_sequence is None):
+            why = "a signed intent names its writer_id and writer_sequence, or its record could be published twice"
+        return record if why is None else replace(record, refusal=("not-permitted", why))
+
+    def _check_age(self, raw: LogRecord) -> None:
+        signed_ms = signed_at(raw.headers)
+        if signed_ms is None:
+            if self.undated_until_ms is not None and raw.appended_ms >= self.undated_until_ms:
+                reason = f"the record has no header {SIGNED_AT_HEADER}, which the coordinators' policy asks for by now"
+                raise Invalid("signature-expired", f"{reason}: sign it with a client that says when")
+            return
+        apart_ms = raw.appended_ms - signed_ms
+        if abs(apart_ms) > self.signed_ms_max:
+            when = f"{abs(apart_ms) / _HOUR_MS:,.1f} hours {'after' if apart_ms > 0 else 'before'} it was signed"
+            allowed = f"{self.signed_ms_max / _HOUR_MS:,g} are allowed (signed_hours_max of the coordinators' policy)"
+            raise Invalid("signature-expired", f"the record came to the log {when}; {allowed}")
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    key_file: Path
+    tables: tuple[str, ...] = Field(min_length=1)
+    kinds: tuple[str, ...] = Field(min_length=1)
+
+    @field_validator("tables")
+    @classmethod
+    def _are_names(cls, tables: tuple[str, ...]) -> tuple[str, ...]:
+        for table in tables:
+            if not _TABLES.fullmatch(table):
+                raise ValueError(f"{table!r}: write namespace.table, namespace.* or *")
+        return tables
+
+    @field_validator("kinds")
+    @classmethod
+    def _are_kinds(cls, kinds: tuple[str, ...]) -> tuple[str, ...]:
+        for kind in kinds:
+            if kind not in (_EVERY, _MAINTENANCE, *IntentKind):
+                raise ValueError(f"{kind!r} is no kind: write kinds of docs/intents.md, maintenance or *")
+        return kinds
+
+    def principal(self) -> Principal:
+        kinds: set[IntentKind] = set()
+        for kind in self.kinds:
+            kinds |= (
+                set(IntentKind) if kind == _EVERY else MAINTENANCE_KINDS if kind == _MAINTENANCE else {IntentKind(kind)}
+            )
+        folders = tuple(table.removesuffix(_EVERY) for table in self.tables if table.endswith(_EVERY))
+        return Principal(frozenset(self.tables), folders, frozenset(kinds))
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    keys: dict[str, _Entry] = Field(min_length=1)
+    signed_hours_max: float = Field(default=24.0, gt=0, le=8_760)
+    undated_until: AwareDatetime | None = None
+
+    @field_validator("keys")
+    @classmethod
+    def _have_ids(cls, keys: dict[str, _Entry]) -> dict[str, _Entry]:
+        for key_id in keys:
+            if not re.fullmatch(KEY_ID, key_id):
+                raise ValueError(f"{key_id!r}: a key's id has up to 64 letters, digits, dots, dashes and underscores")
+        return keys
+
+
+def read_principals(path: Path) -> Principals:
+    """What the policy file at `path` says; it and the keys' files are read once. Blocks.
+
+    Raises:
+        Invalid: `setting-invalid`, one of them cannot be read or used.
+
+    """
+    try:
+        given = _File.model_validate(tomllib.loads(_text(path, "ROOTLINE_COORDINATOR__PRINCIPALS_FILE")))
+    except tomllib.TOMLDecodeError as error:
+        raise _refused(path, f"it is not TOML: {error}") from None
+    except ValidationError as error:
+        raise _refused(path, fault_of_model(error)) from None
+    secrets = {key_id: _secret(path, key_id, entry.key_file) for key_id, entry in given.keys.items()}
+    until = given.undated_until
+    return Principals(
+        secrets,
+        {key_id: entry.principal() for key_id, entry in given.keys.items()},
+        int(given.signed_hours_max * _HOUR_MS),
+        None if until is None else int(until.timestamp() * 1000),
+    )
+
+
+def _secret(path: Path, key_id: str, named: Path) -> bytes:
+    secret = _text(path.parent / named, f"{path}: the key_file of {key_id}").strip().encode()
+    if len(secret) < SECRET_BYTES_MIN:
+        raise _refused(path, f"the key {key_id} has fewer than {SECRET_BYTES_MIN} bytes: write `openssl rand -hex 32`")
+    return secret
+
+
+def _text(path: Path, what: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror or str(error)
+        raise Invalid("setting-invalid", f"{what}: {path} cannot be read: {reason}") from None
+
+
+def _refused(path: Path, reason: str) -> Invalid:
+    return Invalid("setting-invalid", f"ROOTLINE_COORDINATOR__PRINCIPALS_FILE: {path}: {reason}")
