@@ -29,8 +29,8 @@ from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, puffi
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AddedVector, Intent, IntentKind
 from rootline.schemas.object_keys import key_of
-from rootline.workers.by_hand import BY_HAND, maintain
 from rootline.workers.jobs.job import JobOutcome
+from rootline.workers.kinds import BY_HAND, maintain
 
 FILES: Final = int(os.environ.get("ROOTLINE_BENCH_VECTORS", "10000"))
 FILES_FAR: Final = int(os.environ.get("ROOTLINE_BENCH_VECTORS_FAR", "1000"))

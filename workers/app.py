@@ -1,19 +1,19 @@
-"""The worker service: watches heads, queues what may be due, carries it out.
+"""The worker service: watches heads, queues tasks that may be due, carries them out.
 
-Owns: the tasks of the service, their start and their clean stop; that a table with leaves gets a look at those after
-the look at its root. Does not own: which kinds of maintenance there are (`kinds`), what is due
-(`rootline.maintenance`), how it is carried out (`rootline.workers.jobs`).
-Invariants: starts nothing before `run`; a failing table never stops the others; every queue is bounded; a stop lets
-running jobs end, and cancels them after `stop_timeout_s`: what they stored by then does no harm.
+Owns: the tasks of the service, their start and their clean stop, its readiness, the look at a table's leaves after the
+look at its root. Does not own: the kinds of maintenance (`kinds`), their plans (`rootline.maintenance`), their
+execution (`rootline.workers.jobs`).
+Invariants: nothing starts before `run`. A failing table never stops the others. Every queue is bounded. A stop lets
+running jobs end, and cancels them after `stop_timeout_s`: objects that they stored by then do no harm.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable
-from dataclasses import replace
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -26,13 +26,44 @@ from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.ports.task_queue import Ending, Task, TaskKind, TaskQueue
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
-from rootline.workers.counters import WorkerCounters
+from rootline.schemas.identifiers import TableName
 from rootline.workers.head_watcher import HeadWatcher
-from rootline.workers.jobs.job import HandOver, Job, JobContext, JobOutcome, JobReport, WorkerLog, WriteRows
+from rootline.workers.jobs.job import (
+    HandOver,
+    Job,
+    JobContext,
+    JobOutcome,
+    JobReport,
+    WorkerCounters,
+    WorkerLog,
+    WriteRows,
+)
 from rootline.workers.kinds import KINDS
 from rootline.workers.metrics import CANCELLED, FAILED, WorkerMetrics
-from rootline.workers.readiness import WorkerReadiness
 from rootline.workers.settings import WorkerSettings, worker_settings
+
+_TABLES_SHOWN_MAX: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReadiness:
+    """`failing`: tables whose last look or task failed, and why; a worker that has some is ready for the others."""
+
+    reason: str
+    failing: Mapping[TableName, str]
+
+    @property
+    def ready(self) -> bool:
+        """Whether it finds its tables and its tasks."""
+        return not self.reason
+
+    def to_json(self) -> dict[str, Any]:
+        """For /readyz; of very many failing tables the first, and how many more there are."""
+        shown = dict(sorted(self.failing.items())[:_TABLES_SHOWN_MAX])
+        more = len(self.failing) - len(shown)
+        told = {"ready": self.ready, "reason": self.reason, "failing": shown}
+        return {**told, "failing_more": more} if more else told
+
 
 _log = structlog.get_logger("rootline.workers")
 HISTORY_AGAIN_S: Final = 60.0

@@ -1,9 +1,10 @@
 """Notices which tables changed, and queues a look at them.
 
-Owns: when a table is looked at next, and what was seen last. Does not own: waiting (`app`), what is due
+Owns: when a table is looked at next, and its last known version. Does not own: waiting (`app`), the plans
 (`rootline.maintenance`), the queue.
-Invariants: a look costs one cheap LIST; a table that is quiet or failing is looked at less and less often, up to a
-limit; one table's failure does not change when others are looked at; a head is seen only once its task is queued.
+Invariants: a look costs one cheap LIST. A table that is quiet or failing is looked at less and less often, up to a
+limit. One table's failure does not change when others are looked at. A head counts as seen only once its task is
+queued.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from rootline.ports.task_queue import OFFERED_AGAIN_S, Offer, Task, TaskKind, Ta
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName, Version
 from rootline.storage.metadata.root_reader import find_head, list_names
-from rootline.workers.counters import WorkerCounters
+from rootline.workers.jobs.job import WorkerCounters
 from rootline.workers.settings import WorkerSettings
 
 VERSIONS_A_LOOK: Final = 25

@@ -14,8 +14,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from rootline.ports.task_queue import TaskKind
-from rootline.workers.counters import WorkerCounters
-from rootline.workers.jobs.job import JobOutcome, JobReport
+from rootline.workers.jobs.job import JobOutcome, JobReport, WorkerCounters
 
 FAILED: Final = "failed"
 CANCELLED: Final = "cancelled"

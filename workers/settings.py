@@ -1,8 +1,8 @@
-"""The worker's settings: what belongs to the process, not to a table.
+"""The worker's settings of the process, not of a table.
 
 Owns: names, defaults, units and bounds of `ROOTLINE_WORKER__*`. Does not own: a table's thresholds
-(`rootline.maintenance.limits`), where warehouse and log are (`rootline.adapters.open`).
-Invariants: a setting is a value; reading them starts nothing.
+(`rootline.maintenance.limits`), the URLs of warehouse and log (`rootline.adapters.open`).
+Invariants: a setting is a value. Reading them starts nothing.
 """
 
 from __future__ import annotations

@@ -9,9 +9,8 @@ from rootline.client.lake import Lake
 from rootline.client.session import Session
 from rootline.schemas.identifiers import TableName
 from rootline.storage.check.chain import check_table
-from rootline.workers.by_hand import Rights, maintain
 from rootline.workers.jobs.job import JobReport
-from rootline.workers.kinds import MaintenanceKind
+from rootline.workers.kinds import MaintenanceKind, Rights, maintain
 
 NAME: Final = "new.flights"
 """The table, as it is called after its adoption."""

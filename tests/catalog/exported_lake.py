@@ -26,9 +26,8 @@ from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import EqualityDeleteFile, Intent, IntentKind
 from rootline.schemas.verdict import VerdictKind
 from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, Operation
-from rootline.workers.by_hand import maintain
 from rootline.workers.jobs.job import JobOutcome
-from rootline.workers.kinds import COMPACT, FLUSH, MaintenanceKind
+from rootline.workers.kinds import COMPACT, FLUSH, MaintenanceKind, maintain
 
 SCHEMA = pa.schema([("id", pa.int64()), ("carrier", pa.string()), ("delay", pa.float64())])
 V2, V3 = FormatVersion.V2, FormatVersion.V3

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from rootline import connect
-from rootline.workers.by_hand import BY_HAND
+from rootline.workers.kinds import BY_HAND
 from tests.cli.conftest import Run
 
 

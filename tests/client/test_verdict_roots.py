@@ -19,7 +19,7 @@ from rootline.client.table_handle import TableHandle
 from rootline.schemas.identifiers import Version, snapshot_id_of
 from rootline.schemas.intent import Intent, IntentKind, RemovedFile
 from rootline.schemas.verdict import VerdictKind
-from rootline.workers.by_hand import BY_HAND, maintain
+from rootline.workers.kinds import BY_HAND, maintain
 
 
 @pytest.fixture

@@ -26,8 +26,8 @@ from rootline.connect import connect
 from rootline.ports.intent_log import LogKeeps
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey, TableName
-from rootline.workers.by_hand import BY_HAND, Rights, maintain
 from rootline.workers.jobs.job import JobOutcome
+from rootline.workers.kinds import BY_HAND, Rights, maintain
 from tests.deploy.policed_s3 import OTHER, PREFIX, ROLES, PolicedS3, RolesLake, filled, running_policed_s3
 from tests.documents.blocks import blocks_of
 

@@ -17,9 +17,8 @@ from rootline.client.session import Session
 from rootline.client.table_handle import TableHandle
 from rootline.connect import connect
 from rootline.schemas.identifiers import TableName
-from rootline.workers.by_hand import maintain
 from rootline.workers.jobs.job import JobOutcome
-from rootline.workers.kinds import FLUSH
+from rootline.workers.kinds import FLUSH, maintain
 from tests.catalog.served_catalog import served
 from tests.engines.duckdb_reader import open_duckdb
 from tests.engines.iceberg_spark import IcebergSpark

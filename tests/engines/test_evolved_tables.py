@@ -19,7 +19,7 @@ from rootline import connect
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
 from rootline.schemas.identifiers import TableName
-from rootline.workers.by_hand import BY_HAND, maintain
+from rootline.workers.kinds import BY_HAND, maintain
 from tests.engines.duckdb_reader import open_duckdb
 from tests.engines.pyiceberg_reader import pyiceberg_rows
 from tests.engines.same_rows import plain

@@ -33,7 +33,7 @@ from rootline.schemas.identifiers import SnapshotId, TableName, Version, snapsho
 from rootline.schemas.intent import IntentKind
 from rootline.tree.draft.batch import Record
 from rootline.tree.evolution.partition_fields import partition_field_names
-from rootline.workers.by_hand import BY_HAND, maintain
+from rootline.workers.kinds import BY_HAND, maintain
 from tests.engines.duckdb_reader import DuckDBReader, open_duckdb
 from tests.engines.pyiceberg_reader import pyiceberg_rows, pyiceberg_table
 from tests.engines.real_files import WrittenFiles, WrittenLake, carrier_of, expected_rows, store_lake

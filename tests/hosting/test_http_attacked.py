@@ -21,7 +21,7 @@ from rootline.coordinator.http.server import http_app, serve
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.schemas.errors import Unavailable
 from rootline.workers.app import WorkerService
-from rootline.workers.http.server import serve as serve_worker
+from rootline.workers.server import serve as serve_worker
 
 
 @asynccontextmanager

@@ -26,7 +26,7 @@ _IMPORTED: Final = (
     "rootline.cli.service_commands",
     "rootline.cli.services",
     "rootline.coordinator.http.server",
-    "rootline.workers.http.server",
+    "rootline.workers.server",
     "rootline.catalog.rest.serving",
     "rootline.catalog.exporter",
     "rootline.adapters.kafka.coordinator_log",

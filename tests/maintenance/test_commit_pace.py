@@ -9,8 +9,8 @@ from rootline.adapters.system_environment import SystemEnvironment
 from rootline.maintenance.flush_plan import CommitPace
 from rootline.maintenance.limits import FEW_FILES, FEW_VECTORS, FlushLimits
 from rootline.schemas.identifiers import Version
-from rootline.workers.jobs.flush_job import flush_job
 from rootline.workers.jobs.job import JobContext, JobOutcome
+from rootline.workers.jobs.metadata_jobs import flush_job
 from rootline.workers.settings import WorkerSettings
 from tests.maintenance.table_builder import TableBuilder
 

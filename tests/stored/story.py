@@ -31,8 +31,8 @@ from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, EqualityDeleteFile, Intent, IntentKind, RemovedFile
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.workers.by_hand import BY_HAND, maintain
 from rootline.workers.jobs.job import JobOutcome
+from rootline.workers.kinds import BY_HAND, maintain
 
 TRIPS: Final = "shop.trips"
 """Partitioned by two specs, its columns changed; leaves, vectors, an equality delete, tags, a restore."""

@@ -27,9 +27,8 @@ from rootline.storage.check.findings import DataFiles
 from rootline.storage.metadata.root_reader import find_head, read_root
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
-from rootline.workers.jobs.flush_job import flush_job
 from rootline.workers.jobs.job import Job, JobContext, JobReport
-from rootline.workers.jobs.leaf_compaction_job import leaf_compaction_job
+from rootline.workers.jobs.metadata_jobs import flush_job, leaf_compaction_job
 from rootline.workers.jobs.sweep_job import SweepJob
 from rootline.workers.settings import WorkerSettings
 from tests.maintenance.table_builder import TableBuilder, data_file

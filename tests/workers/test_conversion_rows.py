@@ -16,7 +16,7 @@ from rootline.schemas.identifiers import Version
 from rootline.schemas.root_header import Totals
 from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.table_loader import load_state
-from rootline.workers.jobs.conversion_job import read_conversion
+from rootline.workers.jobs.data_jobs import read_conversion
 from tests.storage.random_deletes import STEPS, RandomTable, random_table
 from tests.storage.stored_deletes import at
 from tests.storage.stored_tables import TABLE

@@ -20,9 +20,9 @@ from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles
 from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, scripted
-from rootline.workers.jobs.flush_job import flush_job
 from rootline.workers.jobs.job import JobContext, JobOutcome, WorkerLog
 from rootline.workers.jobs.maintenance_job import MaintenanceJob
+from rootline.workers.jobs.metadata_jobs import flush_job
 from rootline.workers.settings import WorkerSettings
 from tests.maintenance.table_builder import TableBuilder, data_file, location_of
 from tests.workers.log_coordinator import LogCoordinator

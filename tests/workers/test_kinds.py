@@ -12,9 +12,8 @@ from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.ports.task_queue import TaskKind
 from rootline.schemas.identifiers import TableName
-from rootline.workers.by_hand import BY_HAND, maintain
 from rootline.workers.jobs.job import JobOutcome
-from rootline.workers.kinds import KINDS
+from rootline.workers.kinds import BY_HAND, KINDS, maintain
 from tests.maintenance.table_builder import TableBuilder
 from tests.workers.log_coordinator import LogCoordinator
 

@@ -25,8 +25,8 @@ from rootline.tree.proof.adopted_rows import is_adopted
 from rootline.tree.proof.adoption import encode_adopted
 from rootline.workers.app import WorkerService
 from rootline.workers.jobs.job import JobContext, JobOutcome
-from rootline.workers.jobs.leaf_compaction_job import LeafCompactionPlanner, leaf_compaction_job
 from rootline.workers.jobs.maintenance_job import MaintenanceJob
+from rootline.workers.jobs.metadata_jobs import LeafCompactionPlanner, leaf_compaction_job
 from rootline.workers.settings import WorkerSettings
 from tests.catalog.adopt.test_adoption_intents import BASE, intent_of, planned
 from tests.catalog.hand_written_table import HandWritten, rows

@@ -26,7 +26,7 @@ from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.metadata.root_reader import find_head
 from rootline.tree.draft.batch import AdoptedTable
 from rootline.workers.jobs.job import JobOutcome, JobReport
-from rootline.workers.jobs.leaf_compaction_job import leaf_compaction_job
+from rootline.workers.jobs.metadata_jobs import leaf_compaction_job
 from rootline.workers.jobs.neighbour_reads import NeighbourReads
 from tests.catalog.hand_written_table import HandWritten, rows
 from tests.maintenance.table_builder import TableBuilder

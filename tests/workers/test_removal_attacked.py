@@ -16,8 +16,8 @@ from rootline.ports.object_store import Listing
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey
 from rootline.schemas.object_keys import key_of, root_key
+from rootline.workers.jobs.expiry_job import RootRemoval
 from rootline.workers.jobs.job import JobContext, JobOutcome
-from rootline.workers.jobs.root_removal import RootRemoval
 from rootline.workers.settings import WorkerSettings
 from tests.workers.sweep_world import DAY_MS, MemoryRemover, SweepWorld, file_named, tell
 from tests.workers.test_expiry_job import Lake, told

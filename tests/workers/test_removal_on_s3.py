@@ -25,8 +25,8 @@ from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles
+from rootline.workers.jobs.expiry_job import RootRemoval
 from rootline.workers.jobs.job import JobContext
-from rootline.workers.jobs.root_removal import RootRemoval
 from rootline.workers.settings import WorkerSettings
 from tests.maintenance.table_builder import TableBuilder
 from tests.services.recording_proxy import Fate, RecordingProxy, recording_proxy

@@ -28,9 +28,8 @@ from rootline.schemas.verdict import VerdictKind
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles
 from rootline.tree.state.table_state import TableState
-from rootline.workers.by_hand import Rights, maintain
 from rootline.workers.jobs.job import JobOutcome, JobReport
-from rootline.workers.kinds import COMPACT_DATA, CONVERT, FLUSH, MaintenanceKind
+from rootline.workers.kinds import COMPACT_DATA, CONVERT, FLUSH, MaintenanceKind, Rights, maintain
 from tests.support.loaded_tables import load_table
 
 SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.int64()), ("part", pa.string())])

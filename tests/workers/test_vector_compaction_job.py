@@ -12,9 +12,8 @@ from rootline.adapters.system_environment import SystemEnvironment
 from rootline.maintenance.limits import CompactionLimits
 from rootline.maintenance.vector_compaction_plan import large_vectors
 from rootline.schemas.content_entry import ContentType
-from rootline.workers.jobs.flush_job import flush_job
 from rootline.workers.jobs.job import JobContext, JobOutcome
-from rootline.workers.jobs.vector_compaction_job import vector_compaction_job
+from rootline.workers.jobs.metadata_jobs import flush_job, vector_compaction_job
 from rootline.workers.settings import WorkerSettings
 from tests.maintenance.table_builder import TableBuilder, location_of
 from tests.support.loaded_tables import load_table

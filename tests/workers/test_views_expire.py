@@ -22,8 +22,8 @@ from rootline.storage.metadata.root_reader import view_root
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from rootline.workers.jobs.expiry_job import ExpiryJob
-from rootline.workers.jobs.flush_job import flush_job
 from rootline.workers.jobs.job import JobContext, JobOutcome
+from rootline.workers.jobs.metadata_jobs import flush_job
 from rootline.workers.settings import WorkerSettings
 
 VIEW = TableName("demo.v")

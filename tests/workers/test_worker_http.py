@@ -19,7 +19,7 @@ from rootline.schemas.object_keys import root_key
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from rootline.workers.app import WorkerService
-from rootline.workers.http.server import http_app, serve
+from rootline.workers.server import http_app, serve
 from rootline.workers.settings import WorkerSettings
 from tests.maintenance.table_builder import TableBuilder
 from tests.workers.log_coordinator import LogCoordinator

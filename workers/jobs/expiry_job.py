@@ -1,32 +1,150 @@
-"""Expiry: versions are given up by an intent, and the roots of those that are given up are removed.
+"""Expiry and purge: versions expire by an intent, the roots of expired ones are removed, and dropped tables are purged.
 
-Owns: what is read to plan, and the order: first a root gives versions up, then others are removed. Does not own: which
-versions go (`rootline.maintenance.expiry_plan`), which roots may be removed by now (`root_removal`), the steps of
-publishing (`maintenance_job`).
-Invariants: nothing is removed that the head names; without a remover nothing is removed; an unknown outcome removes
-nothing, because only a head that was read says what was given up.
+Owns: the reads of the plans, the order (a root first expires versions, then others are removed), which root objects
+may be removed by now, which clocks a purge asks: the earlier one of the store's and the worker's. Does not own: the
+choice (`expiry_plan`), the steps of publishing (`maintenance_job`), deletion itself (the `ObjectRemover`).
+Invariants: never the head is removed, nor a version that it names, nor a key that is not exactly a root's. In a store
+that dates its objects, only those expired by a root of at least `root_retention_s` ago are removed, by the store's
+dates, and by the worker's clock if that is earlier. Without a remover nothing is removed. An unknown outcome and
+anything that cannot be read remove nothing. A version that expired never comes back, so a head that is not the newest
+any more, a removal that ends half way, and two of them at once are all safe. A worker or a store whose clock is wrong
+purges nothing early, because the coordinator compares the log's time with the drop's. A purge that comes late affects
+no table that was restored.
 
-Source: definitions page, section 4; invariants page, 14 and 15.
+Theory. A root N may be removed a retention after the root that expired N. The newest root that is a retention old
+names all versions that had expired by then, so one GET answers for all of them. It is later than root N+1. A folder
+has no dates of its own, only this machine's: there commits and removals exclude each other by a lock, and nothing has
+to wait.
+
+Source: definitions page, section 4; protocol page, section 1; invariants page, 14 and 15.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from rootline.maintenance.expiry_plan import ExpiryPlan, plan_expiry
+from rootline.maintenance.expiry_plan import ExpiryPlan, PurgePlan, plan_expiry, plan_purge, purge_due_ms
 from rootline.maintenance.limits import EVERY_COMMITS, EVERY_COMMITS_IN_FOLDER, ExpiryLimits
 from rootline.maintenance.plan import Plan
+from rootline.ports.object_remover import DatedObject, ObjectRemover
 from rootline.schemas.bytes.root.kept_page import KeptVersion
 from rootline.schemas.bytes.root.root_codec import Root
+from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import TableName, Version
-from rootline.schemas.root_header import Expiry
+from rootline.schemas.object_keys import root_key, roots_prefix, version_of_root_key
+from rootline.schemas.root_header import Expiry, RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.object_reader import read_kept
-from rootline.storage.metadata.root_reader import find_head, read_root
-from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport
+from rootline.storage.metadata.root_reader import find_head, read_definition, read_root
+from rootline.tree.state.addressable import Addressable
+from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport, Removed, in_batches, remove_batches
 from rootline.workers.jobs.maintenance_job import MaintenanceJob
-from rootline.workers.jobs.root_removal import GivesUp, RootRemoval
+
+GivesUp = Callable[[Version], bool]
+AGAIN_S: Final = 60.0
+"""Until the next look at a table that has roots which must wait: they go in the order in which they were given up."""
+_BATCH: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Objects that may go now, and those that must wait."""
+
+    free: Sequence[DatedObject] = ()
+    waiting: Sequence[DatedObject] = ()
+
+
+class RootRemoval:
+    """For any number of tables; a table is looked through when there is news of it, or after `AGAIN_S`."""
+
+    def __init__(self, context: JobContext, remover: ObjectRemover) -> None:
+        self._reads, self._remover, self._environment = context.reads, remover, context.environment
+        self._due_s: dict[TableName, float] = {}
+        self._now = context.now
+
+    async def run(self, table: TableName, *, is_news: bool) -> JobReport:
+        """Remove what may go. `is_news`: versions have just been given up."""
+        now_s = self._environment.monotonic_s()
+        if not is_news and not self._now and now_s < self._due_s.get(table, now_s):
+            return JobReport(JobOutcome.NOTHING_DUE)
+        self._due_s[table] = now_s + AGAIN_S  # also if this fails
+        found = await self._found(table)
+        batches = in_batches([item.key for item in found.free], _BATCH)
+        left = await remove_batches(self._remover, batches, self._environment.monotonic_s)
+        if left is not None:
+            raise left
+        again_s = AGAIN_S if found.waiting else None
+        if not found.waiting:
+            self._due_s[table] = float("inf")
+        if not found.free:
+            return JobReport(JobOutcome.NOTHING_DUE, again_s=again_s)
+        return JobReport(JobOutcome.REMOVED, removed=_summed(found.free), again_s=again_s)
+
+    async def would_remove(self, table: TableName, gives_up: GivesUp) -> tuple[Removed, ...]:
+        """What `run` would remove: now, and a retention later. `gives_up`: versions that go with an expiry to come."""
+        found = await self._found(table, gives_up)
+        return (*_summed(found.free), *_summed(found.waiting, "roots later"))
+
+    async def _found(self, table: TableName, gives_up: GivesUp | None = None) -> _Found:
+        head = await find_head(self._reads, table)
+        if head is None:
+            return _Found()
+        newest = await read_root(self._reads, table, head.version)
+        header = newest.header
+        if header.expiry is None and gives_up is None:
+            return _Found()
+        objects = {version: item async for version, item in self._roots(table) if version <= header.version}
+        named = Addressable.of(header, await read_kept(self._reads, header))
+        gone = {
+            version: item
+            for version, item in objects.items()
+            if version < header.version and (not named.has(version) or (gives_up is not None and gives_up(version)))
+        }
+        if not gone or head.store_ms is None:
+            return _Found(list(gone.values()))
+        limits = ExpiryLimits.of_properties((await read_definition(self._reads, header)).properties)
+        now_ms = min(head.store_ms, self._environment.now_ms())  # one answer that is ahead must not make roots old
+        cutoff_ms = now_ms - limits.root_retention_s * 1_000
+        witness = await self._newest_until(table, cutoff_ms, objects)
+        if witness is None:
+            return _Found((), list(gone.values()))
+        then = Addressable.of(witness, await read_kept(self._reads, witness))
+        free = {
+            version
+            for version, item in gone.items()
+            if version < witness.version and not then.has(version) and item.last_modified_ms <= cutoff_ms
+        }
+        return _Found(
+            [gone[version] for version in free], [item for version, item in gone.items() if version not in free]
+        )
+
+    async def _newest_until(
+        self, table: TableName, cutoff_ms: int, objects: dict[Version, DatedObject]
+    ) -> RootHeader | None:
+        """The newest root that is so old, if it had given anything up."""
+        old = [version for version, item in objects.items() if item.last_modified_ms <= cutoff_ms]
+        if not old:
+            return None
+        try:
+            header = (await read_root(self._reads, table, max(old))).header
+        except Corrupt as error:
+            if error.code != "object-missing":
+                raise
+            return None  # another process removed it a moment ago: the next look finds a newer one
+        return None if header.expiry is None else header
+
+    async def _roots(self, table: TableName) -> AsyncIterator[tuple[Version, DatedObject]]:
+        async for page in self._remover.inventory(roots_prefix(table)):
+            for item in page:
+                version = version_of_root_key(item.key)
+                if version is not None and item.key == root_key(table, version):
+                    yield version, item
+
+
+def _summed(objects: Sequence[DatedObject], kind: str = "roots") -> tuple[Removed, ...]:
+    return (Removed(kind, len(objects), sum(item.length for item in objects)),) if objects else ()
 
 
 class ExpiryPlanner:
@@ -113,3 +231,52 @@ def _gives_up(plan: Plan | None) -> GivesUp:
         return lambda _: False
     oldest, kept = plan.oldest, {item.version for item in plan.kept}
     return lambda version: version < oldest and version not in kept
+
+
+class PurgePlanner:
+    """Plans purges."""
+
+    what: Final = "purge"
+    stale: Final = "purge-stale"
+    corrupt: Final = "page-corrupt"
+
+    def __init__(self, context: JobContext) -> None:
+        self._reads, self._environment = context.reads, context.environment
+        self.waits_s: dict[TableName, float] = {}
+        """Until a dropped table is due, of the last look at each."""
+
+    async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> PurgePlan | None:
+        """What is due in `root`; as `Planner.plan`."""
+        self.waits_s.pop(table, None)
+        due_ms = purge_due_ms(root.header, definition)
+        if due_ms is None:
+            return None
+        head = await find_head(self._reads, table)
+        stated_ms = None if head is None else head.store_ms
+        now_ms = self._environment.now_ms()
+        if stated_ms is not None:
+            now_ms = min(stated_ms, now_ms)
+        if now_ms < due_ms:
+            self.waits_s[table] = (due_ms - now_ms) / 1000
+        return plan_purge(root.header, definition, now_ms)
+
+
+class PurgeJob:
+    """A `Job`: publishes what is due, and says when to look again."""
+
+    def __init__(self, context: JobContext) -> None:
+        self._planner = PurgePlanner(context)
+        self._publishing = MaintenanceJob(context, self._planner)
+
+    async def run(self, table: TableName) -> JobReport:
+        """Do to `table` what is due; as `Job.run`."""
+        report = await self._publishing.run(table)
+        return replace(report, again_s=self._planner.waits_s.get(table))
+
+    async def dry_run(self, table: TableName) -> JobReport:
+        """What `run` would do first; as `Job.dry_run`."""
+        plan = await self._publishing.planned(table)
+        if not isinstance(plan, PurgePlan):
+            return JobReport(JobOutcome.NOTHING_DUE, again_s=self._planner.waits_s.get(table))
+        files = Removed("data files of a dropped table", plan.entries, plan.data_bytes)
+        return JobReport(JobOutcome.PLANNED, 0, plan.entries, plan.made_from_version, condemned=(files,))

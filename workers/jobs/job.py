@@ -1,17 +1,21 @@
-"""What every job works with, and what it says came of a look at a table.
+"""The parts that every job works with: its context, leaves in memory, removal in batches, reports and their counts.
 
-Owns: `Job`, `JobContext`, `JobReport`. Does not own: the jobs (`*_job`), which kinds there are
-(`rootline.workers.kinds`).
-Invariants: a context and a report are values; making a context starts nothing.
+Owns: `Job`, `JobContext`, `JobReport`, the cache of leaves and its bound, the counts of a worker. Does not own: the
+jobs (`*_job`, `*_jobs`), the kinds (`rootline.workers.kinds`), reading and proving a leaf
+(`rootline.storage.metadata.leaf_reader`), how counts are shown.
+Invariants: a context and a report are values, and making a context starts nothing. The cache is bounded by the leaves'
+stored bytes, and losing all of it costs time only. An object that cannot be removed delays no other, and is reported
+at the end. All counts but `tables` and `jobs_running` only grow, and only the worker's own loop writes them.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -19,12 +23,83 @@ from rootline.ports.environment import Environment
 from rootline.ports.intent_log import AskLogKeeps, IntentSink, VerdictSource
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.identifiers import TableName
+from rootline.schemas.bytes.leaf_codec import Leaf
+from rootline.schemas.content_entry import ContentEntry
+from rootline.schemas.errors import Unavailable
+from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.intent import DataFile
 from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.metadata.object_reader import read_leaf
 from rootline.storage.stored_objects import TimedReads
-from rootline.workers.leaf_cache import LeafCache
 from rootline.workers.settings import WorkerSettings
+
+
+class LeafCache:
+    """The leaves used last, up to `bytes_max` stored bytes of all tables together."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._kept: OrderedDict[tuple[TableName, str], tuple[Leaf, int]] = OrderedDict()
+        self._bytes = 0
+
+    async def leaves(
+        self,
+        store: ObjectStore,
+        table: TableName,
+        entries: Iterable[ContentEntry],
+        definition: TableDefinition | None = None,
+    ) -> dict[str, Leaf]:
+        """Location → leaf of every root row in `entries`; absent ones are read, as `read_leaf` reads them."""
+        return {entry.location: await self._leaf(store, table, entry, definition) for entry in entries}
+
+    async def _leaf(
+        self, store: ObjectStore, table: TableName, entry: ContentEntry, definition: TableDefinition | None
+    ) -> Leaf:
+        key = (table, entry.location)
+        kept = self._kept.get(key)
+        if kept is not None:
+            self._kept.move_to_end(key)
+            return kept[0]
+        leaf = await read_leaf(store, table, entry, definition=definition)
+        self._keep(key, leaf, entry.file_size_in_bytes or 0)
+        return leaf
+
+    def _keep(self, key: tuple[TableName, str], leaf: Leaf, size_in_bytes: int) -> None:
+        if key in self._kept or size_in_bytes > self._bytes_max:
+            return
+        self._kept[key] = (leaf, size_in_bytes)
+        self._bytes += size_in_bytes
+        while self._bytes > self._bytes_max:
+            _, (_, freed) = self._kept.popitem(last=False)
+            self._bytes -= freed
+
+
+FAILING_S_MAX: Final = 60.0
+"""After failures that took so long together the rest waits for the next look: a store that is away answers slowly."""
+
+
+async def remove_batches(
+    remover: ObjectRemover, batches: AsyncIterator[Sequence[ObjectKey]], monotonic_s: Callable[[], float]
+) -> Unavailable | None:
+    """Remove all that goes; the first error if anything was left. An error of `batches` is raised."""
+    left: Unavailable | None = None
+    failing_s = 0.0
+    async for keys in batches:
+        began_s = monotonic_s()
+        try:
+            await remover.remove(keys)
+        except Unavailable as error:
+            left = left or error
+            failing_s += monotonic_s() - began_s
+            if failing_s > FAILING_S_MAX:
+                break
+    return left
+
+
+async def in_batches(keys: Sequence[ObjectKey], size: int) -> AsyncIterator[Sequence[ObjectKey]]:
+    """`keys`, at most `size` at a time."""
+    for start in range(0, len(keys), size):
+        yield keys[start : start + size]
 
 
 class WrittenRows(Protocol):
@@ -180,3 +255,23 @@ class Job(Protocol):
     async def dry_run(self, table: TableName) -> JobReport:
         """What `run` would do first; nothing is written."""
         ...
+
+
+@dataclass(slots=True)
+class WorkerCounters:
+    """Since the process began. `looks`: LIST requests for heads. `outcomes`: by the label of a kind and the outcome.
+
+    `objects_removed`, `bytes_removed`: by what the objects were.
+    """
+
+    tables: int = 0
+    looks: int = 0
+    tasks_refused: int = 0
+    jobs_running: int = 0
+    jobs_done: int = 0
+    leaves_committed: int = 0
+    entries_moved: int = 0
+    failures: int = 0
+    outcomes: Counter[tuple[str, JobOutcome]] = field(default_factory=Counter)
+    objects_removed: Counter[str] = field(default_factory=Counter)
+    bytes_removed: Counter[str] = field(default_factory=Counter)

@@ -1,11 +1,11 @@
 """Carries a plan out: plan, store its objects, publish its intent, wait for the verdict.
 
-Owns: each of these steps for a worker, and what each outcome means for the next look. Does not own: their order
-(`rootline.storage.replanning`), what is read to plan (the planners: `flush_job`, `leaf_compaction_job`,
-`vector_compaction_job`), what a plan writes (`rootline.maintenance`), rebasing over what happened since
-(`rootline.tree`), when to look (`rootline.workers.head_watcher`).
-Invariants: never writes a root; deletes nothing: objects of a plan that was not committed are orphans, left for the
-sweep; while the outcome of one intent is unknown, the same table gets no second one of its kind.
+Owns: the order of these steps, and the consequence of each outcome for the next look. Does not own: the reads of a
+plan (the planners in `metadata_jobs`, `data_jobs`, `expiry_job`, `sweep_job`), the output of a plan
+(`rootline.maintenance`), rebasing over later changes (`rootline.tree`), when to look
+(`rootline.workers.head_watcher`).
+Invariants: never writes a root. Deletes nothing: objects of a plan that was not committed are orphans for the sweep.
+While the outcome of one intent is unknown, the same table gets no second one of its kind.
 
 Source: protocol page, section 5.
 """

@@ -1,18 +1,18 @@
-"""Reads what the other tables of a warehouse may name in the folder of one that is swept.
+"""Reads the names that the other tables of a warehouse may have in the folder of one that is swept.
 
-Owns: the reads, their order, what is remembered of a table. Does not own: the set and why it never grows
-(`rootline.schemas.bytes.root.foreign_names`), what is chosen (`orphan_sweep_plan`), deletion (`sweep_job`).
-Invariants: a table that never adopted anything costs one look, is never read, and keeps nothing; a table that did and
-cannot be read keeps what it adopted, and if that is not known, all that other engines may name, and no more; an
-adoption that is not decided yet counts as one that is.
+Owns: the reads, their order, the memory of a table. Does not own: the set and why it never grows
+(`rootline.schemas.bytes.root.foreign_names`), the choice (`orphan_sweep_plan`), deletion (`sweep_job`).
+Invariants: a table that never adopted anything costs one look, is never read, and keeps nothing. A table that did and
+cannot be read keeps the files that it adopted, and if those are not known, all that other engines may name, and no
+more. An adoption that is not decided yet counts as one that is.
 
 Theory. An adoption needs a root below `metadata/adopted/` of the new table's folder before the table's first root is
-made, and nothing ever deletes it. So a name without such an object names nothing outside its folder. That is remembered
-for less than a retention: an adoption that is later than the look is later than the page that condemns what is due, and
-its coordinator refuses what is condemned. What was adopted is an upper bound, and remembered for as long: the
+made, and nothing ever deletes it. So a name without such an object names nothing outside its folder. That is
+remembered for less than a retention: an adoption that is later than the look is later than the page that condemns, and
+its coordinator refuses condemned files. The adopted names are an upper bound, and remembered for as long: the
 coordinator stores it with the first root, so that no damage makes it unknown. It is read once from the manifests of a
-table that an earlier version adopted, and stored then. Only if the bound touches what is about to go is the table
-itself read: all of its roots that exist, leaves, manifests, exports.
+table that an earlier version adopted, and stored then. Only if the bound touches files that are about to be deleted is
+the table itself read: all of its roots that exist, leaves, manifests, exports.
 
 Source: decision 0105.
 """
@@ -60,8 +60,7 @@ from rootline.tree.proof.adoption import (
     is_adopted_location,
     leaves_of,
 )
-from rootline.workers.jobs.export_reads import mark_exports
-from rootline.workers.jobs.sweep_reads import References
+from rootline.workers.jobs.sweep_reads import References, mark_exports
 
 _log = structlog.get_logger("rootline.workers")
 _LOOKS_AT_ONCE: Final = 16

@@ -1,13 +1,15 @@
-"""Sweeps: what nothing references is condemned, and a retention later it is deleted.
+"""Sweeps: unreferenced objects are condemned, and a retention later they are deleted.
 
-Owns: the order of the steps, deletion. Does not own: what is chosen (`rootline.maintenance.orphan_sweep_plan`), what is
-read (`sweep_reads`), how an intent is published and its verdict awaited (`maintenance_job`).
+Owns: the order of the steps, deletion. Does not own: the choice (`rootline.maintenance.orphan_sweep_plan`), the reads
+(`sweep_reads`, `neighbour_reads`), publishing an intent and waiting for its verdict (`maintenance_job`).
 Invariants: only objects that a page of the head condemns are deleted, after the retention, and after every root that
-exists was read and references none of them, nor does another table of the warehouse; only keys below the table's own
-folder, with names that Rootline gives; an error before or while reading deletes nothing; an object that cannot be
-deleted stops nothing else; a crash between any two steps leaves objects, never references to none.
+exists was read and references none of them, nor does another table of the warehouse. Only keys below the table's own
+folder are deleted, with names that Rootline gives. An error before or while reading deletes nothing. An object that
+cannot be deleted stops nothing else. A crash between any two steps leaves unreferenced objects, never references to
+absent ones.
 
-Several sweepers at once are safe: what one deletes the other does not find, and what both condemn is condemned twice.
+Several sweepers at once are safe: one that comes second finds nothing to delete, and an object that both condemn is
+condemned twice.
 
 Source: definitions page, section 4; decision 0063.
 """
@@ -35,9 +37,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.object_reader import read_condemned
 from rootline.storage.metadata.root_reader import find_head
-from rootline.workers.jobs.batched_removal import remove_batches
-from rootline.workers.jobs.export_reads import mark_exports
-from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport, Removed
+from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport, Removed, remove_batches
 from rootline.workers.jobs.maintenance_job import MaintenanceJob
 from rootline.workers.jobs.neighbour_reads import NeighbourReads
 from rootline.workers.jobs.sweep_reads import (
@@ -45,6 +45,7 @@ from rootline.workers.jobs.sweep_reads import (
     References,
     keys_of,
     list_table,
+    mark_exports,
 )
 
 _REMOVED_AT_ONCE: Final = 500

@@ -1,9 +1,11 @@
-"""Reads what a sweep must know: what is stored, and everything that any root which still exists references.
+"""Reads all that a sweep must know: the stored objects, the references of every root that exists, and those of exports.
 
-Owns: the reads and their order, what makes a table's folder one that is not swept. Does not own: what is chosen
-(`rootline.maintenance.orphan_sweep_plan`), deletion (`sweep_job`).
-Invariants: the head was read before anything else; a root or leaf that should be there and is not, or cannot be read,
-ends the sweep with an error; memory grows by some tens of bytes for an object, and by a few leaves.
+Owns: the reads and their order, the signs of a folder that is not swept. Does not own: the choice
+(`orphan_sweep_plan`), the exports that are still needed and the files that they name
+(`rootline.catalog.export.retained_exports`), deletion (`sweep_job`).
+Invariants: the head was read before anything else. A root or leaf that should be there and is not, or cannot be read,
+ends the sweep with an error. An export that cannot be read keeps everything that exports may name, for as long as it
+is there. Memory grows by some tens of bytes for an object, and by a few leaves.
 
 Source: definitions page, section 4; decision 0063.
 """
@@ -12,10 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+import structlog
+
+from rootline.catalog.retained_exports import ExportReader, FoundExport, is_needed, newest_of_each
 from rootline.maintenance.orphan_sweep_plan import Inventory, InventoryNotes, Stored, locations_of
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
@@ -210,3 +216,76 @@ async def keys_of(
                 found.append(item.key)
         if found:
             yield found
+
+
+_log = structlog.get_logger("rootline.workers")
+
+
+class ExportMarks(Marks, Protocol):
+    """Takes what exports name, and the locations of those that stay."""
+
+    def keep(self, locations: Iterable[str]) -> None:
+        """Note what stays by its whole location."""
+        ...
+
+
+async def mark_exports(
+    store: ObjectStore,
+    header: RootHeader,
+    exports: Mapping[str, int],
+    inventory: ExportMarks,
+    *,
+    young_ms: int,
+    roots: Collection[Version],
+) -> bool:
+    """Mark what `exports` name: to stay, or, if none that is needed does, to stay until the metadata.json is deleted.
+
+    Whether it is known of each that is needed. So no metadata.json is ever stored without all that it names.
+
+    Args:
+        store: the warehouse.
+        header: of the head, read before they were listed.
+        exports: locations of all metadata.json files, and the store's dates.
+        inventory: where to mark.
+        young_ms: those that were stored after this are needed, whatever they are of.
+        roots: the versions that can be read, whose roots are marked already.
+
+    Raises:
+        Unavailable: `store-unavailable`.
+
+    """
+    addressable = Addressable.of(header, await read_kept(store, header))
+    newest = newest_of_each(exports)
+    reader = ExportReader(store, header.table)
+
+    async def mark(export: FoundExport, *, is_readable: bool) -> None:
+        async for names in reader.names(export, roots.__contains__):
+            await asyncio.to_thread(inventory.reference, names, is_readable=is_readable)
+
+    others: list[str] = []
+    for location, stored_ms in sorted(exports.items()):
+        is_young = stored_ms >= young_ms
+        if not is_young and not is_needed(header, addressable, location, newest):
+            others.append(location)
+            continue
+        try:
+            export = await reader.metadata(location)
+            if export is not None and not is_young and export.metadata.table_uuid != header.table_uuid:
+                others.append(location)
+            elif export is not None:
+                inventory.keep([location])
+                await mark(export, is_readable=True)
+        except Corrupt as error:
+            _log.warning(
+                "an export cannot be read: nothing that exports may name is swept",
+                action="sweep-export-unreadable",
+                table=header.table,
+                reason=str(error),
+            )
+            return False
+    for location in others:
+        with suppress(Corrupt):  # an engine cannot read it either
+            export = await reader.metadata(location)
+            if export is not None:
+                await mark(export, is_readable=False)
+    return True

@@ -148,14 +148,14 @@ class KindsInHelp(typer.core.TyperCommand):
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the kinds that can be run."""
-        from rootline.workers.by_hand import BY_HAND
+        from rootline.workers.kinds import BY_HAND
 
         with formatter.section("Kinds"):
             formatter.write_dl([(name, kind.by_hand or "") for name, kind in BY_HAND.items()])
 
 
 def _kind(name: str) -> MaintenanceKind:
-    from rootline.workers.by_hand import BY_HAND
+    from rootline.workers.kinds import BY_HAND
 
     if name not in BY_HAND:
         raise typer.BadParameter(f"there is no kind {name!r}: give one of {', '.join(BY_HAND)}", param_hint="KIND")
@@ -177,9 +177,9 @@ def run_maintenance(
     from rootline.client.session import Session
     from rootline.connect import connect
     from rootline.hosting.rights import rights_of
-    from rootline.workers.by_hand import maintain
     from rootline.workers.jobs.job import JobOutcome, JobReport
     from rootline.workers.jobs.maintenance_job import OF_ANY_NAME
+    from rootline.workers.kinds import maintain
 
     kind = _kind(what)
 

@@ -159,7 +159,7 @@ async def _locked(parts: LakeParts, stop: asyncio.Event, announce: Announce) -> 
 
 async def _serve_worker(around: contextlib.AsyncExitStack, service: WorkerService, port: int | None) -> str | None:
     try:
-        from rootline.workers.http.server import serve
+        from rootline.workers.server import serve
     except ModuleNotFoundError as error:
         _warn_of_absent_http(error)
         return None

@@ -114,8 +114,7 @@ def _append(table: TableHandle, flights: pd.DataFrame, report: QuickReport) -> N
 
 async def _flush(session: Session, table: TableName) -> int:
     """Do by hand what the worker does once the root is long enough; how many entries moved into leaves."""
-    from rootline.workers.by_hand import maintain
-    from rootline.workers.kinds import FLUSH
+    from rootline.workers.kinds import FLUSH, maintain
 
     done = await maintain(session.store, session.log, session.environment, table, FLUSH, dry_run=False)
     return done.entries

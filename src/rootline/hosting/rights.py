@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from rootline.adapters.open import open_log_keeps, open_remover
 from rootline.client.data_file_writer import write_rewritten_files
 from rootline.ports.object_store import ObjectStore
-from rootline.workers.by_hand import Rights
+from rootline.workers.kinds import Rights
 
 
 @contextlib.asynccontextmanager

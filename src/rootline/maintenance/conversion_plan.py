@@ -1,7 +1,7 @@
 """The equality deletes that become deletion vectors in one intent, and that intent.
 
 Owns: the thresholds (`rootline.convert.*`), the choice, the Puffin file. Does not own: the rows that the deletes
-delete (`rootline.workers.jobs.conversion_job`), changes since then (`rootline.tree.intents.convert_equality_deletes`).
+delete (`rootline.workers.jobs.data_jobs`), changes since then (`rootline.tree.intents.convert_equality_deletes`).
 Invariants: pure. The files that an intent lists are all that its deletes may reach. One intent reads a bounded number
 of files, bytes and deleted rows, so a delete that alone needs more stays.
 

@@ -2,7 +2,7 @@
 
 Owns: the live files of one version with the deletes of each, the thresholds (`rootline.compact.data*`), the choice of
 one group for a worker, and of all groups for those who write many side by side. Does not own: reading and writing rows
-(`rootline.workers.jobs.data_compaction_job`, `rootline.client.row_changes`), which deletes apply to a file
+(`rootline.workers.jobs.data_jobs`, `rootline.client.row_changes`), which deletes apply to a file
 (`rootline.tree.scan.delete_index`), the check that a group is unchanged since (`rootline.tree.intents.rewrite`).
 Invariants: pure. A task names all deletes of its file, or all but the equality deletes that a plan leaves out. The
 files of a group are of the table's default spec and of one partition. No group needs more bytes than the limit. A file

@@ -18,8 +18,7 @@ from rootline.client.data_file_writer import write_rewritten_files
 from rootline.client.lake import Lake
 from rootline.client.session import Session
 from rootline.client.table_handle import TableHandle
-from rootline.workers.by_hand import BY_HAND, Rights, maintain
-from rootline.workers.kinds import MaintenanceKind
+from rootline.workers.kinds import BY_HAND, MaintenanceKind, Rights, maintain
 from tests.catalog.iceberg_tables import FolderCatalog, rows_of
 from tests.support.examples import drawn
 

@@ -18,9 +18,8 @@ from rootline.catalog.retained_exports import metadata_locations
 from rootline.client.lake import Lake
 from rootline.client.session import Session
 from rootline.ports.intent_log import LogKeeps
-from rootline.workers.by_hand import Rights, maintain
 from rootline.workers.jobs.job import JobReport
-from rootline.workers.kinds import COMPACT, EXPIRE, FLUSH, SWEEP, MaintenanceKind
+from rootline.workers.kinds import COMPACT, EXPIRE, FLUSH, SWEEP, MaintenanceKind, Rights, maintain
 from tests.catalog.exported_lake import TABLE, V2, V3, ExportedLake, ids_of, rows
 from tests.support.examples import drawn
 

@@ -22,8 +22,7 @@ from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import Intent
 from rootline.schemas.object_keys import root_key
-from rootline.workers.by_hand import maintain
-from rootline.workers.kinds import FLUSH
+from rootline.workers.kinds import FLUSH, maintain
 from tests.coordinator.running_service import append_intent
 
 ORDERS = "shop.orders"

@@ -17,7 +17,7 @@ from rootline.client.table_handle import TableHandle
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.spark.maintenance.handed_over import CompactionOnSpark
-from rootline.workers.jobs.data_compaction_job import DataCompactionJob
+from rootline.workers.jobs.data_jobs import DataCompactionJob
 from rootline.workers.jobs.job import HandedOver, JobContext, JobOutcome, JobReport
 from rootline.workers.settings import WorkerSettings
 

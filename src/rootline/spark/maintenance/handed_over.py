@@ -1,7 +1,7 @@
 """What a worker does to have Spark compact a table: a process of its own for each compaction.
 
 Owns: starting it, its deadline, what its end means. Does not own: which tables are given to it
-(`rootline.workers.jobs.data_compaction_job`), what it does (`compaction_process`).
+(`rootline.workers.jobs.data_jobs`), what it does (`compaction_process`).
 Invariants: nothing of Spark is in the worker's process, nor left running when the worker stops; a process that was
 killed did no harm, because each group of files is a commit of its own.
 """

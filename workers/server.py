@@ -1,7 +1,7 @@
 """/healthz, /readyz, /metrics of one worker.
 
-Owns: the worker's routes. Does not own: what they report, the server's life (`rootline.catalog.rest.serving`).
-Invariants: read-only; port 0 lets the system pick; signals are left to the process's owner.
+Owns: the worker's routes. Does not own: the reports (`app`), the server's life (`rootline.catalog.rest.serving`).
+Invariants: read-only. Port 0 lets the system pick. Signals are left to the process's owner.
 """
 
 from __future__ import annotations
