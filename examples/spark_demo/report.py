@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from examples.spark_demo.quantiles import Quantiles
-from rootline.demo.agreement import Agreement
+from rootline.demo.example_flights import Agreement
 from rootline.tree.view.outline import LeafOutline, TreeOutline
 
 

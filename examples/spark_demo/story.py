@@ -26,7 +26,6 @@ from examples.spark_demo.service import ServedLake, command_line
 from examples.spark_demo.terminal import say
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
-from rootline.demo.agreement import rows_by_carrier, rows_digest
 from rootline.demo.example_flights import (
     CANCELLED,
     CARRIER,
@@ -37,6 +36,8 @@ from rootline.demo.example_flights import (
     expected_rows,
     late_rows,
     objects_below,
+    rows_by_carrier,
+    rows_digest,
 )
 from rootline.schemas.errors import OutcomeUnknown
 from rootline.schemas.object_keys import table_prefix

@@ -51,9 +51,8 @@ from rootline.adapters.system_environment import recording_spans as recording_sp
 from rootline.client import checks
 from rootline.client.lake import Lake
 from rootline.client.session import Session
-from rootline.hosting.lake_parts import lake_finder
+from rootline.hosting.lake_parts import LogOnDemand, lake_finder
 from rootline.hosting.lake_parts import open_parts as open_parts
-from rootline.hosting.log_on_demand import LogOnDemand
 from rootline.ports.head_hints import NO_HINTS
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid, RootlineError, Unavailable
@@ -192,7 +191,7 @@ class EmbeddableLake:
         known = None if host is None else host.trouble(table)
         if known:
             return known
-        from rootline.hosting.missing_verdict import seen_from_outside
+        from rootline.hosting.lake_parts import seen_from_outside
 
         return await seen_from_outside(self.warehouse, self.log)
 

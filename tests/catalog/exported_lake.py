@@ -25,7 +25,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import EqualityDeleteFile, Intent, IntentKind
 from rootline.schemas.verdict import VerdictKind
-from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, Operation
+from rootline.testing.object_stores import Fault, FaultyObjectStore, Operation
 from rootline.workers.jobs.job import JobOutcome
 from rootline.workers.kinds import COMPACT, FLUSH, MaintenanceKind, maintain
 

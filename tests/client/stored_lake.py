@@ -8,7 +8,7 @@ from collections import Counter
 from rootline.adapters.memory import MemoryObjectStore
 from rootline.schemas.identifiers import Version
 from rootline.schemas.object_keys import key_of, root_key
-from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, Operation
+from rootline.testing.object_stores import Fault, FaultyObjectStore, Operation
 from tests.tree.tables import TABLE, Lake
 
 

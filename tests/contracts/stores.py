@@ -16,7 +16,7 @@ import pytest
 from rootline.adapters.local_object_store import LocalObjectStore
 from rootline.adapters.memory import MemoryObjectStore
 from rootline.ports.object_store import ObjectStore
-from rootline.testing.faulty_object_store import FaultyObjectStore, scripted
+from rootline.testing.object_stores import FaultyObjectStore, scripted
 
 StoreMaker = Callable[[pytest.FixtureRequest, Path], ObjectStore]
 

@@ -14,7 +14,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey
 from rootline.storage.stored_objects import store_object
-from rootline.testing.faulty_object_store import PUT_FAULTS, Fault, FaultyObjectStore, scripted
+from rootline.testing.object_stores import PUT_FAULTS, Fault, FaultyObjectStore, scripted
 
 KEY = ObjectKey("demo/flights/metadata/leaves/x.parquet")
 BODY = b"an object"

@@ -35,7 +35,7 @@ from rootline.schemas.errors import Corrupt, Fenced, Internal, Invalid, Unavaila
 from rootline.schemas.identifiers import CommitId, Location, LogId, LogPosition, LogRecord, Version
 from rootline.schemas.object_keys import root_key
 from rootline.schemas.root_header import PartitionOffset, RootHeader
-from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, scripted
+from rootline.testing.object_stores import Fault, FaultyObjectStore, scripted
 from rootline.testing.virtual_loop import run_virtually
 from rootline.tree.draft.batch import Needs, VectorAt
 from rootline.tree.state.pending_object import PendingObject

@@ -17,7 +17,7 @@ from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.verdict import VerdictKind
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles
-from rootline.testing.faulty_object_store import PUT_FAULTS, Fault, FaultyObjectStore, scripted
+from rootline.testing.object_stores import PUT_FAULTS, Fault, FaultyObjectStore, scripted
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from tests.maintenance.table_builder import TableBuilder, data_file, location_of

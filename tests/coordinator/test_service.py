@@ -23,7 +23,7 @@ from rootline.schemas.errors import Corrupt, Fenced, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.verdict import VerdictKind
 from rootline.storage.check.chain import check_table
-from rootline.testing.lying_object_store import Lie, LyingObjectStore
+from rootline.testing.object_stores import Lie, LyingObjectStore
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from tests.coordinator.hooked_ports import HookedLog, HookedStore, taking, turning

@@ -22,7 +22,7 @@ from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.intent import AddedVector, Intent, IntentKind
 from rootline.schemas.object_keys import root_key, roots_prefix
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, scripted
+from rootline.testing.object_stores import Fault, FaultyObjectStore, scripted
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from tests.coordinator.hooked_ports import HookedLog, HookedStore, taking

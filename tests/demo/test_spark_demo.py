@@ -15,7 +15,7 @@ from examples.spark_demo.service import command_line, running_service
 from rootline.adapters.open import LAKE_FOLDER
 from rootline.adapters.posix_files import LakeLock
 from rootline.connect import connect
-from rootline.demo.agreement import Agreement
+from rootline.demo.example_flights import Agreement
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 DEMO = [sys.executable, "-m", "examples.spark_demo"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rootline.connect import RecordedSpan
-from rootline.demo.waterfall import typical_intent, waterfall
+from rootline.demo.quick_demo import typical_intent, waterfall
 
 MS = 1_000_000
 FACTS = {"rootline.table": "a.b", "rootline.version": 3}

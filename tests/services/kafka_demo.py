@@ -28,7 +28,7 @@ import pytest
 
 from examples.spark_demo.service import command_line, stop_process
 from examples.spark_demo.terminal import interrupt_on, say, stage
-from rootline.demo.waterfall import typical_intent, waterfall
+from rootline.demo.quick_demo import typical_intent, waterfall
 from rootline.schemas.errors import RootlineError
 from tests.kafka.kafka_lake import KafkaLake
 from tests.kafka.rootline_process import RootlineProcess

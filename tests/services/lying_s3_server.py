@@ -1,6 +1,6 @@
 """A real HTTP server that speaks enough S3 for the probe, and lies about `If-None-Match`.
 
-Owns: the lie, over the wire. Does not own: the same lies behind the port (`rootline.testing.lying_object_store`).
+Owns: the lie, over the wire. Does not own: the same lies behind the port (`rootline.testing.object_stores`).
 Invariants: reads, lists and unconditional answers are right; two racers are always let in together.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
-from rootline.testing.lying_object_store import Lie
+from rootline.testing.object_stores import Lie
 
 
 class _Objects:

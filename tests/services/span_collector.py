@@ -1,7 +1,7 @@
 """A collector of traces for a demo: takes OTLP over HTTP on this machine and keeps the spans in memory.
 
 Owns: the server's life, bytes to spans. Does not own: who sends them, what is made of them
-(`rootline.demo.waterfall`).
+(`rootline.demo.quick_demo`).
 Invariants: listens on loopback only; what it keeps is bounded; what is no trace is refused and ends nothing.
 """
 

@@ -8,7 +8,7 @@ import urllib.request
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from rootline.demo.waterfall import typical_intent, waterfall
+from rootline.demo.quick_demo import typical_intent, waterfall
 from tests.services.span_collector import collecting_spans
 
 STEPS = ("rootline publish", "rootline decide", "rootline put root", "rootline tell verdict")

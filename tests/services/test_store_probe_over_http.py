@@ -13,7 +13,7 @@ from rootline.adapters.settings import S3Settings
 from rootline.coordinator.app import CoordinatorService
 from rootline.schemas.errors import Fenced
 from rootline.storage.warehouse import probe_store
-from rootline.testing.lying_object_store import Lie
+from rootline.testing.object_stores import Lie
 from tests.services.lying_s3_server import lying_s3_server
 from tests.services.s3_service import S3Service
 

@@ -12,8 +12,7 @@ from rootline.adapters.memory import MemoryObjectStore
 from rootline.ports.object_store import Listing
 from rootline.schemas.errors import Fenced, Unavailable
 from rootline.storage.warehouse import PROBE_PREFIX, probe_store
-from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, Operation, scripted, seeded
-from rootline.testing.lying_object_store import Lie, LyingObjectStore
+from rootline.testing.object_stores import Fault, FaultyObjectStore, Lie, LyingObjectStore, Operation, scripted, seeded
 
 
 def fresh_id() -> str:

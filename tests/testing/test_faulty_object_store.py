@@ -8,7 +8,7 @@ from rootline.adapters.memory import MemoryObjectStore
 from rootline.ports.object_store import PutStatus
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey
-from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, scripted, seeded
+from rootline.testing.object_stores import Fault, FaultyObjectStore, scripted, seeded
 
 KEY = ObjectKey("t/roots/0")
 

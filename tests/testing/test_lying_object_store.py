@@ -6,7 +6,7 @@ import asyncio
 
 from rootline.ports.object_store import PutStatus
 from rootline.schemas.identifiers import ObjectKey
-from rootline.testing.lying_object_store import Lie, LyingObjectStore
+from rootline.testing.object_stores import Lie, LyingObjectStore
 
 KEY = ObjectKey("a/1")
 

@@ -19,7 +19,7 @@ from rootline.schemas.object_keys import root_key
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles
-from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, scripted
+from rootline.testing.object_stores import Fault, FaultyObjectStore, scripted
 from rootline.workers.jobs.job import JobContext, JobOutcome, WorkerLog
 from rootline.workers.jobs.maintenance_job import MaintenanceJob
 from rootline.workers.jobs.metadata_jobs import flush_job

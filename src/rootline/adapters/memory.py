@@ -1,7 +1,7 @@
 """Store, remover, log and task queue in memory, for tests, simulations and `memory://`.
 
 Owns: objects, records, verdicts and tasks, which end with the process. Does not own: faults
-(`rootline.testing.faulty_object_store`), framing of records, the meaning of tasks.
+(`rootline.testing.object_stores`), framing of records, the meaning of tasks.
 Invariants: each passes the contract of its port. With a clock the store dates its answers as S3 does and ignores
 `after`, without one it checks `after` as a local folder does. Objects with absolute keys are made by `place` alone and
 never listed. Offsets of the log count up from 0. The task queue is bounded and used from one event loop only.

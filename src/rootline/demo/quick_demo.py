@@ -1,25 +1,30 @@
-"""What `rootline demo` does: a table of flights goes through appends, a delete, an overwrite, a flush and an export.
+"""`rootline demo`: a table of flights goes through appends, a delete, an overwrite, a flush and an export.
 
-Owns: the order of the steps. Does not own: the flights and what is expected of them (`example_flights`), the report
-(`quick_report`), any part of what it shows.
-Invariants: each run has a table of its own, so it can run again in the same folder; nothing in the folder is deleted.
+Owns: the order of the steps, the report at the end, the spans of one intent as lines of text. Does not own: the
+flights and the expected rows (`example_flights`), any part of the product that it shows.
+Invariants: each run has a table of its own, so it can run again in the same folder. Nothing in the folder is deleted.
+The report names every difference from the rows that pandas computes.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rootline.client.lake import Lake
 from rootline.client.session import Session
 from rootline.client.table_handle import TableHandle
-from rootline.connect import connect, lake_folder, recording_spans
+from rootline.connect import RecordedSpan, connect, lake_folder, recording_spans
 from rootline.demo.example_flights import (
+    CARRIER,
     LATE,
+    Agreement,
     as_arrow,
     correct_carrier,
     delete_cancelled,
@@ -29,14 +34,114 @@ from rootline.demo.example_flights import (
     late_rows,
     objects_below,
 )
-from rootline.demo.quick_report import WRITERS, QuickReport
-from rootline.demo.waterfall import typical_intent, waterfall
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import table_prefix
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_STEPS: Final = ("rootline publish", "rootline decide", "rootline put root", "rootline tell verdict")
+_WIDTH: Final = 40
+
+
+def typical_intent(spans: Iterable[RecordedSpan]) -> list[RecordedSpan]:
+    """The spans of the intent in the middle, by how long each took; only complete ones count, perhaps there is none."""
+    by_trace: dict[str, dict[str, RecordedSpan]] = defaultdict(dict)
+    for span in spans:
+        by_trace[span.trace_id][span.name] = span
+    complete = [[found[name] for name in _STEPS] for found in by_trace.values() if set(_STEPS) <= set(found)]
+    complete.sort(key=_duration_ns)
+    return complete[len(complete) // 2] if complete else []
+
+
+def waterfall(spans: Sequence[RecordedSpan]) -> list[str]:
+    """A heading, then a line for each span; empty without spans."""
+    if not spans:
+        return []
+    began_ns, whole_ns = min(span.start_ns for span in spans), max(1, _duration_ns(spans))
+    facts = spans[-1].facts
+    lines = [f"version {facts.get('rootline.version')} of {facts.get('rootline.table')} in {whole_ns / 1e6:.1f} ms"]
+    for span in spans:
+        start = min(_WIDTH - 1, (span.start_ns - began_ns) * _WIDTH // whole_ns)
+        length = max(1, min(_WIDTH - start, round((span.end_ns - span.start_ns) * _WIDTH / whole_ns)))
+        bar = f"{' ' * start}{'█' * length}".ljust(_WIDTH)
+        lines.append(f"{span.name.removeprefix('rootline '):<13}{bar} {(span.end_ns - span.start_ns) / 1e6:>7.1f} ms")
+    return lines
+
+
+def _duration_ns(spans: Sequence[RecordedSpan]) -> int:
+    return max(span.end_ns for span in spans) - min(span.start_ns for span in spans)
+
+
+WRITERS: Final = 4
+
+
+@dataclass
+class QuickReport:
+    """What happened, and whether it was right. Times in milliseconds; those of appends include writing Parquet."""
+
+    table: str = ""
+    folder: str = ""
+    picture: str = ""
+    rows_expected: int = 0
+    rows_read: int = 0
+    rows_appended: int = 0
+    rows_deleted: int = 0
+    rows_overwritten: int = 0
+    intents: int = 0
+    commits: int = 0
+    objects_per_commit: float = 0.0
+    files_flushed: int = 0
+    append_ms_median: float = 0.0
+    append_ms_max: float = 0.0
+    scan_ms: float = 0.0
+    export_format: int = 0
+    export_objects: int = 0
+    export_ms: float = 0.0
+    rows_read_by_pyiceberg: int = 0
+    elapsed_s: float = 0.0
+    waterfall: list[str] = field(default_factory=list)
+    mismatches: list[str] = field(default_factory=list)
+
+    @property
+    def agreement(self) -> Agreement:
+        """The comparisons; what differs goes into `mismatches`."""
+        return Agreement(self.mismatches)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether everything that was read is what pandas computes."""
+        return self.agreement.agrees
+
+    def lines(self) -> Iterator[str]:
+        """The report as text."""
+        yield f"rows      expected {self.rows_expected:,}, read {self.rows_read:,}: " + (
+            "the same rows" if self.agrees else "NOT the same"
+        )
+        yield (
+            f"changes   {self.rows_appended:,} rows appended by {WRITERS} writers at once, {self.rows_deleted:,} "
+            f"cancelled flights deleted by vectors, {self.rows_overwritten:,} rows of {CARRIER} overwritten"
+        )
+        yield (
+            f"commits   {self.intents} intents in {self.commits} commits, "
+            f"{self.objects_per_commit:g} object per commit; then one flush moved {self.files_flushed} entries"
+        )
+        yield (
+            f"latency   append {self.append_ms_median:.0f} ms median, {self.append_ms_max:.0f} ms at most, "
+            f"including writing Parquet; scan {self.scan_ms:.0f} ms"
+        )
+        yield (
+            f"engines   PyIceberg read {self.rows_read_by_pyiceberg:,} rows of an export as Iceberg "
+            f"V{self.export_format}: {self.export_objects} objects in {self.export_ms:.0f} ms, no file copied"
+        )
+        for number, line in enumerate(self.waterfall):
+            yield f"{'' if number else 'intent':<10}{line}"
+        yield f"took      {self.elapsed_s:.1f} s"
+        yield f"files     {self.folder} (table {self.table})"
+        yield f"picture   {self.picture}"
+        yield from self.agreement.lines()
+
 
 _BUCKETS: Final = 4
 

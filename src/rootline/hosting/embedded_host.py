@@ -1,10 +1,10 @@
 """The host of an embedded lake: its coordinator and its worker, in the process that has the lake open.
 
-Owns: when they start, their start again after a failure, the order of their end. Does not own: what they do
-(`rootline.coordinator`, `rootline.workers`), which process may host (the lake's lock).
-Invariants: of all processes that may host, one does, and when it ends another takes over; the worker stops before the
-coordinator that decides its intents; closing waits for what the coordinator has in flight, never for maintenance; a
-failing worker leaves the coordinator alone.
+Owns: when they start, their restart after a failure, the order of their end. Does not own: their work
+(`rootline.coordinator`, `rootline.workers`), the choice of the process that hosts (the lake's lock).
+Invariants: of all processes that may host, one does, and when it ends another takes over. The worker stops before the
+coordinator that decides its intents. Closing waits for the coordinator's commits in flight, never for maintenance. A
+failing worker does not stop the coordinator.
 """
 
 from __future__ import annotations

@@ -1,15 +1,23 @@
-"""A lake's open store and log, and the lock of the process that hosts its coordinator.
+"""A lake's open store and log, the log that opens on demand, and the reason for a missing verdict.
 
-Owns: which parts a service needs, and closing them. Does not own: which adapter a URL names (`rootline.adapters.open`).
-Invariants: everything is opened on the loop that uses it; the lock is released before the log is closed.
+Owns: which parts a service needs, closing them, the lock of the process that hosts the coordinator, the checks that a
+process without a coordinator of its own can make cheaply. Does not own: the adapter of a URL
+(`rootline.adapters.open`), a host's knowledge of its own coordinator (`embedded_host`), the error of a missing verdict
+(`rootline.client.write.intent_publisher`).
+Invariants: everything is opened on the loop that uses it. The lock is released before the log is closed. Readers open
+no log: the first record or wait does. Explaining a missing verdict never raises, and ends within a few seconds. URLs
+are shown unchanged, because they never contain a password.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from prometheus_client import CollectorRegistry
 
@@ -18,6 +26,7 @@ from rootline.adapters.open import (
     WriterLog,
     is_kafka,
     local_folder,
+    log_name,
     open_coordinator_log,
     open_embedded_feed,
     open_lock,
@@ -25,19 +34,70 @@ from rootline.adapters.open import (
     open_log_keeps,
     open_remover,
     open_store,
+    open_topics,
     open_writer_log,
 )
 from rootline.adapters.open_redis import SharedRedis, open_redis
 from rootline.adapters.posix_files import LakeLock
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
-from rootline.hosting.log_on_demand import LogOnDemand
 from rootline.ports.intent_feed import CoordinatorLog
-from rootline.ports.intent_log import AskLogKeeps
+from rootline.ports.intent_log import AskLogKeeps, KnowsItsLake, NewRecord
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.errors import Invalid
+from rootline.schemas.errors import Invalid, RootlineError
+from rootline.schemas.identifiers import LogPosition
+from rootline.schemas.verdict import Verdict
 from rootline.storage.warehouse import FindLake, lake_of
+
+
+class LogOnDemand:
+    """The log that `open_log` opens. When that fails, the next use tries again.
+
+    `find_lake`: identifies this lake, where the log could be another's. It is called before the first record.
+    """
+
+    def __init__(self, open_log: Callable[[], WriterLog], find_lake: FindLake | None = None) -> None:
+        self._open_log = open_log
+        self._find_lake = find_lake
+        self._introducing = asyncio.Lock()
+        self._log: WriterLog | None = None
+
+    async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:
+        """As the log's own."""
+        return await (await self._introduced()).publish(key, value, oldest_file_ms=oldest_file_ms)
+
+    async def publish_many(
+        self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None
+    ) -> list[LogPosition]:
+        """As the log's own."""
+        return await (await self._introduced()).publish_many(records, oldest_file_ms=oldest_file_ms)
+
+    async def wait_verdict(self, position: LogPosition, *, timeout_s: float) -> Verdict | None:
+        """As the log's own."""
+        return await self.opened().wait_verdict(position, timeout_s=timeout_s)
+
+    async def close(self) -> None:
+        """Close the log if it was opened."""
+        if self._log is not None:
+            await self._log.close()
+
+    async def _introduced(self) -> WriterLog:
+        """The log, which knows for which lake it is used. Raises `Invalid` (`lake-mismatch`)."""
+        log = self.opened()
+        if self._find_lake is not None:
+            async with self._introducing:
+                lake = None if self._find_lake is None else await self._find_lake()
+                if lake is not None and isinstance(log, KnowsItsLake):
+                    await log.introduce(lake)
+                self._find_lake = None
+        return log
+
+    def opened(self) -> WriterLog:
+        """The log, open. Raises what opening it raises."""
+        if self._log is None:
+            self._log = self._open_log()
+        return self._log
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,3 +201,40 @@ def embedded_settings(warehouse: str, settings: CoordinatorSettings | None = Non
     if local_folder(warehouse) is None and not warehouse.startswith("memory:"):
         return chosen
     return chosen.model_copy(update={"probe_rounds": 0})
+
+
+_PATIENCE_S: Final = 3.0
+
+
+def how_to_start(warehouse: str, log: str | None) -> str:
+    """The command that starts a coordinator of this lake."""
+    words = ["rootline", "up", "--warehouse", warehouse, *([] if log is None else ["--log", log])]
+    return f"start one: {shlex.join(words)}"
+
+
+async def seen_from_outside(warehouse: str, log: str | None) -> str:
+    """What is known about coordinators in other processes."""
+    try:
+        if not is_kafka(log):
+            return f"log {log_name(log, warehouse)}: {seen_at_lock(open_lock(warehouse, log), warehouse, log)}"
+        members = await asyncio.to_thread(open_topics(log).group_members, timeout_s=_PATIENCE_S)
+    except RootlineError as error:
+        return f"log {log or warehouse}: whether a coordinator runs cannot be found out: {error.message}"
+    where = f"log {log_name(log, warehouse)}"
+    if not members:
+        return f"{where} has no member in it, so no coordinator runs: {how_to_start(warehouse, log)}"
+    return f"{where} has {members} member(s) in it, so a coordinator runs: see its log lines and its /readyz"
+
+
+def seen_at_lock(lock: LakeLock | None, warehouse: str, log: str | None) -> str:
+    """What the lock says of its holder."""
+    if lock is None:
+        return f"it is in memory, and no coordinator is hosted here: {_connect_instead(warehouse, log)}"
+    if lock.is_held():
+        return f"process {lock.holder_pid()} hosts the coordinator: see its log lines"
+    return f"no process hosts a coordinator: {how_to_start(warehouse, log)}, or {_connect_instead(warehouse, log)}"
+
+
+def _connect_instead(warehouse: str, log: str | None) -> str:
+    what = str(local_folder(warehouse) or warehouse)
+    return f"open the lake with rootline.connect({what!r}{'' if log is None else f', log={log!r}'}) to host it"

@@ -1,4 +1,4 @@
-"""The rights of maintenance by hand: a remover of the warehouse, how long its log keeps records, and a writer."""
+"""The rights of maintenance by hand: a remover of the warehouse, the retention of its log, and a writer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Time, ids and randomness from a seed.
 
 Owns: an `Environment` for tests and the simulation. Does not own: virtual time itself (`virtual_loop`).
-Invariants: the same seed gives the same ids and numbers; the wall clock may be skewed, and may jump, without harm.
+Invariants: the same seed gives the same ids and numbers. The wall clock may be skewed, and may jump, without harm.
 """
 
 from __future__ import annotations

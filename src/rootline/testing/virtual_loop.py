@@ -1,7 +1,7 @@
 """An event loop whose time is a number: it jumps to the next timer instead of waiting.
 
-Owns: virtual time for asyncio programs. Does not own: what runs in it.
-Invariants: one thread, no real I/O, no real clock: the same program with the same seed runs the same way, always.
+Owns: virtual time for asyncio programs. Does not own: the programs that run in it.
+Invariants: one thread, no real I/O, no real clock. The same program with the same seed always runs the same way.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.check.header import faults_of_header
 from rootline.storage.metadata.table_loader import load_to_build_on
-from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, scripted
+from rootline.testing.object_stores import Fault, FaultyObjectStore, scripted
 from rootline.tree.check.invariants import violations
 from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT, adopted_location, encode_adopted
 from tests.catalog.hand_written_table import HandWritten, rows

@@ -18,7 +18,7 @@ from rootline.schemas.content_entry import ContentType, FileFormat, Status, Vers
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey
 from rootline.schemas.object_keys import key_of
-from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, scripted
+from rootline.testing.object_stores import Fault, FaultyObjectStore, scripted
 from tests.catalog.converting import (
     FORMATS,
     V2,

@@ -18,7 +18,7 @@ from rootline.catalog.exporter import ExportCost, ExportedTable, TableExporter
 from rootline.connect import connect
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName, Version
-from rootline.testing.faulty_object_store import PUT_FAULTS, Fault, Operation
+from rootline.testing.object_stores import PUT_FAULTS, Fault, Operation
 from tests.catalog.exported_lake import SCHEMA, TABLE, V2, V3, ExportedLake, metadata_of, rows, sorted_rows
 
 FILES = "demo/flights"

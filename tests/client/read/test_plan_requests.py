@@ -17,7 +17,7 @@ from rootline.connect import connect
 from rootline.schemas.content_entry import FieldStatistics, Status
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.storage.metadata.read_cache import PlanRequests, ReadCache
-from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, Operation
+from rootline.testing.object_stores import Fault, FaultyObjectStore, Operation
 from tests.client.conftest import SCHEMA
 from tests.storage.stored_tables import TABLE, StoredTable, flights, flights_definition
 

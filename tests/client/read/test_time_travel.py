@@ -13,7 +13,7 @@ from rootline.client.time_travel import PointInTime, milliseconds, read_root_at
 from rootline.schemas.bytes.root.root_codec import encode_root
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import snapshot_id_of
-from rootline.testing.faulty_object_store import Operation
+from rootline.testing.object_stores import Operation
 from tests.client.stored_lake import CountedStore
 from tests.tree.tables import CODEC, TABLE, TABLE_UUID, Lake, append, new_lake
 

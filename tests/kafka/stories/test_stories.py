@@ -19,7 +19,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile, Intent, IntentKind
 from rootline.schemas.object_keys import roots_prefix
 from rootline.schemas.verdict import VerdictKind
-from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, scripted
+from rootline.testing.object_stores import Fault, FaultyObjectStore, scripted
 from tests.coordinator.hooked_ports import HookedStore
 from tests.coordinator.running_service import TABLE, append_intent, create_intent
 from tests.kafka.coordinating import SharedTable, coordinating, ready, sharing, until

@@ -1,12 +1,14 @@
-"""Faults between a caller and any object store, from a script or a seed.
+"""Object stores with faults from a script or a seed, and stores that ignore the precondition of conditional PUTs.
 
-Owns: the faults. Does not own: the store behind, stores that ignore the precondition (`lying_object_store`).
-Invariants: the store behind stays correct: an object is created once, whole; only the answers, and when a PUT arrives,
-are faulty; the same script or seed over the same calls gives the same faults.
+Owns: the faults and the two lies. Does not own: the store behind.
+Invariants: behind faults the store stays correct: an object is created once, whole. Only the answers, and the moment
+of a PUT, are faulty. The same script or seed over the same calls gives the same faults. In a store that lies
+everything but `put_if_absent` is correct, so that only a probe can tell.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -169,3 +171,50 @@ class FaultyObjectStore:
         self._delayed = [put for put in self._delayed if put not in due]
         for put in due:
             await self._inner.put_if_absent(put.key, put.body, after=put.after)
+
+
+class Lie(Enum):
+    """What the store does with the precondition."""
+
+    IGNORES = "ignores"  # the last writer wins, always (as Garage 2.5)
+    RACES = "races"  # checking and writing are two steps (as s3s-fs 0.14)
+
+
+class LyingObjectStore:
+    """A warehouse in memory that lies."""
+
+    def __init__(self, lie: Lie) -> None:
+        self._lie = lie
+        self._objects: dict[ObjectKey, bytes] = {}
+
+    def __repr__(self) -> str:
+        return f"a store that {self._lie.value} the precondition"
+
+    async def get(self, key: ObjectKey) -> StoredObject | None:
+        """The whole object, or `None` when there is none."""
+        body = self._objects.get(key)
+        return None if body is None else StoredObject(key, body, None, None)
+
+    async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
+        """Answers CREATED, and overwrites, where an honest store answers EXISTS."""
+        if self._lie is Lie.RACES and key in self._objects:
+            return PutReply(PutStatus.EXISTS)
+        await asyncio.sleep(0)  # others come in between
+        self._objects[key] = body
+        return PutReply(PutStatus.CREATED)
+
+    async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
+        """The keys under `prefix`, ascending; the first `limit` of them."""
+        return Listing(sorted(key for key in self._objects if key.startswith(prefix))[:limit], None)
+
+    async def stored_ms(self, key: ObjectKey) -> int | None:
+        """0 for everything that there is: this store has no clock."""
+        return 0 if key in self._objects else None
+
+    async def folders(self, prefix: str) -> Sequence[str]:
+        """The prefixes one level below `prefix`, ascending."""
+        rests = (key[len(prefix) :] for key in self._objects if key.startswith(prefix))
+        return sorted({f"{prefix}{rest.split('/', 1)[0]}/" for rest in rests if "/" in rest})
+
+    async def close(self) -> None:
+        """Keep everything."""
