@@ -1,7 +1,7 @@
 """How often a group of a compaction is refused while rows are deleted all the time, and what that costs.
 
 Owns: a table of small files, deletes that land while a group is written, the counts. Does not own: planning a refused
-group again (`rootline.spark.maintenance.group_runs`), writing a group, which happens here in this process.
+group again (`rootline.spark.compaction`), writing a group, which happens here in this process.
 Invariants: no clock takes part: so many deletes land between reading a group and publishing it; the same seed gives the
 same deletes.
 """
@@ -20,9 +20,9 @@ import pyarrow as pa
 import rootline
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
-from rootline.spark.maintenance.group_runs import Asked, Compaction, GroupRuns, Strategy
-from rootline.spark.maintenance.group_tasks import FilesOfGroup, GroupWork, pack
+from rootline.spark.compaction import Asked, Compaction, GroupRuns, Strategy
 from rootline.spark.options import parse_options
+from rootline.spark.rewrite_jobs import FilesOfGroup, GroupWork, pack
 
 FILES: Final = 64
 _GROUP_FILES: Final = 8

@@ -21,7 +21,7 @@ from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
 from rootline.schemas.errors import Invalid
 from rootline.schemas.object_keys import OwnKind, own_kind
-from rootline.spark.parquet_sink import append as append_module
+from rootline.spark import parquet_append as append_module
 from tests.spark.conftest import FLIGHTS
 
 pytestmark = pytest.mark.spark

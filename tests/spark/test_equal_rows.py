@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rootline.spark.equal_rows import without_equal_rows
+from rootline.spark.changed_rows import without_equal_rows
 
 SCHEMA = pa.schema(
     [

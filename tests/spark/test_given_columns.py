@@ -10,7 +10,7 @@ from pyiceberg.types import StructType as IcebergStruct
 from pyspark.sql import types as spark
 
 from rootline.schemas.errors import Invalid
-from rootline.spark.given_columns import as_table_names, check_types, resolved
+from rootline.spark.spark_types import as_table_names, check_types, resolved
 
 POINT = IcebergStruct(NestedField(10, "lat", LongType()), NestedField(11, "lon", LongType()))
 TABLE = Schema(

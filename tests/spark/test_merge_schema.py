@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from rootline import Invalid
 from rootline.client.table_handle import TableHandle
 from rootline.schemas.table_definition import TableDefinition
-from rootline.spark.merged_write import MergedWrite, means_the_same
+from rootline.spark.batch_commit import MergedWrite, means_the_same
 from tests.spark.conftest import FLIGHTS
 from tests.spark.file_stream import PATIENCE_S
 

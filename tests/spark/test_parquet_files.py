@@ -16,8 +16,8 @@ from rootline.client.table_handle import TableHandle
 from rootline.connect import connect
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
+from rootline.spark.batch_reader import TaskChoice
 from rootline.spark.parquet_files import ParquetFile, files_to_hand_over
-from rootline.spark.task_choice import TaskChoice
 from rootline.tree.scan.file_task import FileTask
 
 NAME = TableName("demo.rows")

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from rootline.spark.worker_python import DAEMON, _is_found_by, use_this_python
+from rootline.spark.daemon import DAEMON, _is_found_by, use_this_python
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -90,7 +90,7 @@ def test_workers_of_a_local_master_are_forked_from_ours_unless_the_user_says_oth
 
 @pytest.mark.usefixtures("_no_python_is_named")
 def test_a_daemon_that_only_this_process_would_find_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rootline.spark.worker_python.DAEMON", "rootline.spark.not_installed")
+    monkeypatch.setattr("rootline.spark.daemon.DAEMON", "rootline.spark.not_installed")
     _is_found_by.cache_clear()
     found = daemon_of(session("local[2]"))
     _is_found_by.cache_clear()

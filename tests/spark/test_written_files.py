@@ -16,8 +16,8 @@ from rootline.client.lake import Lake
 from rootline.schemas.errors import Invalid
 from rootline.schemas.object_keys import OwnKind, own_kind, spark_folder
 from rootline.spark.options import parse_options
-from rootline.spark.parquet_sink.append import rows_told
-from rootline.spark.parquet_sink.written_files import written_files
+from rootline.spark.parquet_append import rows_told
+from rootline.spark.parquet_files import written_files
 from rootline.storage.rows.arrow_types import arrow_schema_of
 
 CONNECT: Any = SimpleNamespace()  # a session of Spark Connect does not say how many cores there are

@@ -23,7 +23,7 @@ from rootline.coordinator.settings import CoordinatorSettings, coordinator_setti
 from rootline.hosting.lake_parts import LakeParts, check_principals, embedded_settings, open_parts
 from rootline.ports.head_hints import NO_HINTS
 from rootline.schemas.distribution import install_command
-from rootline.spark.maintenance.handed_over import CompactionOnSpark
+from rootline.spark.compaction_handover import CompactionOnSpark
 from rootline.workers.app import WorkerService
 from rootline.workers.settings import worker_settings
 

@@ -11,14 +11,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rootline.spark.added_folder import AddedFolder, add_folder
+    from rootline.spark.compaction import Compaction, compact
     from rootline.spark.data_source import RootlineDataSource, register
-    from rootline.spark.maintenance.added_folder import AddedFolder, add_folder
-    from rootline.spark.maintenance.compaction import compact
-    from rootline.spark.maintenance.group_runs import Compaction
-    from rootline.spark.parquet_sink.append import append
-    from rootline.spark.parquet_sink.stream_batches import batch_appender
-    from rootline.spark.row_changes.change_job import RowsChanged
-    from rootline.spark.row_changes.statements import delete_where, merge_into, update_where
+    from rootline.spark.parquet_append import append, batch_appender
+    from rootline.spark.row_change_job import RowsChanged
+    from rootline.spark.statements import delete_where, merge_into, update_where
     from rootline.spark.table_frame import table
 
 __all__ = [
@@ -37,19 +35,19 @@ __all__ = [
     "update_where",
 ]
 _PLACES = {
-    "AddedFolder": "maintenance.added_folder",
-    "Compaction": "maintenance.group_runs",
+    "AddedFolder": "added_folder",
+    "Compaction": "compaction",
     "RootlineDataSource": "data_source",
-    "RowsChanged": "row_changes.change_job",
-    "add_folder": "maintenance.added_folder",
-    "append": "parquet_sink.append",
-    "batch_appender": "parquet_sink.stream_batches",
-    "compact": "maintenance.compaction",
-    "delete_where": "row_changes.statements",
-    "merge_into": "row_changes.statements",
+    "RowsChanged": "row_change_job",
+    "add_folder": "added_folder",
+    "append": "parquet_append",
+    "batch_appender": "parquet_append",
+    "compact": "compaction",
+    "delete_where": "statements",
+    "merge_into": "statements",
     "register": "data_source",
     "table": "table_frame",
-    "update_where": "row_changes.statements",
+    "update_where": "statements",
 }
 
 

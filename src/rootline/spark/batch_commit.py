@@ -1,10 +1,15 @@
 """The driver's side of a write: one intent for all files of a batch, and its verdict.
 
-Owns: the way from the tasks' messages to a commit, for appends and overwrites, batch and stream. Does not own: writing
-files (`file_sink`), publishing and waiting (`rootline.client`).
-Invariants: a batch is one intent; a replayed batch (same writer, same sequence) commits once; a rejected batch fails
-the query, unless the option sends it to the dead letters; nothing is ever undone, because a published intent may have
-been committed already.
+Owns: the way from the tasks' messages to a commit, for appends and overwrites, batch and stream, and the plan of a
+write with `mergeSchema`. Does not own: writing files (`file_sink`), publishing and waiting (`rootline.client`).
+Invariants: a batch is one intent, its new columns included. A replayed batch (same writer, same sequence) commits
+once. A rejected batch fails the query, unless the option sends it to the dead letters. Nothing is ever undone, because
+a published intent may have been committed already. Files are published only under a definition in which their columns'
+ids mean the same as when the files were written.
+
+Theory. With `mergeSchema`, executors name columns by id, so the plan precedes the files and cannot follow the table
+any more. If the same columns were added meanwhile, by this stream's last batch or by someone else in the same order,
+nothing is left to change. If other columns have got their ids, the rows must be written again, which is Spark's to do.
 """
 
 from __future__ import annotations
@@ -15,25 +20,93 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import pyarrow as pa
 import structlog
+from pyspark.sql.types import StructType
 
+from rootline.client.given_rows import GivenRows
 from rootline.client.lake import Lake
+from rootline.client.merged_rows import MergePlan, merge_plan
 from rootline.client.new_files import NewFiles, for_intent
 from rootline.client.planned_files import seen_vector
 from rootline.client.session import Session, oldest_date
+from rootline.client.time_travel import read_head
 from rootline.schemas.errors import Corrupt, Invalid
-from rootline.schemas.identifiers import Version
+from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import DataFile, EqualityDeleteFile, Intent, IntentKind, Isolation, RemovedFile
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.spark.connection import committing_lake
-from rootline.spark.file_sink import FilesWritten
-from rootline.spark.merged_write import MergedWrite
+from rootline.spark.file_sink import FilesWritten, check_upsert
 from rootline.spark.options import OnRejected, PartitionMode, SourceOptions
 from rootline.spark.replaced_rows import Replaced, replaced_by
-from rootline.spark.upsert_files import check_upsert
-from rootline.storage.metadata.root_reader import read_root
+from rootline.spark.spark_types import arrow_schema_for_spark, as_table_names
+from rootline.storage.metadata.root_reader import read_definition, read_root
 from rootline.storage.replanning import Patience, drive, no_jitter
+from rootline.tree.evolution.evolution_rules import may_become, placed_fields
+
+
+@dataclass(frozen=True, slots=True)
+class MergedWrite:
+    """What a write needs of the table; picklable. `definition`: JSON, what its files are written under."""
+
+    columns: pa.Schema
+    definition: bytes
+
+    @staticmethod
+    def planned(
+        table: TableName, rows: StructType, definition: bytes, digest: bytes, *, is_case_sensitive: bool = False
+    ) -> MergedWrite | None:
+        """Of rows with Spark's schema; `None` when the table, whose definition has `digest`, has all they need.
+
+        Raises:
+            Invalid: `definition-invalid` or `evolution-illegal`, naming the column.
+
+        """
+        now = TableDefinition.from_json(definition)
+        empty = pa.RecordBatch.from_pylist([], arrow_schema_for_spark(rows))
+        columns = as_table_names(empty, now.schema, is_case_sensitive=is_case_sensitive).schema
+        plan = _plan(table, columns, now, digest)
+        return None if plan.changes is None else MergedWrite(columns, plan.definition.to_json())
+
+    def on_head(self, lake: Lake, table: TableName) -> MergePlan:
+        """The changes that are still to be made now that the files are there.
+
+        Raises:
+            Invalid: `definition-changed`, the files' columns are not those of the table any more.
+
+        """
+
+        async def operation(session: Session) -> tuple[TableDefinition, bytes]:
+            header = (await read_head(session.store, table)).header
+            return await read_definition(session.store, header), header.definition.digest
+
+        plan = _plan(table, self.columns, *lake.holder.run(operation))
+        if not means_the_same(TableDefinition.from_json(self.definition), plan.definition):
+            raise Invalid(
+                "definition-changed",
+                f"{table}: another change of its columns came while the batch was written, and its files do not fit "
+                "the result: run the write again; a stream's next run writes this batch again",
+            )
+        return plan
+
+
+def means_the_same(written: TableDefinition, now: TableDefinition) -> bool:
+    """Whether files that were written under one definition hold, under the other, what they were written to hold."""
+    there = placed_fields(now.schema)
+    for field_id, placed in placed_fields(written.schema).items():
+        found = there.get(field_id)
+        if found is None or (found.name, found.parent) != (placed.name, placed.parent):
+            return False
+        if not may_become(placed.field.field_type, found.field.field_type):
+            return False
+    known = (now.tracked_fields, *now.past_tracked_fields)
+    return written.table_uuid == now.table_uuid and written.tracked_fields in known
+
+
+def _plan(table: TableName, columns: pa.Schema, definition: TableDefinition, digest: bytes) -> MergePlan:
+    return merge_plan(table, GivenRows.of(columns.empty_table()), definition, digest)
+
 
 QUERY_WRITER_PREFIX = "spark/"
 """Of the writer of a streaming query that names none: the query's id follows, and a new checkpoint has a new one."""

@@ -1,10 +1,10 @@
 """`spark.readStream.format("rootline")`: a table's commits as micro-batches.
 
-Owns: offsets, how much a trigger takes, the partitions of a micro-batch. Does not own: what a version changed
-(`change_plan`), its rows (`change_rows`).
+Owns: offsets, the size of a trigger's micro-batch, its partitions. Does not own: the changes of a version and their
+rows (`changed_rows`).
 Invariants: an offset is a version of one table that was read to its end, or a number of files of the content that the
-stream began with; the rows between two offsets are the same whenever they are read; a commit is never split between
-micro-batches; a version that was not read and is gone is an error, never skipped.
+stream began with. The rows between two offsets are the same whenever they are read. A commit is never split between
+micro-batches. An expired version that was not read is an error, never skipped.
 """
 
 from __future__ import annotations
@@ -27,8 +27,17 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.batch_reader import PARTITION_BYTES
-from rootline.spark.change_plan import ChangedFile, VersionChange, check_unread, content_of, version_change
-from rootline.spark.change_rows import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, ChangeReading
+from rootline.spark.changed_rows import (
+    CHANGE_TYPE,
+    COMMIT_TIMESTAMP,
+    COMMIT_VERSION,
+    ChangedFile,
+    ChangeReading,
+    VersionChange,
+    check_unread,
+    content_of,
+    version_change,
+)
 from rootline.spark.connection import guest_lake
 from rootline.spark.options import OnDeletedRows, SourceOptions
 from rootline.spark.spark_types import arrow_schema_for_spark, batch_for_spark

@@ -1,17 +1,72 @@
-"""Spark's daemon for Python workers, with the library imported: `spark.python.daemon.module=rootline.spark.daemon`.
+"""Spark's daemon for Python workers with the library imported, and the Python that Spark's workers run.
 
 Spark forks a new worker whenever a query ends before its worker did, as with `show()` and `limit`, and each new one
-imports the library for most of a second. One that is forked from here need not.
+imports the library for most of a second. A worker that is forked from here need not. Spark runs this module itself:
+`spark.python.daemon.module=rootline.spark.daemon`. Settings of the user stay unchanged, and on a cluster nothing is
+set.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import os
+import subprocess
 import sys
-from typing import Final
+import warnings
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DAEMON: Final = "rootline.spark.daemon"
+_SETTING: Final = "spark.python.daemon.module"
+_PATIENCE_S: Final = 20.0
+
+
+def use_this_python(spark: SparkSession) -> None:
+    """Let the workers of a local master run this Python, unless the user named one; elsewhere, warn how to name it.
+
+    Workers that run it are forked from a process that has imported the library (decision 0103).
+    """
+    try:
+        context = spark.sparkContext
+    except (AttributeError, NotImplementedError):  # Spark Connect: the server's workers are not ours to set up
+        return
+    named = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python")
+    master = context.master or ""
+    is_local = master.startswith("local") and not master.startswith("local-cluster")
+    if is_local and (not named or named == sys.executable):
+        context.pythonExec = sys.executable
+        _fork_from_ours(context)
+    elif not named:
+        warnings.warn(
+            f"Spark's workers will run {context.pythonExec!r}, whatever that is there. It must have Rootline, and the "
+            f"version {sys.version_info.major}.{sys.version_info.minor} of this process: set spark.pyspark.python, or "
+            "PYSPARK_PYTHON before Spark starts",
+            stacklevel=3,
+        )
+
+
+def _fork_from_ours(context: Any) -> None:
+    """Name our daemon, unless the user named one. Spark looks at the setting whenever it needs a worker."""
+    with contextlib.suppress(Exception):  # not an interface of Spark's: whatever it raises, all is as before without it
+        settings = context._jsc.sc().conf()  # `getConf` gives a copy
+        if not settings.contains(_SETTING) and _is_found_by(sys.executable):
+            settings.set(_SETTING, DAEMON)
+
+
+@functools.cache
+def _is_found_by(python: str) -> bool:
+    """Whether a new process finds the daemon: not if only this one's `sys.path` leads to it, and no worker began."""
+    command = [python, "-c", f"import importlib.util as u, sys; sys.exit(u.find_spec({DAEMON!r}) is None)"]
+    try:
+        return subprocess.run(command, capture_output=True, timeout=_PATIENCE_S, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
 
 _IMPORTED: Final = ("pandas", "rootline.spark.data_source", "rootline.spark.batch_reader")
 

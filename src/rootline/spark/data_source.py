@@ -1,13 +1,17 @@
-"""`format("rootline")`.
+"""`format("rootline")`: the data source that Spark knows, its writers, and the option `createTable`.
 
-Owns: the data source that Spark knows: its name, schema, reader and writers. Does not own: what those do.
-Invariants: a DataFrame is one version of the table, the head at `load` unless an option names another; its schema is
-that version's (or the columns asked for, in that order).
+Owns: its name, schema, readers and writers, the name of a batch, creating the table of a first write. Does not own:
+reads (`batch_reader`, `change_stream`), files (`file_sink`), commits (`batch_commit`).
+Invariants: a DataFrame is one version of the table, the head at `load` unless an option names another. Its schema is
+that version's (or the columns that were asked for, in that order). Writers are picklable, and `commit` may run on a
+fresh copy in another process. A stream's batch is named by the query's id (or `writerId`) and its batch id, so that a
+replay commits once. `abort` deletes nothing, because Spark calls it even when `commit` has published already.
 """
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -19,30 +23,162 @@ from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
+    WriterCommitMessage,
 )
 from pyspark.sql.types import StructType
 
 from rootline.client.session import Session
 from rootline.client.time_travel import read_root_at
-from rootline.schemas.errors import Invalid
+from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.table_definition import TableDefinition
+from rootline.spark.batch_commit import QUERY_WRITER_PREFIX, MergedWrite, WrittenBatch, commit_append, commit_overwrite
 from rootline.spark.batch_reader import BatchReader, PushingReader
 from rootline.spark.change_stream import CHANGE_COLUMNS, ChangeStreamReader
-from rootline.spark.connection import guest_lake
-from rootline.spark.created_table import create_where_asked
-from rootline.spark.given_columns import check_fit, check_types
-from rootline.spark.merged_write import MergedWrite
+from rootline.spark.connection import committing_lake, guest_lake
+from rootline.spark.daemon import use_this_python
+from rootline.spark.file_sink import FilesWritten, check_keys, check_upsert, write_task
 from rootline.spark.options import SourceOptions, Use, absolute_warehouse, parse_options
-from rootline.spark.spark_types import check_columns, spark_schema_of
-from rootline.spark.upsert_files import check_upsert
-from rootline.spark.worker_python import use_this_python
-from rootline.spark.writers import BatchWriter, StreamWriter
-from rootline.storage.metadata.root_reader import read_definition
+from rootline.spark.spark_types import (
+    arrow_schema_for_spark,
+    as_table_names,
+    check_columns,
+    check_fit,
+    check_types,
+    spark_schema_of,
+)
+from rootline.storage.metadata.root_reader import check_there, read_definition
 from rootline.storage.rows.metadata_columns import METADATA_COLUMNS, metadata_field
 from rootline.tree.filter.filters import bind_filter
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
+
+_GONE: Final = ("table-unknown", "table-dropped")
+
+
+def create_where_asked(options: SourceOptions, schema: StructType) -> None:
+    """Make the table if the options say so and there is none; empty: its rows come when the write commits.
+
+    Raises:
+        Invalid: `definition-invalid`, naming the column or the term.
+        OutcomeUnknown: `verdict-timeout`.
+
+    """
+    if not options.create_table or _is_there(options):
+        return
+    with committing_lake(options) as lake:
+        try:
+            lake.create_table(
+                options.table,
+                arrow_schema_for_spark(schema.toNullable()),  # as Spark makes tables of rows
+                partition_by=options.partitioned_by,
+                sort_by=options.sorted_by,
+                timeout_s=options.verdict_timeout_ms / 1000,
+            )
+        except Invalid as error:
+            if error.code != "table-exists":  # someone else was faster, and the rows have to fit that table
+                raise
+
+
+def _is_there(options: SourceOptions) -> bool:
+    async def operation(session: Session) -> bool:
+        try:
+            await check_there(session.store, options.table)
+        except Invalid as error:
+            if error.code in _GONE:
+                return False
+            raise
+        return True
+
+    try:
+        return guest_lake(options).holder.run(operation)
+    except Unavailable:  # a warehouse's folder that is not there yet; any other trouble meets the create too
+        return False
+
+
+Messages = Sequence[WriterCommitMessage | None]
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """`df.write.format("rootline").mode("append" | "overwrite").save("namespace.table")`."""
+
+    def __init__(
+        self, options: SourceOptions, definition: bytes, overwrite: bool, merged: MergedWrite | None = None
+    ) -> None:
+        self._options = options
+        self._definition = definition if merged is None else merged.definition
+        self._overwrite = overwrite
+        self._merged = merged
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """On an executor: write files."""
+        return _written_by_task(iterator, self._definition, self._options)
+
+    def commit(self, messages: Messages) -> None:
+        """On the driver: publish one intent and wait for its verdict."""
+        options, definition = self._options, TableDefinition.from_json(self._definition)
+        nothing = FilesWritten((), definition.table_uuid, definition.current_schema_id)
+        batch = WrittenBatch.of([nothing, *_written(messages)], options.writer_id, options.writer_sequence)
+        _check_keys(options, messages)
+        if self._overwrite:
+            commit_overwrite(batch, definition, options, self._merged)
+        else:
+            commit_append(batch, definition, options, self._merged)
+
+    def abort(self, messages: Messages) -> None:
+        """Do nothing: files that no intent names are orphans for the sweep."""
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """`df.writeStream.format("rootline").option("checkpointLocation", …).start("namespace.table")`."""
+
+    def __init__(self, options: SourceOptions, definition: bytes, merged: MergedWrite | None = None) -> None:
+        self._options = options
+        self._definition = definition if merged is None else merged.definition
+        self._merged = merged
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """On an executor: write files."""
+        return _written_by_task(iterator, self._definition, self._options)
+
+    def commit(self, messages: Messages, batchId: int) -> None:
+        """On the driver: publish one intent under (query, batch) and wait for its verdict."""
+        written = [message for message in _written(messages) if message.files]
+        if written:
+            _check_keys(self._options, written)
+            batch = WrittenBatch.of(written, self._writer_id(written), batchId)
+            commit_append(batch, TableDefinition.from_json(self._definition), self._options, self._merged)
+
+    def abort(self, messages: Messages, batchId: int) -> None:
+        """Do nothing: the intent may have been published already, and its files with it."""
+
+    def _writer_id(self, written: Sequence[FilesWritten]) -> str:
+        query_id = next((message.query_id for message in written if message.query_id), None)
+        if self._options.writer_id is not None:
+            return self._options.writer_id
+        if query_id is None:
+            raise Invalid(
+                "setting-invalid", f"{self._options.table}: Spark did not name the query: set option 'writerId'"
+            )
+        return f"{QUERY_WRITER_PREFIX}{query_id}"
+
+
+def _written_by_task(batches: Iterator[pa.RecordBatch], definition: bytes, options: SourceOptions) -> FilesWritten:
+    table = TableDefinition.from_json(definition)
+    is_case_sensitive = options.case_sensitive
+    named = (as_table_names(batch, table.schema, is_case_sensitive=is_case_sensitive) for batch in batches)
+    return write_task(named, table, options)
+
+
+def _written(messages: Messages) -> list[FilesWritten]:
+    return [message for message in messages if isinstance(message, FilesWritten)]
+
+
+def _check_keys(options: SourceOptions, messages: Messages) -> None:
+    """Of an upsert. Raises `Invalid` (`rows-invalid`): a key is there twice."""
+    check_keys(options.table, [message.keys for message in _written(messages) if message.keys is not None])
+
 
 _SESSION_SETTINGS: Final = {
     "warehouse": "spark.rootline.warehouse",

@@ -8,9 +8,9 @@ import pytest
 
 from rootline.client.data_file import DataFile
 from rootline.client.lake import Lake
-from rootline.client.read.refused_locations import refused_by, refused_locations
 from rootline.client.table_handle import TableHandle
 from rootline.schemas.errors import Invalid
+from rootline.spark.added_folder import refused_by, refused_locations
 from tests.client.change.test_equality_deletes import _rows
 from tests.tree.sweeps import swept_lake
 from tests.tree.tables import append

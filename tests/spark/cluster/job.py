@@ -22,9 +22,8 @@ from pyspark.sql.types import StructType
 
 import rootline
 import rootline.spark
-from rootline.spark.data_source import RootlineDataSource
-from rootline.spark.maintenance import group_jobs
-from rootline.spark.writers import BatchWriter
+from rootline.spark import rewrite_jobs as group_jobs
+from rootline.spark.data_source import BatchWriter, RootlineDataSource
 
 MORTAL = "demo.mortal"
 ROWS = 3_000

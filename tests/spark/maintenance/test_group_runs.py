@@ -12,9 +12,9 @@ import pytest
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
 from rootline.schemas.errors import Invalid
-from rootline.spark.maintenance.group_runs import Asked, Compaction, GroupRuns, Strategy
-from rootline.spark.maintenance.group_tasks import FilesOfGroup, GroupWork, pack
+from rootline.spark.compaction import Asked, Compaction, GroupRuns, Strategy
 from rootline.spark.options import parse_options
+from rootline.spark.rewrite_jobs import FilesOfGroup, GroupWork, pack
 from tests.client.change.test_equality_deletes import _delete_by_id
 from tests.client.change.test_rewrite import files_of, rows_of
 

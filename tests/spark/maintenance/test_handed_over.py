@@ -16,7 +16,7 @@ from rootline.client.session import Session
 from rootline.client.table_handle import TableHandle
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import TableName
-from rootline.spark.maintenance.handed_over import CompactionOnSpark
+from rootline.spark.compaction_handover import CompactionOnSpark
 from rootline.workers.jobs.data_jobs import DataCompactionJob
 from rootline.workers.jobs.job import HandedOver, JobContext, JobOutcome, JobReport
 from rootline.workers.settings import WorkerSettings

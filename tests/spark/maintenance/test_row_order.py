@@ -16,7 +16,7 @@ from rootline.client.column_statistics import column_paths
 from rootline.client.create_drop import build_definition
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
-from rootline.spark.maintenance.row_order import Curve, Cuts, RowOrder, in_order, sampled
+from rootline.spark.rewrite_jobs import Curve, Cuts, RowOrder, in_order, sampled
 
 SCHEMA = pa.schema(
     [("x", pa.float64()), ("name", pa.string()), ("codes", pa.list_(pa.int64())), ("number", pa.int64())]

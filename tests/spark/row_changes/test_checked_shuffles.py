@@ -11,7 +11,7 @@ from pyspark.sql import functions as sql
 
 import rootline.spark
 from rootline.client.table_handle import TableHandle
-from rootline.spark.row_changes.checked_shuffles import SETTINGS, checked_shuffles
+from rootline.spark.row_change_job import SETTINGS, checked_shuffles
 
 pytestmark = pytest.mark.spark
 

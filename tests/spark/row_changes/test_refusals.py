@@ -15,8 +15,7 @@ from rootline import Invalid
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
 from rootline.spark.options import parse_options
-from rootline.spark.row_changes.change_job import begun
-from rootline.spark.row_changes.condition_reading import read_condition
+from rootline.spark.row_change_job import begun, read_condition
 from tests.catalog.iceberg_tables import FolderCatalog
 
 

@@ -19,8 +19,8 @@ from rootline import Invalid
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
 from rootline.spark import RowsChanged
-from rootline.spark.row_changes import change_job
-from rootline.spark.row_changes.statements import ModeName
+from rootline.spark import row_change_job as change_job
+from rootline.spark.statements import ModeName
 from tests.spark.conftest import FLIGHTS
 
 pytestmark = pytest.mark.spark

@@ -12,7 +12,7 @@ from rootline.client.lake import Lake
 from rootline.client.planned_files import plan_files
 from rootline.client.session import Session
 from rootline.schemas.identifiers import TableName
-from rootline.spark.row_changes.change_intent import Touched, touched_files
+from rootline.spark.row_change_job import Touched, touched_files
 from rootline.tree.scan.scan_plan import DeletesFor
 from tests.catalog.adopt.test_adopted_deletes import version_2
 from tests.catalog.adopted_lake import NAME

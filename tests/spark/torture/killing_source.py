@@ -21,8 +21,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from rootline.spark import batch_commit
-from rootline.spark.data_source import RootlineDataSource
-from rootline.spark.writers import Messages, StreamWriter
+from rootline.spark.data_source import Messages, RootlineDataSource, StreamWriter
 
 GROUP_VARIABLE = "ROOTLINE_TORTURE_GROUP"
 PHASE_VARIABLE = "ROOTLINE_TORTURE_PHASE"

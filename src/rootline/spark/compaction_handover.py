@@ -1,9 +1,9 @@
-"""What a worker does to have Spark compact a table: a process of its own for each compaction.
+"""Hands a table to Spark for compaction, from a worker: one process for each compaction.
 
-Owns: starting it, its deadline, what its end means. Does not own: which tables are given to it
-(`rootline.workers.jobs.data_jobs`), what it does (`compaction_process`).
-Invariants: nothing of Spark is in the worker's process, nor left running when the worker stops; a process that was
-killed did no harm, because each group of files is a commit of its own.
+Owns: starting the process, its deadline, the meaning of its end. Does not own: the choice of tables
+(`rootline.workers.jobs.data_compaction_job`), the compaction itself (`compaction_process`).
+Invariants: nothing of Spark is in the worker's process, nor left running when the worker stops. A killed process did
+no harm, because each group of files is its own commit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rootline.spark.options import LOG_VARIABLE, WAREHOUSE_VARIABLE
 from rootline.workers.jobs.job import HandedOver
 from rootline.workers.settings import WorkerSettings
 
-_MODULE: Final = "rootline.spark.maintenance.compaction_process"
+_MODULE: Final = "rootline.spark.compaction_process"
 _END_S: Final = 10.0
 _TOLD_CHARS: Final = 1_500
 _KINDS: Final[dict[str, type[RootlineError]]] = {

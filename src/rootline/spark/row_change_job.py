@@ -1,55 +1,276 @@
-"""Carries a change of rows out: reads a version, runs the job, publishes, and does it again when a change came between.
+"""Carries a change of rows out: reads a version, runs the job, publishes one intent, and retries after a conflict.
 
-Owns: the order of these steps, and how often. Does not own: what changes (`statements`), the tasks
-(`change_tasks`), the intent (`change_intent`), publishing (`batch_commit`).
-Invariants: the version that a job reads is the one its intent names; each attempt reads the head again; a named change
-(writer and sequence) that is sent again lands once.
+Owns: the order of these steps and their number, joining the tasks' messages into vectors and removals, the intent,
+Spark's conditions that mean the same as filters of Rootline, Spark's check of recomputed rows during a change. Does
+not own: the change itself (`statements`), the tasks (`row_change_tasks`), publishing (`batch_commit`).
+Invariants: the version that a job reads is the one that its intent names, and each attempt reads the head again. A
+named change (writer and sequence) that is sent again lands once. A vector has the positions of the one that it
+replaces. A row that two source rows change refuses the whole change. Files that lose all their rows are removed when
+no other file keeps any of its own, and nothing else needs a vector. A condition is translated only where both sides
+agree on every row. A session is left as it was found, also by changes that run side by side.
+
+Theory. An executor that dies loses rows that it had computed for others. Spark computes them again, while rows of
+tasks that ended stay unchanged. Where the source does not give the same rows twice, some would be there twice and
+others not at all. And Spark's conditions differ from filters of Rootline: to Spark, NaN is greater than every number,
+moments are in the session's time zone, texts may stand in double quotes and contain backslashes and doubled quotes, a
+number with an exponent is floating, and a text beside a number becomes a number, or the number a text. All this stays
+Spark's alone: where the two may differ nothing is pruned, and every change by others is a conflict.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import re
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
+from pyiceberg.expressions.literals import StringLiteral
 from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    StringType,
+)
+from pyroaring import BitMap64
 
 from rootline.client.lake import Lake
-from rootline.client.new_files import NewFiles
-from rootline.client.planned_files import FilePlan, plan_files
+from rootline.client.new_files import NewFiles, upload_all
+from rootline.client.planned_change import planned_intent
+from rootline.client.planned_files import FilePlan, plan_files, seen_vector
 from rootline.client.session import Session
 from rootline.client.time_travel import PointInTime, read_head
+from rootline.maintenance.plan import vectors_of_puffin
+from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.errors import Invalid
-from rootline.schemas.intent import Intent
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent import AddedVector, Intent, IntentKind, Isolation
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.spark.batch_commit import WrittenBatch, carried_files, decided
 from rootline.spark.connection import committing_lake, guest_lake
 from rootline.spark.data_source import ensure_registered, session_defaults
 from rootline.spark.file_sink import FilesWritten
-from rootline.spark.given_columns import check_types, resolved
 from rootline.spark.options import SourceOptions, Use, parse_options
-from rootline.spark.row_changes.change_intent import JobResult, Touched, change_intent, stored_vectors, touched_files
-from rootline.spark.row_changes.change_tasks import (
+from rootline.spark.row_change_tasks import (
     MESSAGE_SCHEMA,
+    TaskChanges,
     change_rows,
     messages,
     rewrite_order,
     rewrite_without,
 )
-from rootline.spark.row_changes.checked_shuffles import checked_shuffles
-from rootline.spark.row_changes.condition_reading import read_condition
-from rootline.spark.spark_types import spark_schema_of
+from rootline.spark.spark_types import check_types, resolved, spark_schema_of
 from rootline.storage.metadata.root_reader import read_definition
 from rootline.storage.replanning import Patience, drive, no_jitter
 from rootline.storage.rows.data_file_reader import RowsWanted
 from rootline.storage.rows.metadata_columns import FILE, POS, ROW_ID, may_state_lineage
+from rootline.storage.rows.row_deletes import DeletesOfScan
+from rootline.storage.stored_objects import gather_bounded
+from rootline.tree.filter.filter_syntax import Joined, Name, NamePair, Negation, Test, Tree, read_filter
+from rootline.tree.filter.filters import BoundFilter, bind_filter
+from rootline.tree.rules.isolation_rules import FILTER_CHARS_MAX
+from rootline.tree.scan.file_task import FileTask
 from rootline.tree.scan.scan_plan import DeletesFor
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+_NUMBERS: Final = (DecimalType, IntegerType, LongType)
+_WRITTEN_AS_TEXT: Final = (DateType, StringType)
+_SAME: Final = (BooleanType, *_NUMBERS, *_WRITTEN_AS_TEXT)
+_OTHER_MEANING: Final = re.compile(r"""["\\`]|--|/\*|''|[0-9.][eE]""")
+
+
+def read_condition(condition: object, schema: Schema) -> BoundFilter | None:
+    """The same condition as a filter; `None`: it is Spark's alone."""
+    if not isinstance(condition, str) or len(condition) > FILTER_CHARS_MAX or _OTHER_MEANING.search(condition):
+        return None
+    try:
+        bound, tests = bind_filter(condition, schema), list(_tests(read_filter(condition)))
+    except Invalid:
+        return None
+    types = {field.name: field.field_type for field in schema.fields}
+    return bound if all(_is_alike(test, types) for test in tests) else None
+
+
+def _tests(tree: Tree) -> Iterator[Test | NamePair]:
+    match tree:
+        case Joined(parts=parts):
+            for part in parts:
+                yield from _tests(part)
+        case Negation(inner=inner):
+            yield from _tests(inner)
+        case _:
+            yield tree
+
+
+def _is_alike(test: Test | NamePair, types: Mapping[str, IcebergType]) -> bool:
+    """Whether Spark compares the two sides as they are."""
+    if isinstance(test, NamePair):
+        left, right = (_type_of(name, types) for name in (test.left, test.right))
+        are_numbers = isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS)
+        return are_numbers or (isinstance(left, _SAME) and left == right)
+    has_texts = any(isinstance(value.literal, StringLiteral) for value in test.values)
+    return isinstance(_type_of(test.column, types), _WRITTEN_AS_TEXT if has_texts else _SAME)
+
+
+def _type_of(name: Name, types: Mapping[str, IcebergType]) -> IcebergType | None:
+    """Of a column, not of what is in one."""
+    return types.get(name.parts[0]) if len(name.parts) == 1 else None
+
+
+SETTINGS: Final = (
+    "spark.sql.shuffle.orderIndependentChecksum.enabled",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch",
+)
+_lock: Final = threading.Lock()
+_running: Final[WeakKeyDictionary[SparkSession, int]] = WeakKeyDictionary()
+_before: Final[WeakKeyDictionary[SparkSession, dict[str, str]]] = WeakKeyDictionary()
+
+
+@contextlib.contextmanager
+def checked_shuffles(spark: SparkSession) -> Iterator[None]:
+    """Let Spark fail a job whose rows came out differently when it computed some of them again."""
+    with _lock:
+        running = _running.get(spark, 0)
+        if not running:
+            given = {name: spark.conf.get(name) or "" for name in SETTINGS}
+            _before[spark] = {name: value for name, value in given.items() if value != "true"}
+            for name in _before[spark]:
+                spark.conf.set(name, "true")
+        _running[spark] = running + 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _running[spark] -= 1
+            if not _running[spark]:
+                for name, value in _before.pop(spark).items():
+                    spark.conf.set(name, value)
+
+
+_VECTORS_AT_ONCE: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """A file that loses rows: `deleted` before, `gone` now."""
+
+    task: FileTask
+    deleted: BitMap64
+    gone: BitMap64
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no row of it is left."""
+        return len(self.deleted | self.gone) >= self.task.record_count
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """What a job did: its files, and the rows that go, by file."""
+
+    written: tuple[FilesWritten, ...]
+    gone: Mapping[str, BitMap64]
+    counts: tuple[int, int, int]
+
+    @staticmethod
+    def of(table: TableName, said: Sequence[TaskChanges]) -> JobResult:
+        """The tasks' messages together.
+
+        Raises:
+            Invalid: `merge-ambiguous`, a row of the table was to be changed more than once.
+
+        """
+        gone: dict[str, BitMap64] = {}
+        twice = sum(changes.ambiguous for changes in said)
+        for changes in said:
+            for location, body in changes.positions.items():
+                more = BitMap64.deserialize(body)
+                known = gone.get(location, BitMap64())
+                twice += len(known) + len(more) - len(known | more)
+                gone[location] = known | more
+        if twice:
+            raise Invalid(
+                "merge-ambiguous",
+                f"{table}: more than one row of the source matches a row of the table, {twice} time(s): leave one "
+                "source row for each (group or deduplicate the source by the columns of the condition)",
+            )
+        deleted, updated, inserted = (sum(changes.counts[at] for changes in said) for at in range(3))
+        return JobResult(tuple(changes.written for changes in said), gone, (deleted, updated, inserted))
+
+
+async def touched_files(session: Session, plan: FilePlan, gone: Mapping[str, BitMap64]) -> list[Touched]:
+    """The files of `plan` that lose rows, with the positions that are deleted in them already.
+
+    Raises:
+        Corrupt: an object is not what was written.
+
+    """
+    if not gone:
+        return []
+    tasks = [task for task in plan.scan.tasks() if task.location in gone]
+    if len(tasks) != len(gone):
+        missing = next(iter(set(gone) - {task.location for task in tasks}))
+        raise Invalid(
+            "file-not-live",
+            f"{plan.table}: {missing!r}, whose rows were read, is not part of version {plan.root.header.version}: "
+            "run the change again",
+        )
+    reading = DeletesOfScan(session.store, plan.table, plan.definition)
+
+    async def touched(task: FileTask) -> Touched:
+        by_position = replace(task.deletes, equality=())  # what they delete is in no vector
+        deletes = await reading.of_task(FileTask(task.data, task.vectors, deletes=by_position))
+        return Touched(task, deletes.positions or BitMap64(), gone[task.location])
+
+    try:
+        return await gather_bounded(tasks, touched, _VECTORS_AT_ONCE)
+    finally:
+        await reading.close()
+
+
+def change_intent(
+    session: Session,
+    plan: FilePlan,
+    isolation: Isolation,
+    new: NewFiles,
+    vectors: tuple[AddedVector, ...] = (),
+    removed: Sequence[FileTask] = (),
+) -> Intent | None:
+    """One intent of all changes, held against the plan's filter; `None`: there are none."""
+    if vectors:
+        kind = IntentKind.ROW_DELTA
+    elif removed:
+        kind = IntentKind.OVERWRITE
+    elif new.files or new.leaves:
+        kind = IntentKind.APPEND
+    else:
+        return None
+    where = plan.pruning.bound.text if isolation is Isolation.SERIALIZABLE else None
+    return planned_intent(
+        session, plan, kind, {}, isolation=isolation, where=where, added=new, vectors=vectors, removed=removed
+    )
+
+
+async def stored_vectors(session: Session, table: TableName, files: Sequence[Touched]) -> tuple[AddedVector, ...]:
+    """Vectors of the files, in one Puffin file, in the store."""
+    blobs = [VectorBlob(file.task.location, file.deleted | file.gone) for file in files]
+    puffin = await asyncio.to_thread(encode_puffin, blobs)
+    location = puffin_name(f"data/{session.environment.fresh_id()}-deletes", puffin.body)
+    await upload_all(session, table, [(location, puffin.body)])
+    return vectors_of_puffin(location, puffin, blobs, [seen_vector(file.task) for file in files])
+
 
 _OWN: Final = (FILE, POS)
 

@@ -1,16 +1,17 @@
-"""`rootline.spark.add_folder`: Parquet files in a table's folder become the table's; they are read on the cluster.
+"""`rootline.spark.add_folder`: Parquet files in a table's folder become the table's, described on the cluster.
 
-Owns: which files of a folder are new, describing them side by side, one commit for all. Does not own: what is read of a
-file (`rootline.client.data_file`), leaves for many files (`rootline.client.new_files`).
-Invariants: statistics are of the rows, never of a footer; a file that the table has is left out, so running it again
-adds nothing twice; folders that Rootline itself writes to are refused, because what was removed there would come back.
+Owns: the new files of a folder, describing them side by side, one commit for all, the locations that a table refuses
+because it removed or rewrote them. Does not own: reading one file (`data_file`), leaves for many files (`new_files`).
+Invariants: statistics are of the rows, never of a footer. A file that the table has is left out, so running it again
+adds nothing twice. Folders that Rootline itself writes to are refused, because files that were removed there would
+return.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -19,21 +20,51 @@ from rootline.client import checks
 from rootline.client.data_file import DataFile
 from rootline.client.planned_files import plan_files
 from rootline.client.producer import DEFAULT_TIMEOUT_S
-from rootline.client.read.refused_locations import refused_locations
 from rootline.client.session import Commit, Session
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.root.condemned_page import is_condemned
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import table_prefix
+from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.connection import committing_lake, guest_lake
+from rootline.spark.daemon import use_this_python
 from rootline.spark.data_source import session_defaults
-from rootline.spark.maintenance.group_jobs import on_cluster
 from rootline.spark.options import SourceOptions, parse_options
-from rootline.spark.worker_python import use_this_python
+from rootline.spark.rewrite_jobs import on_cluster
+from rootline.storage.metadata.object_reader import read_condemned, read_left
 from rootline.storage.stored_objects import read_stored
+from rootline.tree.draft.carried import CarriedFields
+from rootline.tree.draft.left import RetiredDraft, restored_through
+from rootline.tree.state.table_pages import TablePages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+async def refused_locations(store: ObjectStore, header: RootHeader, locations: Iterable[str]) -> frozenset[str]:
+    """Those of `locations` that an intent could not bring in at the version of `header`: they would be `file-removed`.
+
+    Raises:
+        Corrupt: `object-missing`, `page-corrupt`.
+        Unavailable: `store-unavailable`.
+
+    """
+    condemned, left = await read_condemned(store, header), await read_left(store, header)
+    return refused_by(header, TablePages((), (), condemned, left=left), locations)
+
+
+def refused_by(header: RootHeader, pages: TablePages, locations: Iterable[str]) -> frozenset[str]:
+    """As `refused_locations`, from the pages of condemned and of rewritten locations."""
+    left, undone = RetiredDraft(header.left, pages.left), restored_through(CarriedFields.of(header))
+
+    def is_refused(location: str) -> bool:
+        has_left = bool(left) and left.find(location, undone) is not None
+        return has_left or is_condemned(location, header.table, pages.condemned)
+
+    return frozenset(filter(is_refused, locations))
+
 
 _FILES_OF_TASK: Final = 200
 _OWN_FOLDERS: Final = ("data", "metadata")

@@ -1,4 +1,4 @@
-"""`python -m rootline.spark.maintenance.compaction_process MASTER TABLE`: what a worker starts to compact on a cluster.
+"""`python -m rootline.spark.compaction_process MASTER TABLE`: what a worker starts to compact on a cluster.
 
 The lake is that of `ROOTLINE_WAREHOUSE` and `ROOTLINE_LOG`. The last line on stdout is the result, as JSON.
 """
@@ -9,7 +9,7 @@ import json
 import sys
 
 from rootline.schemas.errors import RootlineError
-from rootline.spark.maintenance.compaction import compact
+from rootline.spark.compaction import compact
 
 
 def main(master: str, table: str) -> int:

@@ -1,8 +1,8 @@
 """The executor's side of a change of rows: new rows into files, positions of old ones into bitmaps.
 
-Owns: what a task is given (the `OF_CHANGE` columns, then the new row's), what it hands back, rewriting a file without
-some of its rows. Does not own: which rows change (`statements`), the intent (`change_intent`).
-Invariants: nothing is published here; a row keeps its row id when it is updated or only moves to another file; a row
+Owns: a task's input (the `OF_CHANGE` columns, then the new row's) and its messages, rewriting a file without some of
+its rows. Does not own: the choice of rows (`statements`), the intent (`row_change_job`).
+Invariants: nothing is published here. A row keeps its row id when it is updated or only moves to another file. A row
 that two source rows change is counted, never changed twice.
 """
 

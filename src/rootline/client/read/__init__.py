@@ -1,1 +1,0 @@
-"""Reading a table: scans, versions, and what changed between them."""

@@ -1,1 +1,0 @@
-"""Heavy maintenance of tables, carried out by a Spark cluster."""

@@ -1,1 +1,0 @@
-"""Appends whose files Spark's own Parquet writer writes: `rootline.spark.append`."""

@@ -1,1 +1,0 @@
-"""Changes of rows that run on the cluster."""
