@@ -1,6 +1,6 @@
 """The options that several commands take, and the lake that they name.
 
-Owns: names, environment variables, help and completion of these options; opening the lake. Does not own: the meaning of
+Owns: names, environment variables, help and completion of these options, opening the lake. Does not own: the meaning of
 the options, the adapters of a lake (`rootline.connect`).
 Invariants: one spelling for all commands. Every option states its unit and its default. A command that only reads hosts
 no coordinator, and a lake that is opened for reading is never created. Completion only reads, and only a lake in a

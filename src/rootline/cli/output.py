@@ -1,4 +1,4 @@
-"""What the command line prints, and its exit codes.
+"""Output of the command line, and its exit codes.
 
 Owns: lines, JSON lines, aligned columns, progress, the line of a verdict and of an error, exit codes. Does not own: the
 results that are printed, codes and their explanations (`error_codes`).

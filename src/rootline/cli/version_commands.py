@@ -2,7 +2,7 @@
 
 Owns: arguments, and printing versions and findings. Does not own: reading and changing versions (`rootline.client`),
 the verification (`rootline.storage.check.chain`).
-Invariants: only `tag` with a name and `restore` without `--dry-run` change anything; the others host no coordinator.
+Invariants: only `tag` with a name and `restore` without `--dry-run` change anything. The others host no coordinator.
 `check` ends with 1 when there is any finding, and its last line states what was checked and what was not.
 """
 
