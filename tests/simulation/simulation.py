@@ -154,7 +154,7 @@ def simulate(
 
 @contextmanager
 def _cycles_found_later() -> Iterator[None]:
-    """As in a service (`process_memory`): hardly anything here makes cycles, and a world is soon over."""
+    """As in a service (`settle_memory`): hardly anything here makes cycles, and a world is soon over."""
     thresholds = gc.get_threshold()
     gc.set_threshold(200_000, 20, 1_000)
     try:

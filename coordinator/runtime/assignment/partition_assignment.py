@@ -2,7 +2,7 @@
 
 Owns: the tables' loops, and the frontier of all of them. Does not own: what a table does with a record (`table_loop`),
 readers of tables that do not keep up (`late_tables`), tables that cannot go on (`parking`), decoding
-(`record_decoding`), where records come from (`consumer_loop`).
+(`records`), where records come from (`consumer_loop`).
 Invariants: every table gets its records of a partition in order and without a gap; no table stops or delays the others
 or the reading; what is kept in memory does not grow with tables that do not exist.
 

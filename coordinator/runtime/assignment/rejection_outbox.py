@@ -1,7 +1,7 @@
 """Records that are no intents of any table: their rejections and dead letters, each published by itself if need be.
 
 Owns: the queue, and trying again until the log has acknowledged. Does not own: what a rejection says
-(`record_decoding`), how far a partition is decided (`frontier`, which hears of every rejection that was published).
+(`records`), how far a partition is decided (`frontier`, which hears of every rejection that was published).
 Invariants: nothing is told before the log holds it for later owners, whose version may be able to read the record;
 nothing is dropped; the caller never waits, but asks first whether there is room; one that is not acknowledged holds its
 partition's frontier back, and neither a table nor another rejection; no record alone fills it.

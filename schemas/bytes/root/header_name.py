@@ -2,7 +2,7 @@
 
 Owns: the keys `rootline.drops` and `rootline.view`, both ways, and the values of `content`. Does not own: the other
 keys (`header_codec`), what is dropped and when (`rootline.tree.intents.drop`), a view's metadata
-(`rootline.schemas.views`).
+(`rootline.schemas.view_metadata`).
 Invariants: what is encoded decodes to equal values; a tombstone names the table that it is of; anything else raises
 `ValueError`, as in `header_codec`.
 

@@ -1,7 +1,7 @@
 """A table definition as text: the columns of `--schema FILE`, and a definition in words.
 
 Owns: the two forms of the file, the words for columns, specs and sort orders. Does not own: the words for types
-(`type_words`), partitioning (`definition_builder`).
+(`given_schema`), partitioning (`create_drop`).
 Invariants: the simple form needs no ids and has no structs. For those there is Iceberg's own schema JSON.
 
 Simple form: `{"carrier": "string not null", "flight": "int", "time_hour": "timestamptz"}`. Types are Iceberg's names,

@@ -1,13 +1,14 @@
 """The states of all tables of a lake, from its store and its log, for `rootline status` and for the console.
 
 Owns: the heads of many tables, joining the reports of store and log, polling both for the console. Does not own:
-reading one head (`head_finder`, `root_reader`) or the log (`rootline.adapters.log_state`), the word for a table's state
+reading one head (`root_reader`) or the log (`rootline.adapters.log_state`), the word for a table's state
 (`rootline.coordinator.runtime.table.table_states`), showing it.
 Invariants: changes nothing and hosts nothing. What store or log does not report is left out, and that is reported. The
-first refresh finds each head once, with one LIST each, a few at a time. A later one finds at most `REREAD_MAX` of them:
-those that intents wait for, then the oldest. Each refresh reads at most `roots_max` roots in the same order, because a
-refresh of ten thousand tables would read gigabytes. The console polls nothing while nobody watches, and at most once in
-`POLL_EVERY_S`. A commit never waits for it, and a store that does not answer blocks a few readers, never the list.
+first refresh finds each head once, with one LIST each, a few at a time. A later one finds at most `REREAD_MAX` of
+them: those that intents wait for, then the oldest. Each refresh reads at most `roots_max` roots in the same order,
+because a refresh of ten thousand tables would read gigabytes. The console polls nothing while nobody watches, and at
+most once in `POLL_EVERY_S`. A commit never waits for it, and a store that does not answer blocks a few readers, never
+the list.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns: arguments, and printing states, pauses, quarantined tables and dead tasks. Does not own: reading store and log
 (`lake_status`), storing a pause or a quarantine (the log), obeying them (the coordinators), the death of a task
-(`rootline.adapters.redis`).
+(`rootline.adapters.redis_task_queue`).
 Invariants: `status` and the lists change nothing and host nothing. What the store or the log does not report is left
 out, and that is reported. The requests of a refresh are bounded, however many tables there are. The others only store
 a request that coordinators or workers carry out, and are safe to repeat. They end with 1 if there was nothing to do.

@@ -1,6 +1,6 @@
 """`rootline scan`, `files` and `trace`: the rows of a table, its files, and the place of data.
 
-Owns: arguments and printing. Does not own: reading (`rootline.client.read`), finding data (`rootline.client.trace`).
+Owns: arguments and printing. Does not own: reading (`rootline.client.scan`), finding data (`rootline.client.trace`).
 Invariants: reads only, and hosts no coordinator. Rows are printed as they are read, batch by batch, as CSV with a
 header or as JSON lines. `trace` ends with 0 when the data is in the table or on its way, with 1 when it is not.
 """

@@ -229,7 +229,7 @@ def test_messages_from_before_batches_are_measured_too() -> None:
 
 
 def test_the_library_asks_brokers_where_the_gate_stands() -> None:
-    """If this fails after an update: the gate of `fetch_gate` may be passed by, and bombs are decompressed again."""
+    """If this fails after an update: the gate may be passed by, and bombs are decompressed again."""
     asking = inspect.getsource(Fetcher._proc_fetch_request)
     assert "response = await self._client.send(node_id, request)" in asking
     assert "for topic, partitions in response.topics:" in asking

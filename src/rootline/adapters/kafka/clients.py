@@ -91,7 +91,7 @@ def make_consumer(
 ) -> AIOKafkaConsumer:
     """A consumer without topics, not started. `reset`: `none` or `earliest`, for an offset that does not exist.
 
-    Batches that are too large when decompressed are never decompressed (`rootline.adapters.kafka.fetching`).
+    Batches that are too large when decompressed are never decompressed (`rootline.adapters.kafka.record_batches`).
     `reads_all`: with those that the library cannot read, at some cost; else say of a partition that it is `suspect`.
     """
     consumer = AIOKafkaConsumer(

@@ -2,7 +2,8 @@
 
 Owns: their form. Does not own: how text or expressions become conditions (`filters`), what they say about files
 (`prune`) or rows (`column_predicates`).
-Invariants: values are physical (see `rootline.schemas.content_entry`), exact, and of one type in one test; no NOT is left.
+Invariants: values are physical (see `rootline.schemas.content_entry`), exact, and of one type
+in one test. No NOT is left.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The kinds `create_view`, `replace_view` and `drop_view`: a name is a view, which has versions and no files.
 
 Owns: how a view begins, changes and ends on the chain of its name, and what must hold between two of its roots. Does
-not own: a view's metadata (`rootline.schemas.views`), tombstones (`drop`).
+not own: a view's metadata (`rootline.schemas.view_metadata`), tombstones (`drop`).
 Invariants: a view's root has no entries, and its definition no columns; the view's uuid is the table's uuid of its
 roots; a view that was dropped does not come back.
 

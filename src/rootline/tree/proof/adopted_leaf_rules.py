@@ -1,7 +1,7 @@
 """What must hold for the entries of manifests that a table is going to be adopted with.
 
 Owns: the rules of one such leaf, and those across all of them. Does not own: the rows of the root that name the leaves
-(`adoption`), the shape that every leaf that was read has (`leaf_rules`).
+(`adoption`), the shape that every leaf that was read has (`leaf_columns`).
 Invariants: pure; the first fault of a leaf is named with its leaf and entry; a leaf that passes keeps every rule that
 later roots are checked by.
 

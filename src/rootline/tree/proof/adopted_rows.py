@@ -1,10 +1,10 @@
 """What must hold for the root row of a leaf that is an Avro manifest of Iceberg V1 to V3.
 
 Owns: the comparison of such a row with what its entries give. Does not own: reading the manifest and making the row
-(`rootline.schemas.bytes.manifest_codec`, `manifest_list_codec`), rows of our own leaves, which equal their
+(`rootline.schemas.bytes.manifest_codec`, `manifest_codec`), rows of our own leaves, which equal their
 recomputation.
-Invariants: counts are the same; stated bounds contain those of every live entry. What the row does not say is no fault:
-a manifest list knows its partitions only.
+Invariants: counts are the same; stated bounds contain those of every live entry. What the row does not say is no
+fault: a manifest list knows its partitions only.
 
 Source: format page, "Aggregates"; docs/decisions/0029.
 """

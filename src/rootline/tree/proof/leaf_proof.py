@@ -1,7 +1,7 @@
 """The proof of a leaf that a writer wrote: everything about it that can be decided without the table's live set.
 
 Owns: the rules of its entries over columns, its aggregates and counts. Does not own: the rules of statistics
-(`leaf_statistics_rules`), of shape (`leaf_rules`, which every leaf that was read keeps), what needs the live set
+(`leaf_statistics_rules`), of shape (`leaf_columns`, which every leaf that was read keeps), what needs the live set
 (`writer_leaves`), the leaf's bytes and digests (`leaf_codec`).
 Invariants: pure, so it can be worked out as soon as the leaf has been read; no loop over the entries of a data leaf;
 an entry that passes has no snapshot, sequence numbers or row ids of its own: it inherits them.

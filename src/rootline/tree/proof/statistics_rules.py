@@ -1,7 +1,7 @@
 """What must hold for the statistics that a writer sends: present where partition values are, and without contradiction.
 
 Owns: the rules for one file, and turning what came into what an entry carries. Does not own: encodings
-(`statistics_codec`, `generic_statistics`), what the members of one column's statistics may say together
+(`statistics_codec`, `single_values`), what the members of one column's statistics may say together
 (`statistics_violations`), the same rules over columns (`leaf_statistics_rules`; `tests/tree/proof/test_leaf_proof.py`
 holds the two together), what statistics are used for (`prune`).
 Invariants: whatever passes can be read back with the table's types; statistics that came encoded are kept as bytes,

@@ -1,7 +1,7 @@
 """What must hold for a file that an intent adds, and the row that comes of it.
 
 Owns: the rules that data files and equality delete files share. Does not own: statistics (`statistics_rules`),
-locations' text (`location_rules`), which kinds add files.
+locations' text (`intent_rules`), which kinds add files.
 Invariants: a row that is returned can be encoded; its status and numbers are those of the next accepted intent.
 """
 
