@@ -2,8 +2,8 @@
 
 Owns: which records are intents of a table, the rejection of the others, the child process that decodes suspects first
 with its limits and its end, the policy file of keys, tables and kinds. Does not own: framing
-(`rootline.schemas.bytes.log.intent_codec`), the child's side (`decoding_child`), which records are suspects (the
-feed), when a rejection is published (`consumer_loop`), signatures (`rootline.schemas.bytes.log.signature`), where in
+(`rootline.schemas.bytes.intent_codec`), the child's side (`decoding_child`), which records are suspects (the
+feed), when a rejection is published (`consumer_loop`), signatures (`rootline.schemas.bytes.record_headers`), where in
 the order of decisions a refusal counts (`rootline.tree.commit.decide`).
 Invariants: any record gives an intent or a rejection, never an error, because a record that ends the process would end
 the next one. Nothing that a record does to the child reaches this process. The child's end is blamed on the one record

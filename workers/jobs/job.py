@@ -2,7 +2,7 @@
 
 Owns: `Job`, `JobContext`, `JobReport`, the cache of leaves and its bound, the counts of a worker. Does not own: the
 jobs (`*_job`, `*_jobs`), the kinds (`rootline.workers.kinds`), reading and proving a leaf
-(`rootline.storage.metadata.leaf_reader`), how counts are shown.
+(`rootline.storage.metadata.object_reader`), how counts are shown.
 Invariants: a context and a report are values, and making a context starts nothing. The cache is bounded by the leaves'
 stored bytes, and losing all of it costs time only. An object that cannot be removed delays no other, and is reported
 at the end. All counts but `tables` and `jobs_running` only grow, and only the worker's own loop writes them.

@@ -2,7 +2,7 @@
 
 Owns: the reads and their order, the signs of a folder that is not swept. Does not own: the choice
 (`orphan_sweep_plan`), the exports that are still needed and the files that they name
-(`rootline.catalog.export.retained_exports`), deletion (`sweep_job`).
+(`rootline.catalog.retained_exports`), deletion (`sweep_job`).
 Invariants: the head was read before anything else. A root or leaf that should be there and is not, or cannot be read,
 ends the sweep with an error. An export that cannot be read keeps everything that exports may name, for as long as it
 is there. Memory grows by some tens of bytes for an object, and by a few leaves.

@@ -3,7 +3,7 @@
 Owns: the translation effect → store requests → event, with a deadline around each, the questions to the log before a
 head is built on, the thread that encodes the leaves of a root that is too long. Does not own: the reaction to an
 answer (`machine_handlers`), the order of verdicts (`table_loop`), the contents of leaves
-(`rootline.maintenance.self_flush_plan`) and when they are encoded (`rootline.coordinator.protocol.self_flush_rules`).
+(`rootline.maintenance.flush_plan`) and when they are encoded (`rootline.coordinator.protocol.self_flush_rules`).
 Invariants: every effect yields exactly one event whatever the store does and whatever fails, so that no table can end
 another. A PUT that was cut off is NO_ANSWER, never a failure. Corrupt bytes are told apart from an absent store, and
 believed to be corrupt only after a second look, because an answer that was cut off looks the same. A log that ends

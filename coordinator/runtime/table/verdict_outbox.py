@@ -2,7 +2,7 @@
 
 Owns: the queue, publishing those of several roots at once, retries until the log has acknowledged, which spans there
 are and between which moments. Does not own: when a verdict may be published (`rootline.coordinator.protocol`), the
-consequences of its acknowledgement, where spans go (`rootline.ports.tracing`).
+consequences of its acknowledgement, where spans go (`rootline.ports.environment`).
 Invariants: order is kept and nothing is dropped. The caller that publishes never waits. A root whose verdicts the log
 does not take delays those behind it, never those before it. Of a committed record only the verdict is kept. Spans are
 made only for records whose writer records a trace, are bounded, and delay nothing. A process traces at most

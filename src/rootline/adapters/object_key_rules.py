@@ -1,7 +1,7 @@
 """The keys, prefixes and absolute locations that an object store accepts, the same for every adapter.
 
 Owns: the rules for keys, the forms of `file:` and `s3:` locations, the limit that an operator sets on them. Does not
-own: the locations that an intent may name (`rootline.schemas.location_rules`), reading.
+own: the locations that an intent may name (`rootline.schemas.intent_rules`), reading.
 Invariants: an accepted key stays inside the warehouse when it is read as a path. Parts that begin with `.rootline`
 belong to the adapters (temporary files, locks, the embedded log) and are never part of a key. Absolute locations are
 read, never written or listed, and used exactly as written: no percent-decoding, no `?` or `#` cut off. With a limit,

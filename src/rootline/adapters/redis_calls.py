@@ -1,7 +1,7 @@
 """Calls to Redis with a deadline each, the keys of a lake there, and hints at the newest version of each table.
 
 Owns: the connection, deadlines, the circuit, one expiring key for each table's hint, sending hints in the background.
-Does not own: the value of a hint (`rootline.storage.metadata.hinted_reads`), tasks (`redis_task_queue`).
+Does not own: the value of a hint (`rootline.storage.metadata.read_cache`), tasks (`redis_task_queue`).
 Invariants: a call ends within its deadline and is sent once. After `FAILURES_MAX` calls in a row without an answer no
 call is sent for `silence_s`, then one is, and its answer ends the silence. An error that Redis answers ends no silence
 and begins none. A hint costs its caller a dictionary entry, whatever Redis does, and only a table's latest version

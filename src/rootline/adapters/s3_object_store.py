@@ -2,7 +2,7 @@
 
 Owns: the client's configuration, the requests, the meaning of each status and each failure. Does not own: the
 consequences of an unknown outcome (the commit machine), the check that a store honours the precondition
-(`rootline.storage.store_probe`), the choice of objects to remove (workers).
+(`rootline.storage.warehouse`), the choice of objects to remove (workers).
 Invariants: one call is one request on the wire, sent once: no retry in botocore, none in aiohttp, no `Expect:
 100-continue` (which costs a round trip and hangs on a silent peer). No checksum is sent that S3 does not require. Only
 a 200 is CREATED. A PUT that may have reached the store without an answer is NO_ANSWER. Every request has a deadline.

@@ -2,7 +2,7 @@
 
 Owns: the one place that reads clock and randomness, the check whether traces are recorded, the span of a publication,
 spans after the fact, keeping them in memory for a demo. Does not own: which code may ask, where spans go (the
-program's tracer provider, `rootline.cli.telemetry` for services), the spans of a coordinator.
+program's tracer provider, `rootline.cli.service_process` for services), the spans of a coordinator.
 Invariants: ids are random 128-bit numbers. Without a tracer provider nothing is imported and no record gets a header.
 A failure to record a span fails nothing else.
 """

@@ -3,7 +3,7 @@
 Owns: which parts a service needs, closing them, the lock of the process that hosts the coordinator, the checks that a
 process without a coordinator of its own can make cheaply. Does not own: the adapter of a URL
 (`rootline.adapters.open`), a host's knowledge of its own coordinator (`embedded_host`), the error of a missing verdict
-(`rootline.client.write.intent_publisher`).
+(`rootline.client.producer`).
 Invariants: everything is opened on the loop that uses it. The lock is released before the log is closed. Readers open
 no log: the first record or wait does. Explaining a missing verdict never raises, and ends within a few seconds. URLs
 are shown unchanged, because they never contain a password.

@@ -1,7 +1,7 @@
 """The log of intents, verdicts and dead letters, as four capabilities, and its archive for inspection.
 
 Owns: the ports, the retention that a log reports, the check that a position belongs to a log. Does not own: framing of
-records (`rootline.schemas.bytes.log.intent_codec`, `rootline.schemas.bytes.log.verdict_codec`), the table of a record,
+records (`rootline.schemas.bytes.intent_codec`, `rootline.schemas.bytes.verdict_codec`), the table of a record,
 when a verdict may be published.
 Invariants: a published record is durable before `publish` returns. Records of one key keep their order. A reader sees
 every record from its position on, once, in order. Offsets of one log are never taken for another's. Inspection changes

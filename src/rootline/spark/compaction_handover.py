@@ -1,7 +1,7 @@
 """Hands a table to Spark for compaction, from a worker: one process for each compaction.
 
 Owns: starting the process, its deadline, the meaning of its end. Does not own: the choice of tables
-(`rootline.workers.jobs.data_compaction_job`), the compaction itself (`compaction_process`).
+(`rootline.workers.jobs.data_jobs`), the compaction itself (`compaction_process`).
 Invariants: nothing of Spark is in the worker's process, nor left running when the worker stops. A killed process did
 no harm, because each group of files is its own commit.
 """
