@@ -23,6 +23,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from typing_extensions import override
+
 from rootline.catalog.adoption_plan import AdoptedHistory, read_history
 from rootline.catalog.export_keys import (
     ExportFolder,
@@ -293,7 +295,7 @@ class ExportCost:
         )
 
 
-class ExportRequests:
+class ExportRequests(ObjectStore):
     """An object store that counts its requests."""
 
     def __init__(self, store: ObjectStore) -> None:
@@ -305,28 +307,28 @@ class ExportRequests:
         """The cost so far."""
         return ExportCost(self._lists, self._gets, self._puts, self._bytes)
 
+    @override
     async def get(self, key: ObjectKey) -> StoredObject | None:
-        """As the store answers."""
         self._gets += 1
         return await self._store.get(key)
 
+    @override
     async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
-        """As the store answers."""
         self._lists += 1
         return await self._store.list(prefix, limit=limit)
 
+    @override
     async def stored_ms(self, key: ObjectKey) -> int | None:
-        """As the store answers."""
         self._gets += 1
         return await self._store.stored_ms(key)
 
+    @override
     async def folders(self, prefix: str) -> Sequence[str]:
-        """As the store answers."""
         self._lists += 1
         return await self._store.folders(prefix)
 
+    @override
     async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
-        """As the store answers."""
         self._puts += 1
         self._bytes += len(body)
         return await self._store.put_if_absent(key, body, after=after)

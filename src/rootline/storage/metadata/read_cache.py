@@ -24,6 +24,7 @@ from typing import Final
 
 import pyarrow as pa
 import structlog
+from typing_extensions import override
 
 from rootline.ports.head_hints import HeadHints, HintOutcome
 from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, StoredObject
@@ -251,7 +252,7 @@ class PlanRequests:
         return self.lists + self.gets
 
 
-class PlanningReads:
+class PlanningReads(ObjectStore):
     """An object store whose immutable metadata is read once as long as the cache keeps it."""
 
     def __init__(self, store: ObjectStore, cache: ReadCache) -> None:
@@ -283,23 +284,23 @@ class PlanningReads:
             self._cache.keep_body(key, body)
         self._fresh.clear()
 
+    @override
     async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
-        """As the store answers."""
         self._lists += 1
         return await self._store.list(prefix, limit=limit)
 
+    @override
     async def stored_ms(self, key: ObjectKey) -> int | None:
-        """As the store answers."""
         self._gets += 1
         return await self._store.stored_ms(key)
 
+    @override
     async def folders(self, prefix: str) -> Sequence[str]:
-        """As the store answers."""
         self._lists += 1
         return await self._store.folders(prefix)
 
+    @override
     async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
-        """As the store answers."""
         return await self._store.put_if_absent(key, body, after=after)
 
     async def close(self) -> None:
