@@ -18,6 +18,17 @@ PATH = re.compile(r"`((?:[\w.-]+/)+[\w.*-]*|[\w-]+\.(?:py|md|toml|avsc))`")
 MODULE = re.compile(r"`(rootline(?:\.\w+)+)`")
 NAMED = re.compile(r"\(((?:`[a-z][a-z_]*(?:_\*)?`(?:, | and )?)+)\)")
 WORD = re.compile(r"\w+")
+CONFIGURATION = (
+    "pyproject.toml",
+    "ruff-pure.toml",
+    "Makefile",
+    "docker-compose.yml",
+    ".ci/run",
+    "tests/mutants/planted.toml",
+)
+CONFIGURED = re.compile(
+    r"(?<![\w./*$-])((?:schemas|coordinator|workers|src|tests|benchmarks|docs|deploy|\.ci)/[\w./-]*\w)"
+)
 Edges = Mapping[str, set[str]]
 
 
@@ -167,6 +178,12 @@ def test_every_path_and_module_of_ours_that_prose_names_exists(house: Path, path
                 dead.append(f"{where}: {named}")
     assert dead == []
     assert min(named_paths, named_modules) > 20
+
+
+def test_every_path_of_ours_that_a_configuration_names_exists(house: Path) -> None:
+    named = {(name, path) for name in CONFIGURATION for path in CONFIGURED.findall((house / name).read_text())}
+    assert {(name, path) for name, path in named if not any(house.glob(f"{path}*"))} == set()
+    assert len(named) > 20
 
 
 def test_every_module_that_a_header_hands_something_over_to_exists(house: Path) -> None:
