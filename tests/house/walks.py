@@ -73,7 +73,7 @@ def walks(folder: str) -> dict[str, list[str]]:
 
     import rootline
     from rootline.hosting.rights import rights_of
-    from rootline.workers.by_hand import BY_HAND, maintain
+    from rootline.workers.kinds import BY_HAND, maintain
 
     rows = pa.table({"carrier": ["UA", "AA", "UA"], "dep_delay": [3, None, 61]})
     with rootline.connect(folder) as lake:
