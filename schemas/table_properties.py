@@ -5,7 +5,7 @@ meanings (the modules that read them), when values are judged (`rootline.tree.pr
 Invariants: one rule for the coordinator, clients and readers; a name below `rootline.` that is not in the table is a
 fault, because a misspelt name would be ignored in silence.
 
-Source: docs/operations.md, "Table properties"; decision 0104.
+Source: docs/operations.md, "Table properties"; decision 0010.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Invariants: a request that states nothing, several things or something unknown i
 id of a version is never used for another. The current version is never cut. A change without effect returns the view
 that it was given.
 
-Source: the Iceberg view specification, format version 1, intents page, "Views", decision 0069.
+Source: the Iceberg view specification, format version 1, intents page, "Views", decision 0067.
 """
 
 from __future__ import annotations

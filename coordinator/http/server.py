@@ -3,6 +3,7 @@
 Owns: the routes, who may ask, the headers that keep the console's page from running anything that is not ours. Does
 not own: the values (`findings`, `own_tables`, `observing`), the page itself (the files in `page`), the catalog
 (`rootline.catalog.rest.routes`), the server's life (`rootline.catalog.rest.serving`).
+Starlette without FastAPI: its OpenAPI models took a quarter of a service's start, and no route uses them.
 Invariants: read-only. The page's files contain no data and need no token, all data does where one is set. Without a
 token only this machine is answered. An answer is bounded however large the lake is, and no commit waits for one. Port
 0 lets the system pick. Signals are left to the process's owner.

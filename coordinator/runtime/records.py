@@ -15,7 +15,7 @@ Theory. A record that kills the process that decodes it would kill the next owne
 an unclean end the records that may have been in decoding are given to a child, one by one: it answers each with a
 byte. Where the answers end, the record is rejected by its coordinates, and a new child takes the rest.
 
-Source: decisions 0089 and 0098.
+Source: decision 0089.
 """
 
 from __future__ import annotations

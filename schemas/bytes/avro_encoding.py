@@ -9,7 +9,7 @@ packing make the same bytes. A frame is exactly one, has its checksum, is consum
 than `PLAIN_BYTES_MAX`.
 
 Source: the Avro 1.12 specification, "Binary encoding" and "Object Container Files",
-`docs/decisions/0003-zstd-with-checksums.md`.
+docs/decisions/0005.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ numbers. Row ids are a running counter over entries without one, DELETED ones an
 never change. An entry's own value is kept. The rules report of a leaf exactly the faults that `entry_rules` reports of
 its entries (`tests/schemas/test_rule_twins.py`), and a leaf that breaks one is neither written nor read.
 
+Every reader combines leaf and row first (`Leaf.of_row`): one that forgot would be wrong only for leaves of writers.
 Source: format page, "Row ids", "Leaf manifest" and "Root manifest", and the Single File Commits proposal, "V4 content
 entry structure".
 """

@@ -10,7 +10,7 @@ id only grows.
 
 Source: the Iceberg specification, "Manifests", "Manifest Lists" and "First Row ID Assignment", the Single File Commits
 proposal, "How existing manifest fields map to Proposed V4 content entry fields", "How existing manifest list fields
-map to Proposed V4 content entry fields" and "Upgrade", docs/decisions/0029.
+map to Proposed V4 content entry fields" and "Upgrade", docs/decisions/0038.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ in their order, no two records have the same signed bytes, and a comparison take
 secret. The same content has the same digest in every version, and only its equality is used. A malformed trace is no
 trace, and decides nothing.
 
-Source: decisions 0057, 0089, 0098, 0107, and https://www.w3.org/TR/trace-context/, section 3.2.
+Source: decisions 0012, 0089, 0107, and https://www.w3.org/TR/trace-context/, section 3.2.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The pages of the site: the documents in the folders that they have in the repository, so that their links hold.
 
-Owns: which files are pages, the list of decisions, the notebook as a page, the navigation. Does not own: building the
-site, checking what was built. Invariants: a page's text is the document's, but for links to folders and to notebooks;
+Owns: which files are pages, the notebook as a page, the navigation. Does not own: building the site, checking what was
+built. Invariants: a page's text is the document's, but for links to folders and to notebooks;
 a file that a page links to is in the site; a document that the navigation does not reach is an error.
 """
 
@@ -44,8 +44,6 @@ def stage(house: Path, folder: Path) -> None:
         page.parent.mkdir(parents=True, exist_ok=True)
         _write(page, notebook_page(json.loads(notebook.read_text()), page), notebook, house, pages)
         shutil.copy(notebook, page.parent)
-    index = house / "docs" / "decisions" / "README.md"
-    _write(pages / index.relative_to(house), decisions_page(house), index, house, pages)
     (folder / "mkdocs.yml").write_text(yaml.safe_dump(configuration(house, pages), sort_keys=False))
 
 
@@ -70,14 +68,6 @@ def _with_links_of_the_site(text: str, document: Path, house: Path, pages: Path)
 
     parts = CODE.split(text)  # every second one is code
     return "".join(part if number % 2 else LINK.sub(link, part) for number, part in enumerate(parts))
-
-
-def decisions_page(house: Path) -> str:
-    """The list of the decision records."""
-    records = sorted((house / "docs" / "decisions").glob("[0-9]*.md"))
-    titles = [(record.name, record.read_text().partition("\n")[0].lstrip("# ")) for record in records]
-    lines = [f"* [{title}]({name})" for name, title in titles]
-    return "\n".join(["# Decisions", "", "Why it is built this way, oldest first.", "", *lines, ""])
 
 
 def notebook_page(notebook: dict[str, Any], page: Path) -> str:

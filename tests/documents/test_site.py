@@ -17,7 +17,7 @@ def test_every_page_is_staged_where_the_repository_has_it_and_the_navigation_nam
     pages = tmp_path / "site-pages"
     assert (pages / "docs/format.md").read_text() == (HOUSE / "docs/format.md").read_text()
     assert "docs/decisions/README.md" in (pages / "README.md").read_text()
-    assert "(0091-" in (pages / "docs/decisions/README.md").read_text()
+    assert "(0051-" in (pages / "docs/decisions/README.md").read_text()
     assert "five-minutes-1.svg" in (pages / "docs/notebooks/five-minutes.md").read_text()
     assert (pages / "schemas/avro/intent.avsc").exists(), "a page links to it"
     settings = yaml.safe_load((tmp_path / "mkdocs.yml").read_text())

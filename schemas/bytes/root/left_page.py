@@ -6,7 +6,7 @@ Invariants: what is encoded decodes to an equal page; hostile bytes are `Corrupt
 
 The hashes of each of the two sets go on from row to row, ascending; those that were rewritten come last.
 
-Source: format page, "Pages"; decision 0075.
+Source: format page, "Pages"; decision 0063.
 """
 
 from __future__ import annotations

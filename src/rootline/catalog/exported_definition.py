@@ -10,7 +10,7 @@ a table is refused.
 Theory. Engines read manifests by the specs of the metadata.json, and bind these to the current schema, or to that of
 the snapshot: a spec of a column that is not there stops some of them. So a snapshot's manifests are written under the
 *form* of their spec that has only fields whose columns both schemas have. A spec without one of its fields is another
-spec, and has another id (decision 0109), also where the field is one that our manifests leave out and those of the
+spec, and has another id (decision 0036), also where the field is one that our manifests leave out and those of the
 table's snapshots from before its adoption have. Sort orders are bound to nothing, and keep the fields that they had.
 
 Source: the Iceberg specification, "Schemas and Data Types", "Default values", "Partition Specs", "Sort Orders" and

@@ -7,7 +7,7 @@ Invariants: changes nothing. An export whose version can be read stays, and the 
 not. An export that engines may have learned of just now stays, whosever it is. An unreadable object is an error for a
 sweep and a finding for a check, never left out.
 
-Source: docs/export.md, "What goes", decision 0077.
+Source: docs/export.md, "What goes", decision 0036.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ are of several partitions is refused. One piece of the rows at a time is in memo
 from its path. A value of a path is used only where the file's partition states it for readers too, as the identity of
 the column. Any other is refused, because its rows would read null.
 
-Source: the Iceberg specification, "Column Projection", docs/decisions/0110.
+Source: the Iceberg specification, "Column Projection", docs/spark.md, "Files that are there already".
 """
 
 from __future__ import annotations

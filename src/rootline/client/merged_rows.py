@@ -12,7 +12,7 @@ if the columns are other ones than they were written for.
 Theory. A type that a user declared (Arrow, NumPy, a data frame) states the purpose of the column. Python's own numbers
 have one width each, so they state nothing: there a column becomes wider only if a value needs it.
 
-Source: docs/decisions/0066.
+Source: docs/decisions/0064.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ are live. The oldest come first, because the files that they may reach become fe
 later is younger than they are. Only a rewrite, a restore or another conversion makes a plan come too late. Any other
 change is merged. After such a loss half as many deletes are tried.
 
-Source: decision 0070.
+Source: decision 0034.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ that has just been written is not chosen again alone.
 Theory. A rewrite loses against a writer that removes one of its files or deletes rows of it by position. Appends and
 equality deletes never stop it. So a group that lost is not tried again unchanged: files that were in a lost group come
 last, and the next group has half as many. A group wins as soon as its files, one at the least, are left alone for as
-long as reading and writing them takes. Source: decision 0071.
+long as reading and writing them takes. Source: decision 0034.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ Theory. Timestamps strictly increase with versions, so the first version of a sp
 found by bisection: a few roots are read, not all of them. The planner asks for one root after the other, and is sent
 it.
 
-Source: docs/decisions/0081.
+Source: docs/decisions/0063.
 """
 
 from __future__ import annotations

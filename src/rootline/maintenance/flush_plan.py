@@ -12,7 +12,7 @@ byte those of `encode_leaf`, and a root that cannot be made shorter is left alon
 steps, and no call into Arrow holds the interpreter for more than a millisecond or two. A pace uses no clock but the
 roots' own timestamps, and a table seen once has none yet.
 
-Source: architecture page, "The way of a flush"; protocol page, section 5; decisions 0025 and 0039.
+Source: architecture page, "The way of a flush"; protocol page, section 5; decision 0025.
 """
 
 from __future__ import annotations

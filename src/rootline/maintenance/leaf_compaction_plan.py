@@ -11,7 +11,7 @@ EXISTING, with the numbers and row ids that it had. A vector moves to a delete l
 data file, old or new. Data leaves come first. Checking an adopted leaf needs no loop over entries and skips those that
 are DELETED or dead, because they do not move.
 
-Source: protocol page, section 5; format page, "Leaf: Parquet"; decisions 0024 and 0029.
+Source: protocol page, section 5; format page, "Leaf: Parquet"; decisions 0034 and 0038.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Owns: the choice, and the Puffin file. Does not own: thresholds (`rootline.maint
 (`metadata_jobs`), the fate of leaves and vectors since (`rootline.tree`).
 Invariants: pure. A manifest vector that moves contains all that is dead in its leaf. A joined vector is unchanged.
 
-Source: format page, "Manifest vectors" and "Deletion vectors"; decision 0113.
+Source: format page, "Manifest vectors" and "Deletion vectors"; decision 0034.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Invariants: the request is checked before a job starts. When this returns or rai
 changes, and no row id. A refused group stops no other, is planned again from the live files, and only so many times.
 When something else fails, committed groups stay committed.
 
-Source: decision 0096.
+Source: docs/spark.md, "Compaction".
 """
 
 from __future__ import annotations

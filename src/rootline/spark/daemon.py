@@ -29,7 +29,7 @@ _PATIENCE_S: Final = 20.0
 def use_this_python(spark: SparkSession) -> None:
     """Let the workers of a local master run this Python, unless the user named one; elsewhere, warn how to name it.
 
-    Workers that run it are forked from a process that has imported the library (decision 0103).
+    Workers that run it are forked from a process that has imported the library (docs/spark.md).
     """
     try:
         context = spark.sparkContext

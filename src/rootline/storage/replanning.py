@@ -9,6 +9,8 @@ ends the run; no pause passes the caller's deadline.
 Theory. `steps` is a generator without I/O: it yields what to do next and is sent what came of it. `drive` and
 `drive_async` carry its steps out, so that clients, Spark's driver and workers share one order of steps, whether they
 block or await. Pauses are jittered, so that writers that collided once do not keep colliding.
+A retry library was rejected here and in the coordinator's loops: stamina draws from the global `random` and the real
+clock, which a seeded simulation must control, and its hooks belong to the whole process of the user.
 """
 
 from __future__ import annotations

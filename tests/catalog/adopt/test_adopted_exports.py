@@ -113,7 +113,7 @@ def test_a_table_that_came_from_one_of_ours_uses_no_snapshot_id_again(
 
 
 def test_an_export_takes_no_snapshot_of_before_the_adoption_for_its_own(tmp_path: Path) -> None:
-    """As in tables that releases before decision 0117 adopted: ids that the table gives later are in its history.
+    """As in tables that older releases adopted (decision 0004): ids that the table gives later are in its history.
 
     Each commit is exported by an exporter that learns from the last export what is stored.
     """
@@ -138,7 +138,7 @@ def test_an_export_takes_no_snapshot_of_before_the_adoption_for_its_own(tmp_path
 
 
 def test_an_export_whose_head_is_a_snapshot_of_others_is_refused_and_the_next_one_is_made_anew(tmp_path: Path) -> None:
-    """Releases before decision 0117 stored such ones."""
+    """Older releases stored such ones (decision 0004)."""
     folder = tmp_path / "lake"
     with connect(folder) as lake:
         table = lake.create_table(NAME, {"id": "long"})

@@ -1,4 +1,4 @@
-"""One record stops nothing but itself, whatever its size or compression: end to end (decision 0044)."""
+"""One record stops nothing but itself, whatever its size or compression: end to end (decision 0108)."""
 
 from __future__ import annotations
 

@@ -229,7 +229,7 @@ def vector_of(entry: ContentEntry, *ordinals: int) -> ContentEntry:
 
 @pytest.mark.parametrize("ordinals", [None, (0, 2, 3, 4, 5)])
 async def test_a_leaf_that_others_delete_as_a_whole_is_no_finding(ordinals: tuple[int, ...] | None) -> None:
-    """With the vector that it had, or one of the difference: decision 0052."""
+    """With the vector that it had, or one of the difference: decision 0053."""
     builder, leaf, vector = await with_leaf()
     last = vector if ordinals is None else vector_of(vector, *ordinals)
     status = Status.DELETED if ordinals is None else Status.ADDED

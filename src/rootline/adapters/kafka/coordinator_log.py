@@ -11,7 +11,7 @@ verdict. Closing ends both sides, even if one of them fails.
 A topic limits the size of its records, and a writer may have compressed a record that is too large for any topic
 without compression. The dead letter of such a record is compressed with zstd, by a separate producer: of all codecs
 zstd looks back the furthest. If that is too large as well, the letter is published without the record's bytes
-(decision 0044).
+(decision 0108).
 """
 
 from __future__ import annotations

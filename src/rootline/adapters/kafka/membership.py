@@ -11,7 +11,7 @@ the group's protocol.
 The library's callbacks swallow the errors that they raise, run without heartbeats, and delay the group: so they only
 pause, seek and wait for `released`. Tasks that `advance` starts and checks do the rest.
 
-Source: docs/decisions/0076.
+Source: docs/protocol.md, "Older versions".
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ compressed. It has the producer and the transaction of the batch that it replace
 transaction are still skipped. Its records carry a key that is drawn for each process: no writer can make one.
 
 The library decompresses with its own codecs when a record is taken, and has no limit for it. It asks brokers through
-`client.send`, so a consumer gets a `send` whose answers were judged here (decision 0044).
+`client.send`, so a consumer gets a `send` whose answers were judged here (decision 0108).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ records (`log_file`), when a table is noticed or lifted (`rootline.coordinator.r
 Invariants: no record is ever parked, because the log keeps undecided records. An older version ignores rows that it
 does not know.
 
-Source: docs/decisions/0076.
+Source: docs/protocol.md, "Older versions".
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ never refused for its format's layout of a type (width, unit, offsets). A cast k
 struct's default lacks has its own default, and a dropped field is left out.
 
 Source: the table specification, "Schemas and Data Types" and "Schema Evolution", Appendix D of the Iceberg
-specification, docs/decisions/0050.
+specification, docs/decisions/0058.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Invariants: one request for most files; of a table, the ends of 32 files and one
 whatever a file holds is a fault of that file, an absent *store* raises instead; of ORC, of Avro and of encrypted files
 only the length is compared.
 
-Source: decision 0059.
+Source: decision 0010.
 """
 
 from __future__ import annotations

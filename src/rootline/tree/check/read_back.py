@@ -9,7 +9,7 @@ Theory. To decode the header of a small root takes about as long as an append do
 pages change rarely, and one that cannot be read again would end the table: no version after it could be read, so none
 could take it back.
 
-Source: decision 0104.
+Source: decision 0010.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ is done with what was found (`flush`).
 Invariants: an entry names its source by its own place and file sequence number, which one live entry can have; what is
 not live in the root or in one of the leaves named is not found; statistics are not compared.
 
-Source: protocol page, section 5; decision 0024.
+Source: protocol page, section 5; decision 0034.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ A rewrite takes a vector away along with the file that it deleted from. It chang
 thing that showed that rows had left: it is remembered under the vector's own number. A conversion leaves a newer
 vector where it takes one away, and that shows as much.
 
-Source: protocol page, section 2, "isolation"; decision 0047.
+Source: protocol page, section 2, "isolation".
 """
 
 from __future__ import annotations

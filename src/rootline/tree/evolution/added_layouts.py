@@ -5,7 +5,7 @@ Owns: their ids, those of their expressions, and finding equal ones again. Does 
 Invariants: pure; specs, orders and expressions are added and never changed; a partition field that the table had gets
 the id that it had, so its values mean the same in every spec.
 
-Source: the Iceberg specification, "Partition Evolution" and "Sort Orders"; docs/decisions/0065.
+Source: the Iceberg specification, "Partition Evolution" and "Sort Orders"; docs/decisions/0064.
 """
 
 from __future__ import annotations

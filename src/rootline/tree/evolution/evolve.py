@@ -6,7 +6,7 @@ stored.
 Invariants: pure; schemas, specs, orders and expressions are added and never changed or removed; last ids never fall; a
 definition that comes out has passed every rule, of a definition by itself and of the step.
 
-Source: docs/format.md, "Table definition"; the table specification, "Schema Evolution"; docs/decisions/0065.
+Source: docs/format.md, "Table definition"; the table specification, "Schema Evolution"; docs/decisions/0064.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Invariants: no row that a scan shows changes. A vector that was overtaken, by a 
 from its data file, stays where it is, and the others of the intent move. A joined vector keeps the sequence number of
 the one that it replaces, because it deletes the same rows since the same commit.
 
-Source: format page, "Manifest vectors" and "Deletion vectors"; decision 0113.
+Source: format page, "Manifest vectors" and "Deletion vectors"; decision 0034.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ A vector may have grown since R. Then the two are merged here, and the one that 
 sweep. One that came in the same batch is to be shown as added by the root that is being made, with the rows that its
 intent deleted and no others: so the vector that the file had before the batch is shown with the conversion's rows too.
 
-Source: definitions page, section 4; decision 0070.
+Source: definitions page, section 4; decision 0034.
 """
 
 from __future__ import annotations

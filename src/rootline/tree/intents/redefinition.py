@@ -6,7 +6,7 @@ Invariants: the draft is not touched before the whole intent is accepted, so a r
 two intents that were made for one definition and add to its schemas the second is rejected, or two columns would get
 one id.
 
-Source: docs/protocol.md, "Changing a definition"; docs/decisions/0064, 0066.
+Source: docs/protocol.md, "Changing a definition"; docs/decisions/0064.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ storing them (the caller stores a batch's objects).
 Invariants: they hold EXISTING entries of a root that the draft's parent follows from; what is not live any more in the
 place that it came from is dead in the leaf; nothing that is live changes, and no intent's verdict does.
 
-Source: format page, "Leaf manifest"; architecture page, "The way of a flush"; decisions 0025 and 0039.
+Source: format page, "Leaf manifest"; architecture page, "The way of a flush"; decision 0025.
 """
 
 from __future__ import annotations

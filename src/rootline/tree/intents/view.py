@@ -5,7 +5,7 @@ not own: a view's metadata (`rootline.schemas.view_metadata`), tombstones (`drop
 Invariants: a view's root has no entries, and its definition no columns; the view's uuid is the table's uuid of its
 roots; a view that was dropped does not come back.
 
-Source: definitions page, section 3; decision 0069.
+Source: definitions page, section 3; decision 0067.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Owns: which are remembered. Does not own: what follows (`rootline.tree.commit.de
 (`rootline.schemas.bytes.record_headers`), the bytes (`header_codec`).
 Invariants: at most `CONTENTS_MAX`, the newest; of what is forgotten, or was never said, nothing is claimed.
 
-Source: decision 0057.
+Source: decision 0012.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ Theory. A file that was uploaded before the horizon is `expired`, whoever brings
 need not be known. Without a horizon no one looks at dates. Then what left is forgotten when the log's counted time has
 gone on by the orphans' age, which is a day more than the log keeps a record: no copy that is on the log comes later.
 
-Source: definitions page, section 4; format page, "Pages"; decision 0075.
+Source: definitions page, section 4; format page, "Pages"; decision 0063.
 """
 
 from __future__ import annotations

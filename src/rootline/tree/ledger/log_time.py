@@ -10,7 +10,7 @@ than a step from one root to the next, the rest of the way is *skipped*: it is n
 jump. A jump counts for one step of idle time and writers seen before it leave in time, so at most eight jumps are of
 interest at once. A table that was quiet for a month has made a jump too: its writers stay longer, which does no harm.
 
-Source: protocol page, sections 2 and 8; decision 0048.
+Source: protocol page, sections 2 and 8; decision 0012.
 """
 
 from __future__ import annotations

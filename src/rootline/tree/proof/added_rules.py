@@ -5,7 +5,7 @@ Owns: the rules that tables from before them may break. Does not own: what every
 Invariants: pure; only what is added is judged, so a table that breaks a rule can still be altered, restored and
 replaced; clients ask with these functions before they publish.
 
-Source: docs/decisions/0104, 0115; the Iceberg specification, "Default values".
+Source: docs/decisions/0010, 0115; the Iceberg specification, "Default values".
 """
 
 from __future__ import annotations

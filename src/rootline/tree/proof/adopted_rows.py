@@ -6,7 +6,7 @@ recomputation.
 Invariants: counts are the same; stated bounds contain those of every live entry. What the row does not say is no
 fault: a manifest list knows its partitions only.
 
-Source: format page, "Aggregates"; docs/decisions/0029.
+Source: format page, "Aggregates"; docs/decisions/0038.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 `none`: what an intent says of its files is taken, within the bounds of `row_limits`. `footer`: their lengths, and of
 Parquet the rows that their footers count, are compared with what it says before the intent is accepted.
 
-Source: decision 0059.
+Source: decision 0010.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Invariants: an intent is not judged before all its data files were looked at; no
 not put a file; equality deletes are not looked at: no
 row ids are handed out by their counts.
 
-Source: decision 0059.
+Source: decision 0010.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ Owns: the array, and following a change of leaves without building it again. Doe
 Invariants: no leaf that holds the key is ever missed; twelve bytes an entry; built when first asked for, then advanced
 by what changed; a version's index never changes, no matter what later versions do.
 
+Keys are Python's salted hashes, never stored, so that no writer can choose locations that collide.
 Source: architecture page, `location_index`: an append to a table of a million files asks one array, not every leaf.
 """
 
