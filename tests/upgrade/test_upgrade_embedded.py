@@ -82,9 +82,12 @@ def test_a_log_of_a_layout_that_is_not_known_is_refused(folder: Path, log_file: 
         append(folder)
 
 
-def test_an_upgraded_log_that_was_not_opened_for_long_is_refused(folder: Path, log_file: sqlite3.Connection) -> None:
-    """Versions between the first one with layout 2 and caa9e5f4 had no column for traces."""
-    log_file.execute("ALTER TABLE intents DROP COLUMN trace")
+@pytest.mark.parametrize("column", ["trace", "oldest_file_ms"])
+def test_an_upgraded_log_that_was_not_opened_for_long_is_refused(
+    folder: Path, log_file: sqlite3.Connection, column: str
+) -> None:
+    """Versions between the first one with layout 2 and caa9e5f4 lacked columns."""
+    log_file.execute(f"ALTER TABLE intents DROP COLUMN {column}")
     with pytest.raises(Corrupt, match=r"lacks columns.*Open it once with that commit"):
         append(folder)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +11,6 @@ import rootline
 from rootline.adapters.memory import MemoryIntentLog
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.adapters.sqlite.log_archive import SqliteLogArchive
-from rootline.adapters.sqlite.log_file import FILE_NAME
 from rootline.client.session import UploadDates
 from rootline.coordinator.runtime.records import decoded
 from rootline.schemas.bytes.intent_codec import encode_intent
@@ -86,27 +84,6 @@ async def test_a_claim_is_read_back_from_both_embedded_logs(tmp_path: Path) -> N
         records = await log.read(0, limit=10, wait_s=0)
         assert [oldest_file_of(record.headers) for record in records] == [17, None]
         await log.close() if isinstance(log, SqliteIntentLog) else None
-
-
-async def test_a_log_of_an_earlier_version_is_read_as_it_is_and_goes_on_with_claims(tmp_path: Path) -> None:
-    log = SqliteIntentLog(tmp_path)
-    await log.publish(b"k", b"v")
-    await log.close()
-    with sqlite3.connect(tmp_path / FILE_NAME) as connection:
-        connection.execute("ALTER TABLE intents DROP COLUMN oldest_file_ms")
-    connection.close()
-    archive = SqliteLogArchive(tmp_path)
-    assert [record.headers async for portion in archive.records() for record in portion] == [()]
-    await archive.close()
-    log = SqliteIntentLog(tmp_path)
-    await log.publish(b"k", b"w", oldest_file_ms=5)
-    found = await log.read(0, limit=10, wait_s=0)
-    assert [(record.value, oldest_file_of(record.headers)) for record in found] == [(b"v", None), (b"w", 5)]
-    with sqlite3.connect(tmp_path / FILE_NAME) as connection:  # as an earlier version beside this one publishes
-        connection.execute("INSERT INTO intents (key, value, appended_ms) VALUES (?, ?, ?)", (b"k", b"x", 1))
-    connection.close()
-    assert len(await log.read(0, limit=10, wait_s=0)) == 3
-    await log.close()
 
 
 async def test_every_intent_of_a_lake_says_how_old_its_files_are(tmp_path: Path) -> None:
