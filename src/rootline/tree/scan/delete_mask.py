@@ -52,7 +52,7 @@ def _number(entry: ContentEntry) -> int:
 
 
 def _apart(index: DeleteIndex, leaf: Leaf, leaf_row: ContentEntry, delete: ContentEntry) -> Mask:
-    """The entries that the delete cannot affect: in another partition, or with disjoint bounds of an equality column."""
+    """The entries that the delete cannot affect: in other partitions, or with disjoint bounds of an equality column."""
     predicates = [
         _beyond_bounds(leaf, column_id, known)
         for column_id in delete.equality_ids or ()
