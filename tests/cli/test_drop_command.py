@@ -37,7 +37,7 @@ def test_a_purge_must_be_meant(folder: Path, run: Run) -> None:
     done = run("table", "drop", "demo.t", "--purge", "--yes", "--warehouse", folder)
     assert (done.code, done.out) == (0, "purged demo.t, version 2\n"), done.err
     lost = run("table", "restore", "demo.t", "--warehouse", folder)
-    assert (lost.code, "does not come back" in lost.err) == (1, True), lost.err
+    assert (lost.code, "cannot be restored" in lost.err) == (1, True), lost.err
 
 
 def test_an_operator_checks_a_dropped_table_before_it_comes_back(folder: Path, run: Run) -> None:
