@@ -79,7 +79,7 @@ def decided_of(header: RootHeader, lowest: Iterable[PartitionOffset]) -> frozens
 def first_root_count(records: Sequence[Record]) -> int:
     """The number of records, from the front, that may share the first root of a name.
 
-    After a `create`, only records of its own partition may follow. Another coordinator may already have rejected
+    After a `create`, only records of the same partition may follow. Another coordinator may already have rejected
     records of other partitions, since it found neither a table nor a view.
     """
     create: Record | None = None

@@ -181,7 +181,7 @@ class ConsumerLoop:
         self._assignment = None
 
     def _remember_now_and_then(self, tasks: asyncio.TaskGroup) -> None:
-        """Commit offsets from time to time, in a task of its own, so that a slow answer does not delay reading."""
+        """Commit offsets from time to time, in a separate task, so that a slow answer does not delay reading."""
         now_s = self.environment.monotonic_s()
         is_due = self._remembering is None and now_s - self._remembered_s >= self.remember_every_s
         if self._assignment is not None and is_due:

@@ -31,7 +31,7 @@ class RetryPolicy:
         return jittered_s(ceiling, jitter)
 
     def after_loss(self, losses: int, jitter: float) -> float:
-        """The delay after the `losses`-th lost race in a row (from 1). There is none after the first."""
+        """The delay after the `losses`-th lost race in a row (from 1), 0 after the first."""
         if losses <= 1:
             return 0.0
         if losses <= self.losses_max:

@@ -33,7 +33,7 @@ _NULL_PREDICATES: Final = (Operator.IS_NULL, Operator.NOT_NULL)
 def project_single(
     predicate: Predicate, expression: Expression, definition: TableDefinition, *, is_strict: bool
 ) -> Predicate | None:
-    """The projection of one column test onto `expression`, or `None` if there is none.
+    """The projection of one column test onto `expression`, or `None` if the test has none.
 
     An inclusive projection is implied by the test. A strict projection implies the test.
     """

@@ -5,7 +5,7 @@ Does not own: the root rows that name the leaves (`adoption`), the shape of ever
 Invariants: The first fault is reported with its leaf and entry. A leaf that passes obeys every rule that later roots
 are checked by.
 
-Source: docs/decisions/0038; invariants page, numbers 10, 11, 20.
+Source: docs/decisions/0038 and invariants page, numbers 10, 11, 20.
 """
 
 from __future__ import annotations

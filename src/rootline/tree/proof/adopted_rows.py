@@ -6,7 +6,7 @@ Does not own: reading the manifest and making the row (`rootline.schemas.bytes.i
 Invariants: Counts are equal. Stated bounds contain those of every live entry. Absent bounds are not a fault, because a
 manifest list has bounds for partitions only.
 
-Source: format page, "Aggregates"; docs/decisions/0038.
+Source: format page, "Aggregates" and docs/decisions/0029.
 """
 
 from __future__ import annotations

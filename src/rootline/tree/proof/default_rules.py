@@ -6,7 +6,7 @@ Does not own: the JSON form of a default (`default_values`), filling in defaults
 Invariants: A default that passes can be written into a column of its type unchanged. The default of a struct may omit
 fields, which then use their own defaults, and may contain fields that have since been dropped.
 
-Source: the table specification, "Default Values"; Appendix D of the Iceberg specification, "JSON single-value
+Source: the table specification, "Default Values" and Appendix D of the Iceberg specification, "JSON single-value
 serialization".
 """
 
@@ -60,7 +60,7 @@ _KINDS: Final[tuple[tuple[str, Callable[[NestedField], object]], ...]] = (
 def default_fault(field: NestedField, was_dropped: Callable[[str], bool] = lambda _: False) -> str | None:
     """The first fault of the defaults of `field`, as the end of an error message about it, or `None`.
 
-    `was_dropped` tells whether a field id (as text) may belong to a field that is no longer in the schema.
+    `was_dropped` decides whether a field id (as text) may belong to a field that is no longer in the schema.
     """
     for kind, default_of in _KINDS:
         value = default_of(field)

@@ -5,7 +5,7 @@ Does not own: computing partition values when writing (`rootline.schemas.bytes.v
 Invariants: Two files are in the same partition if and only if their specs are the same and their tuples are equal.
 Null equals null, and NaN equals NaN. If the statistics lack a value, the whole tuple is `None`.
 
-Source: format page, "Partition values are statistics"; the Single File Commits proposal, "How do we remove partition
+Source: format page, "Partition values are statistics" and the Single File Commits proposal, "How do we remove partition
 tuple".
 """
 

@@ -6,7 +6,7 @@ Does not own: fetching leaves (`rootline.storage.metadata.table_loader`), masks 
 Invariants: The order is deterministic: data files of the root in its order, then those of each leaf by ordinal. A plan
 has no dead entry. A task has every live vector and delete file that may delete one of its requested rows.
 
-Source: format page, "Manifest vectors"; the Iceberg specification, "Scan Planning".
+Source: format page, "Manifest vectors" and the Iceberg specification, "Scan Planning".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Owns: the rule for addressable versions. Does not own: expiry, which raises the 
 (`rootline.storage`).
 Invariants: Only versions that the head names are addressable, so an orphaned root below the head is never read.
 
-Source: protocol page, section 1, "Expiry, drop"; invariants page, numbers 6 and 16.
+Source: protocol page, section 1, "Expiry, drop" and invariants page, numbers 6 and 16.
 """
 
 from __future__ import annotations
