@@ -3,7 +3,7 @@
 Owns: next, build, put, landed and confirmed, then the failures: lost, failed, retry, quarantine and stop.
 Does not own: the transition table and its theory (`commit_machine`), events (`machine_handlers`), building a root
 (`batch_builder`), the interpretation of replies (`put_rules`), closing a batch (`group_window`), delays
-(`retry_policy`).
+(`rootline.ports.retry_policy`).
 Invariants: those of `commit_machine`.
 """
 

@@ -1,7 +1,7 @@
 """The rules by which a coordinator requests leaves for a root that is too long, and by which commits wait for them.
 
 Owns: requesting leaves, waiting for them, and keeping them for a batch.
-Does not own: the length limit and the content of leaves (`rootline.maintenance.self_flush_plan`), committing them
+Does not own: the length limit and the content of leaves (`rootline.maintenance.flush_plan`), committing them
 (`rootline.tree.intents.self_flush`).
 Invariants: At most one request for leaves is in flight, and none while leaves are ready. Every request ends with an
 event. Commits wait only for the first request, not for a retry after a failure. Leaves stay ready until a root that was

@@ -16,7 +16,7 @@ from rootline.coordinator.protocol.machine_state import Decision, Node, Phase
 
 _HEADER: Final = """# The commit machine
 
-Each table has one. `python -m rootline.coordinator.protocol.diagram` generates this page from the transition table, and
+Each table has one. `python -m tests.coordinator.commit_machine_diagram` generates this page from the transition table, and
 a test keeps it up to date. The theory is in `coordinator/protocol/commit_machine.py`.
 
 Boxes are *phases*, in which the machine waits for an event. Diamonds are *decisions*, which follow immediately from the

@@ -109,12 +109,6 @@ class LateTables:
         """The partitions for which `table` has or will get a separate reader."""
         return [place for place in self.owner.frontier.places if (table, place) in self.places] if self.places else []
 
-    def missing_of(self, table: TableName) -> list[str]:
-        """The reasons why parked records of `table` are missing."""
-        if not self.missing:
-            return []
-        return [self.missing[table, place] for place in self.owner.frontier.places if (table, place) in self.missing]
-
     def stop(self) -> None:
         """Stop all separate readers."""
         for where in list(self._readers):

@@ -25,7 +25,7 @@ import structlog
 from rootline.coordinator.protocol.machine_state import Phase
 from rootline.coordinator.runtime.assignment.late_tables import LateOwner, LateTables, read_again
 from rootline.coordinator.runtime.assignment.parking_rules import LastProgress, ParkingLimits, StuckSince, Where, is_due
-from rootline.coordinator.runtime.records.record_decoding import told_again
+from rootline.coordinator.runtime.records import told_again
 from rootline.coordinator.runtime.table.table_loop import TableLoop
 from rootline.coordinator.runtime.table.table_states import written_reason
 from rootline.ports.environment import Environment

@@ -2,7 +2,7 @@
 
 Owns: the tables' loops, and the frontier of all of them.
 Does not own: the handling of a record by its table (`table_loop`), tables that have fallen behind (`late_tables`),
-stuck tables (`parking`), decoding (`record_decoding`), reading the log (`consumer_loop`).
+stuck tables (`parking`), decoding (`records`), reading the log (`consumer_loop`).
 Invariants: Every table gets its records of a partition in order and without a gap. No table stops or delays another
 table or the main reader. Memory does not grow with tables that do not exist.
 
@@ -148,10 +148,7 @@ class PartitionAssignment:
         self.pausing = Pausing(self, _LOOK_S)
         self.pausing.take(self.assigned.paused)
         store, after_s = self.log.parking, self.settings.parking_after_s
-        parks_nothing = (
-            self.assigned.retention_s is None
-        )  # then only notices are stored, which older versions may ignore
-        if store is not None and (self.assigned.parked or parks_nothing or not self.assigned.may_be_shared):
+        if store is not None:
             limits = ParkingLimits(after_s, self.settings.parked_bytes_max, self.assigned.retention_s)
             self.parking = Parking(self, self.late, store, limits, min(_LOOK_S, after_s / 10))
 
@@ -338,7 +335,7 @@ class PartitionAssignment:
 
     async def pause(self) -> None:
         """Wait before a retry."""
-        await asyncio.sleep(self.settings.retry_s * (0.5 + 0.5 * self.environment.jitter()))
+        await asyncio.sleep(jittered_s(self.settings.retry_s, self.environment.jitter()))
 
     def _deliver(self, table: TableName, place: Partition, records: tuple[Record, ...], read_to: int) -> None:
         loop = self.tables.get(table)

@@ -1,7 +1,7 @@
 """The outbox of rejections and dead letters for records that are not intents of any table.
 
 Owns: the queue, and retrying until the log has acknowledged.
-Does not own: the content of a rejection (`record_decoding`), the progress of partitions (`frontier`, which is notified
+Does not own: the content of a rejection (`records`), the progress of partitions (`frontier`, which is notified
 of every published rejection).
 Invariants: A rejection is recorded in the log before it is published, because a later owner may have a version that can
 read the record. No rejection is dropped. The caller never waits, but must check for room first. A rejection that is not

@@ -1,7 +1,7 @@
 """The delay before the next attempt: exponential back-off with jitter.
 
-Owns: the delays and their cap. Does not own: waiting.
-Invariants: A delay grows up to a cap. There is no last attempt, because the records are still on the log.
+Owns: the delays and their cap. Does not own: waiting, and the choice to stop retrying.
+Invariants: A delay grows up to a cap.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 def jittered_s(delay_s: float, jitter: float) -> float:
-    """A delay in the upper half of `delay_s`, so that those who failed together do not return together."""
+    """A delay in the upper half of `delay_s`, so that clients that failed together do not retry together."""
     return float(delay_s * (0.5 + 0.5 * jitter))
 
 

@@ -2,7 +2,7 @@
 
 Owns: the structure of conditions.
 Does not own: binding text or expressions (`filters`), evaluation on files (`prune`) or rows (`column_predicates`).
-Invariants: Values are physical (see `rootline.schemas.statistics`) and exact. All values of a test have one type.
+Invariants: Values are physical (see `rootline.schemas.content_entry`) and exact. All values of a test have one type.
 There is no NOT: negation is pushed down into the tests.
 """
 

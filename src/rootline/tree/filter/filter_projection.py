@@ -1,7 +1,7 @@
 """Projections of column tests onto partition transforms of the column (bucket, month, truncate, …).
 
 Owns: the inclusive and the strict projection.
-Does not own: the transforms (`rootline.schemas.bytes.values.transform_values`), the evaluation (`prune`).
+Does not own: the transforms (`rootline.schemas.bytes.transform_values`), the evaluation (`prune`).
 Invariants:
 * Inclusive: a row that satisfies the test satisfies the projection.
 * Strict: a row that satisfies the projection and is not null satisfies the test.

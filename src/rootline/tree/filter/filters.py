@@ -3,7 +3,7 @@
 Owns: resolving names to columns, and turning each test into a bound condition.
 Does not own: the grammar (`filter_syntax`), the conversion of literals (`filter_values`), the evaluation on files
 (`prune`) and rows (`column_predicates`).
-Invariants: Values are physical (see `rootline.schemas.statistics`) and exact. There is no NOT in a bound condition.
+Invariants: Values are physical (see `rootline.schemas.content_entry`) and exact. There is no NOT in a bound condition.
 A null satisfies IS NULL only, as in SQL. Names are case-sensitive.
 """
 

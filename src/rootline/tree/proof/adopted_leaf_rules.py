@@ -1,7 +1,7 @@
 """Rules for the entries of Iceberg manifests that a table adopts.
 
 Owns: the rules for one such manifest (a leaf of the table), and the rules across all of them.
-Does not own: the root rows that name the leaves (`adoption`), the shape of every leaf (`leaf_rules`).
+Does not own: the root rows that name the leaves (`adoption`), the shape of every leaf (`leaf_columns`).
 Invariants: The first fault is reported with its leaf and entry. A leaf that passes obeys every rule that later roots
 are checked by.
 

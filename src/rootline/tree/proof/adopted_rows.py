@@ -1,8 +1,8 @@
 """Rules for the root row of a leaf that is an Avro manifest of Iceberg V1 to V3.
 
 Owns: the comparison of such a row with the aggregates of its entries.
-Does not own: reading the manifest and making the row (`rootline.schemas.bytes.iceberg.manifest_codec`,
-`manifest_list_codec`), rows of leaves that Rootline wrote, which equal their recomputation.
+Does not own: reading the manifest and making the row (`rootline.schemas.bytes.manifest_codec`), rows of leaves that
+Rootline wrote, which equal their recomputation.
 Invariants: Counts are equal. Stated bounds contain those of every live entry. Absent bounds are not a fault, because a
 manifest list has bounds for partitions only.
 

@@ -1,8 +1,8 @@
 """The check of a leaf that a writer wrote, as far as it does not need the table's live set.
 
 Owns: the rules for its entries, evaluated on columns, and its aggregates and counts.
-Does not own: the rules for statistics (`leaf_statistics_rules`), the shape of every leaf (`leaf_rules`), checks against
-the live set (`writer_leaves`), the leaf's bytes and digests (`leaf_codec`).
+Does not own: the rules for statistics (`leaf_statistics_rules`), the shape of every leaf (`leaf_columns`), checks
+against the live set (`writer_leaves`), the leaf's bytes and digests (`leaf_codec`).
 Invariants: The check is pure, so it can run as soon as the leaf has been read. It has no loop over the entries of a
 data leaf. An entry that passes inherits its snapshot, sequence numbers and row ids.
 

@@ -1,7 +1,7 @@
 """Rules for the statistics that a writer sends: partition values are present, and the numbers are consistent.
 
 Owns: the rules for one file, and the conversion of received statistics to those of an entry.
-Does not own: encodings (`statistics_codec`, `generic_statistics`), the consistency of one column's statistics
+Does not own: encodings (`statistics_codec`, `single_values`), the consistency of one column's statistics
 (`statistics_violations`), the vectorised rules (`leaf_statistics_rules`, checked against these by
 `tests/tree/proof/test_leaf_proof.py`), pruning (`prune`).
 Invariants: Statistics that pass can be read back with the table's types. Encoded statistics stay encoded, and are not

@@ -1,7 +1,7 @@
 """The partition tuple of a file, rebuilt from its spec and its statistics.
 
 Owns: the tuple as a value that can be compared and hashed, and the test for an unpartitioned spec.
-Does not own: computing partition values when writing (`rootline.schemas.bytes.values.transform_values`).
+Does not own: computing partition values when writing (`rootline.schemas.bytes.transform_values`).
 Invariants: Two files are in the same partition if and only if their specs are the same and their tuples are equal.
 Null equals null, and NaN equals NaN. If the statistics lack a value, the whole tuple is `None`.
 

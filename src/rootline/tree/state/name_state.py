@@ -1,7 +1,7 @@
 """The check that the newest root of a name is a table, and not a view or a dropped table.
 
 Owns: the error messages. Does not own: the kinds of names (`root_header`), finding heads
-(`rootline.storage.metadata.table_head`).
+(`rootline.storage.metadata.root_reader`).
 Invariants: No reader sees a dropped table. The error gives the time of the drop and the way to restore the table.
 """
 

@@ -2,7 +2,7 @@
 
 Owns: the collection of pages in a state.
 Does not own: pages (`rootline.schemas.bytes.root.ledger_page`, `outcome_page`, `condemned_page`, `left_page`), loading
-them (`rootline.storage.metadata.page_reader`), making them (`ledger_spill`, `outcome_spill`, `left_spill`, the kind
+them (`rootline.storage.metadata.object_reader`), making them (`ledger_spill`, `outcome_spill`, `left_spill`, the kind
 `sweep`).
 Invariants: Pages are in the order of the header's references, from the oldest to the newest.
 """
