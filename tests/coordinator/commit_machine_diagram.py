@@ -16,8 +16,8 @@ from rootline.coordinator.protocol.machine_state import Decision, Node, Phase
 
 _HEADER: Final = """# The commit machine
 
-Each table has one. `python -m tests.coordinator.commit_machine_diagram` generates this page from the transition table, and
-a test keeps it up to date. The theory is in `coordinator/protocol/commit_machine.py`.
+Each table has one. `python -m tests.coordinator.commit_machine_diagram` generates this page from the transition table,
+and a test keeps it up to date. The theory is in `coordinator/protocol/commit_machine.py`.
 
 Boxes are *phases*, in which the machine waits for an event. Diamonds are *decisions*, which follow immediately from the
 machine's state. An arrow from a phase shows its event, an arrow from a decision its condition. Events that do not
