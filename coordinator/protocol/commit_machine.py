@@ -2,7 +2,7 @@
 
 Owns: the transition table and `step`. Does not own: the handlers of events (`machine_handlers`) and of decisions
 (`machine_moves`), any I/O.
-Invariants: At most one root is in flight. While the outcome of root N is unknown, no PUT is sent but that of the
+Invariants: At most one root is in flight. While the outcome of root N is unknown, no PUT is sent except for the
 identical bytes of N. A verdict is published only after its root is confirmed. No record is lost, since records without
 a verdict are still on the log.
 

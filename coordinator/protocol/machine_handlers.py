@@ -2,7 +2,7 @@
 
 Owns: one small function for each event and phase of the transition table.
 Does not own: the transition table and its theory (`commit_machine`), the handlers of decisions (`machine_moves`).
-Invariants: those of `commit_machine`.
+Invariants: the same as in `commit_machine`.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def head_listed(machine: TableMachine, event: HeadListed, tick: Tick) -> Move:
     attempt = moves.in_flight(machine)
     if event.version == attempt.version:
         return Move(Decision.CONFIRMED, machine._replace(attempt=attempt._replace(dated_ms=event.store_ms)))
-    return moves.load(machine._replace(attempt=None))  # the outcomes in the head tell what it decided of the batch
+    return moves.load(machine._replace(attempt=None))  # the head has the outcomes of the records that it decided
 
 
 def published(machine: TableMachine, event: VerdictsPublished, tick: Tick) -> Move:
@@ -162,12 +162,12 @@ def leaves_encoded_gathering(machine: TableMachine, event: LeavesEncoded, tick: 
 
 
 def encoding_failed(machine: TableMachine, event: EncodingFailed, tick: Tick) -> Move:
-    """Continue without leaves, and request them again later."""
+    """Continue without leaves, and repeat the request later."""
     return Move(machine.phase, without_leaves(machine, tick), [_note_of(event)])
 
 
 def encoding_failed_gathering(machine: TableMachine, event: EncodingFailed, tick: Tick) -> Move:
-    """Request leaves again later, and continue if the open batch is no longer blocked."""
+    """Repeat the request for leaves later, and continue if the open batch is no longer blocked."""
     return _unblocked(machine, without_leaves(machine, tick), [_note_of(event)])
 
 

@@ -4,7 +4,7 @@ Owns: next, build, put, landed and confirmed, then the failures: lost, failed, r
 Does not own: the transition table and its theory (`commit_machine`), events (`machine_handlers`), building a root
 (`batch_builder`), the interpretation of replies (`put_rules`), closing a batch (`group_window`), delays
 (`rootline.ports.retry_policy`).
-Invariants: those of `commit_machine`.
+Invariants: the same as in `commit_machine`.
 """
 
 from __future__ import annotations

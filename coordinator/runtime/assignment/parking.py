@@ -111,7 +111,7 @@ class Parking:
                 OutcomeUnknown,
                 Fenced,
                 TimeoutError,
-            ) as error:  # the next look retries, or another owner does
+            ) as error:  # the next round retries, or another owner does
                 structlog.get_logger().warning("parking delayed", action="retry", reason=str(error))
 
     async def _look(self) -> None:
@@ -217,7 +217,7 @@ class Parking:
             await owner.log.forget_reader(name)
 
     async def _is_stored(self, where: Where, mine: Sequence[_Own], end: int) -> bool:
-        """Whether all of these records are parked or rejected. If not, the next look retries this table."""
+        """Whether all of these records are parked or rejected. If not, the next round retries this table."""
         table, place = where
         frontier = self.owner.frontier
         fit, over = self._split(where, mine)

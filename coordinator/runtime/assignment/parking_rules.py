@@ -70,7 +70,7 @@ class StuckSince:
     _known: dict[Where, tuple[int, float]] = field(default_factory=dict)
 
     def look(self, offsets: dict[Where, int], now_s: float) -> dict[Where, float]:
-        """The time of the first look that found the present offset, for each table and partition."""
+        """The time at which the present offset was first seen, for each table and partition."""
         known = self._known
         self._known = {
             where: known[where] if where in known and known[where][0] == offset else (offset, now_s)

@@ -272,7 +272,7 @@ class PartitionAssignment:
         return End.CUT_OFF if late else End.IN_GOOD_ORDER
 
     def open_table(self, table: TableName, undecided: Iterable[PartitionOffset]) -> None:
-        """Implement `ParkingOwner.open_table`."""
+        """Start a new loop for the table, in place of the present one (see `ParkingOwner.open_table`)."""
         old = self.tables.pop(table, None)
         if old is not None:
             old.request_stop()
@@ -282,13 +282,13 @@ class PartitionAssignment:
         self._open(table, acknowledged, None if old is None else old.pending_since_ms)
 
     def pause_table(self, table: TableName) -> None:
-        """Implement `PausingOwner.pause_table`."""
+        """Start a loop that commits nothing for the table (see `PausingOwner.pause_table`)."""
         self.open_table(table, self._undecided_of(table))
         for place in self.late.places_of(table):
             self.late.read(table, place)  # the reader may be waiting for room in the old loop
 
     def restart_table(self, table: TableName) -> None:
-        """Implement `ParkingOwner.restart_table`."""
+        """Start a new loop for the table, and hand it its undecided records again."""
         undecided = self._undecided_of(table)
         self.open_table(table, undecided)
         for log, partition, offset in undecided:

@@ -120,7 +120,7 @@ def may_match(pruning: PruningFilter, stats: ContentStats, record_count: int | N
 
 
 def must_match(pruning: PruningFilter, stats: ContentStats, record_count: int | None, spec_id: int | None) -> bool:
-    """Whether every row of the file matches. The arguments are those of `may_match`."""
+    """Whether every row of the file matches. See `may_match` for the arguments."""
     return pruning.must(stats, record_count, pruning.members_of(spec_id))
 
 

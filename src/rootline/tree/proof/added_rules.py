@@ -24,8 +24,8 @@ from rootline.schemas.table_properties import CASE_PROPERTY, check_set, usable
 
 _SHOWN_CHARS_MAX: Final = 80
 NESTED_DEFAULT: Final = (
-    "other engines cannot read a table in which a struct, list or map has a default: leave it out, or give the fields "
-    "of a struct defaults of their own"
+    "other engines cannot read a table in which a struct, list or map has a default: omit it, or give the fields "
+    "of a struct defaults instead"
 )
 """The reason for refusing a default of a struct, list or map, as the end of an error message."""
 

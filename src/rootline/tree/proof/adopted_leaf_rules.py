@@ -43,11 +43,11 @@ def fault_of_leaf(row: ContentEntry, leaf: Leaf, header: RootHeader, definition:
 def _faults(row: ContentEntry, leaf: Leaf, header: RootHeader, definition: TableDefinition) -> Iterator[str]:
     if leaf.length != row.record_count or leaf.size_in_bytes != row.file_size_in_bytes:
         yield (
-            f"it has {leaf.length} entries in {leaf.size_in_bytes} bytes, its row says {row.record_count} in "
+            f"it has {leaf.length} entries in {leaf.size_in_bytes} bytes, but its row states {row.record_count} in "
             f"{row.file_size_in_bytes}"
         )
     if leaf.content is not _CONTENT[row.content_type]:
-        yield f"it lists {leaf.content} files, its row says {_CONTENT[row.content_type]}"
+        yield f"it lists {leaf.content} files, but its row states {_CONTENT[row.content_type]}"
     members = definition.spec_by_id(row.partition_spec_id).expr_ids
     yield from faults_of_adopted(row, aggregates_of(leaf, members))
     for ordinal, entry in enumerate(leaf.entries()):
@@ -120,7 +120,7 @@ def live_files(leaves: Iterable[Leaf], dead: Mapping[str, BitMap]) -> pa.Chunked
 
 
 def live_deletes(leaves: Iterable[Leaf], dead: Mapping[str, BitMap]) -> Iterator[tuple[Leaf, int, ContentEntry]]:
-    """Every live delete, as (leaf, ordinal, entry). The arguments are those of `live_files`."""
+    """Every live delete, as (leaf, ordinal, entry). See `live_files` for the arguments."""
     for leaf in leaves:
         if leaf.content is LeafContent.DELETE:
             dead_here = dead.get(leaf.location, BitMap())

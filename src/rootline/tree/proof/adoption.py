@@ -4,7 +4,7 @@ Owns: the adopted root, which the client makes and the coordinator checks, and i
 Does not own: reading the Iceberg table (`rootline.catalog`) and its manifests (`manifest_codec`), the table's root 0
 (`apply`).
 Invariants: Adopted metadata obeys every rule of later roots, or the adoption is refused with the rule that it breaks.
-Counts that the client states are recomputed. The blocks of the root are encoded again.
+Counts that the client states are recomputed. The blocks of the root are re-encoded.
 
 Source: docs/decisions/0038 and invariants page, numbers 10, 11, 20, 21.
 """
@@ -111,7 +111,7 @@ def encode_adopted(
 def proven_adopted(body: bytes, named: AdoptedRoot, table: TableName, definition: TableDefinition) -> Root:
     """Check that `body` is the adopted root that an intent names, and that its header and rows obey every rule.
 
-    Returns the root with its rows and blocks encoded again. The leaves are not checked.
+    Returns the root with its rows and blocks re-encoded. The leaves are not checked.
 
     Raises:
         Invalid: `adoption-invalid`, `location-invalid`, `spec-unknown`.

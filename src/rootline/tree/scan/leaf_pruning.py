@@ -3,7 +3,7 @@
 Owns: the vectorised form of `value_range`, and the choice of the leaf's columns to read.
 Does not own: the tables of flags and bounds (`range_rules`), pruning of single entries (`prune`), the live entries
 (`scan_plan`).
-Invariants: The result for an entry equals that of `prune` (checked by `tests/tree/filter/test_prune.py`). Only the
+Invariants: The result for an entry is the same as in `prune` (checked by `tests/tree/filter/test_prune.py`). Only the
 statistics that the filter needs are read.
 """
 

@@ -1,6 +1,6 @@
 """A compact index from keys to ordinals, with twelve bytes for each entry.
 
-Hashes are those of Python, so they are valid in one process only.
+It uses Python's hashes, which are valid in one process only.
 """
 
 from __future__ import annotations
