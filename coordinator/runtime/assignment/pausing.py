@@ -5,10 +5,10 @@ Does not own: storing pauses (the log), parking the records of a paused table (`
 Invariants: A pause loses no record: those in flight are decided, and the others stay undecided. No clock starts or ends
 a pause. An assignment knows the present pauses before it hands out any record.
 
-Theory. The loop of a paused table ignores its records, like the loop of a quarantined table, so the table's first undecided
-offset does not move. After the table is resumed, a new loop gets all records from there again. Records that a root
-decided in the meantime get their verdicts from that root. On Kafka the records are parked after some time, so that the
-offset of the partition can pass them. While all tables are paused, nothing is read, so nothing must be parked.
+Theory. The loop of a paused table ignores its records, like the loop of a quarantined table, so the table's first
+undecided offset does not move. After the table is resumed, a new loop gets all records from there again. Records that a
+root decided in the meantime get their verdicts from that root. On Kafka the records are parked after some time, so that
+the offset of the partition can pass them. While all tables are paused, nothing is read, so nothing must be parked.
 """
 
 from __future__ import annotations
