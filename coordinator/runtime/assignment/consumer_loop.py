@@ -20,8 +20,8 @@ from rootline.coordinator.runtime.assignment.partition_assignment import (
     AssignmentSettings,
     End,
     LoopFactory,
+    OnPublished,
     PartitionAssignment,
-    Told,
 )
 from rootline.coordinator.runtime.table.table_loop import TableLoop
 from rootline.ports.environment import Environment
@@ -30,7 +30,7 @@ from rootline.ports.retry_policy import jittered_s
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
 
-_HOLD_S: Final = 0.01
+_FULL_WAIT_S: Final = 0.01
 _PATIENCE_SHARE: Final = 0.8
 """The share of a revocation's deadline that tables may use. The rest is for committing their offsets."""
 _ANSWER_SHARE: Final = 0.95
@@ -47,7 +47,7 @@ class ConsumerLoop:
     settings: AssignmentSettings
     wait_s: float
     remember_every_s: float
-    told: Told
+    on_published: OnPublished
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     caught_up: asyncio.Event = field(default_factory=asyncio.Event)
     _unreadable: str = ""
@@ -144,7 +144,9 @@ class ConsumerLoop:
         """The next event, or `None` if the log does not answer. A log that has never answered ends the service."""
         is_full = self._assignment is not None and self._assignment.is_full
         try:
-            event = await self.log.next(wait_s=_HOLD_S if is_full else self.wait_s, hold=is_full or bool(self.paused))
+            event = await self.log.next(
+                wait_s=_FULL_WAIT_S if is_full else self.wait_s, deliver=not is_full and not self.paused
+            )
         except (Unavailable, OutcomeUnknown) as error:
             if not self._has_answered:
                 raise
@@ -159,7 +161,7 @@ class ConsumerLoop:
         partitions = [partition for _, partition, _ in event.starts]
         structlog.get_logger().info("partitions assigned", action="assign", partitions=partitions)
         assignment = PartitionAssignment(
-            event, self.log, self.make_loop, self.environment, self.settings, tasks, self.told
+            event, self.log, self.make_loop, self.environment, self.settings, tasks, self.on_published
         )
         assignment.begin()
         return assignment

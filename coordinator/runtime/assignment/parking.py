@@ -25,7 +25,7 @@ import structlog
 from rootline.coordinator.protocol.machine_state import Phase
 from rootline.coordinator.runtime.assignment.late_tables import LateOwner, LateTables, read_again
 from rootline.coordinator.runtime.assignment.parking_rules import LastProgress, ParkingLimits, StuckSince, Where, is_due
-from rootline.coordinator.runtime.records import told_again
+from rootline.coordinator.runtime.records import with_recorded_rejection
 from rootline.coordinator.runtime.table.table_loop import TableLoop
 from rootline.coordinator.runtime.table.table_states import written_reason
 from rootline.ports.environment import Environment
@@ -279,7 +279,7 @@ class Parking:
             f"{table} is stuck, and {why}: fix the table, run `rootline quarantine lift {table}`, and publish again"
         )
         for raw, record in over:
-            self.owner.reject(told_again(raw, record, "table-parked", reason))
+            self.owner.reject(with_recorded_rejection(raw, record, "table-parked", reason))
 
     async def _unpark(self, where: Where, parked: ParkedTable) -> None:
         await self.parked_store.unpark(parked)

@@ -35,11 +35,11 @@ from rootline.coordinator.runtime.records import (
     decoded,
     of_lake,
     poison_rejection,
-    told_again,
+    with_recorded_rejection,
 )
 from rootline.coordinator.runtime.table.table_loop import TableLoop, TableOwner
 from rootline.ports.environment import Environment
-from rootline.ports.intent_feed import Answer, Assigned, CoordinatorLog, Partition
+from rootline.ports.intent_feed import Assigned, CoordinatorLog, Partition, RecordedRejection
 from rootline.ports.retry_policy import jittered_s
 from rootline.schemas.bytes.record_headers import Lake
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, TableName
@@ -58,7 +58,7 @@ _LOOK_S: Final = 5.0
 """The interval at which stuck tables and pauses are looked for."""
 
 LoopFactory = Callable[[TableName, Acknowledged, TableOwner], TableLoop]
-Told = Callable[[Sequence[Verdict], bool], None]
+OnPublished = Callable[[Sequence[Verdict], bool], None]
 """Called with acknowledged verdicts on records without a table, and whether they had been published before."""
 
 
@@ -108,7 +108,7 @@ class PartitionAssignment:
     environment: Environment
     settings: AssignmentSettings
     tasks: asyncio.TaskGroup
-    told: Told
+    on_published: OnPublished
     tables: dict[TableName, TableLoop] = field(default_factory=dict)
     buffered_bytes: int = 0
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -123,7 +123,7 @@ class PartitionAssignment:
     _new: NewTables = field(default_factory=NewTables)
     _looked_for_idle_s: float = 0.0
     _poison_candidates: Mapping[Partition, int] = field(init=False)
-    _answered: dict[LogPosition, Answer] = field(init=False)
+    _answered: dict[LogPosition, RecordedRejection] = field(init=False)
     _poison: dict[LogPosition, str] = field(default_factory=dict)
     _trial: DecodingTrial = field(init=False)
 
@@ -139,7 +139,7 @@ class PartitionAssignment:
             self.log,
             self.environment,
             self._rejected,
-            self.held,
+            self.buffered,
             self.settings.queue_bytes_max,
             self.settings.request_timeout_s,
             self.settings.retry_s,
@@ -233,7 +233,7 @@ class PartitionAssignment:
 
     async def confirm(self) -> None:
         """Confirm with the log that the assignment is still valid. Raises `Unavailable`."""
-        await self.log.confirm(self.assigned.term)
+        await self.log.confirm(self.assigned.generation)
 
     def decided(self, table: TableName, up_to: Acknowledged) -> None:
         """Note acknowledged verdicts of a table."""
@@ -245,7 +245,7 @@ class PartitionAssignment:
         """Note that a table's loop has handled an event."""
         self._new.note(table, self.tables.get(table))
 
-    def held(self, more_bytes: int) -> None:
+    def buffered(self, more_bytes: int) -> None:
         """Add to the buffered bytes. Negative numbers subtract."""
         self.buffered_bytes += more_bytes
 
@@ -312,7 +312,7 @@ class PartitionAssignment:
         if self.settings.lake is not None and raw.headers and isinstance(found, Record):
             found = of_lake(raw, found, self.settings.lake)
         if self._answered and (answer := self._answered.get(raw.position)) is not None:
-            return told_again(raw, found, answer.code, answer.message)
+            return with_recorded_rejection(raw, found, answer.code, answer.message)
         return found
 
     def reject(self, rejection: Rejection) -> None:
@@ -355,7 +355,7 @@ class PartitionAssignment:
         loop = self.tables[table] = self.make_loop(table, acknowledged, self)
         why = self.pausing.why(table)
         if why is not None:
-            loop.hold(why, pending_since_ms=pending_since_ms)
+            loop.pause(why, pending_since_ms=pending_since_ms)
         self.start(loop.run(), f"table {table}")
         return loop
 
@@ -365,8 +365,8 @@ class PartitionAssignment:
             position = LogPosition(LogId(verdict.log), verdict.partition, verdict.offset)
             (again if position in self._answered else fresh).append(verdict)
             self.frontier.rejection_published(position[:2], verdict.offset)
-        self.told(fresh, False)
-        self.told(again, True)
+        self.on_published(fresh, False)
+        self.on_published(again, True)
 
     def _close_absent(self) -> None:
         """Close tables that do not exist, so that a writer cannot fill the memory with names."""

@@ -21,9 +21,9 @@ from typing import Final
 
 import structlog
 
-from rootline.coordinator.runtime.records import Rejection, answer_of
+from rootline.coordinator.runtime.records import Rejection, recorded_rejection_of
 from rootline.ports.environment import Environment
-from rootline.ports.intent_feed import AnsweringSink
+from rootline.ports.intent_feed import RecordingSink
 from rootline.ports.retry_policy import jittered_s
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.verdict import as_asked, coordinates_only, size_of
@@ -42,14 +42,14 @@ class RejectionOutbox:
     """The outbox of a partition assignment.
 
     * `published` is called with rejections that the log has acknowledged.
-    * `held` is called with each change of the buffered bytes.
+    * `buffered` is called with each change of the buffered bytes.
     * `trouble` is the reason why some rejections cannot be published at present, or an empty string.
     """
 
-    verdicts: AnsweringSink
+    verdicts: RecordingSink
     environment: Environment
     published: Published
-    held: Callable[[int], None]
+    buffered: Callable[[int], None]
     bytes_max: int
     request_timeout_s: float
     retry_s: float
@@ -152,7 +152,7 @@ class RejectionOutbox:
         letters = [letter for _, letter in batch]
         try:
             async with asyncio.timeout(self.request_timeout_s):
-                await self.verdicts.hold([answer_of(rejection) for rejection in batch])
+                await self.verdicts.record_rejections([recorded_rejection_of(rejection) for rejection in batch])
                 await self.verdicts.publish_verdicts(verdicts, letters)
         except (Unavailable, OutcomeUnknown, TimeoutError) as error:
             return str(error) or "no answer in time"
@@ -163,7 +163,7 @@ class RejectionOutbox:
 
     def _buffer(self, more_bytes: int) -> None:
         self._buffered_bytes += more_bytes
-        self.held(more_bytes)
+        self.buffered(more_bytes)
 
 
 def _first_of(waiting: Sequence[Rejection]) -> Sequence[Rejection]:
