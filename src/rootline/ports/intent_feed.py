@@ -244,8 +244,8 @@ class IntentFeed(Protocol):
         """Record rejections for the next reader (`Assigned.answered`) before they are published. Durable on return.
 
         Raises:
-            Unavailable: `log-unavailable`, they must not be published: others may have the partitions now, or there is no
-            room for more until `decided` passes some of them (`paused`).
+            Unavailable: `log-unavailable`, they must not be published: others may have the partitions now, or there is
+            no room for more until `decided` passes some of them (`paused`).
             OutcomeUnknown: `publish-unknown`, record them again before publishing them.
         """
         ...
