@@ -20,8 +20,8 @@ from rootline.schemas.intent_rules import BEGINNING_KINDS
 from rootline.schemas.root_header import PartitionOffset, RootHeader
 from rootline.tree.check.invariants import violations
 from rootline.tree.check.read_back import read_back_faults
-from rootline.tree.commit.answers import answer, is_last_decided, log_went_back, next_offset
 from rootline.tree.commit.apply import apply_batch
+from rootline.tree.commit.verdicts import answer, is_last_decided, log_went_back, next_offset
 from rootline.tree.draft.batch import Applied, Needs, NoTable, Record, Stamp
 
 

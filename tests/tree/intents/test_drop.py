@@ -14,7 +14,7 @@ from rootline.schemas.root_header import NameState, Totals
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.check.invariants import violations
 from rootline.tree.check.verdict_roots import may_record_verdicts_only
-from rootline.tree.commit.answers import answer
+from rootline.tree.commit.verdicts import answer
 from rootline.tree.draft.batch import Record
 from rootline.tree.ledger.header_limits import HeaderLimits
 from rootline.tree.state.name_state import check_is_table
