@@ -47,8 +47,8 @@ class ParkingOwner(LateOwner, Protocol):
     def open_table(self, table: TableName, undecided: Iterable[PartitionOffset]) -> None:
         """Start a new loop for the table, in place of the present one.
 
-        `undecided` has the offsets from which its verdicts may not be acknowledged. They may be before the start of a
-        partition.
+        `undecided` has the first offset of each partition whose verdict may not be acknowledged. It may be before the
+        offset at which the assignment started.
         """
         ...
 

@@ -93,7 +93,7 @@ class PruningFilter:
         return {}
 
     def checks_of(self, test: Predicate | ColumnPair) -> tuple[Check, Check]:
-        """The pair (`may`, `must`) for a single test of the filter."""
+        """The compiled checks (`may`, `must`) of a single test of the filter."""
         known = self._checks.get(id(test))  # hashing a test takes time in proportion to its list of values
         if known is None or known[0] is not test:
             inclusive = _expanded(test, self.definition, is_strict=False)

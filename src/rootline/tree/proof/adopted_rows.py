@@ -34,13 +34,13 @@ def faults_of_adopted(row: ContentEntry, recomputed: LeafAggregates) -> Iterator
     if stated is not None and replace(stated, min_sequence_number=0) != replace(found, min_sequence_number=0):
         yield f"its row says {stated}, its entries add up to {found}"
     if stated is not None and stated.min_sequence_number > found.min_sequence_number and found.existing_files_count:
-        yield f"its least sequence number is {found.min_sequence_number}, its row says {stated.min_sequence_number}"
+        yield f"its least sequence number is {found.min_sequence_number}, but its row has {stated.min_sequence_number}"
     for tracked_id, outer in row.content_stats.items():
         inner = recomputed.content_stats.get(tracked_id)
         if inner is None:
             continue
         low, high = inner.lower_bound, inner.upper_bound
         if outer.lower_bound is not None and low is not None and low < outer.lower_bound:  # type: ignore[operator]
-            yield f"its row says that column {tracked_id} begins at {outer.lower_bound!r}, an entry has {low!r}"
+            yield f"its row has lower bound {outer.lower_bound!r} for id {tracked_id}, but an entry has {low!r}"
         if outer.upper_bound is not None and high is not None and high > outer.upper_bound:  # type: ignore[operator]
-            yield f"its row says that column {tracked_id} ends at {outer.upper_bound!r}, an entry has {high!r}"
+            yield f"its row has upper bound {outer.upper_bound!r} for id {tracked_id}, but an entry has {high!r}"

@@ -116,7 +116,7 @@ class DeleteIndex:
 def _sequence_number(entry: ContentEntry) -> int:
     number = entry.version_info.sequence_number
     if number is None:
-        raise Corrupt("entry-invalid", f"{entry.location}: a live entry without a data sequence number")
+        raise Corrupt("entry-invalid", f"{entry.location}: the live entry has no data sequence number")
     return number
 
 
