@@ -82,7 +82,7 @@ class ConsumerLoop:
         """Run until `request_stop`, and then until every table has finished its records in flight.
 
         Raises:
-            Fenced: another reader has taken over the log.
+            Fenced: the log must not be read any further, for instance because it was replaced.
             Unavailable: the log could not be reached at the start.
         """
         async with asyncio.TaskGroup() as tasks:

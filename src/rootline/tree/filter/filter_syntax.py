@@ -88,7 +88,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Negation:
-    """The NOT of a condition."""
+    """A negated condition."""
 
     inner: Tree
 

@@ -125,14 +125,14 @@ def must_match(pruning: PruningFilter, stats: ContentStats, record_count: int | 
 
 
 def entry_may_match(pruning: PruningFilter, entry: ContentEntry) -> bool:
-    """Whether a row of a file's entry, or a row of the leaf of a leaf's entry, can match."""
+    """Whether any row can match, in the file of a file's entry or in the files of a leaf's entry."""
     if entry.content_type in LEAF_TYPES:
         return pruning.may(entry.content_stats, None, _NO_PARTITION)
     return may_match(pruning, entry.content_stats, entry.record_count, entry.partition_spec_id)
 
 
 def entry_must_match(pruning: PruningFilter, entry: ContentEntry) -> bool:
-    """Whether every row of a file's entry, or every row of the leaf of a leaf's entry, matches."""
+    """Whether every row matches, in the file of a file's entry or in the files of a leaf's entry."""
     if entry.content_type in LEAF_TYPES:
         return pruning.must(entry.content_stats, None, _NO_PARTITION)
     return must_match(pruning, entry.content_stats, entry.record_count, entry.partition_spec_id)

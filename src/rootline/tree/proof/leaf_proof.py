@@ -188,7 +188,7 @@ def _locations(locations: pa.StringArray, content: LeafContent) -> Iterator[Faul
 
 
 def _deletes(leaf: Leaf) -> Iterator[Fault]:
-    """Check deletes one by one, as their later comparison with their data files does too."""
+    """Check deletes one by one. The loop adds little, because each delete is later compared with its data file."""
     seen: set[object] = set()
     targets: set[str | None] = set()
     for ordinal, entry in enumerate(leaf.entries()):
