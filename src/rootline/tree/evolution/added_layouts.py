@@ -5,7 +5,7 @@ Does not own: the rules for their members (`definition_rules`, `evolution_rules`
 Invariants: Specs, orders and expressions are added and never changed. A partition field with the source and transform
 of an earlier one gets the earlier id, so its values mean the same in every spec.
 
-Source: the Iceberg specification, "Partition Evolution" and "Sort Orders", docs/decisions/0065.
+Source: the Iceberg specification, "Partition Evolution" and "Sort Orders", docs/decisions/0064.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ definition.
 Invariants: Schemas, specs, orders and expressions are added and never changed or removed. The greatest ids never
 decrease. A returned definition has passed the rules for a definition and the rules for the step.
 
-Source: docs/format.md, "Table definition", the table specification, "Schema Evolution", docs/decisions/0065.
+Source: docs/format.md, "Table definition", the table specification, "Schema Evolution", docs/decisions/0064.
 """
 
 from __future__ import annotations

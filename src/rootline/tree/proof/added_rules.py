@@ -5,7 +5,7 @@ Does not own: the rules for every table (`definition_rules`), the step between t
 Invariants: Only additions are checked, so a table that breaks a rule can still be altered, restored and replaced.
 Clients call the same functions before they publish.
 
-Source: docs/decisions/0104, 0115 and the Iceberg specification, "Default values".
+Source: docs/decisions/0010, 0115 and the Iceberg specification, "Default values".
 """
 
 from __future__ import annotations

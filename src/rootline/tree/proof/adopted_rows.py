@@ -6,7 +6,7 @@ Rootline wrote, which equal their recomputation.
 Invariants: Counts are equal. Stated bounds contain those of every live entry. Absent bounds are not a fault, because a
 manifest list has bounds for partitions only.
 
-Source: format page, "Aggregates" and docs/decisions/0029.
+Source: format page, "Aggregates" and docs/decisions/0038.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 `none` accepts the lengths and row counts that an intent states, within the limits of `row_limits`. `footer` compares
 them with the stored files: the length of each file, and the row count in the footer of each Parquet file.
 
-
 Source: decision 0010.
 """
 

@@ -27,7 +27,6 @@ _NAN: Final = math.nan
 def partition_tuple(entry: ContentEntry, definition: TableDefinition) -> PartitionTuple | None:
     """The partition values of a file, in the order of its spec, or `None` if the statistics lack one.
 
-
     Raises:
         Invalid: `spec-unknown`.
 
