@@ -125,7 +125,7 @@ class CoordinatorService:
             ),
             wait_s=self._settings.poll_wait_s,
             remember_every_s=self._settings.offsets_commit_interval_s,
-            told=self._told,
+            on_published=self._on_published,
         )
         self._heads = HeadCheck(store, lambda: self._consumer.tables, self._settings.request_timeout_s)
         self._newest: dict[TableName, Version] = {}
@@ -308,14 +308,14 @@ class CoordinatorService:
         own, told = self._newest.get(table), await self._log.confirmed_version(table)
         return max((version for version in (own, told) if version is not None), default=None)
 
-    def _told(self, verdicts: Sequence[Verdict], is_repeated: bool) -> None:
+    def _on_published(self, verdicts: Sequence[Verdict], is_repeated: bool) -> None:
         unread = [verdict for verdict in verdicts if verdict.code in UNREAD]
         read = [verdict for verdict in verdicts if verdict.code not in UNREAD]
         now_ms = self._environment.now_ms()
         for some, of_intents in ((unread, False), (read, True)):
-            counts = self.metrics.told(some, is_repeated)
-            self._lines.told(some, counts, is_repeated, of_intents=of_intents)
-            self.recent.told(some, counts, is_repeated, now_ms)
+            counts = self.metrics.on_published(some, is_repeated)
+            self._lines.on_published(some, counts, is_repeated, of_intents=of_intents)
+            self.recent.on_published(some, counts, is_repeated, now_ms)
 
     def _forget_delays(self) -> None:
         """Of tables that are in memory no more, once they are as many as those that are."""
@@ -327,8 +327,8 @@ class CoordinatorService:
         if isinstance(note, Publication):
             now_ms = self._environment.now_ms()
             counts = self.metrics.published(note, now_ms)
-            self._lines.told(note.verdicts, counts, note.is_repeated, traces=note.traces)
-            self.recent.told(note.verdicts, counts, note.is_repeated, now_ms)
+            self._lines.on_published(note.verdicts, counts, note.is_repeated, traces=note.traces)
+            self.recent.on_published(note.verdicts, counts, note.is_repeated, now_ms)
             if note.version is not None:
                 self._newest.pop(table, None)  # so that the table becomes the newest one
                 self._newest[table] = note.version

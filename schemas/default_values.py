@@ -85,9 +85,9 @@ def unreadable_default(schema: dict[str, Any]) -> str | None:
             of_type = _type_of(field.get("type"))
             if of_type is None or isinstance(of_type, TimestampNanoType | TimestamptzNanoType):
                 what = field["type"].get("type") if isinstance(field.get("type"), dict) else field.get("type")
-                return f"{shown}: a default of a {what} cannot be kept; leave it out"
+                return f"{shown}: a default of type {what} cannot be stored; omit it"
             if not _is_readable(of_type, kind, field[kind]):
-                return f"{shown}, which is no {of_type}"
+                return f"{shown}, which is not of type {of_type}"
     return None
 
 

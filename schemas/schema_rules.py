@@ -98,9 +98,8 @@ def given_fault(body: object) -> str | None:
         for key in ("initial-default", "write-default"):
             fault = _fault_of_default(field.get("type"), field.get(key))
             if fault is not None:
-                return (
-                    f"field {name!r} has {key} {field[key]!r:.{_SHOWN_CHARS_MAX}}, which is no {field['type']}: {fault}"
-                )
+                shown = f"field {name!r} has {key} {field[key]!r:.{_SHOWN_CHARS_MAX}}"
+                return f"{shown}, which is not of type {field['type']}: {fault}"
     return None
 
 

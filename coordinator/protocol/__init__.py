@@ -1,5 +1,5 @@
-"""The commit protocol as values: events in, effects out.
+"""The commit protocol as a pure state machine: events in, effects out.
 
-Owns: the commit machine and its rules. Does not own: any I/O (`coordinator/runtime` carries effects out).
-Invariants: pure; time, ids and chance arrive in a `Tick`.
+Owns: the commit machine and its rules. Does not own: I/O (`coordinator/runtime` carries effects out).
+Invariants: Time, fresh ids and random numbers arrive in a `Tick`.
 """

@@ -1,9 +1,10 @@
-"""From a batch of records to a root in flight: what is settled already, and what the tree makes of the rest.
+"""Building the next root from a batch of records.
 
-Owns: the calls into the tree, and the meaning of their answers to the machine. Does not own: the tree's rules
-(`rootline.tree.commit.apply`), what happens next (`machine_handlers`).
-Invariants: a record below the head's offset is answered, never applied again; what the tree's own checks find broken
-is never written.
+Owns: splitting a batch into decided and undecided records, the calls into the tree, and the interpretation of their
+results.
+Does not own: the tree's rules (`rootline.tree.commit.apply`), the moves that follow (`machine_handlers`).
+Invariants: A record below the head's offset gets its verdict and is never applied again. A root that fails the tree's
+own checks is never written.
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ from rootline.schemas.intent_rules import BEGINNING_KINDS
 from rootline.schemas.root_header import PartitionOffset, RootHeader
 from rootline.tree.check.invariants import violations
 from rootline.tree.check.read_back import read_back_faults
-from rootline.tree.commit.answers import answer, is_last_decided, log_went_back, next_offset
 from rootline.tree.commit.apply import apply_batch
+from rootline.tree.commit.verdicts import answer, is_last_decided, log_went_back, next_offset
 from rootline.tree.draft.batch import Applied, Needs, NoTable, Record, Stamp
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What the head already decided of a batch: verdicts to publish again, and records that still need a root.
+    """A batch split by the head: verdicts to publish again, and records that still need a root.
 
-    `up_to`: the offsets after all that is decided; without `decided` it was acknowledged long ago.
+    `up_to` has the offset after the last decided record of each partition. Decided records that are not in `decided`
+    have verdicts that were acknowledged earlier.
     """
 
     decided: tuple[Decided, ...]
@@ -37,7 +39,10 @@ class Settled:
 
 
 def settle(machine: TableMachine) -> Settled | str:
-    """Split the batch by the head's offsets, or return why its records are not those that the head decided."""
+    """Split the batch by the head's offsets.
+
+    Returns a reason for quarantine if the batch has another record at the offset that the head decided last.
+    """
     if machine.head is None:
         return Settled((), machine.batch)
     header = machine.head.header
@@ -55,7 +60,7 @@ def settle(machine: TableMachine) -> Settled | str:
 
 
 def lowest_of(records: Iterable[Record]) -> tuple[PartitionOffset, ...]:
-    """For each partition the offset of the first of its `records`."""
+    """The offset of the first record of each partition."""
     first: dict[tuple[LogId, int], int] = {}
     for record in records:
         log, partition, offset = record.position
@@ -65,17 +70,17 @@ def lowest_of(records: Iterable[Record]) -> tuple[PartitionOffset, ...]:
 
 
 def decided_of(header: RootHeader, lowest: Iterable[PartitionOffset]) -> frozenset[tuple[LogId, int]]:
-    """The partitions of which the root has decided something at or above these offsets."""
+    """The partitions in which the root has decided a record at or after these offsets."""
     return frozenset(
         [(log, partition) for log, partition, offset in lowest if offset < next_offset(header, log, partition)]
     )
 
 
-def begun_by(records: Sequence[Record]) -> int:
-    """How many of `records` may share the first root of a name.
+def first_root_count(records: Sequence[Record]) -> int:
+    """The number of records, from the front, that may share the first root of a name.
 
-    Another coordinator may have found that there is no table and no view, for records of other partitions than the
-    `create`'s; of its own partition, only for those before it.
+    After a `create`, only records of the same partition may follow. Another coordinator may already have rejected
+    records of other partitions, since it found neither a table nor a view.
     """
     create: Record | None = None
     for count, record in enumerate(records):
@@ -87,7 +92,7 @@ def begun_by(records: Sequence[Record]) -> int:
 
 
 def offsets_after(records: Iterable[Record]) -> tuple[PartitionOffset, ...]:
-    """For each partition the offset after the last of its `records`."""
+    """The offset after the last record of each partition."""
     last: dict[tuple[LogId, int], int] = {}
     for record in records:
         log, partition, offset = record.position
@@ -98,7 +103,11 @@ def offsets_after(records: Iterable[Record]) -> tuple[PartitionOffset, ...]:
 
 
 def build(machine: TableMachine, tick: Tick) -> Applied | Needs | NoTable | str:
-    """The next root; or what it needs first; or that there is no table; or why it must not be written."""
+    """Build the next root from the batch.
+
+    Returns the root, the objects that must be fetched first, the rejections if there is no table, or the reason why
+    the root must not be written.
+    """
     stamp = Stamp(CommitId(tick.fresh_id), machine.policy.coordinator_id, tick.now_ms)
     limits = machine.policy.header_limits
     result = apply_batch(
@@ -114,7 +123,7 @@ def build(machine: TableMachine, tick: Tick) -> Applied | Needs | NoTable | str:
     if isinstance(result, Applied):
         rules = violations(machine.head, result.state, acknowledged=machine.acknowledged, limits=limits)
         if rules:
-            return f"the next root would break a rule: {'; '.join(rules)}"
+            return f"the next root would break an invariant: {'; '.join(rules)}"
         faults = read_back_faults(machine.head, result)
         if faults:
             return f"the next root is refused: {'; '.join(faults)}"

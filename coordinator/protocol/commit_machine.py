@@ -1,20 +1,21 @@
-"""The commit machine: (state, event) → (state, effects), for one table. The one file that owns the state machine.
+"""The commit machine of one table: a pure function (state, event) → (state, effects).
 
-Owns: the transition table and `step`. Does not own: what events do (`machine_handlers`), what is decided between them
+Owns: the transition table and `step`. Does not own: the handlers of events (`machine_handlers`) and of decisions
 (`machine_moves`), any I/O.
-Invariants: at most one root is in flight; while root N is undecided nothing but N's identical bytes is put; a verdict
-is published only after its root is confirmed; nothing is dropped: what has no verdict is still on the log.
+Invariants: At most one root is in flight. While the outcome of root N is unknown, no PUT is sent except for the
+identical bytes of N. A verdict is published only after its root is confirmed. No record is lost, since records without
+a verdict are still on the log.
 
-Theory. A table's state is a chain of roots, and creating root N with one conditional PUT is the only way to extend
-it. Everything a coordinator must know (offsets, ledger, live set) is in the root it builds on, so *any* coordinator
-may commit at any time: the PUT decides, and the loser loads the new head and applies its batch again; records that
-the new head already decided are answered from its outcomes. The only thing that must never happen is to take an
-unknown outcome for a known one. Hence a PUT that was not answered with 200 is asked about until a GET of N shows
-whose root it is, and if it shows none, the identical bytes are put again, because the first PUT may still land.
+Theory. The state of a table is a chain of roots, and the only way to extend it is to create root N with one conditional
+PUT. Everything that a coordinator must know (offsets, ledger, live set) is in the root that it builds on. So *any*
+coordinator may commit at any time: the PUT decides, and the loser loads the new head and applies its batch again. It
+answers records that the new head already decided from the outcomes in the head. A coordinator must never mistake an
+unknown outcome for a known one. Hence after any reply other than 200, the coordinator reads root N back until it knows
+whose root N is. If there is no root N, it puts the identical bytes again, because the first PUT may still land.
 
-The table has two kinds of nodes. In a *phase* the machine waits for an event. At a *decision* it goes on at once, by
-what it knows; two of them tell most of the story: `next` (nothing is in flight: what follows?) and `build` (a batch is
-closed: what is to be written?). So most events lead to one place, and what may come of it is said once.
+The table has two kinds of nodes. In a *phase* the machine waits for an event. A *decision* follows immediately from the
+machine's state. The two main decisions are `next` (nothing is in flight) and `build` (a batch is closed). Most events
+lead to one of them, so the choice among the possible next phases is written once.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ Step = tuple[TableMachine, list[Effect]]
 
 
 def step(machine: TableMachine, event: Event, tick: Tick) -> Step:
-    """The machine after `event`, and what it asks of the outside, in order.
+    """Handle `event`. Returns the new machine and its effects, in the order in which they must be carried out.
 
     Raises:
-        Internal: the event cannot happen in this phase, or led where the transition table does not allow.
+        Internal: the transition table does not have the event in this phase, or not the resulting node.
     """
     effects: list[Effect] = []
     for move in path(machine, event, tick):
@@ -65,11 +66,12 @@ def step(machine: TableMachine, event: Event, tick: Tick) -> Step:
 
 
 def path(machine: TableMachine, event: Event, tick: Tick) -> Iterator[Move]:
-    """The moves that follow from `event`: over decisions to the next phase, as the table allows. Raises as `step`."""
+    """The moves that follow from `event`, through decisions to the next phase. Raises the errors of `step`."""
     transition = TRANSITIONS.get((machine.phase, type(event)))
     if transition is None:
         raise Internal(
-            "invariant-broken", f"{machine.table}: {type(event).__name__} came while {machine.phase}; report a bug"
+            "invariant-broken",
+            f"{machine.table}: {type(event).__name__} arrived in phase {machine.phase}; report a bug",
         )
     move = _allowed(machine, machine.phase, transition.leads_to, transition.handler(machine, event, tick))
     yield move
@@ -86,7 +88,7 @@ def _allowed(machine: TableMachine, at: Node, leads_to: Iterable[Node], move: Mo
 
 
 def quarantine(machine: TableMachine, why: str) -> Step:
-    """The machine after a step of its own failed: it commits nothing more, and its table's neighbours go on."""
+    """Quarantine the machine after an internal error, so that other tables can continue."""
     move = moves.quarantine(machine, why)
     return move.machine._replace(phase=Phase.QUARANTINED), list(move.effects)
 
@@ -99,7 +101,7 @@ DecisionHandler = Callable[[TableMachine, Tick], Move]
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """Who handles an event in a phase, and the nodes that may follow: with when, if there are several."""
+    """The handler of an event in a phase, and the nodes that may follow, each with its condition."""
 
     handler: EventHandler
     leads_to: Mapping[Node, str]
@@ -107,7 +109,7 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Who decides, and the nodes that may follow, each with when it does."""
+    """The handler of a decision, and the nodes that may follow, each with its condition."""
 
     handler: DecisionHandler
     leads_to: Mapping[Node, str]
@@ -118,50 +120,50 @@ CHOICES: Final[Mapping[Decision, Choice]] = {
         moves.choose_next,
         {
             Decision.BUILD: "records wait",
-            Phase.GATHERING: "more will come, or verdicts must go out first",
+            Phase.GATHERING: "more records are expected, or the batch is blocked",
             Phase.IDLE: "nothing waits",
-            Phase.COLD: "nothing waits, no table",
-            Phase.LOADING: "records wait, no table yet",
+            Phase.COLD: "nothing waits, no table is known",
+            Phase.LOADING: "records wait, no table is known",
             Phase.STOPPED: "stop requested",
         },
     ),
     Decision.BUILD: Choice(
         moves.build_next,
         {
-            Phase.PUTTING: "a root",
-            Phase.STAGING: "a root that names new objects",
+            Phase.PUTTING: "a root without new objects",
+            Phase.STAGING: "a root with new objects",
             Phase.FETCHING: "leaves or vectors are needed",
-            Phase.LOADING: "decided before, and the log not compared yet",
-            Decision.NEXT: "all decided, no root",
-            Phase.QUARANTINED: "a rule broke, or the log went back",
+            Phase.LOADING: "decided by the head, log not compared yet",
+            Decision.NEXT: "no root is needed",
+            Phase.QUARANTINED: "an invariant is broken, or the log lost records",
         },
     ),
     Decision.LANDED: Choice(
         moves.landed,
-        {Decision.CONFIRMED: "answered in time", Phase.CONFIRMING: "answered late"},
+        {Decision.CONFIRMED: "in time to be the head", Phase.CONFIRMING: "too late to be sure"},
     ),
-    Decision.CONFIRMED: Choice(moves.confirmed, {Decision.NEXT: "publish its verdicts"}),
+    Decision.CONFIRMED: Choice(moves.confirmed, {Decision.NEXT: "its verdicts are published"}),
     Decision.LOST: Choice(
         moves.lost,
-        {Phase.LOADING: "first loss", Phase.WAITING: "lost before", Phase.STOPPED: "stop requested"},
+        {Phase.LOADING: "first lost race", Phase.WAITING: "further lost race", Phase.STOPPED: "stop requested"},
     ),
     Decision.FAILED: Choice(
         moves.failed,
-        {Phase.WAITING: "pause, longer each time", Phase.STOPPED: "stop requested, no PUT is out"},
+        {Phase.WAITING: "back off", Phase.STOPPED: "stop requested, no undecided PUT"},
     ),
     Decision.RETRY: Choice(
-        moves.again,
+        moves.retry,
         {
-            Phase.LOADING: "a LIST or GET, or a lost race",
-            Decision.BUILD: "a fetch",
-            Phase.STAGING: "an object",
-            Phase.PUTTING: "no root is there",
-            Phase.READING_BACK: "a GET",
-            Phase.CONFIRMING: "a LIST",
+            Phase.LOADING: "loading the head failed, or a race was lost",
+            Decision.BUILD: "a fetch failed",
+            Phase.STAGING: "storing an object failed",
+            Phase.PUTTING: "the store has no root",
+            Phase.READING_BACK: "the GET failed",
+            Phase.CONFIRMING: "the LIST failed",
         },
     ),
 }
-"""What is decided where no event is waited for."""
+"""The handler of each decision, and the nodes that may follow."""
 
 AT_REST: Final = frozenset({Phase.COLD, Phase.IDLE})
 IN_FLIGHT: Final = frozenset(
@@ -196,27 +198,27 @@ def _staying(phases: Iterable[Phase], event: type[Event], handler: EventHandler)
 
 
 TRANSITIONS: Final[Mapping[tuple[Phase, type[Event]], Transition]] = {
-    # records come
+    # records arrive
     **_rows(AT_REST, Arrived, handlers.arrived, Decision.NEXT),
     **_rows(
         [Phase.GATHERING],
         Arrived,
         handlers.arrived_gathering,
-        {Decision.BUILD: "full", Phase.GATHERING: "not full, or held"},
+        {Decision.BUILD: "full", Phase.GATHERING: "not full, or blocked"},
     ),
     **_staying(IN_FLIGHT | {Phase.WAITING}, Arrived, handlers.arrived_later),
     **_rows(
         [Phase.GATHERING],
         TimerFired,
         handlers.window_ended,
-        {Decision.NEXT: "the window ends", Phase.GATHERING: "an old timer, or the batch is held"},
+        {Decision.NEXT: "the window ends", Phase.GATHERING: "a stale timer, or the batch is blocked"},
     ),
     # a commit
     **_rows(
         [Phase.LOADING],
         HeadLoaded,
         handlers.head_loaded,
-        {Decision.BUILD: "no older than before", Phase.QUARANTINED: "older than before"},
+        {Decision.BUILD: "as new as the known head", Phase.QUARANTINED: "older than the known head"},
     ),
     **_rows([Phase.FETCHING], Fetched, handlers.fetched, Decision.BUILD),
     **_rows([Phase.STAGING], ObjectsStored, handlers.objects_stored, Phase.PUTTING),
@@ -224,60 +226,60 @@ TRANSITIONS: Final[Mapping[tuple[Phase, type[Event]], Transition]] = {
         [Phase.PUTTING],
         PutReplied,
         handlers.put_replied,
-        {Decision.LANDED: "created", Decision.LOST: "stale", Phase.READING_BACK: "anything else"},
+        {Decision.LANDED: "created", Decision.LOST: "stale", Phase.READING_BACK: "any other reply"},
     ),
     **_rows(
         [Phase.READING_BACK],
         RootReadBack,
         handlers.read_back,
-        {Decision.LANDED: "the own root", Decision.LOST: "another's", Decision.FAILED: "no root"},
+        {Decision.LANDED: "own root", Decision.LOST: "another coordinator's root", Decision.FAILED: "no root"},
     ),
     **_rows(
         [Phase.CONFIRMING],
         HeadListed,
         handlers.head_listed,
-        {Decision.CONFIRMED: "the own root", Phase.LOADING: "another root"},
+        {Decision.CONFIRMED: "own root", Phase.LOADING: "another root"},
     ),
-    # its verdicts are acknowledged
+    # verdicts are acknowledged
     **_rows(
         [Phase.GATHERING],
         VerdictsPublished,
         handlers.published_gathering,
-        {Decision.NEXT: "no longer held", Phase.GATHERING: "not held, or held still"},
+        {Decision.NEXT: "unblocked", Phase.GATHERING: "still blocked, or not blocked before"},
     ),
     **_staying(_ALL - {Phase.GATHERING}, VerdictsPublished, handlers.published),
-    # leaves of its own, which a root that is too long needs
+    # the coordinator's own leaves, for a root that is too long
     **_rows(
         [Phase.GATHERING],
         LeavesEncoded,
         handlers.leaves_encoded_gathering,
-        {Decision.NEXT: "no longer held", Phase.GATHERING: "not held, or held still"},
+        {Decision.NEXT: "unblocked", Phase.GATHERING: "still blocked, or not blocked before"},
     ),
     **_rows(
         [Phase.GATHERING],
         EncodingFailed,
         handlers.encoding_failed_gathering,
-        {Decision.NEXT: "no longer held", Phase.GATHERING: "not held, or held still"},
+        {Decision.NEXT: "unblocked", Phase.GATHERING: "still blocked, or not blocked before"},
     ),
     **_staying(_ALL - ENDED - {Phase.GATHERING}, LeavesEncoded, handlers.leaves_encoded),
     **_staying(_ALL - ENDED - {Phase.GATHERING}, EncodingFailed, handlers.encoding_failed),
-    # trouble
+    # failures
     **_rows(
         [Phase.LOADING],
         LoadFailed,
         handlers.load_failed,
-        {Decision.FAILED: "no answer", Phase.QUARANTINED: "corrupt"},
+        {Decision.FAILED: "no answer", Phase.QUARANTINED: "corrupt metadata"},
     ),
-    **_rows([Phase.READING_BACK], LoadFailed, handlers.root_unreadable, {Phase.QUARANTINED: "corrupt"}),
+    **_rows([Phase.READING_BACK], LoadFailed, handlers.root_unreadable, {Phase.QUARANTINED: "corrupt root"}),
     **_rows(IN_FLIGHT - {Phase.LOADING, Phase.PUTTING}, RequestFailed, handlers.request_failed, Decision.FAILED),
     **_rows(
         [Phase.WAITING],
         TimerFired,
         handlers.waited,
-        {Decision.RETRY: "the pause is over", Phase.WAITING: "an old timer"},
+        {Decision.RETRY: "the pause is over", Phase.WAITING: "a stale timer"},
     ),
     **_staying(_ALL - {Phase.GATHERING, Phase.WAITING}, TimerFired, handlers.ignore),
-    # the end
+    # stopping
     **_rows(
         AT_REST | {Phase.GATHERING, Phase.QUARANTINED, Phase.PAUSED, Phase.STOPPED},
         StopRequested,
@@ -289,8 +291,8 @@ TRANSITIONS: Final[Mapping[tuple[Phase, type[Event]], Transition]] = {
         [Phase.WAITING],
         StopRequested,
         handlers.stop_waiting,
-        {Phase.STOPPED: "no PUT is out", Phase.WAITING: "a root is undecided"},
+        {Phase.STOPPED: "no undecided PUT", Phase.WAITING: "a root is undecided"},
     ),
     **{row: found for event in (Arrived, *_ANSWERS) for row, found in _staying(ENDED, event, handlers.ignore).items()},
 }
-"""For each phase and event: who handles it, and what may follow."""
+"""The handler of each event in each phase, and the nodes that may follow."""

@@ -1,8 +1,8 @@
-"""What the commit machine asks of the outside.
+"""The effects of the commit machine: requests that the runtime carries out.
 
-Owns: one value per kind of effect. Does not own: carrying them out (`coordinator/runtime/table/effect_runner`).
-Invariants: every effect but `PublishVerdicts`, `ArmTimer` and `Report` is answered by exactly one event; a crash
-between any two effects loses nothing, because the root carries what must be known.
+Owns: one type for each kind of effect. Does not own: carrying them out (`coordinator/runtime/table/effect_runner`).
+Invariants: Every effect is answered by exactly one event, except `PublishVerdicts`, `ArmTimer` and `Report`. A crash
+between two effects loses nothing, because the root contains everything that must be known.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from rootline.tree.state.table_state import TableState
 
 @dataclass(frozen=True, slots=True)
 class LoadHead:
-    """A LIST for the head, and reads of it, its leaves and its pages, except leaves and pages of `known`.
+    """Find the head with a LIST, and read it with its leaves and pages, except those that `known` has.
 
-    `lowest`: the lowest offset of each partition that waits. Where the head has decided it, the log is compared with
-    the head first: verdicts that it has belong to records that it has seen, whatever else is at their offsets now.
+    `lowest` has the lowest waiting offset of each partition. If the head has decided that offset, the log is first
+    compared with the head, because another record may be at the offset now.
     """
 
     known: TableState | None
@@ -33,21 +33,21 @@ class LoadHead:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Read leaves and vectors."""
+    """Read leaves and vectors that the batch needs."""
 
     needs: Needs
 
 
 @dataclass(frozen=True, slots=True)
 class StoreObjects:
-    """Create what the root will reference. Their names follow from their content, so that again does no harm."""
+    """Store the objects that the root will reference. Their names follow from their content, so a retry is safe."""
 
     objects: tuple[PendingObject, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PutRoot:
-    """The conditional PUT that decides; `after` is the root that must still be the newest."""
+    """Send the conditional PUT that commits the root. `after` is the root that must still be the newest."""
 
     version: Version
     key: ObjectKey
@@ -57,7 +57,7 @@ class PutRoot:
 
 @dataclass(frozen=True, slots=True)
 class ReadBack:
-    """GET the root in flight: whose is it?"""
+    """Read the root in flight with a GET, to learn whose root it is."""
 
     version: Version
     key: ObjectKey
@@ -66,12 +66,12 @@ class ReadBack:
 
 @dataclass(frozen=True, slots=True)
 class ListHead:
-    """LIST for the newest version, to confirm a head whose predecessor was confirmed too long ago."""
+    """Find the newest version with a LIST, to confirm a head whose predecessor was confirmed too long ago."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodeLeaves:
-    """Plan and encode leaves for the rows of `head`; the answer may come in any phase, many roots later."""
+    """Plan and encode leaves for the rows of `head`. The answer may arrive in any phase, many roots later."""
 
     head: TableState
 
@@ -86,9 +86,10 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class PublishVerdicts:
-    """Publish, in the order of these effects; once acknowledged, `up_to` may be dropped from the next root.
+    """Publish verdicts, in the order of these effects.
 
-    `is_unrecorded`: no root records these rejections, so the log must hold them before they are told.
+    After the log acknowledges them, the next root may drop the outcomes below `up_to`. `is_unrecorded` means that no
+    root records these rejections, so the log must store them before they are published.
     """
 
     decided: tuple[Decided, ...]
@@ -99,14 +100,14 @@ class PublishVerdicts:
 
 @dataclass(frozen=True, slots=True)
 class ArmTimer:
-    """Send `TimerFired(token)` in `delay_s` seconds; it replaces the timer armed before."""
+    """Send `TimerFired(token)` in `delay_s` seconds. It replaces the timer armed before."""
 
     token: int
     delay_s: float
 
 
 class Noted(StrEnum):
-    """What a `Report` is about; metrics and log lines follow from it."""
+    """The kinds of `Report`, from which metrics and log lines are made."""
 
     ROOT_LANDED = "root_landed"
     PUT_ASKED = "put_asked"
@@ -121,9 +122,9 @@ class Noted(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Something that people want to know: what, why, in which version, how long it took (seconds).
+    """A fact for operators, with its reason, version and duration in seconds.
 
-    `traces`: ids of the first few traces that a landed root's intents belong to.
+    `traces` has the ids of the first few traces of a landed root's intents.
     """
 
     noted: Noted

@@ -1,7 +1,7 @@
-"""What happens outside the commit machine, as it is told.
+"""The events that the commit machine receives.
 
-Owns: one value per kind of event, and the `Tick` that comes with each. Does not own: what follows from them.
-Invariants: an event is a fact that has happened; it never asks.
+Owns: one type for each kind of event, and the `Tick` that accompanies each. Does not own: their handling.
+Invariants: An event states a fact and never requests an action, except `StopRequested`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rootline.tree.state.table_state import TableState
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """When an event is handled: wall clock (ms), monotonic clock (s), a fresh id, a number in [0, 1)."""
+    """The clock and the randomness for one event: wall clock (ms), monotonic clock (s), fresh id, number in [0, 1)."""
 
     now_ms: int
     monotonic_s: float
@@ -35,7 +35,7 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class HeadLoaded:
-    """The head as a LIST showed it: state `None` when the table has no root. `store_ms`: the LIST's date, if any."""
+    """The head was loaded. `state` is `None` if the table has no root. `store_ms` is the date of the LIST, if any."""
 
     state: TableState | None
     store_ms: int | None
@@ -43,7 +43,7 @@ class HeadLoaded:
 
 @dataclass(frozen=True, slots=True)
 class LoadFailed:
-    """The head could not be loaded, or a root not read back: `corrupt` says that trying again is no use."""
+    """The head could not be loaded, or the root in flight not read back. `corrupt` means that a retry cannot help."""
 
     corrupt: bool
     detail: str
@@ -51,33 +51,33 @@ class LoadFailed:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Leaves and vectors that a batch needs; a value of `None` means: looked for, and not there or not readable."""
+    """Leaves and vectors that a batch needs were read. `None` stands for an object that is missing or unreadable."""
 
     fetched: FetchedObjects
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectsStored:
-    """What the root will reference is in the store."""
+    """The objects that the root will reference are stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """The store did not carry out a read or a side object; nothing is decided by it."""
+    """A read, or storing an object other than the root, failed. Nothing is decided by it."""
 
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
 class PutReplied:
-    """The store's reply to the PUT of the root in flight."""
+    """The store replied to the PUT of the root in flight, or did not reply in time."""
 
     reply: PutReply
 
 
 @dataclass(frozen=True, slots=True)
 class RootReadBack:
-    """What a GET of the root in flight showed: whose it is (`None`: no root), and the store's dates (ms)."""
+    """A GET of the root in flight has its commit id (`None` if there is no root) and the store's dates (ms)."""
 
     commit_id: CommitId | None
     store_ms: int | None
@@ -86,7 +86,7 @@ class RootReadBack:
 
 @dataclass(frozen=True, slots=True)
 class HeadListed:
-    """The newest version by a LIST (`None`: no root), and the date of that LIST (ms)."""
+    """A LIST has the newest version (`None` if there is no root) and its date (ms)."""
 
     version: Version | None
     store_ms: int | None
@@ -101,28 +101,28 @@ class VerdictsPublished:
 
 @dataclass(frozen=True, slots=True)
 class LeavesEncoded:
-    """Leaves for the rows of the head that was asked about; none when there is nothing that a leaf could take over."""
+    """Leaves for the rows of a head are encoded. There are none if no row can move to a leaf."""
 
     flush: OwnFlush
 
 
 @dataclass(frozen=True, slots=True)
 class EncodingFailed:
-    """There are no leaves, and why."""
+    """Encoding leaves failed, with the reason."""
 
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """The timer with this token ran out; a token that is no longer armed means nothing."""
+    """The timer with this token fired. An event with a stale token is ignored."""
 
     token: int
 
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
-    """Finish what is in flight, begin nothing new."""
+    """A stop was requested: finish the root in flight, and start nothing new."""
 
 
 Event = (

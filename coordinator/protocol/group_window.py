@@ -1,12 +1,12 @@
-"""When a batch closes.
+"""Group commit: the rules for closing a batch.
 
-Owns: the arithmetic of group commit. Does not own: timers and queues.
-Invariants: a lone writer never waits; a batch never stays open longer than its limits say.
+Owns: the limits of a batch and of its window. Does not own: timers and queues.
+Invariants: A lone writer never waits. A batch is never open longer than its limits allow.
 
-Theory. Writers in a closed loop publish again when they hear their verdict. If the next batch closed at once, it
-would take only those who were quick, the rest would form a second convoy, and the two would alternate for ever at
-half the throughput. So after a root that served several intents, the next batch waits until as many have come back,
-but no longer than a quarter of what a PUT takes.
+Theory. Writers in a closed loop publish their next intent after the verdict on the last one. If the next batch closed
+immediately, it would take the fast writers only. The others would form a second group, and the two groups would
+alternate forever at half the throughput. So after a root with several intents, the next batch waits until as many
+have arrived again, but no longer than a quarter of the duration of a PUT.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WEIGHT_OF_NEWEST: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """A batch closes at any of these, and at the bytes of leaves that one intent may name."""
+    """The limits of a batch. A batch also closes at the limit of leaf bytes that one intent may name."""
 
     intents_max: int
     bytes_max: int
@@ -33,14 +33,14 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How long to hold the next batch open, for how many intents."""
+    """The time for which the next batch stays open, and the number of intents that closes it earlier."""
 
     expected: int
     delay_s: float
 
 
 def next_window(served: int, queued: int, put_s: float, limits: BatchLimits) -> Window | None:
-    """After a root with `served` intents, with `queued` waiting; `None`: close at once."""
+    """The window after a root with `served` intents while `queued` wait. `None` closes the batch immediately."""
     expected = min(served + queued, limits.intents_max)
     if served + queued <= 1 or queued >= expected:
         return None
@@ -57,7 +57,7 @@ def is_full(queue: Sequence[Record], limits: BatchLimits, expected: int) -> bool
 
 
 def take(queue: Sequence[Record], limits: BatchLimits) -> int:
-    """How many records from the front make the next batch: at least one."""
+    """The number of records, from the front of the queue, in the next batch (at least one)."""
     size = leaves = 0
     for count, record in enumerate(queue):
         size += record.size_in_bytes
@@ -70,5 +70,5 @@ def take(queue: Sequence[Record], limits: BatchLimits) -> int:
 
 
 def moving_average(average_s: float | None, newest_s: float) -> float:
-    """Exponentially weighted mean of PUT durations, seconds."""
+    """The exponentially weighted mean of PUT durations, in seconds."""
     return newest_s if average_s is None else average_s + _WEIGHT_OF_NEWEST * (newest_s - average_s)

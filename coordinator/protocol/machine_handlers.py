@@ -1,8 +1,8 @@
-"""What each event does in each phase, in the order of a commit.
+"""The handlers of events, in the order of a commit.
 
-Owns: one small function for each row of the table that an event leads into. Does not own: which row applies
-(`commit_machine`), what follows where no event is waited for (`machine_moves`).
-Invariants: those of `commit_machine`, where the theory is.
+Owns: one small function for each event and phase of the transition table.
+Does not own: the transition table and its theory (`commit_machine`), the handlers of decisions (`machine_moves`).
+Invariants: the same as in `commit_machine`.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from rootline.coordinator.protocol.self_flush_rules import ask_for_leaves, with_
 
 
 def arrived(machine: TableMachine, event: Arrived, tick: Tick) -> Move:
-    """Nothing is in flight: a lone writer never waits."""
+    """Queue records while nothing is in flight, and decide immediately, so that a lone writer never waits."""
     return Move(Decision.NEXT, _queued(machine, event))
 
 
 def arrived_gathering(machine: TableMachine, event: Arrived, tick: Tick) -> Move:
-    """Close the open batch when it is full."""
+    """Queue records, and close the open batch if it is full."""
     queued = _queued(machine, event)
-    is_due = not moves.is_held(queued) and is_full(queued.queue, queued.policy.limits, queued.expected)
+    is_due = not moves.is_blocked(queued) and is_full(queued.queue, queued.policy.limits, queued.expected)
     return Move(Decision.BUILD if is_due else Phase.GATHERING, queued)
 
 
 def arrived_later(machine: TableMachine, event: Arrived, tick: Tick) -> Move:
-    """Something is in flight: wait in the queue."""
+    """Queue records while a request is in flight."""
     return Move(machine.phase, _queued(machine, event))
 
 
@@ -56,20 +56,21 @@ def _queued(machine: TableMachine, event: Arrived) -> TableMachine:
 
 
 def window_ended(machine: TableMachine, event: TimerFired, tick: Tick) -> Move:
-    """The open batch has waited long enough."""
-    is_over = event.token == machine.timer and not moves.is_held(machine)
+    """Close the open batch at the end of its window."""
+    is_over = event.token == machine.timer and not moves.is_blocked(machine)
     return Move(Decision.NEXT if is_over else Phase.GATHERING, machine)
 
 
 def head_loaded(machine: TableMachine, event: HeadLoaded, tick: Tick) -> Move:
-    """Go on with the batch that lost a race, or with what waits. A head that went back is a store that lost a root."""
+    """Build on the loaded head. If it is older than the known head, the store has lost roots: quarantine the table."""
     known, found = machine.head, event.state
     if known is not None and (found is None or found.root.header.version < known.root.header.version):
         shown = "no root" if found is None else f"version {found.root.header.version}"
         return moves.quarantine(
             machine,
             f"{machine.table}: the store shows {shown}, but version {known.root.header.version} was confirmed; "
-            "find out what removed the newer roots, restore them and lift the quarantine (`rootline quarantine lift`)",
+            "find the cause that removed the newer roots, restore them and lift the quarantine "
+            "(`rootline quarantine lift`)",
         )
     loaded = machine._replace(head=found, base_ms=event.store_ms, failures=0)
     note = Report(Noted.HEAD_LOADED, version=None if found is None else found.root.header.version)
@@ -78,17 +79,17 @@ def head_loaded(machine: TableMachine, event: HeadLoaded, tick: Tick) -> Move:
 
 
 def fetched(machine: TableMachine, event: Fetched, tick: Tick) -> Move:
-    """What the batch needed is here: build again."""
+    """Build again with the fetched objects."""
     return Move(Decision.BUILD, machine._replace(fetched=machine.fetched.with_more(event.fetched), failures=0))
 
 
 def objects_stored(machine: TableMachine, event: ObjectsStored, tick: Tick) -> Move:
-    """What the root references is in the store: put the root."""
+    """Put the root, now that its objects are stored."""
     return moves.put(machine._replace(failures=0), tick)
 
 
 def put_replied(machine: TableMachine, event: PutReplied, tick: Tick) -> Move:
-    """Landed, lost, or ask."""
+    """Interpret the reply to the PUT: the root landed, the race is lost, or the root must be read back."""
     match outcome_of_put(event.reply.answer):
         case Outcome.LANDED:
             return _landed(machine, tick, event.reply.store_ms, event.reply.store_ms)
@@ -97,20 +98,20 @@ def put_replied(machine: TableMachine, event: PutReplied, tick: Tick) -> Move:
         case _:
             version = moves.in_flight(machine).version
             note = Report(Noted.PUT_ASKED, f"{event.reply.answer.value}: {event.reply.detail}", version)
-            asking = moves.ask_whose(machine)
-            return asking._replace(effects=[note, *asking.effects])
+            reading = moves.read_root_back(machine)
+            return reading._replace(effects=[note, *reading.effects])
 
 
 def read_back(machine: TableMachine, event: RootReadBack, tick: Tick) -> Move:
-    """The own root, another's, or none yet."""
+    """Interpret the root that was read back: it landed, the race is lost, or the PUT must be repeated."""
     match outcome_of_read_back(event.commit_id, moves.in_flight(machine).commit_id):
         case Outcome.LANDED:
             return _landed(machine, tick, event.store_ms, event.last_modified_ms)
         case Outcome.LOST:
             return Move(Decision.LOST, machine)
         case _:
-            # the first PUT may still land: the identical bytes again, at the same version, after a pause
-            return _failed(machine, Phase.PUTTING, "the root is not there yet")
+            # the first PUT may still land, so only the identical bytes may be put at this version
+            return _failed(machine, Phase.PUTTING, "the store has no such root yet")
 
 
 def _landed(machine: TableMachine, tick: Tick, answered_ms: int | None, dated_ms: int | None) -> Move:
@@ -120,21 +121,21 @@ def _landed(machine: TableMachine, tick: Tick, answered_ms: int | None, dated_ms
 
 
 def head_listed(machine: TableMachine, event: HeadListed, tick: Tick) -> Move:
-    """Confirmed when the LIST shows the own root as the newest; else load the head and see what it decided."""
+    """Confirm the own root if the LIST shows it as the newest, otherwise load the head."""
     attempt = moves.in_flight(machine)
     if event.version == attempt.version:
         return Move(Decision.CONFIRMED, machine._replace(attempt=attempt._replace(dated_ms=event.store_ms)))
-    return moves.load(machine._replace(attempt=None))  # the head's own outcomes say what of the batch is decided
+    return moves.load(machine._replace(attempt=None))  # the head has the outcomes of the records that it decided
 
 
 def published(machine: TableMachine, event: VerdictsPublished, tick: Tick) -> Move:
-    """The log has acknowledged verdicts: the next root may drop their outcomes."""
+    """Note acknowledged verdicts, so that the next root may drop their outcomes."""
     return Move(machine.phase, _acknowledged(machine, event))
 
 
 def published_gathering(machine: TableMachine, event: VerdictsPublished, tick: Tick) -> Move:
-    """The same; and a batch that was held for these acknowledgements goes on."""
-    return _released(machine, _acknowledged(machine, event))
+    """Note acknowledged verdicts, and continue if the open batch is no longer blocked."""
+    return _unblocked(machine, _acknowledged(machine, event))
 
 
 def _acknowledged(machine: TableMachine, event: VerdictsPublished) -> TableMachine:
@@ -144,30 +145,30 @@ def _acknowledged(machine: TableMachine, event: VerdictsPublished) -> TableMachi
     )
 
 
-def _released(before: TableMachine, after: TableMachine, effects: list[Effect] | None = None) -> Move:
-    """Go on, if the open batch was held until now."""
-    is_free = moves.is_held(before) and not moves.is_held(after)
+def _unblocked(before: TableMachine, after: TableMachine, effects: list[Effect] | None = None) -> Move:
+    """Continue if the open batch was blocked and no longer is."""
+    is_free = moves.is_blocked(before) and not moves.is_blocked(after)
     return Move(Decision.NEXT if is_free else Phase.GATHERING, after, effects or [])
 
 
 def leaves_encoded(machine: TableMachine, event: LeavesEncoded, tick: Tick) -> Move:
-    """The next batch takes the leaves over."""
+    """Keep the leaves for the next batch."""
     return Move(machine.phase, with_leaves(machine, event.flush, tick))
 
 
 def leaves_encoded_gathering(machine: TableMachine, event: LeavesEncoded, tick: Tick) -> Move:
-    """The same; and a batch that was held for them goes on."""
-    return _released(machine, with_leaves(machine, event.flush, tick))
+    """Keep the leaves for the next batch, and continue if the open batch is no longer blocked."""
+    return _unblocked(machine, with_leaves(machine, event.flush, tick))
 
 
 def encoding_failed(machine: TableMachine, event: EncodingFailed, tick: Tick) -> Move:
-    """Commits go on without leaves, which are asked for again later."""
+    """Continue without leaves, and repeat the request later."""
     return Move(machine.phase, without_leaves(machine, tick), [_note_of(event)])
 
 
 def encoding_failed_gathering(machine: TableMachine, event: EncodingFailed, tick: Tick) -> Move:
-    """The same; and a batch that was held for them goes on."""
-    return _released(machine, without_leaves(machine, tick), [_note_of(event)])
+    """Repeat the request for leaves later, and continue if the open batch is no longer blocked."""
+    return _unblocked(machine, without_leaves(machine, tick), [_note_of(event)])
 
 
 def _note_of(event: EncodingFailed) -> Report:
@@ -175,22 +176,22 @@ def _note_of(event: EncodingFailed) -> Report:
 
 
 def load_failed(machine: TableMachine, event: LoadFailed, tick: Tick) -> Move:
-    """Corrupt bytes quarantine the table; an absent store is asked again."""
+    """Quarantine the table if its metadata is corrupt, otherwise retry later."""
     if event.corrupt:
         return moves.quarantine(machine, event.detail)
     return _failed(machine, Phase.LOADING, event.detail)
 
 
 def root_unreadable(machine: TableMachine, event: LoadFailed, tick: Tick) -> Move:
-    """Whose root is there cannot be read: nothing is decided, and nothing can be until a person has looked."""
+    """Quarantine the table: the root cannot be read, so its owner is unknown until a person intervenes."""
     return moves.quarantine(machine, event.detail)
 
 
 def request_failed(machine: TableMachine, event: RequestFailed, tick: Tick) -> Move:
-    """The phase's request decided nothing: again, later.
+    """Retry the phase's request later.
 
-    Reads decide nothing, names of side objects follow from their content, and a root that may have landed is asked
-    for again.
+    That is safe: a read decides nothing, and storing an object again is harmless, since its name follows from its
+    content.
     """
     return _failed(machine, machine.phase, event.detail)
 
@@ -201,25 +202,25 @@ def _failed(machine: TableMachine, resume: Phase, detail: str) -> Move:
 
 
 def waited(machine: TableMachine, event: TimerFired, tick: Tick) -> Move:
-    """The pause is over."""
+    """Retry at the end of the pause."""
     return Move(Decision.RETRY if event.token == machine.timer else Phase.WAITING, machine)
 
 
 def stop_now(machine: TableMachine, event: StopRequested, tick: Tick) -> Move:
-    """Nothing is in flight: stop."""
+    """Stop immediately, since nothing is in flight."""
     return moves.stop(machine)
 
 
 def stop_soon(machine: TableMachine, event: StopRequested, tick: Tick) -> Move:
-    """Something is in flight: stop once it is decided."""
+    """Stop after the request in flight is decided."""
     return Move(machine.phase, machine._replace(stopping=True))
 
 
 def stop_waiting(machine: TableMachine, event: StopRequested, tick: Tick) -> Move:
-    """An undecided root is resolved first; anything else is still on the log."""
+    """Stop immediately unless a root is undecided, which is resolved first. Waiting records are still on the log."""
     return stop_soon(machine, event, tick) if moves.is_undecided(machine) else stop_now(machine, event, tick)
 
 
 def ignore(machine: TableMachine, event: Event, tick: Tick) -> Move:
-    """Nothing follows."""
+    """Ignore the event."""
     return Move(machine.phase, machine)

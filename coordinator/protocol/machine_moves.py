@@ -1,10 +1,10 @@
-"""What the commit machine decides where no event is waited for, in the order of a commit.
+"""The handlers of decisions, in the order of a commit, and the moves that handlers share.
 
-Owns: the handlers behind the decisions of the table, and what they share: next, build, put, landed, confirmed; then
-what goes wrong: lost, failed, again, quarantine, stop. Does not own: events (`machine_handlers`), what a batch does to
-a table (`batch_builder`), the rules on answers (`put_rules`), when a batch closes (`group_window`), delays
+Owns: next, build, put, landed and confirmed, then the failures: lost, failed, retry, quarantine and stop.
+Does not own: the transition table and its theory (`commit_machine`), events (`machine_handlers`), building a root
+(`batch_builder`), the interpretation of replies (`put_rules`), closing a batch (`group_window`), delays
 (`rootline.ports.retry_policy`).
-Invariants: those of `commit_machine`, where the theory is.
+Invariants: the same as in `commit_machine`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from rootline.coordinator.protocol.batch_builder import Settled, begun_by, build, lowest_of, offsets_after, settle
+from rootline.coordinator.protocol.batch_builder import (
+    Settled,
+    build,
+    first_root_count,
+    lowest_of,
+    offsets_after,
+    settle,
+)
 from rootline.coordinator.protocol.effects import (
     ArmTimer,
     Decided,
@@ -45,7 +52,7 @@ _TRACES_MAX: Final = 8
 
 
 class Move(NamedTuple):
-    """One step along an arrow of the diagram: where it leads, the machine then, and what it asks for."""
+    """One step along an arrow of the diagram: the next node, the new machine, and its effects."""
 
     to: Node
     machine: TableMachine
@@ -53,7 +60,10 @@ class Move(NamedTuple):
 
 
 def choose_next(machine: TableMachine, tick: Tick) -> Move:
-    """Nothing is in flight: stop, rest, hold, look for the table, open a window, or close a batch at once."""
+    """Choose what follows while nothing is in flight.
+
+    The machine stops, rests, is blocked, looks for the table, opens a window, or closes a batch immediately.
+    """
     served = machine.served
     if served:
         machine = machine._replace(served=0)
@@ -61,7 +71,7 @@ def choose_next(machine: TableMachine, tick: Tick) -> Move:
         return stop(machine)
     if not machine.queue and served == 0:
         return Move(Phase.COLD if machine.head is None else Phase.IDLE, machine)
-    if is_held(machine):
+    if is_blocked(machine):
         return Move(Phase.GATHERING, machine)
     if machine.head is None:
         return load(machine)  # another coordinator may have created the table meanwhile
@@ -72,11 +82,11 @@ def choose_next(machine: TableMachine, tick: Tick) -> Move:
     return Move(Decision.BUILD if machine.queue else Phase.IDLE, machine)
 
 
-def is_held(machine: TableMachine) -> bool:
-    """Whether something must come before another root: leaves for one that is far too long, or acknowledgements.
+def is_blocked(machine: TableMachine) -> bool:
+    """Whether the next root must wait for leaves (the head is far too long) or for acknowledged verdicts.
 
-    Without a table, any of these: its first root's offset would pass rejections that no root records, and after a crash
-    no one could give their verdict again.
+    Without a table, it must wait for every acknowledgement. Otherwise the offset of its first root would pass
+    rejections that no root records, and nobody could publish their verdicts again after a crash.
     """
     return is_awaited(machine) or machine.publishing >= (
         1 if machine.head is None else machine.policy.unpublished_roots_max
@@ -84,16 +94,19 @@ def is_held(machine: TableMachine) -> bool:
 
 
 def load(machine: TableMachine) -> Move:
-    """LIST for the head, read it, and compare the log with it where it has decided waiting records."""
+    """Load the head, and compare the log with it if it has decided waiting records."""
     lowest = lowest_of((*machine.batch, *machine.queue))
     compared = machine.compared.union([(log, partition) for log, partition, _ in lowest])
     return Move(Phase.LOADING, machine._replace(compared=compared), [LoadHead(machine.head, lowest)])
 
 
 def build_next(machine: TableMachine, tick: Tick) -> Move:
-    """Take a batch, unless one is left over; answer what the head decided of it already, and build the next root."""
+    """Build the next root from the present batch or from a new one.
+
+    Records that the head has decided are removed from the batch, and their verdicts are published.
+    """
     if not machine.batch:
-        if not machine.queue or machine.stopping or is_held(machine):
+        if not machine.queue or machine.stopping or is_blocked(machine):
             return Move(Decision.NEXT, machine)
         machine = _with_a_batch(machine)
     settled = settle(machine)
@@ -109,20 +122,20 @@ def build_next(machine: TableMachine, tick: Tick) -> Move:
 
 
 def _with_a_batch(machine: TableMachine) -> TableMachine:
-    """The front of the queue is the next batch."""
+    """Take the next batch from the front of the queue."""
     count = take(machine.queue, machine.policy.limits)
     if machine.head is None:
-        count = begun_by(machine.queue[:count])
+        count = first_root_count(machine.queue[:count])
     return machine._replace(batch=machine.queue[:count], queue=machine.queue[count:], fetched=NOTHING_FETCHED)
 
 
 def _settled(machine: TableMachine, settled: Settled) -> tuple[TableMachine, list[Effect]]:
-    """Without what the head decided of the batch: those verdicts go out again."""
+    """Remove the records that the head decided from the batch, and publish their verdicts again."""
     if not settled.up_to:
         return machine, []
     machine = machine._replace(batch=settled.undecided)
     if settled.decided or machine.publishing:
-        # also when there is nothing to publish: what is passed over must not overtake verdicts under way
+        # also without verdicts, so that these offsets are not acknowledged before earlier ones that are being published
         publish = PublishVerdicts(settled.decided, settled.up_to, None)
         return machine._replace(publishing=machine.publishing + 1), [publish]
     passed = {(item.log, item.partition): item.next_offset for item in settled.up_to}
@@ -130,10 +143,10 @@ def _settled(machine: TableMachine, settled: Settled) -> tuple[TableMachine, lis
 
 
 def _built(machine: TableMachine, tick: Tick) -> Move:
-    """What the tree makes of the batch: a root, a need, rejections without a table, or a broken rule."""
+    """Build a root from the batch, and choose the move for the result."""
     match build(machine, tick):
         case Applied() as applied:
-            return _begun(machine, applied, tick)
+            return _started(machine, applied, tick)
         case Needs() as needs:
             return Move(Phase.FETCHING, machine, [Fetch(needs)])
         case NoTable() as rejected:
@@ -144,8 +157,8 @@ def _built(machine: TableMachine, tick: Tick) -> Move:
             return quarantine(machine, why)
 
 
-def _begun(machine: TableMachine, applied: Applied, tick: Tick) -> Move:
-    """A root is built: store what it references, then put it."""
+def _started(machine: TableMachine, applied: Applied, tick: Tick) -> Move:
+    """Start committing a root: store the objects that it references, then put it."""
     header = applied.state.root.header
     attempt = Attempt(
         applied,
@@ -155,14 +168,14 @@ def _begun(machine: TableMachine, applied: Applied, tick: Tick) -> Move:
         takes_leaves=machine.flush.ready is not None,
     )
     count = len(applied.verdicts)
-    if count < len(machine.batch):  # the rest waits for the root after this one
+    if count < len(machine.batch):  # the other records wait for the next root
         machine = machine._replace(batch=machine.batch[:count], queue=(*machine.batch[count:], *machine.queue))
     machine = machine._replace(attempt=attempt)
     return store_objects(machine) if applied.objects else put(machine, tick)
 
 
 def store_objects(machine: TableMachine) -> Move:
-    """Store what the root in flight will reference."""
+    """Store the objects that the root in flight will reference."""
     return Move(Phase.STAGING, machine, [StoreObjects(in_flight(machine).applied.objects)])
 
 
@@ -176,30 +189,30 @@ def put(machine: TableMachine, tick: Tick) -> Move:
     )
 
 
-def ask_whose(machine: TableMachine) -> Move:
-    """GET the root in flight, whose outcome is unknown."""
+def read_root_back(machine: TableMachine) -> Move:
+    """Read the root in flight, since the outcome of its PUT is unknown."""
     attempt = in_flight(machine)
     return Move(Phase.READING_BACK, machine, [ReadBack(attempt.version, attempt.key, attempt.commit_id)])
 
 
 def landed(machine: TableMachine, tick: Tick) -> Move:
-    """The own root is in the store: it is the head, unless the answer came too late to prove that."""
+    """Confirm the own root, which is in the store, or list the head if the answer was too late to prove it."""
     if is_confirmed(machine.base_ms, in_flight(machine).answered_ms):
         return Move(Decision.CONFIRMED, machine)
     return list_head(machine)
 
 
 def list_head(machine: TableMachine) -> Move:
-    """LIST, to see whether the root in flight is the newest."""
+    """List the newest version, to learn whether it is the root in flight."""
     return Move(Phase.CONFIRMING, machine, [ListHead()])
 
 
 def confirmed(machine: TableMachine, tick: Tick) -> Move:
-    """The root in flight is the head: publish its verdicts first, then go on."""
+    """Make the root in flight the head, and publish its verdicts."""
     attempt = in_flight(machine)
     decided = tuple(map(Decided, machine.batch, attempt.applied.verdicts))
     served = len(machine.batch)
-    # not the header's offsets: they name logs and partitions, too, of which this coordinator has published nothing
+    # the header's offsets would include partitions for which this coordinator has published nothing
     publish = PublishVerdicts(decided, offsets_after(machine.batch), attempt.version)
     traces = distinct_traces((trace_of(record.headers) for record in machine.batch if record.headers), _TRACES_MAX)
     landed = Report(Noted.ROOT_LANDED, str(served), attempt.version, tick.monotonic_s - attempt.put_at_s, traces)
@@ -222,7 +235,7 @@ def confirmed(machine: TableMachine, tick: Tick) -> Move:
 
 
 def lost(machine: TableMachine, tick: Tick) -> Move:
-    """Another coordinator made this version: load the head, at once or after a pause."""
+    """Load the head that another coordinator made, after a pause unless it is the first lost race in a row."""
     losses = machine.losses + 1
     noted = Noted.YIELDED if losses > machine.policy.retry.losses_max else Noted.REBASED
     note = Report(noted, f"lost {losses} races in a row", in_flight(machine).version)
@@ -238,7 +251,7 @@ def lost(machine: TableMachine, tick: Tick) -> Move:
 
 
 def failed(machine: TableMachine, tick: Tick) -> Move:
-    """Try `resume` again after a pause that grows; stop instead, if a stop was asked for and nothing is undecided."""
+    """Wait before a retry of phase `resume`, or stop if a stop was requested and no root is undecided."""
     failures = machine.failures + 1
     machine = machine._replace(failures=failures)
     if machine.stopping and not is_undecided(machine):
@@ -247,7 +260,7 @@ def failed(machine: TableMachine, tick: Tick) -> Move:
 
 
 def is_undecided(machine: TableMachine) -> bool:
-    """Whether a PUT was sent whose outcome has to be known before a stop, when `resume` is what failed."""
+    """Whether a PUT was sent whose outcome must be known before a stop."""
     return machine.attempt is not None and machine.resume is not Phase.STAGING
 
 
@@ -256,8 +269,8 @@ def _pause(machine: TableMachine, delay_s: float) -> Move:
     return Move(Phase.WAITING, waiting, [ArmTimer(waiting.timer, delay_s)])
 
 
-def again(machine: TableMachine, tick: Tick) -> Move:
-    """Take up what failed."""
+def retry(machine: TableMachine, tick: Tick) -> Move:
+    """Retry the phase that failed."""
     match machine.resume:
         case Phase.FETCHING:
             return Move(Decision.BUILD, machine)
@@ -266,7 +279,7 @@ def again(machine: TableMachine, tick: Tick) -> Move:
         case Phase.PUTTING:
             return put(machine, tick)
         case Phase.READING_BACK:
-            return ask_whose(machine)
+            return read_root_back(machine)
         case Phase.CONFIRMING:
             return list_head(machine)
         case _:
@@ -274,25 +287,25 @@ def again(machine: TableMachine, tick: Tick) -> Move:
 
 
 def quarantine(machine: TableMachine, why: str) -> Move:
-    """Commit nothing more. What waits has no verdict and stays on the log."""
-    held = machine._replace(queue=(), batch=(), attempt=None, fetched=NOTHING_FETCHED, why=why)
-    return Move(Phase.QUARANTINED, held, [Report(Noted.QUARANTINED, why)])
+    """Quarantine the table: it commits nothing more. Waiting records get no verdict and stay on the log."""
+    ended = machine._replace(queue=(), batch=(), attempt=None, fetched=NOTHING_FETCHED, why=why)
+    return Move(Phase.QUARANTINED, ended, [Report(Noted.QUARANTINED, why)])
 
 
 def stop(machine: TableMachine) -> Move:
-    """The end. What waits has no verdict and stays on the log."""
+    """Stop the machine. Waiting records get no verdict and stay on the log."""
     return Move(Phase.STOPPED, machine._replace(stopping=True, queue=(), batch=(), attempt=None))
 
 
 def merged(old: Acknowledged, new: Acknowledged) -> Acknowledged:
-    """Offsets by maximum."""
+    """The greater of the two offsets of each partition."""
     if not new:
         return old
     return {**old, **{place: max(offset, old.get(place, 0)) for place, offset in new.items()}}
 
 
 def in_flight(machine: TableMachine) -> Attempt:
-    """The root in flight. Raises `Internal` when there is none."""
+    """The root in flight. Raises `Internal` if there is no root in flight."""
     if machine.attempt is None:
         raise Internal("invariant-broken", f"{machine.table}: {machine.phase} without a root in flight; report a bug")
     return machine.attempt

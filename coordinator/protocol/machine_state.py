@@ -1,8 +1,8 @@
-"""All that the commit machine of one table knows.
+"""The state of the commit machine of one table.
 
-Owns: the state's value types. Does not own: how it changes (`commit_machine`).
-Invariants: immutable (tuples, because every event makes a new one and that must be cheap); everything here can be
-lost in a crash without losing an intent.
+Owns: the value types of the state. Does not own: its transitions (`commit_machine`).
+Invariants: The state is immutable. It consists of tuples, because every event makes a new one. All of it can be lost in
+a crash without losing an intent.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from rootline.tree.state.table_state import TableState
 
 
 class Phase(StrEnum):
-    """What a table waits for between two events."""
+    """The phases of a table, in which the machine waits for an event."""
 
-    COLD = "cold"  # nothing is known of the table
-    LOADING = "loading"  # LIST and GETs of the head are out
-    IDLE = "idle"  # the head is confirmed, nothing waits
+    COLD = "cold"  # the head has not been loaded
+    LOADING = "loading"  # a LIST and GETs of the head are in flight
+    IDLE = "idle"  # the head is confirmed, no record waits
     GATHERING = "gathering"  # a batch is open
     FETCHING = "fetching"  # leaves or vectors that the batch needs are being read
-    STAGING = "staging"  # what the root will reference is being stored
-    PUTTING = "putting"  # the PUT of the root is out
-    READING_BACK = "reading_back"  # its outcome is unknown: a GET of the same root is out
-    CONFIRMING = "confirming"  # it landed late after the last answer: a LIST is out
-    WAITING = "waiting"  # a delay before trying again
-    QUARANTINED = "quarantined"  # stored bytes are corrupt, or a rule of our own broke: nothing more is committed
-    PAUSED = "paused"  # an operator said so, before anything was done: nothing is committed
-    STOPPED = "stopped"  # the end
+    STAGING = "staging"  # the objects that the root will reference are being stored
+    PUTTING = "putting"  # the PUT of the root is in flight
+    READING_BACK = "reading_back"  # the outcome of the PUT is unknown, and a GET of the root is in flight
+    CONFIRMING = "confirming"  # the root landed too long after the last confirmed head, and a LIST is in flight
+    WAITING = "waiting"  # a pause before a retry
+    QUARANTINED = "quarantined"  # metadata is corrupt or an invariant is broken, so nothing is committed
+    PAUSED = "paused"  # an operator paused the table before it was opened, so nothing is committed
+    STOPPED = "stopped"  # the machine has ended
 
 
 class Decision(StrEnum):
-    """Where the machine goes on at once, by what it knows: no event is waited for here."""
+    """The nodes from which the machine moves on without an event."""
 
-    NEXT = "next"  # nothing is in flight: what follows?
-    BUILD = "build"  # a batch is closed: what is settled already, and what does the tree make of the rest?
-    LANDED = "landed"  # the own root is in the store: does the answer's date confirm it?
-    CONFIRMED = "confirmed"  # the own root is the head: its verdicts may go out
-    LOST = "lost"  # the version is another's: take the batch to the new head
-    FAILED = "failed"  # the store did not answer: when to try again
-    RETRY = "retry"  # the pause is over: take up what failed
+    NEXT = "next"  # nothing is in flight, choose what follows
+    BUILD = "build"  # a batch is closed, build the next root
+    LANDED = "landed"  # the own root is in the store, check whether it is confirmed
+    CONFIRMED = "confirmed"  # the own root is the head, publish its verdicts
+    LOST = "lost"  # another coordinator made this version, apply the batch to the new head
+    FAILED = "failed"  # the store did not answer, choose the pause before a retry
+    RETRY = "retry"  # the pause is over, retry the phase that failed
 
 
 Node = Phase | Decision
@@ -56,7 +56,7 @@ Node = Phase | Decision
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The process's settings as the machine needs them."""
+    """The settings of the process that the machine uses."""
 
     coordinator_id: str
     limits: BatchLimits
@@ -66,10 +66,12 @@ class Policy:
 
 
 class Attempt(NamedTuple):
-    """The root in flight: what its batch came to, its name, and when its PUT went out (monotonic seconds).
+    """The root in flight.
 
-    Once it has landed: the store's date of the answer that says so (`answered_ms`), and the date that the root has as
-    the base of the next one (`dated_ms`). `takes_leaves`: it was built with the coordinator's own leaves.
+    * `put_at_s`: the monotonic time at which its PUT was sent.
+    * `answered_ms`: the store's date of the answer that shows that it landed.
+    * `dated_ms`: the store's date at which the root counts as confirmed, for building the next one.
+    * `takes_leaves`: whether it was built with the coordinator's own leaves.
     """
 
     applied: Applied
@@ -83,7 +85,10 @@ class Attempt(NamedTuple):
 
 
 class SelfFlush(NamedTuple):
-    """A root that is too long: whether its leaves are being encoded, those that are ready, when to ask again (s)."""
+    """The state of the coordinator's own leaves for a root that is too long.
+
+    `ready` are leaves for the next batch. After failures, leaves are not requested before `not_before_s` (monotonic).
+    """
 
     is_encoding: bool = False
     ready: OwnFlush | None = None
@@ -92,10 +97,13 @@ class SelfFlush(NamedTuple):
 
 
 class TableMachine(NamedTuple):
-    """One table. `base_ms` is the store's date at which the head was confirmed (`None`: the store has no dates).
+    """The state of one table.
 
-    `served`: intents of the root that was just confirmed. `resume`: the phase that a pause interrupts. `compared`: the
-    partitions whose records were compared with a head that was loaded.
+    * `base_ms`: the store's date at which the head was confirmed, `None` if the store has no dates.
+    * `compared`: the partitions whose records were compared with a loaded head.
+    * `publishing`: the number of `PublishVerdicts` effects that are not acknowledged.
+    * `served`: the number of intents in the root that was just confirmed.
+    * `resume`: the phase to retry after a pause.
     """
 
     table: TableName
@@ -123,5 +131,5 @@ class TableMachine(NamedTuple):
 
     @property
     def queued(self) -> int:
-        """How many records wait or are being committed."""
+        """The number of records that wait or are being committed."""
         return len(self.queue) + len(self.batch)

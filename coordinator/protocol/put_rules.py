@@ -1,13 +1,13 @@
-"""What an answer to a conditional PUT proves, and when a head is confirmed.
+"""The outcome that a reply to a conditional PUT proves, and the rule that confirms a head.
 
-Owns: the three outcomes and the 300-second rule. Does not own: the requests themselves.
-Invariants: only a 200 to one's own PUT, or reading one's own commit id back, means landed; only reading another's
-means lost; everything else is unknown, and an unknown outcome decides nothing.
+Owns: the outcomes and the 300-second rule. Does not own: the requests.
+Invariants: A root has landed only if its PUT was answered with 200, or if a GET returns its commit id. A race is lost
+only if another root is proven to exist. Every other outcome is unknown and decides nothing.
 
-Theory. Roots are only deleted `root_retention_s` (at least 600 s) after they are superseded. A coordinator that builds
-root N on a head N-1 that was confirmed at the store's date t, and has an answer about N from before t + 300 s, knows
-that no expiry can have removed a root N of another coordinator in between: so a created N is *the* N. After a longer
-pause only a LIST can tell. No local clock takes part.
+Theory. A root is deleted only `root_retention_s` (at least 600 s) after it is superseded. Suppose that a coordinator
+builds root N on head N-1, which was confirmed at the store's date t, and has an answer about N dated before t + 300 s.
+Then no expiry can have removed a root N of another coordinator in between, so a created N is the only N. After a longer
+time only a LIST can prove that. No local clock is used.
 """
 
 from __future__ import annotations
@@ -22,16 +22,19 @@ CONFIRMED_FOR_MS: Final = 300_000
 
 
 class Outcome(Enum):
-    """What became of a PUT."""
+    """The outcome of a PUT."""
 
     LANDED = "landed"
     LOST = "lost"
-    UNKNOWN = "unknown"  # ask the store
-    ABSENT = "absent"  # not there now; an earlier attempt may still land, so only the identical bytes may follow
+    UNKNOWN = "unknown"  # the root must be read back
+    ABSENT = "absent"  # the PUT may still land, so only the identical bytes may be put again
 
 
 def outcome_of_put(answer: PutStatus) -> Outcome:
-    """409, 412, 5xx, time-outs and cancellation are all "ask"; STALE proves that nothing was written."""
+    """The outcome by the reply to a PUT.
+
+    409, 412, 5xx, timeouts and cancellation are all unknown. STALE proves that nothing was written.
+    """
     match answer:
         case PutStatus.CREATED:
             return Outcome.LANDED
@@ -42,17 +45,17 @@ def outcome_of_put(answer: PutStatus) -> Outcome:
 
 
 def outcome_of_read_back(found: CommitId | None, own: CommitId) -> Outcome:
-    """Whose root a GET of N showed."""
+    """The outcome by the commit id that a GET of the root returned (`None` if there is no root)."""
     if found is None:
         return Outcome.ABSENT
     return Outcome.LANDED if found == own else Outcome.LOST
 
 
 def is_confirmed(base_ms: int | None, answered_ms: int | None) -> bool:
-    """Whether an answer at the store's date `answered_ms` confirms the head built on one confirmed at `base_ms`.
+    """Whether an answer with the store's date `answered_ms` confirms a root built on a head confirmed at `base_ms`.
 
-    A store without dates (both `None`) confirms by itself, under a lock that deletion takes too. An answer that came
-    without a date from a store that has dates confirms nothing.
+    In a store without dates (both `None`) a root is confirmed immediately, because commits and deletions take the same
+    lock. If only one date is missing, the root is not confirmed.
     """
     if base_ms is None or answered_ms is None:
         return base_ms is answered_ms

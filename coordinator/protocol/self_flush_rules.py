@@ -1,17 +1,18 @@
-"""When a table's own leaves are asked for, and when commits wait for them.
+"""The rules by which a coordinator requests leaves for a root that is too long, and by which commits wait for them.
 
-Owns: the wait for leaves beside the commits. Does not own: when a root is too long and what its leaves hold
-(`rootline.maintenance.flush_plan`), how a batch takes them over (`rootline.tree.intents.self_flush`).
-Invariants: at most one request for leaves is out, and none while leaves are ready; commits wait only while one is out,
-which ends with an event always, and not again after a failure; leaves stay ready until a root that was built with them
-is confirmed.
+Owns: requesting leaves, waiting for them, and keeping them for a batch.
+Does not own: the length limit and the content of leaves (`rootline.maintenance.flush_plan`), committing them
+(`rootline.tree.intents.self_flush`).
+Invariants: At most one request for leaves is in flight, and none while leaves are ready. Every request ends with an
+event. Commits wait only for the first request, not for a retry after a failure. Leaves stay ready until a root that was
+built with them is confirmed.
 
-Theory. Leaves are made from one head and taken over by a later one, and commits go on meanwhile. That is safe for the
-reason that a worker's flush is: an entry counts while the root has the row that it came from, of that place and file
-sequence number, and is dead in the leaf otherwise. So what was removed, replaced, moved or rewritten since
-does not come back, and what a restore brought back has a new file sequence number and stays in the root. A lost race
-spoils nothing: the leaves were made from a confirmed head, and every later head follows from it. What grows meanwhile
-is bounded: a root of twice the limit waits for its leaves, and one batch comes on top of that.
+Theory. Leaves are encoded from one head and committed by a later root, while other commits continue. That is safe for
+the same reason as the flush of a worker: an entry of the leaf is live only if the root still has the row that it was
+made from, with the same place and file sequence number. Otherwise it is dead in the leaf. So files that were removed,
+replaced, moved or rewritten in between stay so, and a restored file has a new file sequence number and stays in the
+root. A lost race does no harm: the leaves were made from a confirmed head, and every later head descends from it. The
+growth meanwhile is bounded, since a root of twice the limit waits for its leaves.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from rootline.tree.state.table_state import TableState
 
 
 def ask_for_leaves(machine: TableMachine, tick: Tick) -> tuple[TableMachine, list[EncodeLeaves]]:
-    """Ask once, when the head's root is too long; after a failure not before a pause that grows."""
+    """Request leaves if the head's root is too long, unless a request is in flight or a pause after a failure lasts."""
     head, flush = machine.head, machine.flush
     if head is None or machine.stopping or flush.is_encoding or flush.ready is not None:
         return machine, []
@@ -36,9 +37,9 @@ def ask_for_leaves(machine: TableMachine, tick: Tick) -> tuple[TableMachine, lis
 
 
 def is_awaited(machine: TableMachine) -> bool:
-    """Whether the next root must wait for leaves: its parent is far past the limit, and they are on their way.
+    """Whether the next root must wait for leaves: the head is far past the limit, and leaves are being encoded.
 
-    Only for the first try: where encoding fails again and again, each try may take minutes.
+    Commits wait for the first try only, because each further one may take minutes and fail too.
     """
     head, flush = machine.head, machine.flush
     if head is None or not flush.is_encoding or flush.failures or not _is_table(head):
@@ -47,24 +48,24 @@ def is_awaited(machine: TableMachine) -> bool:
 
 
 def with_leaves(machine: TableMachine, flush: OwnFlush, tick: Tick) -> TableMachine:
-    """Leaves are ready for the next batch. None at all is as good as a failure: asking again at once is no use."""
+    """Keep leaves for the next batch. An empty list counts as a failure, so that the next request waits."""
     if not flush.manifests:
         return without_leaves(machine, tick)
     return machine._replace(flush=SelfFlush(ready=flush))
 
 
 def without_leaves(machine: TableMachine, tick: Tick) -> TableMachine:
-    """Ask again later."""
+    """Allow the next request for leaves after a pause that grows with each failure."""
     failures = machine.flush.failures + 1
     pause_s = machine.policy.retry.after_failure(failures, tick.jitter)
     return machine._replace(flush=SelfFlush(failures=failures, not_before_s=tick.monotonic_s + pause_s))
 
 
 def after_root(flush: SelfFlush, attempt: Attempt) -> SelfFlush:
-    """After the root of `attempt` is confirmed: leaves that it was built with have done their work."""
+    """The state of leaves after the root of `attempt` is confirmed. Leaves that it contains are dropped."""
     return flush._replace(ready=None) if attempt.takes_leaves else flush
 
 
 def _is_table(head: TableState) -> bool:
-    """A tombstone's rows stay where they are, and a view has none, however long its metadata makes the root."""
+    """Whether the head is a table. The rows of a tombstone are never flushed, and a view has no rows."""
     return head.header.name_is is NameState.TABLE

@@ -65,7 +65,7 @@ class VerdictLines:
         what = {"table": table, "version": report.version, "intents": int(report.detail or 0)}
         structlog.get_logger().info("root committed", action="commit", seconds=report.elapsed_s, **what, **traces)
 
-    def told(
+    def on_published(
         self,
         verdicts: Sequence[Verdict],
         counts: VerdictCounts,
@@ -235,9 +235,9 @@ class CoordinatorMetrics:
         for appended_ms in publication.appended_ms:
             if appended_ms:
                 self._visible.observe(max(0, now_ms - appended_ms) / 1000)
-        return self.told(publication.verdicts, publication.is_repeated)
+        return self.on_published(publication.verdicts, publication.is_repeated)
 
-    def told(self, verdicts: Sequence[Verdict], is_repeated: bool) -> VerdictCounts:
+    def on_published(self, verdicts: Sequence[Verdict], is_repeated: bool) -> VerdictCounts:
         """Count verdicts that the log has acknowledged; how many of each there were."""
         kinds = Counts((verdict.kind, verdict.code or "") for verdict in verdicts)
         for (kind, code), count in kinds.items():
@@ -403,7 +403,7 @@ class RecentEvents:
             Event(self._number, at_ms, EventKind.COMMIT, table, report.version, intents, report.elapsed_s)
         )
 
-    def told(self, verdicts: Sequence[Verdict], counts: VerdictCounts, told_again: bool, at_ms: int) -> None:
+    def on_published(self, verdicts: Sequence[Verdict], counts: VerdictCounts, told_again: bool, at_ms: int) -> None:
         """The log has acknowledged these, so many of each; they are of one table, or of records of none."""
         if not verdicts:
             return

@@ -36,7 +36,7 @@ import structlog
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from rootline.coordinator.runtime.decoding_child import READY, frame
-from rootline.ports.intent_feed import Answer
+from rootline.ports.intent_feed import RecordedRejection
 from rootline.schemas.bytes.intent_codec import decode_intent
 from rootline.schemas.bytes.record_headers import (
     KEY_ID,
@@ -109,7 +109,7 @@ def poison_rejection(raw: LogRecord, how: str) -> Rejection:
     return _rejection(raw, Invalid("undecodable", f"the record {how}; it was not decoded again"))
 
 
-def told_again(raw: LogRecord, found: Record | Rejection, code: str, message: str) -> Rejection:
+def with_recorded_rejection(raw: LogRecord, found: Record | Rejection, code: str, message: str) -> Rejection:
     """The rejection that was told of `raw` before; `found`: what it is decoded to now."""
     verdict, letter = _rejection(raw, Invalid(code, message))
     if not isinstance(found, Record):
@@ -120,7 +120,7 @@ def told_again(raw: LogRecord, found: Record | Rejection, code: str, message: st
     return verdict.model_copy(update=named), letter.model_copy(update=named)
 
 
-def answer_of(rejection: Rejection) -> Answer:
+def recorded_rejection_of(rejection: Rejection) -> RecordedRejection:
     """What later owners must know of a rejection that no root records, before it is told."""
     verdict, _ = rejection
     reason = verdict.message or ""
@@ -128,7 +128,7 @@ def answer_of(rejection: Rejection) -> Answer:
         reason = reason[: _HELD_CHARS_MAX - 1] + "…"
     code = verdict.code or ""
     table = None if code in _NEVER_PARKED else TableName(verdict.table)
-    return Answer(LogPosition(LogId(verdict.log), verdict.partition, verdict.offset), code, reason, table)
+    return RecordedRejection(LogPosition(LogId(verdict.log), verdict.partition, verdict.offset), code, reason, table)
 
 
 def _held(intent: Intent) -> int:

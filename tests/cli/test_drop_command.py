@@ -25,7 +25,7 @@ def test_a_table_is_dropped_and_comes_back(folder: Path, run: Run) -> None:
     for words in (("table", "describe"), ("scan",), ("history",), ("table", "drop")):
         refused = run(*words, "demo.t", "--warehouse", folder)
         assert (refused.code, "table-dropped" in refused.err) == (1, True), refused.err
-        assert "`rootline table restore demo.t` brings it back" in refused.err
+        assert "`rootline table restore demo.t` restores it" in refused.err
     back = run("table", "restore", "demo.t", "--warehouse", folder)
     assert (back.code, back.out) == (0, "restored demo.t, version 3\n"), back.err
     assert run("check", "demo.t", "--warehouse", folder).code == 0
@@ -37,7 +37,7 @@ def test_a_purge_must_be_meant(folder: Path, run: Run) -> None:
     done = run("table", "drop", "demo.t", "--purge", "--yes", "--warehouse", folder)
     assert (done.code, done.out) == (0, "purged demo.t, version 2\n"), done.err
     lost = run("table", "restore", "demo.t", "--warehouse", folder)
-    assert (lost.code, "does not come back" in lost.err) == (1, True), lost.err
+    assert (lost.code, "cannot be restored" in lost.err) == (1, True), lost.err
 
 
 def test_an_operator_checks_a_dropped_table_before_it_comes_back(folder: Path, run: Run) -> None:
@@ -45,7 +45,7 @@ def test_an_operator_checks_a_dropped_table_before_it_comes_back(folder: Path, r
     assert run("table", "drop", "demo.t", *at).code == 0
     checked = run("check", "demo.t", *at)
     assert (checked.code, "no findings in 3 versions" in checked.out) == (0, True), checked.err
-    assert "`rootline table restore demo.t` brings it back" in checked.out + checked.err
+    assert "`rootline table restore demo.t` restores it" in checked.out + checked.err
     [lost] = (folder / "demo" / "t" / "data").rglob("*.parquet")
     lost.unlink()
     damaged = run("check", "demo.t", *at)

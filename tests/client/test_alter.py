@@ -76,7 +76,7 @@ def test_what_is_illegal_says_why_before_anything_is_published(table: TableHandl
         "required": lambda change: change.add_column("b", "int", required=True),
         "name already exists": lambda change: change.add_column("id", "int"),
         "partitioned by it": lambda change: change.drop_column("id"),
-        "cannot become": lambda change: change.update_column("name", "binary"),
+        "cannot change from": lambda change: change.update_column("name", "binary"),
         "Could not find field": lambda change: change.rename_column("nowhere", "x"),
         "one of first=True": lambda change: change.move_column("id"),
         "there is no type": lambda change: change.add_column("b", "intt"),

@@ -92,7 +92,7 @@ def test_a_field_is_named_by_its_column_and_transform_and_found_again(table: Tab
     [
         ("partitioned by it already", lambda change: change.add_partition_field("city")),
         ("there is one named 'city'", lambda change: change.add_partition_field("bucket(2, id) as city")),
-        ("name of a column", lambda change: change.add_partition_field("bucket(2, id) as ts")),
+        ("name of another column", lambda change: change.add_partition_field("bucket(2, id) as ts")),
         ("there is no column", lambda change: change.add_partition_field("nowhere")),
         ("there is no partition field 'ts'.* the table has: city", lambda change: change.drop_partition_field("ts")),
         ("there is no partition field", lambda change: change.rename_partition_field("ts", "x")),

@@ -17,7 +17,7 @@ import pytest
 from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.memory import MemoryIntentLog
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
-from rootline.ports.intent_feed import Answer, CoordinatorLog, FeedEvent
+from rootline.ports.intent_feed import CoordinatorLog, FeedEvent, RecordedRejection
 from rootline.ports.intent_log import NewRecord
 from rootline.schemas.identifiers import LogPosition
 from rootline.schemas.root_header import PartitionOffset
@@ -83,7 +83,7 @@ class Reader(FeedDriver):
         return [type(event) for event in self.events]
 
     @property
-    def answered(self) -> tuple[Answer, ...]:
+    def answered(self) -> tuple[RecordedRejection, ...]:
         return self.last_assignment.answered
 
     async def assigned(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rootline.ports.intent_feed import Answer
+from rootline.ports.intent_feed import RecordedRejection
 from rootline.schemas.errors import Fenced, Unavailable
 from rootline.schemas.identifiers import LogPosition
 from tests.contracts.feeds import SHARED, LogUnderTest, Reader
@@ -103,9 +103,9 @@ async def test_rejections_that_were_held_are_told_to_the_next_reader_and_the_one
     positions = await shared.publish(*numbered(0, 6))
     first = shared.reader()
     await first.ended()
-    answers = [Answer(at, "table-unknown", f"there is no table {at.offset % 2}") for at in positions[1:5]]
-    await first.feed.hold(answers[:2])
-    await asyncio.gather(*(first.feed.hold([answer]) for answer in answers[2:]))
+    answers = [RecordedRejection(at, "table-unknown", f"there is no table {at.offset % 2}") for at in positions[1:5]]
+    await first.feed.record_rejections(answers[:2])
+    await asyncio.gather(*(first.feed.record_rejections([answer]) for answer in answers[2:]))
     await first.feed.close()
 
     for _ in range(2):
@@ -119,8 +119,8 @@ async def test_what_was_held_outlives_the_groups_offsets_and_ends_where_the_fron
     positions = await shared.publish(*numbered(0, 6))
     first = shared.reader()
     await first.ended()
-    answers = [Answer(at, "table-unknown", "there is no such table") for at in positions]
-    await first.feed.hold(answers)
+    answers = [RecordedRejection(at, "table-unknown", "there is no such table") for at in positions]
+    await first.feed.record_rejections(answers)
     await stopped(first, *positions[:2])
     await forget(shared)
 
@@ -139,17 +139,18 @@ async def test_a_partition_without_room_for_more_answers_is_not_read_until_its_f
     place = positions[0][:2]
     own = [at for at in positions if at[:2] == place]
     answers = [
-        Answer(LogPosition(*place, own[-1].offset + number), "undecodable", f"{number:0300}") for number in range(1_000)
+        RecordedRejection(LogPosition(*place, own[-1].offset + number), "undecodable", f"{number:0300}")
+        for number in range(1_000)
     ]
     for start in range(0, 600, 100):
-        await reader.feed.hold(answers[start : start + 100])
+        await reader.feed.record_rejections(answers[start : start + 100])
     assert list(reader.feed.paused()) == []
     with pytest.raises(Unavailable, match=f"partition.*{place[1]}"):
-        await reader.feed.hold(answers[600:])
+        await reader.feed.record_rejections(answers[600:])
     assert list(reader.feed.paused()) == [place]
 
-    below = Answer(own[-2], "table-unknown", "the offset cannot pass the others without it")
-    await reader.feed.hold([below])
+    below = RecordedRejection(own[-2], "table-unknown", "the offset cannot pass the others without it")
+    await reader.feed.record_rejections([below])
 
     more = await shared.publish(*numbered(40, 80), keys=8)
     others = [at for at in more if at[:2] != place]
@@ -168,14 +169,15 @@ async def test_a_reader_whose_partitions_went_to_others_is_told_so_when_it_asks(
     await shared.publish(*numbered(0, 4))
     first = shared.reader()
     await first.ended()
-    term = first.last_assignment.term
-    await asyncio.gather(*(first.feed.confirm(term) for _ in range(5)))
+    generation = first.last_assignment.generation
+    await asyncio.gather(*(first.feed.confirm(generation) for _ in range(5)))
 
     second = shared.reader()
     await asyncio.gather(
-        first.until(lambda: first.last_assignment.term != term), second.until(lambda: second.assignment is not None)
+        first.until(lambda: first.last_assignment.generation != generation),
+        second.until(lambda: second.assignment is not None),
     )
 
     with pytest.raises(Unavailable):
-        await first.feed.confirm(term)
-    await first.feed.confirm(first.last_assignment.term)
+        await first.feed.confirm(generation)
+    await first.feed.confirm(first.last_assignment.generation)

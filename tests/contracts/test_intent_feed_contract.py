@@ -108,7 +108,7 @@ async def test_while_held_nothing_comes_and_afterwards_nothing_is_missing(log: L
     for number in range(5):
         await log.publish(*numbered(10 * number, 10 * number + 10))
         for _ in range(2):
-            assert await reader.feed.next(wait_s=0.01, hold=True) == Delivered((), at_end=False)
+            assert await reader.feed.next(wait_s=0.01, deliver=False) == Delivered((), at_end=False)
     await reader.until(lambda: len(reader.records) == 50)
 
     assert reader.values == numbered(0, 50)
@@ -328,7 +328,7 @@ async def test_who_has_no_room_for_records_hears_of_a_rebalance_all_the_same(sha
 
     async def hold() -> None:
         while not (first.starts and Revoked in first.kinds and second.starts):
-            await first.step(hold=True)
+            await first.step(deliver=False)
             assert first.records == []
 
     holding = asyncio.ensure_future(hold())

@@ -1,8 +1,7 @@
-"""The commit machine's diagrams, generated from its transition table.
+"""The diagrams of the commit machine, generated from its transition table.
 
 Owns: the text of `docs/commit-machine.md`. Does not own: the table (`commit_machine`).
-Invariants: nothing is drawn that the table does not hold, and every row of it is in the page; a test keeps the page in
-step.
+Invariants: The page has exactly the rows of the table. A test compares the committed page with the generated one.
 """
 
 from __future__ import annotations
@@ -17,21 +16,21 @@ from rootline.coordinator.protocol.machine_state import Decision, Node, Phase
 
 _HEADER: Final = """# The commit machine
 
-One per table. This page is generated from the transition table (`python -m tests.coordinator.commit_machine_diagram`);
-a test keeps it in step. The theory is in `coordinator/protocol/commit_machine.py`.
+Each table has one. `python -m tests.coordinator.commit_machine_diagram` generates this page from the transition table,
+and a test keeps it up to date. The theory is in `coordinator/protocol/commit_machine.py`.
 
-Boxes are *phases*: the machine waits there for an event. Diamonds are *decisions*: it goes on at once, by what it
-knows. An arrow from a phase names the event that it follows from, an arrow from a decision says when it is taken.
-Events that change no phase (records that arrive while something is in flight, acknowledged verdicts, timers that no
-longer count) are in the table only.
+Boxes are *phases*, in which the machine waits for an event. Diamonds are *decisions*, which follow immediately from the
+machine's state. An arrow from a phase shows its event, an arrow from a decision its condition. Events that do not
+change the phase (records that arrive while a request is in flight, acknowledged verdicts, stale timers) are in the
+table only.
 """
 
 _TROUBLE: Final = frozenset({Decision.FAILED, Decision.RETRY, Phase.WAITING, Phase.QUARANTINED, Phase.STOPPED})
-"""Nodes that a commit in which nothing goes wrong does not meet."""
+"""The nodes that a commit without failures does not visit."""
 
 
 class Arrow(NamedTuple):
-    """From a node, or from any phase in flight (`None`), to a node or back into such a phase."""
+    """An arrow between two nodes. `None` stands for any phase in flight."""
 
     source: Node | None
     target: Node | None
@@ -39,7 +38,7 @@ class Arrow(NamedTuple):
 
 
 def page() -> str:
-    """The Markdown page: a commit, what may go wrong, and every row of the table."""
+    """The Markdown page: the diagrams of a commit and of failures, and every row of the table."""
     return "\n".join(
         [
             _HEADER,
@@ -66,12 +65,12 @@ def page() -> str:
 
 
 def commit_arrows() -> list[Arrow]:
-    """Arrows between the nodes of a commit in which nothing fails."""
+    """The arrows of a commit without failures."""
     return _joined(arrow for arrow in _arrows() if not _TROUBLE & {arrow.source, arrow.target})
 
 
 def trouble_arrows() -> list[Arrow]:
-    """The other arrows, those of all phases in flight as one; a stop that is asked for at rest is left to the table."""
+    """The other arrows, with all phases in flight as one node. A stop at rest is in the table only."""
     arrows: list[Arrow] = []
     for source, target, why in _arrows():
         if not _TROUBLE & {source, target} or (why.startswith(StopRequested.__name__) and source not in _TROUBLE):
@@ -98,7 +97,7 @@ def _arrows() -> Iterator[Arrow]:
 
 
 def _joined(arrows: Iterable[Arrow]) -> list[Arrow]:
-    """One arrow between two nodes, in a fixed order."""
+    """Merge the arrows between the same two nodes, and sort them."""
     whys: dict[tuple[Node | None, Node | None], list[str]] = defaultdict(list)
     for source, target, why in arrows:
         whys[source, target].append(why)

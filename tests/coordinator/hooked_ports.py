@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
-from rootline.ports.intent_feed import Answer
+from rootline.ports.intent_feed import RecordedRejection
 from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, StoredObject
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, ObjectKey
 from rootline.schemas.verdict import DeadLetter, Verdict
@@ -107,7 +107,7 @@ class HookedLog(MemoryIntentLog):
         await self.after("read", str(from_offset))
         return found
 
-    async def hold(self, answers: Sequence[Answer]) -> None:
+    async def record_rejections(self, rejections: Sequence[RecordedRejection]) -> None:
         """Nothing to do on a log of one partition."""
 
     async def publish_verdicts(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> None:

@@ -346,7 +346,7 @@ def test_what_the_shell_may_send_at_any_time_is_handled_in_every_phase() -> None
 
 def test_an_answer_that_nobody_asked_for_is_a_bug_and_says_so() -> None:
     driver = with_table()
-    with pytest.raises(Internal, match="PutReplied came while idle"):
+    with pytest.raises(Internal, match="PutReplied arrived in phase idle"):
         driver.put_answers(PutStatus.CREATED)
 
 

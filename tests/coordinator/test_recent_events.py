@@ -38,7 +38,7 @@ def rejected(number: int, message: str = "no") -> Verdict:
 
 def told(recent: RecentEvents, verdicts: list[Verdict], again: bool = False) -> None:
     counts = Counter((verdict.kind, verdict.code or "") for verdict in verdicts)
-    recent.told(verdicts, counts, again, 5_000)
+    recent.on_published(verdicts, counts, again, 5_000)
 
 
 def test_events_come_once_in_their_order_and_only_those_after_what_a_reader_has() -> None:

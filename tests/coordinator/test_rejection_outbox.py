@@ -14,7 +14,7 @@ import pytest
 
 from rootline.coordinator.runtime.assignment.rejection_outbox import RejectionOutbox
 from rootline.coordinator.runtime.records import Rejection, decoded
-from rootline.ports.intent_feed import Answer
+from rootline.ports.intent_feed import RecordedRejection
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord
 from rootline.schemas.intent_rules import IntentLimits
@@ -53,8 +53,8 @@ class Holding:
     def __post_init__(self) -> None:
         self.member = self.log.member("a")
 
-    async def hold(self, answers: Sequence[Answer]) -> None:
-        self.held.update(answer.position.offset for answer in answers)
+    async def record_rejections(self, rejections: Sequence[RecordedRejection]) -> None:
+        self.held.update(rejection.position.offset for rejection in rejections)
 
     async def publish_verdicts(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> None:
         assert self.held >= {verdict.offset for verdict in verdicts}

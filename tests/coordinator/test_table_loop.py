@@ -67,7 +67,7 @@ class Table:
     def took_event(self, table: TableName) -> None:
         """It does."""
 
-    def held(self, more_bytes: int) -> None:
+    def buffered(self, more_bytes: int) -> None:
         self.buffered_bytes += more_bytes
 
     async def deliver(self, *intents: Intent, size: int = 100) -> None:

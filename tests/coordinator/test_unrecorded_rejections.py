@@ -64,7 +64,7 @@ def test_no_rejection_is_told_before_the_log_holds_it() -> None:
         is_refusing = True
 
         async def refuse(operation: str, reader: str) -> None:
-            if operation == "hold" and is_refusing:
+            if operation == "record_rejections" and is_refusing:
                 raise Unavailable("log-unavailable", "not now")
 
         log = GroupLog(1, before=refuse)
@@ -122,7 +122,7 @@ def test_no_unreadable_record_is_told_before_the_log_holds_it() -> None:
         is_refusing = True
 
         async def refuse(operation: str, reader: str) -> None:
-            if operation == "hold" and is_refusing:
+            if operation == "record_rejections" and is_refusing:
                 raise Unavailable("log-unavailable", "not now")
 
         log = GroupLog(1, before=refuse)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from rootline.coordinator.protocol.effects import Decided, PublishVerdicts
 from rootline.coordinator.runtime.table.verdict_outbox import Publication, VerdictOutbox
-from rootline.ports.intent_feed import Answer
+from rootline.ports.intent_feed import RecordedRejection
 from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import Headers, LogId, LogPosition, Version
@@ -26,7 +26,7 @@ class SlowSink:
         self.letters: list[int] = []
         self.refused: set[int] = set()
 
-    async def hold(self, answers: Sequence[Answer]) -> None:
+    async def record_rejections(self, rejections: Sequence[RecordedRejection]) -> None:
         """Each of these is recorded by a root."""
 
     async def publish_verdicts(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.adapters.memory.object_store import MemoryObjectStore
 
-from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
-from rootline.coordinator.protocol.batch_builder import begun_by
+from rootline.coordinator.protocol.batch_builder import first_root_count
 from rootline.ports.object_store import ObjectStore, PutStatus
 from rootline.schemas.identifiers import CommitId, LogId, LogPosition
 from rootline.schemas.intent import Intent, IntentKind
@@ -126,4 +127,4 @@ def test_records_of_another_partition_do_not_share_the_first_root_of_a_view() ->
         at(0, 1, view_intent("again", IntentKind.REPLACE_VIEW)),
         at(1, 1, view_intent("elsewhere", IntentKind.REPLACE_VIEW)),
     ]
-    assert begun_by(records) == 3
+    assert first_root_count(records) == 3

@@ -256,7 +256,7 @@ async def test_check_names_a_summary_that_does_not_contain_what_its_manifest_lis
     await table.migrate(decode_manifest_list(rows, DEFINITION, name="snap.avro"))
     found = await findings_of(table)
     assert [code for code, _ in found] == ["aggregate-wrong"]
-    assert "column 2 begins at 'VA', an entry has 'UA'" in found[0][1]
+    assert "lower bound 'VA' for id 2, but an entry has 'UA'" in found[0][1]
 
 
 async def test_position_delete_files_of_version_2_are_carried_out() -> None:

@@ -10,7 +10,17 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rootline.ports.intent_feed import Answer, Assigned, FeedEvent, Lift, ParkedTable, Partition, Pause, Reread, Revoked
+from rootline.ports.intent_feed import (
+    Assigned,
+    FeedEvent,
+    Lift,
+    ParkedTable,
+    Partition,
+    Pause,
+    RecordedRejection,
+    Reread,
+    Revoked,
+)
 from rootline.ports.intent_log import NewRecord
 from rootline.schemas.bytes.intent_codec import decode_intent
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
@@ -40,12 +50,12 @@ class CoordinatorsLog:
     def parking(self) -> FaultyParking:
         return FaultyParking(self, self.member.parking)
 
-    async def next(self, *, wait_s: float, hold: bool = False) -> FeedEvent:
+    async def next(self, *, wait_s: float, deliver: bool = True) -> FeedEvent:
         await self.running.wait()
         if self.has_answered:  # a log that cannot be reached at first ends the service: nothing to be learnt
             self._perhaps_away(0.01)
         self.world.log.hooks.read_max = self.world.rng.randint(1, _READ_MAX)
-        event = await self.member.next(wait_s=wait_s, hold=hold)
+        event = await self.member.next(wait_s=wait_s, deliver=deliver)
         self.has_answered = True
         if isinstance(event, Assigned | Revoked):
             self.world.trace.note(self.name, type(event).__name__, *map(str, getattr(event, "starts", ())))
@@ -62,11 +72,11 @@ class CoordinatorsLog:
     async def concluded(self, up_to: Sequence[PartitionOffset]) -> None:
         await self._tell("concludes", self.member.concluded, up_to)
 
-    async def hold(self, answers: Sequence[Answer]) -> None:
+    async def record_rejections(self, rejections: Sequence[RecordedRejection]) -> None:
         await self._travel()
         self._perhaps_away(0.03)
-        await self.member.hold(answers)
-        self.world.trace.note(self.name, "holds", [tuple(answer.position[1:]) for answer in answers])
+        await self.member.record_rejections(rejections)
+        self.world.trace.note(self.name, "holds", [tuple(answer.position[1:]) for answer in rejections])
         self._perhaps_away(0.03)
 
     async def _tell(
@@ -78,10 +88,10 @@ class CoordinatorsLog:
         self.world.trace.note(self.name, word, [tuple(item[1:]) for item in up_to])
         self._perhaps_away(0.05)
 
-    async def confirm(self, term: int) -> None:
+    async def confirm(self, generation: int) -> None:
         await self._travel()
         self._perhaps_away(0.03)
-        await self.member.confirm(term)
+        await self.member.confirm(generation)
         await self._travel()
 
     def paused(self) -> Sequence[Partition]:

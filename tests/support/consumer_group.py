@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from rootline.ports.intent_feed import Answer, Pause
+from rootline.ports.intent_feed import Pause, RecordedRejection
 from rootline.schemas.identifiers import LogId
 from tests.support.group_parking import ParkedRecords
 
@@ -54,7 +54,7 @@ class ConsumerGroup:
         self.remembered: dict[int, tuple[LogId, int]] = {}
         self.recorded: dict[tuple[LogId, int], int] = {}
         """What outlives the group: how far each partition of a log is decided, a lower bound."""
-        self.answered: dict[tuple[LogId, int], dict[int, Answer]] = {}
+        self.answered: dict[tuple[LogId, int], dict[int, RecordedRejection]] = {}
         """Rejections that no root records, by offset; they outlive the group as well."""
         self.parked = ParkedRecords()
         self.paused: list[Pause] = []

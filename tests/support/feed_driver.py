@@ -49,10 +49,10 @@ class FeedDriver:
         """The log of the last assignment."""
         return self.last_assignment.starts[0].log
 
-    async def step(self, *, wait_s: float = 0.2, hold: bool = False) -> FeedEvent | None:
+    async def step(self, *, wait_s: float = 0.2, deliver: bool = True) -> FeedEvent | None:
         """One event taken in; `None` when the log was unavailable."""
         try:
-            event = await self.feed.next(wait_s=wait_s, hold=hold)
+            event = await self.feed.next(wait_s=wait_s, deliver=deliver)
         except Unavailable as failure:
             self.failures.append(failure)
             await asyncio.sleep(0)
@@ -73,11 +73,11 @@ class FeedDriver:
                     await self.feed.released()
         return event
 
-    async def until(self, done: Callable[[], bool], *, hold: bool = False) -> None:
+    async def until(self, done: Callable[[], bool], *, deliver: bool = True) -> None:
         """Take in events until `done`."""
         async with asyncio.timeout(PATIENCE_S):
             while not done():
-                await self.step(hold=hold)
+                await self.step(deliver=deliver)
 
 
 async def together(*drivers: FeedDriver, done: Callable[[], bool]) -> None:

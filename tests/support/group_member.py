@@ -14,7 +14,16 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from rootline.ports.intent_feed import Answer, Assigned, Delivered, FeedEvent, Partition, Pause, Reread, Revoked
+from rootline.ports.intent_feed import (
+    Assigned,
+    Delivered,
+    FeedEvent,
+    Partition,
+    Pause,
+    RecordedRejection,
+    Reread,
+    Revoked,
+)
 from rootline.schemas.errors import Fenced, Unavailable
 from rootline.schemas.identifiers import LogId, LogRecord, TableName
 from rootline.schemas.root_header import PartitionOffset
@@ -26,8 +35,9 @@ from tests.support.partitioned_log import PartitionedLog
 Hook = Callable[[str, str], Awaitable[None]]
 """Called with the operation and the reader.
 
-Operations: next, released, decided, concluded, hold, read_again, end_offset, lag, verdicts, letters. What fails before
-`letters` has kept verdicts, and no dead letters. And those of parking: park, read_parked, unpark, lifts, lifted.
+Operations: next, released, decided, concluded, record_rejections, read_again, end_offset, lag, verdicts, letters. What
+fails before `letters` has kept verdicts, and no dead letters. And those of parking: park, read_parked, unpark, lifts,
+lifted.
 """
 READ_MAX: Final = 1_024
 
@@ -97,13 +107,13 @@ class GroupMember:
     async def _after(self, operation: str) -> None:
         await self.hooks.after(operation, self.reader)
 
-    async def next(self, *, wait_s: float, hold: bool = False) -> FeedEvent:
+    async def next(self, *, wait_s: float, deliver: bool = True) -> FeedEvent:
         """As the port says."""
         await self._heard("next")
         until_s = _now_s() + wait_s
         while True:
             event = self._membership_event()
-            may_read = self._stage is _Stage.READING and not hold
+            may_read = self._stage is _Stage.READING and deliver
             if event is None and may_read:
                 event = self._delivered()
             if event is not None:
@@ -148,20 +158,20 @@ class GroupMember:
             raise Unavailable("log-unavailable", f"partitions {strange} are not this reader's: not remembered")
         await self.hooks.after(operation, self.reader)
 
-    async def hold(self, answers: Sequence[Answer]) -> None:
+    async def record_rejections(self, rejections: Sequence[RecordedRejection]) -> None:
         """As the port says."""
-        await self._heard("hold")
+        await self._heard("record_rejections")
         is_owner = self.group.is_owner(self.reader, self._generation)
-        for partition in sorted({answer.position.partition for answer in answers}):
-            self._check_room(partition, [answer for answer in answers if answer.position.partition == partition])
-        for answer in answers:
+        for partition in sorted({answer.position.partition for answer in rejections}):
+            self._check_room(partition, [answer for answer in rejections if answer.position.partition == partition])
+        for answer in rejections:
             log, partition, offset = answer.position
             if not is_owner or log != self._log or partition not in self.positions:
                 raise Unavailable("log-unavailable", f"{answer.position} is not this reader's: not held")
             self.group.answered.setdefault((log, partition), {})[offset] = answer
-        await self.hooks.after("hold", self.reader)
+        await self.hooks.after("record_rejections", self.reader)
 
-    def _check_room(self, partition: int, answers: Sequence[Answer]) -> None:
+    def _check_room(self, partition: int, answers: Sequence[RecordedRejection]) -> None:
         """Raise `Unavailable` if they are too many, unless all are below one that is held. A row counts once."""
         held = self.group.answered.get((self.contents.log_id, partition), {})
         known = {**held, **{answer.position.offset: answer for answer in answers}}
@@ -175,10 +185,10 @@ class GroupMember:
             self._full[partition] = self._passed(partition)
             raise Unavailable("log-unavailable", f"partition {partition}: there is no room for more answers")
 
-    async def confirm(self, term: int) -> None:
+    async def confirm(self, generation: int) -> None:
         """As the port says."""
         await self._heard("confirm")
-        if not self.group.is_owner(self.reader, term):
+        if not self.group.is_owner(self.reader, generation):
             raise Unavailable("log-unavailable", "the partitions went to others")
         await self.hooks.after("confirm", self.reader)
 

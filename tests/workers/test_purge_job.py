@@ -56,7 +56,7 @@ def test_a_table_that_was_dropped_long_enough_ago_is_purged_and_the_dry_run_says
         assert (await job.run(lake.table)).outcome is JobOutcome.COMMITTED
         header = await newest(lake)
         assert (header.drops[-1].is_purged, header.totals.data_files) == (True, 0)
-        with pytest.raises(Invalid, match="with its files: it does not come back"):
+        with pytest.raises(Invalid, match="with its files, and cannot be restored"):
             check_is_table(header)
         again = await job.run(lake.table)
         assert (again.outcome, again.again_s) == (JobOutcome.NOTHING_DUE, None)

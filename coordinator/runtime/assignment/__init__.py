@@ -1,1 +1,1 @@
-"""What one process does with the partitions that are its own: reading, handing out, how far each is decided."""
+"""The partitions that one process is assigned: reading them, handing records to tables, and tracking progress."""

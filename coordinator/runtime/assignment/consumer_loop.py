@@ -1,9 +1,9 @@
-"""Reads the log for as long as the process runs, whatever partitions it is given and however often they change.
+"""The loop that reads the log while the process runs, through all changes of its partitions.
 
-Owns: the turn from assignment to revocation, and what is remembered of an assignment's progress. Does not own:
-what becomes of a record (`assignment`), how partitions are shared (the feed).
-Invariants: nothing is remembered past a record without an acknowledged verdict; what an assignment has in flight is
-decided, or cut off, before its partitions go; a stop is a revocation of all.
+Owns: the cycle of assignment and revocation, and committing the offsets of an assignment.
+Does not own: the handling of records (`partition_assignment`), the distribution of partitions (the feed).
+Invariants: No offset is committed past a record without an acknowledged verdict. Before partitions are revoked, records
+in flight are decided or cut off. A stop revokes all partitions.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from rootline.coordinator.runtime.assignment.partition_assignment import (
     AssignmentSettings,
     End,
     LoopFactory,
+    OnPublished,
     PartitionAssignment,
-    Told,
 )
 from rootline.coordinator.runtime.table.table_loop import TableLoop
 from rootline.ports.environment import Environment
@@ -30,16 +30,16 @@ from rootline.ports.retry_policy import jittered_s
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
 
-_HOLD_S: Final = 0.01
+_FULL_WAIT_S: Final = 0.01
 _PATIENCE_SHARE: Final = 0.8
-"""How much of a revocation's deadline tables may use; remembering their offsets needs the rest."""
+"""The share of a revocation's deadline that tables may use. The rest is for committing their offsets."""
 _ANSWER_SHARE: Final = 0.95
-"""How much of it may have passed when the revocation is answered."""
+"""The share of a revocation's deadline after which the revocation is answered at the latest."""
 
 
 @dataclass(slots=True)
 class ConsumerLoop:
-    """One process's reading."""
+    """The reader of one process."""
 
     log: CoordinatorLog
     make_loop: LoopFactory
@@ -47,7 +47,7 @@ class ConsumerLoop:
     settings: AssignmentSettings
     wait_s: float
     remember_every_s: float
-    told: Told
+    on_published: OnPublished
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     caught_up: asyncio.Event = field(default_factory=asyncio.Event)
     _unreadable: str = ""
@@ -59,30 +59,31 @@ class ConsumerLoop:
 
     @property
     def tables(self) -> Mapping[TableName, TableLoop]:
-        """The tables that this process serves now."""
+        """The tables that this process serves at present."""
         return {} if self._assignment is None else self._assignment.tables
 
     @property
     def trouble(self) -> str:
-        """Why the log cannot be read now, or what was decided cannot be said, if so."""
+        """The reason why the log cannot be read or verdicts cannot be published, or an empty string."""
         return self._unreadable or ("" if self._assignment is None else self._assignment.trouble)
 
     @property
     def assignment(self) -> PartitionAssignment | None:
-        """What is being done with the present partitions, if there are any."""
+        """The present assignment, or `None`."""
         return self._assignment
 
     @property
     def paused(self) -> str:
-        """Why no more records are read, if an operator said so."""
+        """The reason if an operator paused all tables, or an empty string."""
         pause = None if self._assignment is None else self._assignment.pausing.of_all
         return "" if pause is None else pause.reason
 
     async def run(self) -> None:
-        """Until `request_stop`; then every table finishes what it has in flight.
+        """Run until `request_stop`, and then until every table has finished its records in flight.
 
         Raises:
-            Fenced: the log must not be read on. Unavailable: it could not be reached at the start.
+            Fenced: the log must not be read any further, for instance because it was replaced.
+            Unavailable: the log could not be reached at the start.
         """
         async with asyncio.TaskGroup() as tasks:
             reader = self._reader = asyncio.ensure_future(self._read(tasks))
@@ -99,13 +100,13 @@ class ConsumerLoop:
                 reader.result()
 
     def request_stop(self) -> None:
-        """Read no more; what was not handed out yet is read by the next owner."""
+        """Stop reading. Records that were not handed out are read by the next owner."""
         self.stopping.set()
         if self._reader is not None:
             self._reader.cancel()
 
     async def lag(self) -> Mapping[Partition, int]:
-        """Records of each partition that were not handed to all of their tables yet. Raises `Unavailable`."""
+        """The number of records of each partition that have not been handed to their tables. Raises `Unavailable`."""
         ahead = await self.log.lag()
         assignment = self._assignment
         return (
@@ -120,7 +121,7 @@ class ConsumerLoop:
             match event:
                 case Assigned():
                     await self._end_assignment(0.0)
-                    self._assignment = self._begun(event, tasks)
+                    self._assignment = self._started(event, tasks)
                     if not event.starts:
                         self.caught_up.set()
                 case Delivered():
@@ -130,7 +131,7 @@ class ConsumerLoop:
                     if event.at_end:
                         self.caught_up.set()
                     self._remember_now_and_then(tasks)
-                    await asyncio.sleep(0)  # a turn for the tables, also when the feed never waits
+                    await asyncio.sleep(0)  # lets the tables run, even if the feed never waits
                 case Revoked():
                     structlog.get_logger().info("partitions revoked", action="revoke", deadline_s=event.deadline_s)
                     until_s = self.environment.monotonic_s() + event.deadline_s * _ANSWER_SHARE
@@ -140,10 +141,12 @@ class ConsumerLoop:
                     await asyncio.sleep(jittered_s(self.wait_s, self.environment.jitter()))
 
     async def _next(self) -> FeedEvent | None:
-        """The next event; `None` when there is no answer. A log that never answered ends the service."""
+        """The next event, or `None` if the log does not answer. A log that has never answered ends the service."""
         is_full = self._assignment is not None and self._assignment.is_full
         try:
-            event = await self.log.next(wait_s=_HOLD_S if is_full else self.wait_s, hold=is_full or bool(self.paused))
+            event = await self.log.next(
+                wait_s=_FULL_WAIT_S if is_full else self.wait_s, deliver=not is_full and not self.paused
+            )
         except (Unavailable, OutcomeUnknown) as error:
             if not self._has_answered:
                 raise
@@ -154,19 +157,19 @@ class ConsumerLoop:
         self._has_answered = True
         return event
 
-    def _begun(self, event: Assigned, tasks: asyncio.TaskGroup) -> PartitionAssignment:
+    def _started(self, event: Assigned, tasks: asyncio.TaskGroup) -> PartitionAssignment:
         partitions = [partition for _, partition, _ in event.starts]
         structlog.get_logger().info("partitions assigned", action="assign", partitions=partitions)
         assignment = PartitionAssignment(
-            event, self.log, self.make_loop, self.environment, self.settings, tasks, self.told
+            event, self.log, self.make_loop, self.environment, self.settings, tasks, self.on_published
         )
         assignment.begin()
         return assignment
 
     async def _end_assignment(self, patience_s: float | None, until_s: float = math.inf) -> None:
-        """All of it is decided, or cut off after `patience_s`; unless that is 0, its progress is remembered.
+        """End the assignment, cut off its tables after `patience_s`, and commit its offsets unless that is 0.
 
-        That ends at `until_s` (monotonic seconds), whether or not the log has answered.
+        At `until_s` (monotonic seconds) it ends even if the log has not answered.
         """
         assignment = self._assignment
         if assignment is None:
@@ -180,7 +183,7 @@ class ConsumerLoop:
         self._assignment = None
 
     def _remember_now_and_then(self, tasks: asyncio.TaskGroup) -> None:
-        """Beside the reading: a log that does not answer here may well be read."""
+        """Commit offsets from time to time, in a separate task, so that a slow answer does not delay reading."""
         now_s = self.environment.monotonic_s()
         is_due = self._remembering is None and now_s - self._remembered_s >= self.remember_every_s
         if self._assignment is not None and is_due:
@@ -202,7 +205,11 @@ class ConsumerLoop:
         try:
             async with asyncio.timeout(min(self.settings.request_timeout_s, left_s)):
                 await (self.log.concluded(moved) if concludes else self.log.decided(moved))
-        except (Unavailable, OutcomeUnknown, TimeoutError) as error:  # later, or the next owner reads some again
+        except (
+            Unavailable,
+            OutcomeUnknown,
+            TimeoutError,
+        ) as error:  # a later commit follows, or the next owner reads some records again
             structlog.get_logger().info("progress not remembered", action="retry", reason=str(error))
         else:
             assignment.frontier.remember(moved)

@@ -1,13 +1,13 @@
-"""How far each partition is decided: the offset before which every record has an acknowledged verdict.
+"""The frontier of each partition: the offset before which every record has an acknowledged verdict.
 
-Owns: the bookkeeping over all tables that share partitions. Does not own: remembering it (`consumer_loop`, the feed).
-Invariants: never passes a record without an acknowledged verdict; never moves back; memory follows the tables with
-undecided records, not the records.
+Owns: the progress of all tables that share partitions. Does not own: committing offsets (`consumer_loop`, the feed).
+Invariants: The frontier never passes a record without an acknowledged verdict. It never moves back. Its memory is
+proportional to the tables with undecided records, not to the records.
 
-Theory. A table decides its records of one partition in order, so two offsets say all about them: the first that may be
-undecided and the last that was handed to it. What a table did not take (it is behind) counts from where its own reader
-stands. Rejections of records that are no intents come in any order, so each is kept until it is published. Of a table
-that is parked only one offset counts: where the log goes on after its parked records.
+Theory. A table decides its records of one partition in order, so two offsets describe them: the first that may be
+undecided, and the last that was handed to the table. If the table has fallen behind, the position of its own reader
+bounds the frontier too. Rejections of records that are not intents are published in any order, so each is tracked until
+it is published. A parked table bounds the frontier by one offset only: the end of its parked records in the log.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rootline.schemas.root_header import PartitionOffset
 
 @dataclass(slots=True)
 class _Span:
-    """The first record that may be undecided, and the last one handed over."""
+    """The offsets of the first record that may be undecided and of the last one handed over."""
 
     first: int
     last: int
@@ -31,7 +31,7 @@ class _Span:
 
 @dataclass(slots=True)
 class _Progress:
-    """One partition."""
+    """The progress of one partition."""
 
     next_offset: int
     remembered: int
@@ -54,7 +54,7 @@ class _Progress:
 
 
 class Frontier:
-    """The partitions of one assignment, from their starts on."""
+    """The frontiers of the partitions of one assignment."""
 
     def __init__(self, starts: Iterable[PartitionOffset]) -> None:
         self._partitions: dict[Partition, _Progress] = {
@@ -63,7 +63,7 @@ class Frontier:
 
     @property
     def places(self) -> Iterable[Partition]:
-        """The partitions."""
+        """The partitions of the assignment."""
         return self._partitions
 
     def next_offset(self, place: Partition) -> int:
@@ -71,11 +71,11 @@ class Frontier:
         return self._partitions[place].next_offset
 
     def read(self, place: Partition, next_offset: int) -> None:
-        """The reading has come to `next_offset`; say first what became of the records before it."""
+        """Note that the main reader has read up to `next_offset`. The records before it must be noted first."""
         self._partitions[place].next_offset = next_offset
 
     def handed_over(self, place: Partition, table: TableName, first: int, last: int) -> None:
-        """Records of `table`, the first and the last of them at these offsets, were handed to it."""
+        """Note that records of `table`, from offset `first` to `last`, were handed to it."""
         undecided = self._partitions[place].undecided
         span = undecided.get(table)
         if span is None:
@@ -84,7 +84,7 @@ class Frontier:
             span.last = max(span.last, last)
 
     def decided(self, table: TableName, up_to: Mapping[Partition, int]) -> None:
-        """Every record handed to `table` before these offsets has an acknowledged verdict."""
+        """Note that every record handed to `table` before these offsets has an acknowledged verdict."""
         for place, offset in up_to.items():
             progress = self._partitions.get(place)
             span = None if progress is None else progress.undecided.get(table)
@@ -96,27 +96,30 @@ class Frontier:
                 span.first = max(span.first, offset)
 
     def fell_behind(self, place: Partition, table: TableName, offset: int) -> None:
-        """From `offset` on, `table` gets this partition's records from a reader of its own."""
+        """Note that `table` gets the partition's records from `offset` on from its own reader."""
         self._partitions[place].behind[table] = offset
 
     def reader_at(self, place: Partition, table: TableName) -> int:
-        """Where that reader is. `KeyError`: there is none."""
+        """The position of the table's own reader. Raises `KeyError` if it has none."""
         return self._partitions[place].behind[table]
 
     def reread(self, place: Partition, table: TableName, next_offset: int) -> None:
-        """That reader has come to `next_offset`."""
+        """Note that the table's own reader has read up to `next_offset`."""
         self._partitions[place].behind[table] = next_offset
 
     def caught_up(self, place: Partition, table: TableName) -> None:
-        """`table` takes its records from the main reading again."""
+        """Note that `table` gets its records from the main reader again."""
         self._partitions[place].behind.pop(table, None)
 
     def first_undecided(self, place: Partition, table: TableName) -> int:
-        """The first offset that `table` may not have decided, parked or not; where the reading is if there is none."""
+        """The first offset that `table` may not have decided, parked or not.
+
+        It is the position of the main reader if the table has decided everything.
+        """
         return self._partitions[place].first_undecided(table)
 
     def undecided(self) -> dict[tuple[TableName, Partition], int]:
-        """That offset of each table and partition where there is one."""
+        """The first undecided offset of each table and partition with undecided records."""
         return {
             (table, place): progress.first_undecided(table)
             for place, progress in self._partitions.items()
@@ -124,7 +127,7 @@ class Frontier:
         }
 
     def undecided_of(self, table: TableName) -> dict[Partition, int]:
-        """That offset of one table, in each partition where there is one."""
+        """The first undecided offset of one table, in each partition with undecided records of it."""
         return {
             place: progress.first_undecided(table)
             for place, progress in self._partitions.items()
@@ -132,7 +135,7 @@ class Frontier:
         }
 
     def handed_over_to(self, place: Partition, table: TableName) -> int:
-        """The offset after the last record that `table` was given and has not decided; 0: there is none."""
+        """The offset after the last undecided record that was handed to `table`, or 0."""
         span = self._partitions[place].undecided.get(table)
         return 0 if span is None else span.last + 1
 
@@ -141,32 +144,35 @@ class Frontier:
         return any(rejected < offset for rejected in self._partitions[place].rejected)
 
     def parked(self, place: Partition, table: TableName, next_offset: int) -> None:
-        """The undecided records of `table` before this offset are parked: they hold nothing back any more."""
+        """Note that undecided records of `table` before this offset are parked, so that they no longer block."""
         parked = self._partitions[place].parked
         parked[table] = max(next_offset, parked.get(table, 0))
 
     def parked_to(self, place: Partition, table: TableName) -> int:
-        """That offset. `KeyError`: the table is not parked."""
+        """The end of the table's parked records. Raises `KeyError` if the table is not parked."""
         return self._partitions[place].parked[table]
 
     def unparked(self, place: Partition, table: TableName, *, at_least: int = 0) -> None:
-        """Its parked records are decided: it goes on with the log where they end, by a reader of its own.
+        """Note that the table's parked records are decided. Its own reader continues with the log where they end.
 
-        `at_least`: it was given what is before this offset, and still has it.
+        It continues at `at_least` at the earliest, because the table already has the records before that offset.
         """
         progress = self._partitions[place]
         progress.behind[table] = max(progress.parked.pop(table), at_least)
 
     def rejected(self, place: Partition, offset: int) -> None:
-        """A record that is no intent; its rejection is to be published."""
+        """Note a rejected record whose rejection has not been published."""
         self._partitions[place].rejected.add(offset)
 
     def rejection_published(self, place: Partition, offset: int) -> None:
-        """It was."""
+        """Note that the rejection of a record is published."""
         self._partitions[place].rejected.discard(offset)
 
     def distance(self, place: Partition) -> int:
-        """How many records the slowest reader of this partition is behind the main one; 0 for others' partitions."""
+        """The number of records by which the slowest reader of this partition is behind the main reader.
+
+        It is 0 for a partition that is not assigned.
+        """
         progress = self._partitions.get(place)
         return (
             0
@@ -175,16 +181,16 @@ class Frontier:
         )
 
     def moved(self) -> list[PartitionOffset]:
-        """The partitions whose frontier is past what was remembered, with the new one."""
+        """The frontiers that are past the committed offset."""
         found = ((place, progress.frontier(), progress) for place, progress in self._partitions.items())
         return [PartitionOffset(*place, offset) for place, offset, progress in found if offset > progress.remembered]
 
     def everywhere(self) -> list[PartitionOffset]:
-        """The frontier of every partition."""
+        """The frontiers of all partitions."""
         return [PartitionOffset(*place, progress.frontier()) for place, progress in self._partitions.items()]
 
     def remember(self, offsets: Iterable[PartitionOffset]) -> None:
-        """These were remembered."""
+        """Note that these offsets are committed."""
         for log, partition, offset in offsets:
             progress = self._partitions[log, partition]
             progress.remembered = max(progress.remembered, offset)

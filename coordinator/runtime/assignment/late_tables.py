@@ -1,9 +1,9 @@
-"""A reader of its own for each table that does not keep up with the main reading, or that has parked records.
+"""Separate readers for tables that have fallen behind the main reader or have parked records.
 
-Owns: these readers: the parked records first, then the log, until each is where the main reading is. Does not own: what
-is parked (`parking`), the frontier's rules (`frontier`).
-Invariants: a table gets its records of a partition in order and without a gap; while records of it are parked it gets
-none from the log; what is no intent is rejected once, by the main reading or by a reader.
+Owns: these readers, which read the parked records first and then the log until they reach the main reader.
+Does not own: parking (`parking`), the rules of the frontier (`frontier`).
+Invariants: A table gets its records of a partition in order and without a gap. While records of a table are parked, it
+gets none from the log. A record that is not an intent is rejected once, by the main reader or by a separate one.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from rootline.tree.draft.batch import Record
 
 READ_MAX: Final = 256
 _PARKED_READERS_MAX: Final = 4
-"""How many tables read their parked records at once; each reader has a connection."""
+"""The most tables that read parked records concurrently. Each uses a connection."""
 
 
 class LateOwner(Protocol):
-    """What a reader needs of the assignment."""
+    """The part of the assignment that a separate reader uses."""
 
     log: CoordinatorLog
     frontier: Frontier
@@ -40,40 +40,43 @@ class LateOwner(Protocol):
     tables: dict[TableName, TableLoop]
 
     async def examine(self, records: Sequence[LogRecord]) -> None:
-        """Try the records that may have ended a process."""
+        """Decode records that may have crashed a process in a separate process first."""
         ...
 
     def decoded(self, raw: LogRecord) -> Record | Rejection:
-        """The intent, or the rejection that takes its place."""
+        """The intent of a record, or its rejection."""
         ...
 
     def reject(self, rejection: Rejection) -> None:
-        """Publish it, and hold the frontier back until then."""
+        """Publish a rejection. It blocks the frontier until it is acknowledged."""
         ...
 
     @property
     def has_room_for_rejections(self) -> bool:
-        """Whether more may be rejected now."""
+        """Whether the buffer of rejections has room."""
         ...
 
     def hand_over(self, loop: TableLoop, table: TableName, place: Partition, records: tuple[Record, ...]) -> None:
-        """Give the table records, and note that they are undecided."""
+        """Hand records to the table, and note them as undecided."""
         ...
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run it as a task of the assignment."""
+        """Run `work` as a task of the assignment."""
         ...
 
     async def pause(self) -> None:
-        """Wait a moment before trying again."""
+        """Wait before a retry."""
         ...
 
 
 @dataclass(slots=True)
 class LateTables:
-    """`places`: where a reader serves a table, or will. `parked`: what is parked, kept up to date by `Parking`.
+    """The separate readers of an assignment.
 
-    `missing`: places whose parked records are not all there, and why; they wait for an operator.
+    * `places`: the tables and partitions that have or will get a separate reader.
+    * `parked`: the parked records, updated by `Parking`.
+    * `missing`: places with missing parked records, and the reason. They wait for an operator.
+    * `without_missing`: places where an operator allowed to continue without the missing records.
     """
 
     owner: LateOwner
@@ -85,35 +88,39 @@ class LateTables:
     _readers: dict[Where, asyncio.Task[None]] = field(default_factory=dict)
     _reading_parked: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_PARKED_READERS_MAX))
 
-    def leave(self, table: TableName, place: Partition, offset: int, rejected_to: int) -> None:
-        """The main reading gives `table` nothing from `offset` on; before `rejected_to` it rejected what it must."""
+    def take_over(self, table: TableName, place: Partition, offset: int, rejected_to: int) -> None:
+        """Serve `table` by a separate reader from `offset` on.
+
+        The main reader has rejected invalid records before `rejected_to`, so the separate reader skips them.
+        """
         where = (table, place)
         self.places.add(where)
         self._rejected_to.setdefault(where, rejected_to)
         self.owner.frontier.fell_behind(place, table, offset)
 
     def read(self, table: TableName, place: Partition) -> None:
-        """Start the table's reader where it was left; one that runs is replaced."""
+        """Start the table's reader at its position, in place of one that runs."""
         where = (table, place)
         self._stop(where)
         reader = self._readers[where] = self.owner.start(self._catch_up(table, place), f"reader of {table}")
         reader.add_done_callback(lambda done: self._forget(where, done))
 
     def places_of(self, table: TableName) -> list[Partition]:
-        """Where a reader of its own serves `table`, or will."""
+        """The partitions for which `table` has or will get a separate reader."""
         return [place for place in self.owner.frontier.places if (table, place) in self.places] if self.places else []
 
     def stop(self) -> None:
-        """Read no more."""
+        """Stop all separate readers."""
         for where in list(self._readers):
             self._stop(where)
 
-    def sorted_out(
+    def records_of(
         self, place: Partition, records: Sequence[LogRecord], tables: Mapping[TableName, int], *, all_new: bool = False
     ) -> dict[TableName, list[tuple[LogRecord, Record]]]:
-        """The records of these tables, each from an offset on; what is no intent under their keys is rejected.
+        """The records of these tables, each table's from its offset on.
 
-        `all_new`: also what the main reading, or a reader, has passed before: of a parked record that must be told.
+        Records with their keys that are not intents are rejected, except those that a reader has rejected before. With
+        `all_new`, these are rejected too, since the rejection of a parked record must be published.
         """
         own: dict[TableName, list[tuple[LogRecord, Record]]] = {table: [] for table in tables}
         keys = {table.encode(): table for table in tables}
@@ -127,13 +134,13 @@ class LateTables:
                     own[table].append((raw, found))
             elif raw.key is not None:
                 where = (keys[raw.key], place)
-                if all_new or offset >= self._rejected_to.get(where, 0):  # else it was rejected before
+                if all_new or offset >= self._rejected_to.get(where, 0):  # otherwise it was rejected before
                     self._rejected_to[where] = max(offset + 1, self._rejected_to.get(where, 0))
                     self.owner.reject(found)
         return own
 
     async def _catch_up(self, table: TableName, place: Partition) -> None:
-        """Hand the table its records, the parked ones first, until the main reading is no further."""
+        """Hand the table its records, the parked ones first, until it reaches the main reader."""
         owner, where = self.owner, (table, place)
         name = f"{table}/{place[1]}"
         try:
@@ -159,13 +166,13 @@ class LateTables:
                     await owner.pause()
                     continue
                 async with owner.turn:
-                    # no await from here to the end of the turn: the main reading hands out nothing in between, so that
-                    # no record falls between the two
+                    # no await until the end of the turn, so that the main reader hands out nothing in between and
+                    # no record is skipped
                     if where in self.parked:
                         continue
                     end = owner.frontier.next_offset(place)
                     records = [raw for raw in found.records if raw.position.offset < end]
-                    own = self.sorted_out(place, records, {table: position})[table]
+                    own = self.records_of(place, records, {table: position})[table]
                     if own:
                         owner.hand_over(loop, table, place, tuple(record for _, record in own))
                     owner.frontier.reread(place, table, min(found.next_offset, end))
@@ -176,21 +183,21 @@ class LateTables:
             await owner.log.forget_reader(name)
 
     async def _read_parked(self, table: TableName, place: Partition, parked: ParkedTable, position: int) -> None:
-        lot, owner, where = self.owner.log.parking, self.owner, (table, place)
-        if lot is None:
+        store, owner, where = self.owner.log.parking, self.owner, (table, place)
+        if store is None:
             return
         skips = where in self.without_missing
         try:
             async with (
                 self._reading_parked,
-                aclosing(lot.parked_records(parked, position, without_missing=skips)) as portions,
+                aclosing(store.parked_records(parked, position, without_missing=skips)) as portions,
             ):
                 async for portion in portions:
                     async with owner.turn:
                         loop = owner.tables[table]
                         if not (loop.takes_records and loop.has_room):
-                            return  # others may use the connection meanwhile
-                        own = self.sorted_out(place, portion, {table: position}, all_new=True)[table]
+                            return  # frees the connection for other tables
+                        own = self.records_of(place, portion, {table: position}, all_new=True)[table]
                         if own:
                             owner.hand_over(loop, table, place, tuple(record for _, record in own))
                         owner.frontier.reread(place, table, portion[-1].position.offset + 1)
@@ -215,11 +222,11 @@ class LateTables:
 
 
 async def read_again(owner: LateOwner, name: str, start: PartitionOffset) -> Reread | None:
-    """The log from an offset on; `None` when it cannot be read now."""
+    """Read the log from an offset on. Returns `None` if it cannot be read at present."""
     try:
         found = await owner.log.read_again(name, start, limit=READ_MAX)
         await owner.examine(found.records)
         return found
-    except (Unavailable, OutcomeUnknown, Fenced) as error:  # what is fenced, the main reading finds out as well
+    except (Unavailable, OutcomeUnknown, Fenced) as error:  # the main reader detects fencing too
         structlog.get_logger().warning("log unreadable", action="retry", reader=name, reason=str(error))
         return None

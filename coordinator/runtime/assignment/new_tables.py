@@ -1,9 +1,9 @@
-"""Which tables have yet to find their head, and which turned out not to exist.
+"""The tables whose head has not been found yet, and those that do not exist.
 
-Owns: the account, kept up as each table goes on. Does not own: the tables' loops, letting go of them, holding the
-reading (`partition_assignment`).
-Invariants: a note costs the same however many tables there are; a table is counted from its first record until its
-head is known or it is let go.
+Owns: these sets, updated with every step of a table.
+Does not own: the tables' loops, closing them, pausing the reader (`partition_assignment`).
+Invariants: An update takes constant time. A table is in a set from its first record until its head is known or it is
+closed.
 """
 
 from __future__ import annotations
@@ -15,29 +15,31 @@ from rootline.schemas.identifiers import TableName
 
 
 class Look(Protocol):
-    """What a table's loop says about itself."""
+    """The status of a table's loop."""
 
     @property
     def is_absent(self) -> bool:
-        """There is no such table, as far as is known, and nothing of it is under way."""
+        """Whether the table does not exist, as far as is known, and has no records in flight."""
         ...
 
     @property
     def is_unknown(self) -> bool:
-        """Its head has yet to be found."""
+        """Whether the table's head has not been found yet."""
         ...
 
     @property
     def is_unlistable(self) -> bool:
-        """The store has not let its head be found so far."""
+        """Whether the store has failed to list the table's head so far."""
         ...
 
 
 @dataclass(slots=True)
 class NewTables:
-    """`looking`: new tables whose head is looked for; `unlistable`: those where the store fails at it.
+    """The sets of tables.
 
-    `absent`: tables, new or not, that may be let go of.
+    * `looking`: new tables whose head is being searched for.
+    * `unlistable`: new tables whose head the store fails to list.
+    * `absent`: tables, new or not, that do not exist and may be closed.
     """
 
     looking: set[TableName] = field(default_factory=set)
@@ -46,12 +48,12 @@ class NewTables:
     _new: set[TableName] = field(default_factory=set)
 
     def opened(self, table: TableName) -> None:
-        """The first record of `table` has come."""
+        """Note that the first record of `table` has arrived."""
         self._new.add(table)
         self.looking.add(table)
 
     def note(self, table: TableName, loop: Look | None) -> None:
-        """`table` has gone on; `None`: it was let go."""
+        """Note a step of `table`. `loop` is `None` if the table was closed."""
         if loop is not None and loop.is_absent:
             self.absent.add(table)
         else:

@@ -1,8 +1,8 @@
-"""When a table is parked, because it holds back the offset of its partition and cannot go on.
+"""The rule for parking a stuck table, which blocks the offset of its partition.
 
-Owns: the rule, and the two times that it needs. Does not own: what happens then (`parking`).
-Invariants: an outage of the store parks no table before half of the log's retention has passed, because then no other
-table goes on; a table that goes on, however slowly, is never parked.
+Owns: the rule, and tracking the times that it needs. Does not own: parking a table (`parking`).
+Invariants: During an outage of the store, in which no table makes progress, no table is parked before half of the log's
+retention has passed. A table that makes progress, however slowly, is never parked.
 """
 
 from __future__ import annotations
@@ -13,12 +13,17 @@ from rootline.ports.intent_feed import Partition
 from rootline.schemas.identifiers import TableName
 
 Where = tuple[TableName, Partition]
-"""A table's records of one partition."""
+"""A table and one of its partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParkingLimits:
-    """How long a table may be stuck, how much of it is parked, how long the log keeps records (`None`: for ever)."""
+    """The limits of parking.
+
+    * `patience_s`: the time that a table may be stuck.
+    * `table_bytes_max`: the most parked bytes of a table and partition.
+    * `retention_s`: the retention of the log, or `None` if it keeps records forever.
+    """
 
     patience_s: float
     table_bytes_max: int
@@ -28,44 +33,44 @@ class ParkingLimits:
 def is_due(
     limits: ParkingLimits, *, stuck_since_s: float, now_s: float, others_s: float | None, oldest_age_s: float | None
 ) -> bool:
-    """Whether a table that has decided nothing since `stuck_since_s` is parked now.
+    """Whether a table that has decided nothing since `stuck_since_s` must be parked.
 
-    `others_s`: when another table of this process went on last; both are monotonic. `oldest_age_s`: how long ago the
-    table's oldest undecided record was appended.
+    `others_s` is the last progress of another table of this process. Both times are monotonic. `oldest_age_s` is the
+    age of the table's oldest undecided record.
     """
     if limits.retention_s is None or now_s - stuck_since_s < limits.patience_s:
         return False
-    others_go_on = others_s is not None and others_s - stuck_since_s >= limits.patience_s
-    return others_go_on or (oldest_age_s is not None and oldest_age_s > limits.retention_s / 2)
+    others_progress = others_s is not None and others_s - stuck_since_s >= limits.patience_s
+    return others_progress or (oldest_age_s is not None and oldest_age_s > limits.retention_s / 2)
 
 
 @dataclass(slots=True)
-class WhoWentOn:
-    """The two tables that went on last."""
+class LastProgress:
+    """The two tables that made progress last, with the times."""
 
     _newest: tuple[TableName, float] | None = None
     _other: tuple[TableName, float] | None = None
 
     def note(self, table: TableName, now_s: float) -> None:
-        """`table` has decided something."""
+        """Note that `table` has decided a record."""
         if self._newest is not None and self._newest[0] != table:
             self._other = self._newest
         self._newest = (table, now_s)
 
     def other_than(self, table: TableName) -> float | None:
-        """When a table other than this one went on last."""
+        """The time of the last progress of a table other than this one, or `None`."""
         found = self._other if self._newest is not None and self._newest[0] == table else self._newest
         return None if found is None else found[1]
 
 
 @dataclass(slots=True)
 class StuckSince:
-    """Since when each place is where it is."""
+    """The times since when the first undecided offsets have not changed."""
 
     _known: dict[Where, tuple[int, float]] = field(default_factory=dict)
 
     def look(self, offsets: dict[Where, int], now_s: float) -> dict[Where, float]:
-        """Since when the first undecided offset of each has been the same, as far as looks tell."""
+        """The time at which the present offset was first seen, for each table and partition."""
         known = self._known
         self._known = {
             where: known[where] if where in known and known[where][0] == offset else (offset, now_s)

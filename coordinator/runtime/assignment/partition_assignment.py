@@ -1,14 +1,14 @@
-"""What one process does with the partitions that are its own, from their assignment until they are revoked.
+"""The partitions of one process from their assignment to their revocation.
 
-Owns: the tables' loops, and the frontier of all of them. Does not own: what a table does with a record (`table_loop`),
-readers of tables that do not keep up (`late_tables`), tables that cannot go on (`parking`), decoding
-(`records`), where records come from (`consumer_loop`).
-Invariants: every table gets its records of a partition in order and without a gap; no table stops or delays the others
-or the reading; what is kept in memory does not grow with tables that do not exist.
+Owns: the tables' loops, and the frontier of all of them.
+Does not own: the handling of a record by its table (`table_loop`), tables that have fallen behind (`late_tables`),
+stuck tables (`parking`), decoding (`records`), reading the log (`consumer_loop`).
+Invariants: Every table gets its records of a partition in order and without a gap. No table stops or delays another
+table or the main reader. Memory does not grow with tables that do not exist.
 
-Theory. A table whose queue is full takes no more records from the main reading: the first offset that it missed is
-kept, and a second reader, the table's own, hands over what follows from there whenever there is room, until it has
-come to where the main reading is. So one stuck table costs its own queue and nothing else, and nothing is jumped over.
+Theory. A table whose queue is full gets no more records from the main reader. The first offset that it missed is noted,
+and the table's own reader hands it the records from there, whenever it has room, until it reaches the main reader. So a
+stuck table costs no more than its queue, and no record is skipped.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from rootline.coordinator.runtime.records import (
     decoded,
     of_lake,
     poison_rejection,
-    told_again,
+    with_recorded_rejection,
 )
 from rootline.coordinator.runtime.table.table_loop import TableLoop, TableOwner
 from rootline.ports.environment import Environment
-from rootline.ports.intent_feed import Answer, Assigned, CoordinatorLog, Partition
+from rootline.ports.intent_feed import Assigned, CoordinatorLog, Partition, RecordedRejection
 from rootline.ports.retry_policy import jittered_s
 from rootline.schemas.bytes.record_headers import Lake
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, TableName
@@ -50,20 +50,20 @@ from rootline.tree.draft.batch import Record
 from rootline.tree.ledger.outcomes import Acknowledged
 
 _UNKNOWN_TABLES_MAX: Final = 100
-"""How many tables may have their head looked for at once, because most of them may not exist."""
+"""The most tables whose heads are searched for concurrently. Most of them may not exist."""
 _UNLISTABLE_TABLES_MAX: Final = 5_000
-"""How many tables whose head cannot be listed are kept in memory before the reading pauses."""
+"""The most tables with unlistable heads in memory. With more, the main reader pauses."""
 
 _LOOK_S: Final = 5.0
-"""How often tables that cannot go on are looked for."""
+"""The interval at which stuck tables and pauses are looked for."""
 
 LoopFactory = Callable[[TableName, Acknowledged, TableOwner], TableLoop]
-Told = Callable[[Sequence[Verdict], bool], None]
-"""Called with verdicts on records of no table that the log has acknowledged, and whether they were told before."""
+OnPublished = Callable[[Sequence[Verdict], bool], None]
+"""Called with acknowledged verdicts on records without a table, and whether they had been published before."""
 
 
 class End(Enum):
-    """How an assignment ended."""
+    """The ways in which an assignment can end."""
 
     IN_GOOD_ORDER = auto()
     CUT_OFF = auto()
@@ -71,9 +71,12 @@ class End(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AssignmentSettings:
-    """What an assignment is bounded by: bytes kept in memory over all tables, idle seconds before a table is let go.
+    """The limits of an assignment.
 
-    `parking_after_s`: how long a table may be stuck before it is parked; `parked_bytes_max`: of a table and partition.
+    * `queue_bytes_max`: the most bytes in memory over all tables.
+    * `table_idle_s`: the idle time after which a table is closed.
+    * `parking_after_s`: the time that a table may be stuck before it is parked.
+    * `parked_bytes_max`: the most parked bytes of a table and partition.
     """
 
     limits: IntentLimits
@@ -84,16 +87,19 @@ class AssignmentSettings:
     parking_after_s: float = 600.0
     parked_bytes_max: int = 67_108_864
     principals: Principals | None = None
-    """Who may write what; `None`: all who can publish."""
+    """The writers and their permissions, or `None` if everybody who can publish may write."""
     lake: Lake | None = None
-    """Records that are for another one are rejected; `None`: it is not known which one this is."""
+    """This lake. Records for another lake are rejected. `None` if it is unknown."""
 
 
 @dataclass(slots=True)
 class PartitionAssignment:
-    """`tables` grows as records of new tables arrive; `late`: those that their own readers serve; `parking`: if it can.
+    """The partitions of one assignment.
 
-    `buffered_bytes`: of intents in all tables' queues, and of rejected records that are not published yet.
+    * `tables`: the loops of tables, opened by their first records.
+    * `buffered_bytes`: the size of intents in all queues, and of rejected records that are not published.
+    * `late`: the separate readers of tables.
+    * `parking`: the parking loop, or `None` if the log cannot park.
     """
 
     assigned: Assigned
@@ -102,7 +108,7 @@ class PartitionAssignment:
     environment: Environment
     settings: AssignmentSettings
     tasks: asyncio.TaskGroup
-    told: Told
+    on_published: OnPublished
     tables: dict[TableName, TableLoop] = field(default_factory=dict)
     buffered_bytes: int = 0
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -117,7 +123,7 @@ class PartitionAssignment:
     _new: NewTables = field(default_factory=NewTables)
     _looked_for_idle_s: float = 0.0
     _poison_candidates: Mapping[Partition, int] = field(init=False)
-    _answered: dict[LogPosition, Answer] = field(init=False)
+    _answered: dict[LogPosition, RecordedRejection] = field(init=False)
     _poison: dict[LogPosition, str] = field(default_factory=dict)
     _trial: DecodingTrial = field(init=False)
 
@@ -133,7 +139,7 @@ class PartitionAssignment:
             self.log,
             self.environment,
             self._rejected,
-            self.held,
+            self.buffered,
             self.settings.queue_bytes_max,
             self.settings.request_timeout_s,
             self.settings.retry_s,
@@ -141,18 +147,18 @@ class PartitionAssignment:
         self.late = LateTables(self)
         self.pausing = Pausing(self, _LOOK_S)
         self.pausing.take(self.assigned.paused)
-        lot, after_s = self.log.parking, self.settings.parking_after_s
-        if lot is not None:
+        store, after_s = self.log.parking, self.settings.parking_after_s
+        if store is not None:
             limits = ParkingLimits(after_s, self.settings.parked_bytes_max, self.assigned.retention_s)
-            self.parking = Parking(self, self.late, lot, limits, min(_LOOK_S, after_s / 10))
+            self.parking = Parking(self, self.late, store, limits, min(_LOOK_S, after_s / 10))
 
     @property
     def behind(self) -> set[tuple[TableName, Partition]]:
-        """Tables that readers of their own serve."""
+        """The tables and partitions that have separate readers."""
         return self.late.places
 
     def begin(self) -> None:
-        """Start what publishes rejections, parks, looks for pauses, and the tables that have parked records."""
+        """Start publishing rejections, parking, looking for pauses, and the tables that have parked records."""
         self.start(self._outbox.run(), "rejections")
         if self.parking is not None:
             self.parking.take(self.assigned.parked, self.assigned.starts)
@@ -160,7 +166,10 @@ class PartitionAssignment:
         self._looking.append(self.start(self.pausing.run(), "pauses"))
 
     async def examine(self, records: Sequence[LogRecord]) -> None:
-        """Try the records that may have ended a reader, and note which ones do; for `hand_out`."""
+        """Decode records that may have crashed a reader in a separate process, and note those that crash it.
+
+        Must be called before `hand_out`.
+        """
         if not self._poison_candidates:
             return
         poison_candidates = [
@@ -169,10 +178,13 @@ class PartitionAssignment:
         if poison_candidates:
             self._poison |= await self._trial.poison_among(poison_candidates)
         elif all(self.frontier.next_offset(place) >= end for place, end in self._poison_candidates.items()):
-            await self._trial.close()  # a reader that is behind starts it again
+            await self._trial.close()  # a separate reader that is behind starts the trial again
 
     def hand_out(self, records: Sequence[LogRecord], passed: Sequence[PartitionOffset] = ()) -> None:
-        """Give each record to its table, or reject it; in the order of each partition. `passed`: as in `Delivered`."""
+        """Hand each record to its table, or reject it, in the order of each partition.
+
+        `passed` are offsets without records, as in `Delivered`.
+        """
         by_table: dict[tuple[TableName, Partition], list[Record]] = {}
         ends: dict[Partition, int] = {}
         rejections: list[Rejection] = []
@@ -182,7 +194,7 @@ class PartitionAssignment:
             place = (log, number)
             ends[place] = offset + 1
             if behind and raw.key is not None and (TableName(raw.key.decode(errors="replace")), place) in behind:
-                continue  # the table's own reader comes by
+                continue  # the table's own reader reads it
             result = self.decoded(raw)
             if isinstance(result, Record):
                 by_table.setdefault((TableName(result.intent.table), place), []).append(result)
@@ -191,8 +203,8 @@ class PartitionAssignment:
         for rejection in rejections:
             self.reject(rejection)
         if any(table not in self.tables for table, _ in by_table):
-            self._let_go_of_absent()
-        self._let_go_of_idle()
+            self._close_absent()
+        self._close_idle()
         for (table, place), own in by_table.items():
             if (table, place) not in behind:
                 self._deliver(table, place, tuple(own), ends[place])
@@ -203,9 +215,9 @@ class PartitionAssignment:
 
     @property
     def is_full(self) -> bool:
-        """Whether the reading should pause: no memory, or very many tables that have yet to find their head.
+        """Whether the main reader should pause, because buffers are full or too many heads are being searched for.
 
-        A table whose head cannot be listed is not waited for: the others must not depend on the rights to one of them.
+        Tables whose head cannot be listed count separately, so that missing rights to some do not block others.
         """
         return (
             len(self._new.looking) > _UNKNOWN_TABLES_MAX
@@ -216,31 +228,31 @@ class PartitionAssignment:
 
     @property
     def trouble(self) -> str:
-        """Why something that was decided cannot be said, if so."""
+        """The reason why verdicts cannot be published, or an empty string."""
         return next((loop.trouble for loop in self.tables.values() if loop.trouble), self._outbox.trouble)
 
     async def confirm(self) -> None:
-        """Called by a table's loop. Raises `Unavailable`."""
-        await self.log.confirm(self.assigned.term)
+        """Confirm with the log that the assignment is still valid. Raises `Unavailable`."""
+        await self.log.confirm(self.assigned.generation)
 
     def decided(self, table: TableName, up_to: Acknowledged) -> None:
-        """Called by a table's loop."""
+        """Note acknowledged verdicts of a table."""
         self.frontier.decided(table, up_to)
         if self.parking is not None:
-            self.parking.went_on.note(table, self.environment.monotonic_s())
+            self.parking.last_progress.note(table, self.environment.monotonic_s())
 
     def took_event(self, table: TableName) -> None:
-        """Called by a table's loop."""
+        """Note that a table's loop has handled an event."""
         self._new.note(table, self.tables.get(table))
 
-    def held(self, more_bytes: int) -> None:
-        """Called by a table's loop or by the outbox."""
+    def buffered(self, more_bytes: int) -> None:
+        """Add to the buffered bytes. Negative numbers subtract."""
         self.buffered_bytes += more_bytes
 
     async def end(self, *, patience_s: float | None) -> End:
-        """Let what is in flight be decided and its verdicts be acknowledged, for `patience_s` seconds, then cut it off.
+        """End the assignment: wait for records in flight and their verdicts for `patience_s` seconds, then cut off.
 
-        What is cut off is left for the next owner, who finds out by the head what became of it.
+        The next owner of the partitions finds the outcome of records that were cut off in the head.
         """
         self.late.stop()
         for task in self._looking:
@@ -260,7 +272,7 @@ class PartitionAssignment:
         return End.CUT_OFF if late else End.IN_GOOD_ORDER
 
     def open_table(self, table: TableName, undecided: Iterable[PartitionOffset]) -> None:
-        """As `ParkingOwner.open_table`."""
+        """Start a new loop for the table, in place of the present one (see `ParkingOwner.open_table`)."""
         old = self.tables.pop(table, None)
         if old is not None:
             old.request_stop()
@@ -269,30 +281,30 @@ class PartitionAssignment:
             acknowledged[log, partition] = min(offset, acknowledged.get((log, partition), offset))
         self._open(table, acknowledged, None if old is None else old.pending_since_ms)
 
-    def hold_table(self, table: TableName) -> None:
-        """As `PausingOwner.hold_table`."""
+    def pause_table(self, table: TableName) -> None:
+        """Start a loop that commits nothing for the table (see `PausingOwner.pause_table`)."""
         self.open_table(table, self._undecided_of(table))
         for place in self.late.places_of(table):
-            self.late.read(table, place)  # the reader may wait for room in the loop that is gone
+            self.late.read(table, place)  # the reader may be waiting for room in the old loop
 
-    def try_again(self, table: TableName) -> None:
-        """As `ParkingOwner.try_again`."""
+    def restart_table(self, table: TableName) -> None:
+        """Start a new loop for the table, and hand it its undecided records again."""
         undecided = self._undecided_of(table)
         self.open_table(table, undecided)
         for log, partition, offset in undecided:
             place = (log, partition)
             if self.parking is not None:
-                self.parking.is_given_again((table, place))
-            self.late.leave(table, place, offset, self.frontier.next_offset(place))
+                self.parking.note_restart((table, place))
+            self.late.take_over(table, place, offset, self.frontier.next_offset(place))
             self.late.read(table, place)
 
     def hand_over(self, loop: TableLoop, table: TableName, place: Partition, records: tuple[Record, ...]) -> None:
-        """Give a table records that it has room for."""
+        """Hand records to a table that has room for them."""
         self.frontier.handed_over(place, table, records[0].position.offset, records[-1].position.offset)
         loop.deliver(records)
 
     def decoded(self, raw: LogRecord) -> Record | Rejection:
-        """The intent in `raw`, or the rejection that was told of it, or that takes its place."""
+        """The intent in `raw`, or its rejection. A rejection that was recorded before is returned again."""
         how = self._poison.get(raw.position) if self._poison else None
         found = decoded(raw, self.settings.limits) if how is None else poison_rejection(raw, how)
         if self.settings.principals is not None and isinstance(found, Record):
@@ -300,29 +312,29 @@ class PartitionAssignment:
         if self.settings.lake is not None and raw.headers and isinstance(found, Record):
             found = of_lake(raw, found, self.settings.lake)
         if self._answered and (answer := self._answered.get(raw.position)) is not None:
-            return told_again(raw, found, answer.code, answer.message)
+            return with_recorded_rejection(raw, found, answer.code, answer.message)
         return found
 
     def reject(self, rejection: Rejection) -> None:
-        """Publish it; the frontier waits for that."""
+        """Publish a rejection. It blocks the frontier until it is acknowledged."""
         verdict, _ = rejection
         self.frontier.rejected((LogId(verdict.log), verdict.partition), verdict.offset)
         self._outbox.reject([rejection])
 
     @property
     def has_room_for_rejections(self) -> bool:
-        """Whether more may be rejected now."""
+        """Whether the buffer of rejections has room."""
         return not self._outbox.is_full
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run it until the assignment ends."""
+        """Run `work` as a task of the assignment."""
         task = self.tasks.create_task(work, name=name)
         self._own.add(task)
         task.add_done_callback(self._own.discard)
         return task
 
     async def pause(self) -> None:
-        """Before something is tried again."""
+        """Wait before a retry."""
         await asyncio.sleep(jittered_s(self.settings.retry_s, self.environment.jitter()))
 
     def _deliver(self, table: TableName, place: Partition, records: tuple[Record, ...], read_to: int) -> None:
@@ -333,7 +345,7 @@ class PartitionAssignment:
         if loop.has_room:
             self.hand_over(loop, table, place, records)
             return
-        self.late.leave(table, place, records[0].position.offset, read_to)
+        self.late.take_over(table, place, records[0].position.offset, read_to)
         self.late.read(table, place)
 
     def _undecided_of(self, table: TableName) -> list[PartitionOffset]:
@@ -343,7 +355,7 @@ class PartitionAssignment:
         loop = self.tables[table] = self.make_loop(table, acknowledged, self)
         why = self.pausing.why(table)
         if why is not None:
-            loop.hold(why, pending_since_ms=pending_since_ms)
+            loop.pause(why, pending_since_ms=pending_since_ms)
         self.start(loop.run(), f"table {table}")
         return loop
 
@@ -353,30 +365,30 @@ class PartitionAssignment:
             position = LogPosition(LogId(verdict.log), verdict.partition, verdict.offset)
             (again if position in self._answered else fresh).append(verdict)
             self.frontier.rejection_published(position[:2], verdict.offset)
-        self.told(fresh, False)
-        self.told(again, True)
+        self.on_published(fresh, False)
+        self.on_published(again, True)
 
-    def _let_go_of_absent(self) -> None:
-        """Forget tables that do not exist, or a writer could fill the memory with names."""
+    def _close_absent(self) -> None:
+        """Close tables that do not exist, so that a writer cannot fill the memory with names."""
         for table in [table for table in self._new.absent if not self.late.places_of(table)]:
             loop = self.tables.get(table)
             if loop is not None and loop.is_absent:
-                self._let_go(table)
+                self._close(table)
             else:
                 self._new.note(table, loop)
 
-    def _let_go_of_idle(self) -> None:
-        """Now and then, forget tables that have long been idle, and any that do not exist."""
+    def _close_idle(self) -> None:
+        """Close tables that are idle or do not exist. This runs from time to time."""
         now_s = self.environment.monotonic_s()
         if now_s - self._looked_for_idle_s < 0.1 * self.settings.table_idle_s:
             return
         self._looked_for_idle_s = now_s
         idle_since_s = now_s - self.settings.table_idle_s
-        gone = [table for table, loop in self.tables.items() if loop.is_absent or loop.is_idle_since(idle_since_s)]
-        for table in gone:
+        unused = [table for table, loop in self.tables.items() if loop.is_absent or loop.is_idle_since(idle_since_s)]
+        for table in unused:
             if not self.late.places_of(table):
-                self._let_go(table)
+                self._close(table)
 
-    def _let_go(self, table: TableName) -> None:
+    def _close(self, table: TableName) -> None:
         self.tables.pop(table).request_stop()
         self._new.note(table, None)

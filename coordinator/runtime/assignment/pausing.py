@@ -1,14 +1,14 @@
-"""Decides no intents of tables that an operator has paused, from when this process sees it until they are resumed.
+"""Pausing of tables: intents of a table that an operator has paused are not decided until it is resumed.
 
-Owns: looking for pauses, and holding and opening the loops of tables accordingly. Does not own: where pauses are kept
-(the log), what becomes of a paused table's records (`parking`, as those of any table that commits nothing).
-Invariants: a pause decides nothing and loses nothing: what is in flight is finished, the rest stays undecided; no clock
-begins or ends one; an assignment knows the pauses in force before it gives any table a record.
+Owns: looking for pauses, and pausing or restarting the loops of tables.
+Does not own: storing pauses (the log), parking the records of a paused table (`parking`, as for any stuck table).
+Invariants: A pause loses no record: those in flight are decided, and the others stay undecided. No clock starts or ends
+a pause. An assignment knows the present pauses before it hands out any record.
 
-Theory. A table's loop that is paused takes records and ignores them, as one that is quarantined does, so its first
-undecided offset stays where it is. When the table is resumed, a loop that knows nothing gets everything from there
-again: records that a root has decided meanwhile are answered from it. On Kafka the records are parked after a while, so
-that the offset of the partition passes them. While all tables are paused nothing is read, so nothing needs to be kept.
+Theory. The loop of a paused table ignores its records, like the loop of a quarantined table, so the table's first
+undecided offset does not move. After the table is resumed, a new loop gets all records from there again. Records that a
+root decided in the meantime get their verdicts from that root. On Kafka the records are parked after some time, so that
+the offset of the partition can pass them. While all tables are paused, nothing is read, so nothing must be parked.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from rootline.schemas.identifiers import TableName
 
 
 class PausingOwner(Protocol):
-    """What pausing needs of the assignment."""
+    """The part of the assignment that pausing uses."""
 
     log: CoordinatorLog
     tables: dict[TableName, TableLoop]
 
-    def hold_table(self, table: TableName) -> None:
-        """Give the table a loop that commits nothing; the one that it has finishes what is in flight."""
+    def pause_table(self, table: TableName) -> None:
+        """Start a loop that commits nothing for the table. The present loop finishes its records in flight."""
         ...
 
-    def try_again(self, table: TableName) -> None:
-        """Give the table a loop that knows nothing, and all its undecided records again."""
+    def restart_table(self, table: TableName) -> None:
+        """Start a new loop for the table, and hand it all of its undecided records again."""
         ...
 
 
 @dataclass(slots=True)
 class Pausing:
-    """For one assignment. `pauses`: those in force."""
+    """The pauses of one assignment. `pauses` has those in force, by table."""
 
     owner: PausingOwner
     look_s: float
@@ -52,16 +52,16 @@ class Pausing:
 
     @property
     def of_all(self) -> Pause | None:
-        """The pause of all tables."""
+        """The pause of all tables, or `None`."""
         return self.pauses.get(ALL_TABLES)
 
     def why(self, table: TableName) -> str | None:
-        """Why the table is paused; `None`: it is not."""
+        """The reason why the table is paused, or `None` if it is not."""
         found = pause_of(self.pauses, table)
         return None if found is None else found.reason
 
     def take(self, pauses: Iterable[Pause]) -> None:
-        """These are in force now, and no others."""
+        """Apply `pauses`, the complete list of those in force."""
         before, self.pauses = self.pauses, {pause.table: pause for pause in pauses}
         if before.keys() == self.pauses.keys():
             return
@@ -71,17 +71,17 @@ class Pausing:
         for table in sorted(before.keys() - self.pauses.keys()):
             logger.info("resumed", action="resume", table=table)
         for table, loop in list(self.owner.tables.items()):
-            is_held, is_paused = loop.phase is Phase.PAUSED, self.why(table) is not None
-            if is_paused and not is_held:
-                self.owner.hold_table(table)
-            elif is_held and not is_paused:
-                self.owner.try_again(table)
+            was_paused, is_paused = loop.phase is Phase.PAUSED, self.why(table) is not None
+            if is_paused and not was_paused:
+                self.owner.pause_table(table)
+            elif was_paused and not is_paused:
+                self.owner.restart_table(table)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Run until cancelled."""
         while True:
             await asyncio.sleep(self.look_s)
             try:
                 self.take(await self.owner.log.pauses())
-            except (Unavailable, OutcomeUnknown, Fenced, TimeoutError) as error:  # what was known goes on to count
+            except (Unavailable, OutcomeUnknown, Fenced, TimeoutError) as error:  # the known pauses stay in force
                 structlog.get_logger().warning("pauses unknown", action="retry", reason=str(error))

@@ -1,14 +1,15 @@
-"""Records that are no intents of any table: their rejections and dead letters, each published by itself if need be.
+"""The outbox of rejections and dead letters for records that are not intents of any table.
 
-Owns: the queue, and trying again until the log has acknowledged. Does not own: what a rejection says
-(`records`), how far a partition is decided (`frontier`, which hears of every rejection that was published).
-Invariants: nothing is told before the log holds it for later owners, whose version may be able to read the record;
-nothing is dropped; the caller never waits, but asks first whether there is room; one that is not acknowledged holds its
-partition's frontier back, and neither a table nor another rejection; no record alone fills it.
+Owns: the queue, and retrying until the log has acknowledged.
+Does not own: the content of a rejection (`records`), the progress of partitions (`frontier`, which is notified
+of every published rejection).
+Invariants: A rejection is recorded in the log before it is published, because a later owner may have a version that can
+read the record. No rejection is dropped. The caller never waits, but must check for room first. A rejection that is not
+acknowledged blocks the frontier of its partition only. No record alone can fill the outbox.
 
-Theory. Rejections are published many at a time, in the order of the log. When the log does not take them so, each one
-is published alone. Those that are still refused are set aside and tried again beside the rest, so that the others do
-not wait for what one record does to the log.
+Theory. Rejections are published in batches, in the order of the log. If the log refuses a batch, each rejection is
+published alone. Those that are refused again are set aside and retried by another task, so that one bad record does not
+delay the others.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from typing import Final
 
 import structlog
 
-from rootline.coordinator.runtime.records import Rejection, answer_of
+from rootline.coordinator.runtime.records import Rejection, recorded_rejection_of
 from rootline.ports.environment import Environment
-from rootline.ports.intent_feed import AnsweringSink
+from rootline.ports.intent_feed import RecordingSink
 from rootline.ports.retry_policy import jittered_s
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.verdict import as_asked, coordinates_only, size_of
@@ -31,63 +32,63 @@ _AT_ONCE_MAX: Final = 256
 _BYTES_AT_ONCE_MAX: Final = 4_000_000
 _WAITING_MAX: Final = 4_096
 _LARGE_LETTERS: Final = 8
-"""At least so many fit into the room; what is larger is kept by its coordinates."""
+"""The number of dead letters that always fit into the outbox. Of a larger letter only the coordinates are kept."""
 
 Published = Callable[[Sequence[Rejection]], None]
 
 
 @dataclass(slots=True)
 class RejectionOutbox:
-    """One for each partition assignment.
+    """The outbox of a partition assignment.
 
-    `published` is called with rejections that the log has acknowledged, `held` with the bytes that are kept.
-
-    `trouble`: why some cannot be published, if so; they are tried again and again.
+    * `published` is called with rejections that the log has acknowledged.
+    * `buffered` is called with each change of the buffered bytes.
+    * `trouble` is the reason why some rejections cannot be published at present, or an empty string.
     """
 
-    verdicts: AnsweringSink
+    verdicts: RecordingSink
     environment: Environment
     published: Published
-    held: Callable[[int], None]
+    buffered: Callable[[int], None]
     bytes_max: int
     request_timeout_s: float
     retry_s: float
     trouble: str = ""
     _waiting: list[Rejection] = field(default_factory=list)
     _set_aside: list[Rejection] = field(default_factory=list)
-    _held_bytes: int = 0
+    _buffered_bytes: int = 0
     _refused: asyncio.Event = field(default_factory=asyncio.Event)
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
     _stopping: bool = False
 
     @property
     def is_full(self) -> bool:
-        """Whether the reading should pause until some are published."""
-        return self.waiting >= _WAITING_MAX or self._held_bytes >= self.bytes_max
+        """Whether the caller must pause until rejections are published."""
+        return self.waiting >= _WAITING_MAX or self._buffered_bytes >= self.bytes_max
 
     @property
     def waiting(self) -> int:
-        """How many are not published yet."""
+        """The number of rejections that are not published."""
         return len(self._waiting) + len(self._set_aside)
 
     def reject(self, rejections: Sequence[Rejection]) -> None:
-        """Publish these after those before; of a record that would fill a good part of the room, only what it was."""
+        """Queue rejections. The dead letter of a very large record contains its coordinates only."""
         letter_bytes_max = self.bytes_max // _LARGE_LETTERS
         kept = [
             (verdict, letter if size_of(letter) <= letter_bytes_max else coordinates_only(letter))
             for verdict, letter in rejections
         ]
         self._waiting.extend(kept)
-        self._hold(sum(map(_size, kept)))
+        self._buffer(sum(map(_size, kept)))
         self._arrived.set()
 
     def request_stop(self) -> None:
-        """Publish what waits; `run` returns then."""
+        """Let `run` return after all queued rejections are published."""
         self._stopping = True
         self._arrived.set()
 
     async def run(self) -> None:
-        """Until `request_stop`."""
+        """Publish rejections until `request_stop`."""
         async with asyncio.TaskGroup() as tasks:
             again = tasks.create_task(self._publish_again(), name="rejections set aside")
             while self._waiting or not self._stopping:
@@ -102,7 +103,7 @@ class RejectionOutbox:
                 self._acknowledge(batch, refused)
                 if refused:
                     self._refused.set()
-                if len(refused) == len(batch):  # it is not the records
+                if len(refused) == len(batch):  # the log is at fault, not the records
                     await self._pause()
             while self._set_aside:
                 self._arrived.clear()
@@ -110,7 +111,7 @@ class RejectionOutbox:
             again.cancel()
 
     async def _publish_again(self) -> None:
-        """What was set aside, until it is acknowledged."""
+        """Retry the rejections that were set aside."""
         while True:
             if not self._set_aside:
                 self.trouble = ""
@@ -127,11 +128,11 @@ class RejectionOutbox:
         still = {id(rejection) for rejection in refused}
         done = [rejection for rejection in batch if id(rejection) not in still]
         if done:
-            self._hold(-sum(map(_size, done)))
+            self._buffer(-sum(map(_size, done)))
             self.published(done)
 
     async def _publish(self, batch: Sequence[Rejection]) -> list[Rejection]:
-        """Those of `batch` that the log did not acknowledge, neither together with the others nor alone."""
+        """Publish `batch` together, or else one by one. Returns the rejections that the log did not acknowledge."""
         reason = await self._attempt(batch)
         if reason is None:
             return []
@@ -146,12 +147,12 @@ class RejectionOutbox:
         return refused
 
     async def _attempt(self, batch: Sequence[Rejection]) -> str | None:
-        """Why the log has not acknowledged all of it; `None`: it has."""
+        """Record and publish `batch`. Returns `None`, or the reason why the log has not acknowledged all of it."""
         verdicts = [as_asked(verdict, letter.headers) for verdict, letter in batch]
         letters = [letter for _, letter in batch]
         try:
             async with asyncio.timeout(self.request_timeout_s):
-                await self.verdicts.hold([answer_of(rejection) for rejection in batch])
+                await self.verdicts.record_rejections([recorded_rejection_of(rejection) for rejection in batch])
                 await self.verdicts.publish_verdicts(verdicts, letters)
         except (Unavailable, OutcomeUnknown, TimeoutError) as error:
             return str(error) or "no answer in time"
@@ -160,13 +161,13 @@ class RejectionOutbox:
     async def _pause(self) -> None:
         await asyncio.sleep(jittered_s(self.retry_s, self.environment.jitter()))
 
-    def _hold(self, more_bytes: int) -> None:
-        self._held_bytes += more_bytes
-        self.held(more_bytes)
+    def _buffer(self, more_bytes: int) -> None:
+        self._buffered_bytes += more_bytes
+        self.buffered(more_bytes)
 
 
 def _first_of(waiting: Sequence[Rejection]) -> Sequence[Rejection]:
-    """The first of those that wait, at least one."""
+    """The next batch from the front of the queue, at least one."""
     size = 0
     for count, rejection in enumerate(waiting[:_AT_ONCE_MAX]):
         size += _size(rejection)

@@ -44,7 +44,7 @@ from rootline.coordinator.runtime.table.effect_runner import EffectRunner, Store
 from rootline.coordinator.runtime.table.object_fetcher import FooterPrefetch, ReadLeaf, read_leaf
 from rootline.coordinator.runtime.table.verdict_outbox import CommitTraces, Publication, VerdictOutbox
 from rootline.ports.environment import Environment
-from rootline.ports.intent_feed import AnsweringSink
+from rootline.ports.intent_feed import RecordingSink
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import TableName
@@ -164,7 +164,7 @@ class TableOwner(Protocol):
         """The table has taken an event: what it says about itself may be different now."""
         ...
 
-    def held(self, more_bytes: int) -> None:
+    def buffered(self, more_bytes: int) -> None:
         """The table's queue has grown by so much, or shrunk."""
         ...
 
@@ -176,7 +176,7 @@ class TableContext:
     table: TableName
     policy: Policy
     runner: EffectRunner
-    verdicts: AnsweringSink
+    verdicts: RecordingSink
     environment: Environment
     observe: Observer
     owner: TableOwner
@@ -209,7 +209,7 @@ class TableLoop:
         self._told_bytes = 0
         self._active_s = context.environment.monotonic_s()
         self._handled = asyncio.Event()
-        self._held_since_ms: int | None = None
+        self._paused_since_ms: int | None = None
 
     @property
     def phase(self) -> Phase:
@@ -279,7 +279,7 @@ class TableLoop:
         """When the oldest record whose verdict is not acknowledged was appended, ms; `None`: there is none."""
         machine = self._machine
         queued = (record.appended_ms for record in (*machine.batch[:1], *machine.queue[:1]))
-        oldest = (self._outbox.oldest_ms, self._held_since_ms, *queued)
+        oldest = (self._outbox.oldest_ms, self._paused_since_ms, *queued)
         return min((found for found in oldest if found is not None), default=None)
 
     def deliver(self, records: tuple[Record, ...]) -> None:
@@ -295,10 +295,10 @@ class TableLoop:
             self._handled.clear()
             await self._handled.wait()
 
-    def hold(self, why: str, *, pending_since_ms: int | None) -> None:
+    def pause(self, why: str, *, pending_since_ms: int | None) -> None:
         """Commit nothing, ever; call it before `run`. `pending_since_ms`: since when a record of the table waits."""
         self._machine = self._machine._replace(phase=Phase.PAUSED, why=why)
-        self._held_since_ms = pending_since_ms
+        self._paused_since_ms = pending_since_ms
 
     def request_stop(self) -> None:
         """Finish what is in flight, begin nothing new; `run` returns soon after."""
@@ -358,10 +358,10 @@ class TableLoop:
             self._delivered_bytes -= sum(record.buffered_bytes for record in event.records)
         before = self._machine
         self._machine, effects = stepped
-        if self.is_stuck and self._held_since_ms is None:
+        if self.is_stuck and self._paused_since_ms is None:
             arrived = event.records if isinstance(event, Arrived) else ()
             dropped = (*before.batch, *before.queue, *arrived)
-            self._held_since_ms = min((record.appended_ms for record in dropped), default=None)
+            self._paused_since_ms = min((record.appended_ms for record in dropped), default=None)
         after = self._machine
         if after.queue is not before.queue or after.batch is not before.batch:
             self._queued_bytes = sum(record.buffered_bytes for record in (*after.batch, *after.queue))
@@ -397,7 +397,7 @@ class TableLoop:
 
     def _tell_held(self, buffered_bytes: int) -> None:
         if buffered_bytes != self._told_bytes:
-            self._context.owner.held(buffered_bytes - self._told_bytes)
+            self._context.owner.buffered(buffered_bytes - self._told_bytes)
             self._told_bytes = buffered_bytes
 
     def _disarm(self) -> None:
@@ -408,7 +408,7 @@ class TableLoop:
     def _acknowledged(self, publication: Publication) -> None:
         self._context.observe(self._context.table, publication)
         if self._context.traces is not None:
-            self._context.traces.told(publication)
+            self._context.traces.on_published(publication)
         self._inbox.put_nowait(VerdictsPublished(publication.up_to))
 
 

@@ -26,7 +26,7 @@ import structlog
 
 from rootline.coordinator.protocol.effects import Decided, PublishVerdicts
 from rootline.ports.environment import Environment, Tracer
-from rootline.ports.intent_feed import Answer, AnsweringSink
+from rootline.ports.intent_feed import RecordedRejection, RecordingSink
 from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.bytes.record_headers import TraceContext, trace_of
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
@@ -53,7 +53,7 @@ class Publication:
     up_to: tuple[PartitionOffset, ...]
     version: Version | None
     buffered_bytes: int
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[RecordedRejection, ...] = ()
     is_repeated: bool = False
     traces: tuple[TraceContext | None, ...] = ()
     """Of each verdict's record; empty if none has one."""
@@ -88,7 +88,7 @@ class VerdictOutbox:
     """
 
     table: TableName
-    verdicts: AnsweringSink
+    verdicts: RecordingSink
     environment: Environment
     retry: RetryPolicy
     timeout_s: float
@@ -147,7 +147,7 @@ class VerdictOutbox:
         try:
             async with asyncio.timeout(self.timeout_s):
                 if answers:
-                    await self.verdicts.hold(answers)
+                    await self.verdicts.record_rejections(answers)
                 await self.verdicts.publish_verdicts(verdicts, letters)
         except (Unavailable, OutcomeUnknown, TimeoutError) as error:
             reason = str(error) or "no answer in time"
@@ -163,8 +163,8 @@ def _told(item: Decided) -> Verdict:
     return as_asked(item.verdict, headers) if headers else item.verdict
 
 
-def _answer(item: Decided, table: TableName) -> Answer:
-    return Answer(item.record.position, item.verdict.code or "", item.verdict.message or "", table)
+def _answer(item: Decided, table: TableName) -> RecordedRejection:
+    return RecordedRejection(item.record.position, item.verdict.code or "", item.verdict.message or "", table)
 
 
 def _letter(item: Decided, table: TableName) -> DeadLetter:
@@ -236,7 +236,7 @@ class CommitTraces:
             while len(self._landed_ns) > _ROOTS_MAX:
                 self._forget(next(iter(self._landed_ns)))
 
-    def told(self, publication: Publication) -> None:
+    def on_published(self, publication: Publication) -> None:
         """The log has acknowledged these verdicts."""
         version = publication.version
         if publication.traces and self._arrived_ns:

@@ -1,7 +1,7 @@
 """A page of outcomes: verdicts, not yet known to be published, that the header has no room for.
 
 Owns: the rows' form, and looking an offset up. Does not own: the file around them (`page_codec`), which outcomes leave
-the header (`rootline.tree.ledger.outcome_spill`), the verdicts made of them (`rootline.tree.commit.answers`).
+the header (`rootline.tree.ledger.outcome_spill`), the verdicts made of them (`rootline.tree.commit.verdicts`).
 Invariants: what is encoded decodes to equal outcomes in the same order; a lookup does not depend on how many there are.
 """
 

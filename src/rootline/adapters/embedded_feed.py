@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import Final
 
 from rootline.adapters.sqlite.meta_rows import NoticesOnly
-from rootline.ports.intent_feed import Answer, Assigned, Delivered, FeedEvent, ParkedStore, Partition, Pause, Reread
+from rootline.ports.intent_feed import (
+    Assigned,
+    Delivered,
+    FeedEvent,
+    ParkedStore,
+    Partition,
+    Pause,
+    RecordedRejection,
+    Reread,
+)
 from rootline.ports.intent_log import IntentLog, KnowsItsLake, MayGoBack
 from rootline.schemas.bytes.record_headers import Lake
 from rootline.schemas.errors import Fenced, OutcomeUnknown, Unavailable
@@ -70,7 +79,7 @@ class EmbeddedFeed:
         """The lot for notices and lifts. No record is parked, because the log keeps those that are undecided."""
         return self._lot
 
-    async def next(self, *, wait_s: float, hold: bool = False) -> FeedEvent:
+    async def next(self, *, wait_s: float, deliver: bool = True) -> FeedEvent:
         """The one assignment first, then records."""
         if self._identity is None:
             identity, self._position = await self._log.identity(), await self._log.first_undecided()
@@ -84,7 +93,7 @@ class EmbeddedFeed:
             return Assigned((start,), poison_candidates, parked=stuck, paused=paused)
         if self._unwritable is not None:
             raise Unavailable(self._unwritable.code, self._unwritable.message)
-        if hold:
+        if not deliver:
             await asyncio.sleep(wait_s)
             return Delivered((), at_end=False)
         if self._position >= self._end and not self._told_end:
@@ -112,10 +121,10 @@ class EmbeddedFeed:
         if self._mark is not None:
             self._mark.unlink(missing_ok=True)
 
-    async def hold(self, answers: Sequence[Answer]) -> None:
+    async def record_rejections(self, rejections: Sequence[RecordedRejection]) -> None:
         """Nothing to do: on one partition a `create` follows the rejections, and its root's offset passes them."""
 
-    async def confirm(self, term: int) -> None:
+    async def confirm(self, generation: int) -> None:
         """Nothing to do: on one partition, what was rejected before a table existed comes before its root's offset."""
 
     def paused(self) -> Sequence[Partition]:

@@ -242,7 +242,7 @@ class RedisHeadHints:
         """Count it."""
         self._calls.metrics.hints.labels(outcome.value).inc()
 
-    async def told(self) -> None:
+    async def drained(self) -> None:
         """Wait until nothing waits to be sent; each attempt has its deadline."""
         while self._telling is not None:
             await asyncio.wait({self._telling})

@@ -53,7 +53,7 @@ from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.metadata.object_reader import read_pages
 from rootline.storage.metadata.root_reader import at_head, list_names, read_root
 from rootline.storage.metadata.table_loader import changes_of, load_state, load_to_build_on
-from rootline.tree.commit.answers import answer, next_offset
+from rootline.tree.commit.verdicts import answer, next_offset
 from rootline.tree.draft.batch import Record
 from rootline.tree.ledger.ledger import VERSION_FORGOTTEN, LedgerDraft, committed_version, rejection_of
 from rootline.tree.state.table_state import TableState

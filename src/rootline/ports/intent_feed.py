@@ -139,7 +139,7 @@ ANY_TABLE: Final = TableName("*")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RecordedRejection:
     """A rejection that no root records, of the record at `position`.
 
     `table`: to which the record may have been given, so that it may be parked; `ANY_TABLE`: it is not known which.
@@ -164,10 +164,10 @@ class Assigned:
 
     starts: tuple[PartitionOffset, ...]
     poison_candidates: tuple[PartitionOffset, ...] = ()
-    answered: tuple[Answer, ...] = ()
+    answered: tuple[RecordedRejection, ...] = ()
     parked: tuple[ParkedTable, ...] = ()
     retention_s: float | None = None
-    term: int = 0
+    generation: int = 0
     """For `confirm`."""
     paused: tuple[Pause, ...] = ()
     """What operators have paused; `IntentFeed.pauses` tells later changes."""
@@ -209,10 +209,10 @@ class Reread:
 class IntentFeed(Protocol):
     """One reader among those that share a log. For one event loop; connects with the first `next`."""
 
-    async def next(self, *, wait_s: float, hold: bool = False) -> FeedEvent:
+    async def next(self, *, wait_s: float, deliver: bool = True) -> FeedEvent:
         """The next event, or an empty `Delivered` after about `wait_s` seconds. Safe to cancel: no record is lost.
 
-        With `hold` no records come: the caller has no room, but still wants to know about assignments.
+        Without `deliver` no records are returned. A caller without room calls it to learn about assignments.
 
         Raises:
             Unavailable: `log-unavailable`; asking again is safe.
@@ -240,18 +240,18 @@ class IntentFeed(Protocol):
         """
         ...
 
-    async def hold(self, answers: Sequence[Answer]) -> None:
-        """Keep these for the next reader (`Assigned.answered`) before they are told; durable when it returns.
+    async def record_rejections(self, rejections: Sequence[RecordedRejection]) -> None:
+        """Record rejections for the next reader (`Assigned.answered`) before they are published. Durable on return.
 
         Raises:
-            Unavailable: `log-unavailable`, they must not be told: others may have the partitions now, or there is no
-            room for more until `decided` passes some of them (`paused`).
-            OutcomeUnknown: `publish-unknown`; hold them again before they are told.
+            Unavailable: `log-unavailable`, they must not be published: others may have the partitions now, or there is
+            no room for more until `decided` passes some of them (`paused`).
+            OutcomeUnknown: `publish-unknown`, record them again before publishing them.
         """
         ...
 
-    async def confirm(self, term: int) -> None:
-        """The partitions of the assignment with this term are still this reader's; the log has said so after the call.
+    async def confirm(self, generation: int) -> None:
+        """Confirm with the log that the partitions of the assignment with this generation still belong to this reader.
 
         Raises:
             Unavailable: `log-unavailable`, it has not: others may have them, and decide their records.
@@ -314,15 +314,15 @@ class IntentFeed(Protocol):
         ...
 
 
-class AnsweringSink(VerdictSink, Protocol):
+class RecordingSink(VerdictSink, Protocol):
     """Where verdicts go, and before them those that no root records."""
 
-    async def hold(self, answers: Sequence[Answer]) -> None:
-        """As `IntentFeed.hold`."""
+    async def record_rejections(self, rejections: Sequence[RecordedRejection]) -> None:
+        """As `IntentFeed.record_rejections`."""
         ...
 
 
-class CoordinatorLog(IntentFeed, AnsweringSink, Protocol):
+class CoordinatorLog(IntentFeed, RecordingSink, Protocol):
     """A coordinator's side of a log."""
 
     @property

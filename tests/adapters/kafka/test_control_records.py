@@ -27,14 +27,14 @@ from rootline.adapters.kafka.membership import upgrade_outgoing
 from rootline.adapters.kafka.parked_topic import said_of
 from rootline.adapters.kafka.publisher import Outgoing
 from rootline.adapters.settings import KafkaSettings
-from rootline.ports.intent_feed import Answer, Lift, ParkedRun, ParkedTable, Pause
+from rootline.ports.intent_feed import Lift, ParkedRun, ParkedTable, Pause, RecordedRejection
 from rootline.schemas.bytes.record_headers import Lake
 from rootline.schemas.identifiers import LogId, LogPosition, TableName
 
 SETTINGS = KafkaSettings()
 LOG = LogId("cluster/topic")
 TABLE = TableName("a.b")
-ANSWER = Answer(LogPosition(LOG, 0, 7), "table-unknown", "there is no table a.b", TABLE)
+ANSWER = RecordedRejection(LogPosition(LOG, 0, 7), "table-unknown", "there is no table a.b", TABLE)
 ANSWERS = AnswerRecord(LOG, 0, "one", 4, {7: ANSWER})
 PARKED = ParkedTable(TABLE, LOG, 0, 9, 5, "slow", 3, 2, 20, 1, (ParkedRun("one", 0, 1),))
 NAMES = ParkingRecord(LOG, 0, "one", 4, {TABLE: PARKED}, began=True)
@@ -136,7 +136,9 @@ def test_a_record_of_another_group_or_log_costs_no_more_than_its_key() -> None:
 def test_a_table_of_many_offsets_is_looked_up_and_never_spelled_out() -> None:
     spans = b'{"epoch":1,"runs":[[3,4,"c","m"]],"tables":{"a.b":[[0,10000000000]]}}'
     (found,) = reading((key(GROUP, LOG, 0, "answers", "n"), spans)).recorded().answers
-    assert dict(found.answers) == {offset: Answer(LogPosition(LOG, 0, offset), "c", "m", TABLE) for offset in (3, 4)}
+    assert dict(found.answers) == {
+        offset: RecordedRejection(LogPosition(LOG, 0, offset), "c", "m", TABLE) for offset in (3, 4)
+    }
 
 
 def test_many_records_of_one_epoch_take_the_memory_of_two() -> None:

@@ -84,7 +84,7 @@ async def test_telling_a_hint_never_waits_for_a_redis_that_hangs(valkey_service:
         line.state = Line.SILENT
         for version in range(1_000):
             peer.hints.tell(FLIGHTS, Version(version))
-        await peer.hints.told()
+        await peer.hints.drained()
         assert peer.count("calls", "hint", "failed") == 1, "only the latest of a table is sent, once"
 
 
@@ -94,7 +94,7 @@ async def test_an_answer_to_a_question_that_was_given_up_is_no_answer_to_the_nex
     async with redis_world(valkey_service) as world:
         peer = world.peer()
         peer.hints.tell(FLIGHTS, Version(12))
-        await peer.hints.told()
+        await peer.hints.drained()
         for turns in range(60):
             asking = asyncio.create_task(peer.queue.waiting())
             for _ in range(turns % 20):
@@ -234,7 +234,7 @@ async def test_a_hint_of_another_type_is_no_hint_and_is_replaced_by_the_next_one
             assert await peer.hints.newest(FLIGHTS) is None
         assert peer.hints.are_kept, "a server that answers is not down"
         peer.hints.tell(FLIGHTS, Version(8))
-        await peer.hints.told()
+        await peer.hints.drained()
         assert await world.peer().hints.newest(FLIGHTS) == 8
 
 

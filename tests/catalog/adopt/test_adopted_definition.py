@@ -175,7 +175,7 @@ def test_a_sort_order_by_a_transform_that_is_not_known_is_left_out_with_a_warnin
             {"current-schema-id": 0, "schemas": [
                 schema(column(1, "rate", "decimal(4, 2)", **{"initial-default": "x"}), column(2, "at", "date"))
             ]},
-            "schema 0: field 'rate' has initial-default 'x', which is no decimal",
+            "schema 0: field 'rate' has initial-default 'x', which is not of type decimal",
         ),
         ({"properties": {"schema.name-mapping.default": "{"}}, "name-mapping.default is .* must be JSON"),
         ({"partition-specs": [{"spec-id": 1, "fields": [member(2, "zorder", "z", 1000)]}]}, "zorder"),

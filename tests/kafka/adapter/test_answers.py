@@ -15,7 +15,7 @@ from rootline.adapters.kafka.frontier_codec import (
 )
 from rootline.adapters.kafka.frontiers import FrontierReading
 from rootline.adapters.settings import KafkaSettings
-from rootline.ports.intent_feed import Answer
+from rootline.ports.intent_feed import RecordedRejection
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import LogId, LogPosition
 from tests.kafka.feeding import append, member_of, numbered
@@ -26,8 +26,10 @@ LOG = LogId("cluster/topic")
 SETTINGS = KafkaSettings()
 
 
-def answer(offset: int, message: str = "there is no table a.b", log: LogId = LOG, partition: int = 3) -> Answer:
-    return Answer(LogPosition(log, partition, offset), "table-unknown", message)
+def answer(
+    offset: int, message: str = "there is no table a.b", log: LogId = LOG, partition: int = 3
+) -> RecordedRejection:
+    return RecordedRejection(LogPosition(log, partition, offset), "table-unknown", message)
 
 
 def record(name: str, epoch: int, *offsets: int, message: str = "there is no table a.b") -> AnswerRecord:
@@ -77,11 +79,11 @@ async def test_who_lost_the_partitions_holds_nothing(kafka_service: KafkaService
     async with member_of(settings, answers=False) as owner, member_of(settings) as other:
         await owner.until(lambda: len(owner.records) == 10)
         log = owner.log
-        await owner.feed.hold([answer(0, log=log, partition=0)])
+        await owner.feed.record_rejections([answer(0, log=log, partition=0)])
         await together(owner, other, done=lambda: len(owner.starts) == len(other.starts) == 2)
         lost = next(iter(other.starts))
         with pytest.raises(Unavailable, match="does not belong to this member"):
-            await owner.feed.hold([answer(1, log=log, partition=lost)])
+            await owner.feed.record_rejections([answer(1, log=log, partition=lost)])
 
 
 @pytest.mark.services
@@ -96,7 +98,7 @@ async def test_what_the_group_does_not_confirm_is_not_held(kafka_service: KafkaS
         consumer._coordinator.generation += 1  # as if the others had gone on without it
         owner.feed._membership.generation += 1
         with pytest.raises(Unavailable):
-            await owner.feed.hold([answer(0, log=owner.log, partition=0)])
+            await owner.feed.record_rejections([answer(0, log=owner.log, partition=0)])
 
 
 @pytest.mark.services
@@ -106,10 +108,10 @@ async def test_over_the_limit_nothing_more_is_held_until_the_offset_moves(kafka_
     async with member_of(settings) as owner:
         await owner.until(lambda: len(owner.records) == 1_000)
         log = owner.log
-        await owner.feed.hold([answer(n, f"{n}" * 60, log=log, partition=0) for n in range(900)])
+        await owner.feed.record_rejections([answer(n, f"{n}" * 60, log=log, partition=0) for n in range(900)])
         more = [answer(n, f"{n}" * 200, log=log, partition=0) for n in range(900, 1_000)]
         big = [answer(n, f"{n}" * 1_000, log=log, partition=0) for n in range(900, 1_000)]
         with pytest.raises(Unavailable, match="wait for the offset of their partition"):
-            await owner.feed.hold(big)
+            await owner.feed.record_rejections(big)
         await owner.decided(0, 900)
-        await owner.feed.hold(more)
+        await owner.feed.record_rejections(more)

@@ -30,7 +30,7 @@ async def test_the_assignment_comes_first_and_starts_at_the_beginning_never_at_t
         assert isinstance(told, Assigned)
         assert told.starts == tuple(PartitionOffset(log, number, 0) for number in range(4))
         assert (told.poison_candidates, told.answered, told.parked) == ((), (), ())
-        assert (told.retention_s, told.term) == (settings.intents_retention_min_hours * 3_600, 1)
+        assert (told.retention_s, told.generation) == (settings.intents_retention_min_hours * 3_600, 1)
         assert [record.position for record in member.records] == [LogPosition(log, 2, offset) for offset in range(3)]
 
 
@@ -137,7 +137,7 @@ async def test_while_held_nothing_comes_and_afterwards_nothing_is_missing(settin
         for number in range(30):
             before = len(member.records)
             for _ in range(3):
-                assert await member.step(wait_s=0.01, hold=True) == Delivered((), at_end=False)
+                assert await member.step(wait_s=0.01, deliver=False) == Delivered((), at_end=False)
             append(settings, 0, numbered(3_000 + number, 3_001 + number))
             await member.until(lambda before=before: len(member.records) > before)  # type: ignore[misc]
         await member.until(lambda: len(member.records) == 3_030)
@@ -151,7 +151,7 @@ async def test_a_record_that_came_just_before_the_hold_comes_after_it(settings: 
             await member.step(wait_s=0.01)  # which leaves a request for records behind
             await asyncio.to_thread(append, settings, 0, numbered(number, number + 1))
             await member.feed.end_offset(member.log, 0)  # answered after that request
-            await member.step(wait_s=0, hold=True)
+            await member.step(wait_s=0, deliver=False)
             await member.until(lambda number=number: len(member.records) == number + 1)  # type: ignore[misc]
         assert member.offsets(0) == list(range(10))
 

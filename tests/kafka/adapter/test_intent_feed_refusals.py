@@ -32,10 +32,10 @@ from tests.support.feed_driver import PATIENCE_S
 pytestmark = pytest.mark.services
 
 
-async def refusal_of(member: Member, *, hold: bool = False) -> Fenced:
+async def refusal_of(member: Member, *, deliver: bool = True) -> Fenced:
     """What the member is refused with, if it is asked on and on."""
     with pytest.raises(Fenced) as refusal:
-        await member.until(lambda: False, hold=hold)
+        await member.until(lambda: False, deliver=deliver)
     with pytest.raises(Fenced) as again:
         await member.step()
     assert again.value is refusal.value
@@ -140,7 +140,7 @@ async def test_a_topic_made_anew_while_reading_was_held_is_refused(kafka_service
     async with member_of(settings) as member:
         await member.until(lambda: len(member.records) == 10)
         making = asyncio.ensure_future(asyncio.to_thread(make_anew, settings))
-        assert (await refusal_of(member, hold=True)).code == "log-replaced"
+        assert (await refusal_of(member, deliver=False)).code == "log-replaced"
         await making
 
 
@@ -185,7 +185,7 @@ async def test_what_retention_removed_before_it_was_read_is_named(settings: Kafk
     append(settings, 0, [bytes(10_000)] * 3_000)  # more than a member fetches ahead
     async with member_of(settings) as member:
         await member.until(lambda: len(member.records) > 0)
-        await member.step(wait_s=0, hold=True)
+        await member.step(wait_s=0, deliver=False)
         remove_before(settings, 0, 2_900)
         refusal = await refusal_of(member)
 

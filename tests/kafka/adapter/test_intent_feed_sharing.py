@@ -128,7 +128,7 @@ async def test_a_held_member_hears_of_the_revocation(settings: KafkaSettings) ->
         await owner.until(lambda: owner.at_end)
         async with asyncio.timeout(PATIENCE_S):
             while Revoked(10.0) not in owner.events:
-                await asyncio.gather(owner.step(hold=True), other.step())
+                await asyncio.gather(owner.step(deliver=False), other.step())
         await together(owner, other, done=lambda: shared(owner, other))
 
 

@@ -15,7 +15,7 @@ from rootline.adapters.kafka.frontier_codec import ParkingRecord, counting, lift
 from rootline.adapters.kafka.frontiers import read_frontiers
 from rootline.adapters.kafka.topic_reader import KafkaTopicReader
 from rootline.adapters.settings import KafkaSettings
-from rootline.ports.intent_feed import Answer, Lift, ParkedRun, ParkedTable
+from rootline.ports.intent_feed import Lift, ParkedRun, ParkedTable, RecordedRejection
 from rootline.schemas.errors import OutcomeUnknown
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord
 from tests.kafka.adapter.test_parking_lot import TABLE, raw, read
@@ -37,16 +37,16 @@ async def test_while_a_table_is_parked_rejections_of_others_need_room_only_until
         log = owner.log
         await owner.feed.parking.park(ParkedTable(TABLE, log, 0, 1_999, 5, "why", 0), [raw(log, 0), raw(log, 1_998)])
 
-        def unreadable(n: int) -> Answer:
-            return Answer(LogPosition(log, 0, n), "undecodable", f"{n:0300}")
+        def unreadable(n: int) -> RecordedRejection:
+            return RecordedRejection(LogPosition(log, 0, n), "undecodable", f"{n:0300}")
 
         for start in range(0, 1_900, 100):
-            await owner.feed.hold([unreadable(n) for n in range(start, start + 100)])
+            await owner.feed.record_rejections([unreadable(n) for n in range(start, start + 100)])
             await owner.decided(0, start + 100)
-        told = Answer(LogPosition(log, 0, 1_998), "table-unknown", "there is no table", TABLE)
-        await owner.feed.hold([told, unreadable(1_901)])
+        told = RecordedRejection(LogPosition(log, 0, 1_998), "table-unknown", "there is no table", TABLE)
+        await owner.feed.record_rejections([told, unreadable(1_901)])
         await owner.decided(0, 2_000)
-        await owner.feed.hold([unreadable(1_999)])
+        await owner.feed.record_rejections([unreadable(1_999)])
         assert not owner.feed.paused()
     async with member_of(settings) as second:
         await second.until(lambda: second.assignment is not None)

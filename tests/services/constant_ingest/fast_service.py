@@ -36,9 +36,9 @@ class FastLog(KafkaCoordinatorLog):
         super().__init__(settings)
         self._clock = clock
 
-    async def next(self, *, wait_s: float, hold: bool = False) -> FeedEvent:
+    async def next(self, *, wait_s: float, deliver: bool = True) -> FeedEvent:
         """As `IntentFeed.next`."""
-        event = await super().next(wait_s=wait_s, hold=hold)
+        event = await super().next(wait_s=wait_s, deliver=deliver)
         if not isinstance(event, Delivered):
             return event
         return Delivered(self._dated(event.records), event.at_end, event.passed)

@@ -11,7 +11,7 @@ from rootline.schemas.errors import Internal
 from rootline.schemas.identifiers import LogId, LogPosition, SequenceNumber, Version, snapshot_id_of
 from rootline.schemas.root_header import PartitionOffset
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.tree.commit.answers import answer, next_offset
+from rootline.tree.commit.verdicts import answer, next_offset
 from rootline.tree.draft.batch import Record
 from rootline.tree.ledger.contents import CONTENTS_MAX
 from tests.tree.tables import LOG, TABLE_UUID, Lake, append, codes, data_file, kinds, new_lake, remove, removed

@@ -108,20 +108,23 @@ KEY = COLUMNS[6].field_type.key_type
     ("columns", "reason"),
     [
         ((*COLUMNS, field(10, "more", StringType())), "ids up to 18 have been used"),
-        ((*COLUMNS, field(19, "more", LongType(), required=True)), "needs an initial-default and a write-default"),
-        ((*COLUMNS, field(19, "more", LongType(), required=True, write_default=1)), "needs an initial-default"),
-        (with_column(1, field(1, "id", StringType(), required=True)), "cannot become string, it is int"),
-        (with_column(2, field(2, "price", DecimalType(8, 2))), "cannot become"),
-        (with_column(2, field(2, "price", DecimalType(12, 3))), "cannot become"),
-        (with_column(2, field(2, "price", StructType(field(19, "x", IntegerType())))), "cannot become"),
-        (with_column(5, field(5, "at", StringType(), required=True)), "cannot become string, it is a struct"),
+        ((*COLUMNS, field(19, "more", LongType(), required=True)), "give it an initial-default and a write-default"),
+        ((*COLUMNS, field(19, "more", LongType(), required=True, write_default=1)), "give it an initial-default"),
+        (with_column(1, field(1, "id", StringType(), required=True)), "cannot change from int to string"),
+        (with_column(2, field(2, "price", DecimalType(8, 2))), "cannot change from"),
+        (with_column(2, field(2, "price", DecimalType(12, 3))), "cannot change from"),
+        (with_column(2, field(2, "price", StructType(field(19, "x", IntegerType())))), "cannot change from"),
+        (with_column(5, field(5, "at", StringType(), required=True)), "cannot change from a struct to string"),
         (with_column(2, field(2, "price", DecimalType(9, 2), required=True)), "cannot become required"),
         (with_column(4, field(4, "name", StringType(), initial_default="x")), "initial-default cannot change"),
         ((*with_column(5, field(5, "at", StructType(INNER.fields[1]), required=True)), INNER.fields[0]), "cannot move"),
         (with_column(5, field(5, "at", StructType(), required=True)), "a struct without fields"),
         ((*COLUMNS, field(19, "more", StructType())), "a struct without fields"),
-        (with_column(6, field(6, "tags", ListType(19, StringType()))), "cannot take the place of another"),
-        (with_column(7, field(7, "by", MapType(15, StringType(), 16, IntegerType()))), "cannot become string"),
+        (with_column(6, field(6, "tags", ListType(19, StringType()))), "cannot replace another field"),
+        (
+            with_column(7, field(7, "by", MapType(15, StringType(), 16, IntegerType()))),
+            "cannot change from a struct to string",
+        ),
         (
             with_column(
                 7, field(7, "by", MapType(15, StructType(*KEY.fields, field(19, "l", LongType())), 16, IntegerType()))

@@ -128,8 +128,8 @@ def test_columns_and_fields_of_them_come_in_one_list_in_either_order() -> None:
 @pytest.mark.parametrize(
     ("code", "said", "field"),
     [
-        ("definition-invalid", "no primitive column", PartitionField((9,), "day", "d")),
-        ("definition-invalid", "no primitive column", PartitionField((4,), "bucket[2]", "d")),
+        ("definition-invalid", "name the ids of primitive columns", PartitionField((9,), "day", "d")),
+        ("definition-invalid", "name the ids of primitive columns", PartitionField((4,), "bucket[2]", "d")),
         ("definition-invalid", "neither a column", PartitionField((9,), "identity", "d")),
         ("definition-invalid", "neither a column", PartitionField((4,), "identity", "at")),
         ("definition-invalid", "does not apply", PartitionField((2,), "day", "d")),
@@ -137,8 +137,8 @@ def test_columns_and_fields_of_them_come_in_one_list_in_either_order() -> None:
         ("definition-invalid", "cannot be read", PartitionField((2,), "truncate[x]", "d")),
         ("definition-invalid", "cannot partition", PartitionField((2,), "zorder", "d")),
         ("definition-invalid", "cannot partition", PartitionField((2,), "lower", "d")),
-        ("definition-invalid", "name of a column", PartitionField((1,), "bucket[8]", "ts")),
-        ("definition-invalid", "name of a column", PartitionField((2,), "identity", "ts")),
+        ("definition-invalid", "name of another column", PartitionField((1,), "bucket[8]", "ts")),
+        ("definition-invalid", "name of another column", PartitionField((2,), "identity", "ts")),
         ("evolution-illegal", "field-id 1000", PartitionField((1,), "bucket[8]", "b", 1000)),
     ],
 )
@@ -222,12 +222,12 @@ def test_orders_are_added_and_found_again_and_0_is_unsorted() -> None:
 @pytest.mark.parametrize(
     ("said", "field"),
     [
-        ("no primitive column", SortField(4)),
-        ("no primitive column", SortField(9)),
+        ("is not a primitive column", SortField(4)),
+        ("is not a primitive column", SortField(9)),
         ("direction", SortField(1, "identity", "up")),
         ("null-order", SortField(1, "identity", "asc", "nulls-never")),
         ("does not apply", SortField(2, "day")),
-        ("nothing can be sorted", SortField(2, "zorder")),
+        ("cannot be used for sorting", SortField(2, "zorder")),
     ],
 )
 def test_what_cannot_be_sorted_by_says_why(said: str, field: SortField) -> None:
@@ -248,12 +248,18 @@ def test_schemas_and_specs_stay_because_no_root_tells_that_nothing_needs_them() 
         ({"action": "add-spec", "spec": {"fields": [7]}}, "list of objects"),
         ({"action": "add-spec", "spec": {"fields": [{"transform": "day", "name": "d"}]}}, "'source-id' is missing"),
         ({"action": "add-spec", "spec": {"fields": [{"source-id": 3, "transform": "day"}]}}, "'name' is missing"),
-        ({"action": "add-spec", "spec": {"fields": [{"source-id": True, "transform": "d", "name": "d"}]}}, "no id"),
-        ({"action": "add-spec", "spec": {"fields": [{"source-id": 3, "transform": 4, "name": "d"}]}}, "no text"),
+        (
+            {"action": "add-spec", "spec": {"fields": [{"source-id": True, "transform": "d", "name": "d"}]}},
+            "is not an id",
+        ),
+        (
+            {"action": "add-spec", "spec": {"fields": [{"source-id": 3, "transform": 4, "name": "d"}]}},
+            "is not a string",
+        ),
         ({"action": "set-default-spec", "spec-id": -1}, "no partition spec was added"),
-        ({"action": "set-default-spec", "spec-id": 9}, "default-spec-id 9 is no spec's"),
+        ({"action": "set-default-spec", "spec-id": 9}, "default-spec-id 9 is not the id of a spec"),
         ({"action": "set-default-sort-order", "sort-order-id": -1}, "no sort order was added"),
-        ({"action": "set-default-sort-order", "sort-order-id": 9}, "is no sort order's"),
+        ({"action": "set-default-sort-order", "sort-order-id": 9}, "is not the id of a sort order"),
         ({"action": "add-sort-order", "sort-order": {"fields": [{"source-id": 1, "transform": "x"}]}}, "'direction'"),
         ({"action": "remove-schemas", "schema-ids": 3}, "list of ids"),
         ({"action": "add-spec", "spec": {"fields": [{"source-id": 1}] * 1001}}, "'transform' is missing"),

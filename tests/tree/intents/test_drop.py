@@ -14,7 +14,7 @@ from rootline.schemas.root_header import NameState, Totals
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.check.invariants import violations
 from rootline.tree.check.verdict_roots import may_record_verdicts_only
-from rootline.tree.commit.answers import answer
+from rootline.tree.commit.verdicts import answer
 from rootline.tree.draft.batch import Record
 from rootline.tree.ledger.header_limits import HeaderLimits
 from rootline.tree.state.name_state import check_is_table
@@ -230,7 +230,7 @@ def test_a_purged_table_leaves_nothing_that_could_come_back() -> None:
     assert header.snapshot.summary["rootline.name"] == "purged"
     assert state_violations(lake.head) == []
     assert codes(lake.put(undrop(3), purge("twice"), drop("late"))) == ["table-dropped"] * 3
-    with pytest.raises(Invalid, match="does not come back"):
+    with pytest.raises(Invalid, match="cannot be restored"):
         check_is_table(lake.head.header)
     assert codes(lake.put(another())) == [None]
 

@@ -17,7 +17,7 @@ from rootline.schemas.root_header import NameState, Totals
 from rootline.schemas.verdict import Verdict
 from rootline.schemas.view_metadata import VIEW_BYTES_MAX, ViewMetadata
 from rootline.tree.check.invariants import violations
-from rootline.tree.commit.answers import answer
+from rootline.tree.commit.verdicts import answer
 from rootline.tree.draft.batch import Record
 from rootline.tree.state.name_state import check_is_table
 from tests.golden_files import FOLDER, golden

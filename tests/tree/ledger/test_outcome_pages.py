@@ -6,7 +6,7 @@ from rootline.schemas.bytes.root.header_codec import encode_header
 from rootline.schemas.identifiers import LogId, LogPosition
 from rootline.schemas.root_header import CoveredOffset
 from rootline.schemas.verdict import Verdict
-from rootline.tree.commit.answers import answer
+from rootline.tree.commit.verdicts import answer
 from rootline.tree.draft.batch import Record
 from rootline.tree.ledger.header_limits import HEADER_BYTES_MAX, HeaderLimits
 from tests.tree.tables import LOG, Lake, append, new_lake, remove, removed

@@ -11,8 +11,8 @@ from rootline.schemas.bytes.root.header_codec import encode_header
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX, Intent
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.tree.commit.answers import answer
 from rootline.tree.commit.apply import WRITER_RETENTION_S
+from rootline.tree.commit.verdicts import answer
 from rootline.tree.draft.batch import Record
 from rootline.tree.ledger.header_limits import HeaderLimits
 from rootline.tree.ledger.ledger import REJECTED_MAX

@@ -75,7 +75,7 @@ def test_what_no_rule_names_is_refused_when_it_is_not_read_back(monkeypatch: pyt
     with monkeypatch.context() as patch:
         patch.setattr(EntryCodec, "of_avro_schema", staticmethod(lambda _: EntryCodec(())))
         code, message = _verdict_of()
-    assert (code, "could not be read again" in message) == ("definition-invalid", True)
+    assert (code, "could not be read back" in message) == ("definition-invalid", True)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_what_no_rule_names_is_refused_when_it_is_not_read_back(monkeypatch: pyt
         ({"id": "9"}, "id '9': give a whole number"),
         ({"id": 9.0}, "id 9.0: give a whole number"),
         ({"id": True}, "id True"),
-        ({"type": "timestamp", "initial-default": 123}, "which is no timestamp"),
+        ({"type": "timestamp", "initial-default": 123}, "which is not of type timestamp"),
         ({"type": {"type": "struct", "fields": [COLUMN | {"id": 10}]}, "write-default": {}}, "other engines"),
     ],
 )

@@ -30,12 +30,12 @@ OF_A_NESTED_TYPE = [
     (LISTS, {"14": [3]}),
 ]
 NOT_OF_A_NESTED_TYPE = [
-    (LIST, {"a": 1}, "no list<int>"),
-    (LIST, "x", "no list<int>"),
-    (LIST, 1, "no list<int>"),
-    (LIST, ["x"], "[0] is 'x', which is no int"),
-    ({**LIST, "element-required": True}, [None], "[0] is required, and null"),
-    (MAP, [[1, 2]], "no map<int, int>"),
+    (LIST, {"a": 1}, "not of type list<int>"),
+    (LIST, "x", "not of type list<int>"),
+    (LIST, 1, "not of type list<int>"),
+    (LIST, ["x"], "[0] is 'x', which is not of type int"),
+    ({**LIST, "element-required": True}, [None], "[0] is required, but null"),
+    (MAP, [[1, 2]], "not of type map<int, int>"),
     (MAP, {"1": 2}, "two arrays"),
     (MAP, {"keys": [1], "values": []}, "one value for each key"),
     (MAP, {"keys": [1, 1], "values": [1, 2]}, "a key twice"),
@@ -44,16 +44,16 @@ NOT_OF_A_NESTED_TYPE = [
     ({**MAP, "key": "decimal(4, 2)"}, {"keys": ["1.0", "1.00"], "values": [1, 2]}, "a key twice"),
     ({**MAP, "key": "binary"}, {"keys": ["ab", "AB"], "values": [1, 2]}, "a key twice"),
     ({**MAP, "key": STRUCT_KEY}, {"keys": [{"15": 1}, {"15": 1, "14": 2}], "values": [1, 2]}, "a key twice"),
-    (MAP, {"keys": [None], "values": [1]}, "key[0] is required, and null"),
-    (MAP, {"keys": [1], "values": [True]}, "value[0] is True, which is no int"),
-    (STRUCT, [1], "no struct<12: x: optional int>"),
-    (STRUCT, {"x": 1}, "the id of no field of it"),
-    (STRUCT, {"99": 1}, "the id of no field of it"),
-    (STRUCT, {"12": 2**31}, "x is 2147483648, which is no int"),
-    (STRUCT, {"12": float("nan")}, "no struct"),
-    (MUST, {}, "x is required, has no default of its own, and is not in it"),
-    (MUST, {"12": None}, "x is required, and null"),
-    (LISTS, {"14": [1, "x"]}, "xs[1] is 'x', which is no int"),
+    (MAP, {"keys": [None], "values": [1]}, "key[0] is required, but null"),
+    (MAP, {"keys": [1], "values": [True]}, "value[0] is True, which is not of type int"),
+    (STRUCT, [1], "not of type struct<12: x: optional int>"),
+    (STRUCT, {"x": 1}, "not the id of one of its fields"),
+    (STRUCT, {"99": 1}, "not the id of one of its fields"),
+    (STRUCT, {"12": 2**31}, "x is 2147483648, which is not of type int"),
+    (STRUCT, {"12": float("nan")}, "not of type struct"),
+    (MUST, {}, "x is required, has no default, and is missing"),
+    (MUST, {"12": None}, "x is required, but null"),
+    (LISTS, {"14": [1, "x"]}, "xs[1] is 'x', which is not of type int"),
 ]
 OF_THEIR_TYPE = [
     ("boolean", True),
@@ -155,7 +155,7 @@ def test_a_default_that_is_not_of_its_type_is_refused_by_the_name_of_its_field(
     code, message = _verdict_of(_text(kind, of_type, value))
     assert code == "definition-invalid"
     assert f"'born' has {kind} " in message
-    assert f"no {of_type}" in message
+    assert f"not of type {of_type}" in message
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -208,7 +208,7 @@ def test_a_default_that_cannot_be_kept_is_refused_with_what_to_do(of_type: objec
     code, message = _verdict_of(_text("initial-default", of_type, value))
     assert code == "definition-invalid"
     assert "'born' has initial-default " in message
-    assert "leave it out" in message
+    assert "omit it" in message
 
 
 @pytest.mark.parametrize("value", ["x", 2**31, [1]])

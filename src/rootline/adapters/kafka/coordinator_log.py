@@ -191,10 +191,10 @@ class KafkaCoordinatorLog(KafkaIntentFeed):
         super().__init__(settings)
         self._verdicts = KafkaVerdictSink(settings)
 
-    async def next(self, *, wait_s: float, hold: bool = False) -> FeedEvent:
+    async def next(self, *, wait_s: float, deliver: bool = True) -> FeedEvent:
         """Return the next event of the feed. The first call starts to connect the side of verdicts too."""
         self._verdicts.connect_soon()
-        return await super().next(wait_s=wait_s, hold=hold)
+        return await super().next(wait_s=wait_s, deliver=deliver)
 
     async def publish_verdicts(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> None:
         """Publish verdicts and dead letters. They are durable when this returns."""

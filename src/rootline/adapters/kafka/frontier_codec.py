@@ -42,7 +42,7 @@ from rootline.adapters.kafka.control_records import (
 )
 from rootline.adapters.kafka.publisher import Outgoing
 from rootline.adapters.settings import KafkaSettings
-from rootline.ports.intent_feed import ANY_TABLE, Answer, Lift, ParkedRun, ParkedTable, Pause
+from rootline.ports.intent_feed import ANY_TABLE, Lift, ParkedRun, ParkedTable, Pause, RecordedRejection
 from rootline.schemas.bytes.record_headers import LAKE_KEY, LAKE_MISMATCH, Lake, decode_lake, encode_lake
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import LogId, LogPosition, TableName
@@ -52,7 +52,7 @@ ANSWERS_MAX: Final = 1_000_000
 """Answers of one record; a partition with more of them waits, as one whose record has no room (`progress`)."""
 _TOGETHER_MAX: Final = 2 * ANSWERS_MAX
 """Records of one epoch say the same, but for what the one that began has added."""
-NO_ANSWERS: Final[Mapping[int, Answer]] = {}
+NO_ANSWERS: Final[Mapping[int, RecordedRejection]] = {}
 _Span = TypeVar("_Span", bound=tuple[int, int, *tuple[Any, ...]])
 
 
@@ -64,10 +64,10 @@ class AnswerRecord:
     partition: int
     name: str
     epoch: int
-    answers: Mapping[int, Answer]
+    answers: Mapping[int, RecordedRejection]
 
     def with_more(
-        self, more: Mapping[int, Answer], *, start: int, parked: Collection[ParkedTable] = ()
+        self, more: Mapping[int, RecordedRejection], *, start: int, parked: Collection[ParkedTable] = ()
     ) -> AnswerRecord:
         """With `more`, and without those that no reader gets again: before `start`, and not of what is parked."""
         kept = {
@@ -150,7 +150,7 @@ def next_record(
     """The first record of an assignment that begins at `start`; and those of `known` that it makes superfluous."""
     own = [record for record in known if record.partition == partition]
     epoch = max((record.epoch for record in own), default=0)
-    held: dict[int, Answer] = {}
+    held: dict[int, RecordedRejection] = {}
     room = _TOGETHER_MAX
     for record in own:
         if record.epoch == epoch and (room := room - len(record.answers)) >= 0:
@@ -161,7 +161,7 @@ def next_record(
     return AnswerRecord(log, partition, name, epoch + step, NO_ANSWERS).with_more(held, start=start, parked=parked), own
 
 
-class _Runs(Mapping[int, Answer]):
+class _Runs(Mapping[int, RecordedRejection]):
     """Answers by offset, made when they are asked for: one short record may have a million of them."""
 
     def __init__(
@@ -178,12 +178,12 @@ class _Runs(Mapping[int, Answer]):
         self._spans = spans
         self._other = other
 
-    def __getitem__(self, offset: int) -> Answer:
+    def __getitem__(self, offset: int) -> RecordedRejection:
         run, span = _covering(self._runs, offset), _covering(self._spans, offset)
         if run is None:
             raise KeyError(offset)
         table = self._other if span is None else span[2]
-        return Answer(LogPosition(self._log, self._partition, offset), run[2], run[3], table)
+        return RecordedRejection(LogPosition(self._log, self._partition, offset), run[2], run[3], table)
 
     def __iter__(self) -> Iterator[int]:
         return chain.from_iterable(range(first, last + 1) for first, last, _, _ in self._runs)
@@ -204,7 +204,7 @@ def _check_apart(spans: Sequence[tuple[int, int, *tuple[Any, ...]]]) -> None:
         raise Unreadable("offsets overlap, or end before they begin")
 
 
-def _may_be_of(parked: ParkedTable, answer: Answer) -> bool:
+def _may_be_of(parked: ParkedTable, answer: RecordedRejection) -> bool:
     """Whether the answer may be that of a parked record, which readers get again before the offset that is read on."""
     is_in_range = parked.records > 0 and parked.first_offset <= answer.position.offset < parked.next_offset
     return is_in_range and answer.table in (parked.table, ANY_TABLE)

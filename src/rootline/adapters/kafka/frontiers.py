@@ -459,7 +459,7 @@ def assigned_with(
     poison_candidates: Mapping[int, int],
     taken: Mapping[TopicPartition, TakenOver],
     retention_s: float,
-    term: int,
+    generation: int,
     pauses: Iterable[Pause],
 ) -> Assigned:
     """The event that tells of this assignment; partition → offset where it starts, and where suspects end."""
@@ -469,6 +469,6 @@ def assigned_with(
         tuple(answer for own in taken.values() for _, answer in sorted(own.answers.answers.items())),
         tuple(parked for own in taken.values() for parked in own.parked.tables.values()),
         retention_s,
-        term,
+        generation,
         tuple(pauses),
     )

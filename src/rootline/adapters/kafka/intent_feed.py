@@ -27,7 +27,7 @@ from rootline.adapters.kafka.pauses import PauseFollower
 from rootline.adapters.kafka.progress import AnswerHolder, KafkaParkedStore, KafkaProgress
 from rootline.adapters.kafka.record_batches import log_records, suspect
 from rootline.adapters.settings import KafkaSettings
-from rootline.ports.intent_feed import Answer, Delivered, FeedEvent, Partition, Pause, Reread
+from rootline.ports.intent_feed import Delivered, FeedEvent, Partition, Pause, RecordedRejection, Reread
 from rootline.schemas.bytes.record_headers import Lake
 from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import LogId, LogRecord, TableName
@@ -190,7 +190,7 @@ class KafkaIntentFeed:
         self._heard: list[int | None] | None = None
         self._heard_at_s = 0.0
 
-    async def next(self, *, wait_s: float, hold: bool = False) -> FeedEvent:
+    async def next(self, *, wait_s: float, deliver: bool = True) -> FeedEvent:
         """As `IntentFeed.next`; any other failure in the background is raised unchanged."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + wait_s
@@ -200,15 +200,15 @@ class KafkaIntentFeed:
             if event is not None:
                 return event
             if self._membership.is_settled:
-                self._pause(hold)
-            if self._membership.may_read and not hold:
+                self._pause(deliver)
+            if self._membership.may_read and deliver:
                 delivered = await self._read()
                 if delivered is not None:
                     return delivered
             left_s = deadline_s - loop.time()
             if left_s <= 0:
-                self._raise_silence(hold)
-                return Delivered((), at_end=self._told_end and not hold)
+                self._raise_silence(deliver)
+                return Delivered((), at_end=self._told_end and deliver)
             await asyncio.wait([self._woken], timeout=min(left_s, _GLANCE_S))
 
     async def introduce(self, lake: Lake) -> None:
@@ -227,13 +227,13 @@ class KafkaIntentFeed:
         """As `IntentFeed.concluded`."""
         await self._progress.concluded(up_to)
 
-    async def hold(self, answers: Sequence[Answer]) -> None:
-        """As `IntentFeed.hold`."""
-        await self._answers.hold(answers)
+    async def record_rejections(self, rejections: Sequence[RecordedRejection]) -> None:
+        """As `IntentFeed.record_rejections`."""
+        await self._answers.record_rejections(rejections)
 
-    async def confirm(self, term: int) -> None:
+    async def confirm(self, generation: int) -> None:
         """As `IntentFeed.confirm`: the group accepts a commit of that generation."""
-        await self._progress.confirm(term)
+        await self._progress.confirm(generation)
 
     def paused(self) -> Sequence[Partition]:
         """As `IntentFeed.paused`."""
@@ -385,8 +385,8 @@ class KafkaIntentFeed:
         position: int = await consumer.position(at)  # does not yield: the position is known
         return max(place.next_offset, position)
 
-    def _pause(self, hold: bool) -> None:
-        wanted = None if hold else self._answers.without_room()
+    def _pause(self, deliver: bool) -> None:
+        wanted = self._answers.without_room() if deliver else None
         if wanted == self._pausing:
             return
         consumer, places = self._membership.consumer, self._membership.places
@@ -421,7 +421,7 @@ class KafkaIntentFeed:
         if polling is not None and not polling.cancel() and not polling.cancelled():
             polling.exception()  # looked at, or asyncio would complain
 
-    def _raise_silence(self, hold: bool) -> None:
+    def _raise_silence(self, deliver: bool) -> None:
         """Nothing came in time. Do the brokers still answer? Every answer to a request for records leaves its time."""
         membership, now_s = self._membership, asyncio.get_running_loop().time()
         consumer, places, limit_s = membership.consumer, membership.places, self._settings.request_timeout_s
@@ -430,7 +430,7 @@ class KafkaIntentFeed:
             heard = [consumer.last_poll_timestamp(at) for at in places]
         else:
             limit_s += self._settings.session_timeout_s + self._settings.rebalance_deadline_s
-        if hold or heard != self._heard or (membership.is_settled and not places):
+        if not deliver or heard != self._heard or (membership.is_settled and not places):
             self._heard, self._heard_at_s = heard, now_s
             return
         silent_s = now_s - self._heard_at_s

@@ -36,7 +36,7 @@ from rootline.adapters.kafka.group_offsets import Stage, commit_offsets, write_b
 from rootline.adapters.kafka.membership import KafkaMembership, Place
 from rootline.adapters.kafka.parked_topic import ParkedTopic
 from rootline.adapters.settings import KafkaSettings
-from rootline.ports.intent_feed import Answer, Lift, ParkedRun, ParkedTable
+from rootline.ports.intent_feed import Lift, ParkedRun, ParkedTable, RecordedRejection
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, TableName
 from rootline.schemas.root_header import PartitionOffset
@@ -65,28 +65,28 @@ class KafkaProgress:
         """As `IntentFeed.concluded`."""
         await self._tell(up_to, Stage.CONCLUDED)
 
-    async def confirm(self, term: int) -> None:
+    async def confirm(self, generation: int) -> None:
         """As `IntentFeed.confirm`. Calls that come while a commit is under way share the next one."""
         self._asked += 1
         number = self._asked
         async with self.turn:
-            if self._confirmed[0] == term and self._confirmed[1] >= number:
+            if self._confirmed[0] == generation and self._confirmed[1] >= number:
                 return
             covered = self._asked
-            await self._confirm(term)
-            self._confirmed = (term, covered)
+            await self._confirm(generation)
+            self._confirmed = (generation, covered)
 
-    async def _confirm(self, term: int) -> None:
+    async def _confirm(self, generation: int) -> None:
         membership = self._membership
         consumer, log = membership.consumer, membership.log
         at = min(membership.places, default=None)
-        if consumer is None or log is None or at is None or membership.generation != term:
+        if consumer is None or log is None or at is None or membership.generation != generation:
             raise membership.unavailable("the partitions went to others")
         place = membership.places[at]
         try:
             async with asyncio.timeout(self._settings.request_timeout_s):
                 offset = max(place.committed, place.sent)  # it never goes back
-                await commit_offsets(consumer, {at: offset}, log, generation=term)
+                await commit_offsets(consumer, {at: offset}, log, generation=generation)
         except (KafkaError, TimeoutError) as error:
             raise membership.translated(error) from None
 
@@ -144,7 +144,7 @@ class AnswerHolder:
         self._membership = membership
         self._committing = committing
         self._turn = asyncio.Lock()
-        self._waiting: dict[LogPosition, Answer] = {}
+        self._waiting: dict[LogPosition, RecordedRejection] = {}
         self._full: dict[TopicPartition, tuple[Place, int]] = {}
 
     def without_room(self) -> frozenset[TopicPartition]:
@@ -155,9 +155,9 @@ class AnswerHolder:
                 del self._full[at]
         return frozenset(self._full)
 
-    async def hold(self, answers: Sequence[Answer]) -> None:
-        """As `IntentFeed.hold`. Calls that come while one is under way share the next record."""
-        wanted = {answer.position: answer for answer in answers}
+    async def record_rejections(self, rejections: Sequence[RecordedRejection]) -> None:
+        """As `IntentFeed.record_rejections`. Calls that come while one is under way share the next record."""
+        wanted = {answer.position: answer for answer in rejections}
         self._waiting |= wanted
         try:
             async with self._turn:
@@ -173,16 +173,16 @@ class AnswerHolder:
             for place in wanted:
                 self._waiting.pop(place, None)
 
-    def _is_held(self, answer: Answer) -> bool:
+    def _is_held(self, answer: RecordedRejection) -> bool:
         _, partition, offset = answer.position
         place = self._membership.places.get(TopicPartition(self._settings.intents_topic, partition))
         return place is not None and place.held is not None and place.held.answers.get(offset) == answer
 
-    async def _written(self, answers: Mapping[LogPosition, Answer]) -> bool:
+    async def _written(self, answers: Mapping[LogPosition, RecordedRejection]) -> bool:
         """Whether there was room; then they are held."""
         membership, settings = self._membership, self._settings
         consumer, log, generation = membership.consumer, membership.log, membership.generation
-        more: dict[TopicPartition, dict[int, Answer]] = {}
+        more: dict[TopicPartition, dict[int, RecordedRejection]] = {}
         for (named, partition, offset), answer in answers.items():
             at = TopicPartition(settings.intents_topic, partition)
             place = membership.places.get(at)

@@ -18,7 +18,7 @@ from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import LogPosition, LogRecord
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import DeadLetter, Verdict
-from rootline.tree.commit.answers import is_last_decided, log_went_back, next_offset
+from rootline.tree.commit.verdicts import is_last_decided, log_went_back, next_offset
 
 _PORTION: Final = 1_024
 

@@ -15,10 +15,10 @@ from typing import Final
 
 from rootline.schemas.errors import Internal
 from rootline.schemas.identifiers import TableName
-from rootline.tree.commit.answers import next_offset
 from rootline.tree.commit.decide import Decisions
 from rootline.tree.commit.next_header import next_header
 from rootline.tree.commit.next_root import next_root
+from rootline.tree.commit.verdicts import next_offset
 from rootline.tree.draft.batch import Applied, FetchedObjects, Needs, NoTable, Record, Stamp
 from rootline.tree.draft.change import Effect
 from rootline.tree.draft.dead_leaves import drop_dead_leaves

@@ -17,7 +17,7 @@ from rootline.schemas.intent import Intent, Isolation
 from rootline.schemas.intent_rules import BEGINNING_KINDS, MAINTENANCE_KINDS, VIEW_KINDS, IntentKind
 from rootline.schemas.root_header import RejectedSequence
 from rootline.schemas.verdict import Verdict
-from rootline.tree.commit import answers
+from rootline.tree.commit import verdicts
 from rootline.tree.commit.arrival_rules import (
     brought_by,
     check_arrival,
@@ -170,7 +170,7 @@ class Decisions:
         if rejection is not None:
             self.ledger.put(writer, known[0])
             self.outcomes.rejected(record.position, rejection.code, rejection.message)
-            self.verdicts.append(answers.rejected(self.table, record, rejection.code, rejection.message))
+            self.verdicts.append(verdicts.rejected(self.table, record, rejection.code, rejection.message))
             return True
         version = committed_version(known, intent.writer_sequence)
         if version is None or self.draft is None:
@@ -182,7 +182,7 @@ class Decisions:
             return True
         self.ledger.put(writer, known[0])
         self.outcomes.duplicate(record.position, named)
-        self.verdicts.append(answers.duplicate(self.table, self.draft.definition.table_uuid, record, named))
+        self.verdicts.append(verdicts.duplicate(self.table, self.draft.definition.table_uuid, record, named))
         return True
 
     def _waits_for_dates(self, record: Record, locations: Sequence[str]) -> bool:
@@ -229,7 +229,7 @@ class Decisions:
     def _repeats(self, record: Record, draft: Draft) -> None:
         """What a record brings was committed before; no one knows in which version."""
         self.outcomes.duplicate(record.position, None)
-        self.verdicts.append(answers.duplicate(self.table, draft.definition.table_uuid, record, None))
+        self.verdicts.append(verdicts.duplicate(self.table, draft.definition.table_uuid, record, None))
 
     def _commit(self, record: Record, draft: Draft, number: SequenceNumber) -> None:
         intent = record.intent
@@ -242,7 +242,7 @@ class Decisions:
             self.ledger.put(writer, with_committed(known, intent.writer_sequence, self.version))
             if record.headers:
                 self.contents.committed(intent, record.headers)
-        self.verdicts.append(answers.committed(self.table, record, self.version, draft.snapshot_id, number))
+        self.verdicts.append(verdicts.committed(self.table, record, self.version, draft.snapshot_id, number))
 
     def _reject(self, record: Record, code: str, message: str, *, is_kept: bool = True) -> None:
         """`is_kept`: in the ledger too, to be said again wherever the intent comes from."""
@@ -255,7 +255,7 @@ class Decisions:
             known = self.ledger.record_of(writer)
             rejection = RejectedSequence(intent.writer_sequence, intent.intent_id, code, message)
             self.ledger.put(writer, with_rejected(known, rejection))
-        self.verdicts.append(answers.rejected(self.table, record, code, message))
+        self.verdicts.append(verdicts.rejected(self.table, record, code, message))
 
 
 def _reused(table: TableName, intent: Intent, version: Version | None) -> str:

@@ -1,1 +1,1 @@
-"""How a table definition changes: the changes, what they make of a definition, and the rules that hold between two."""
+"""Schema and partition evolution: changes of a table definition, applying them, and the rules for each step."""

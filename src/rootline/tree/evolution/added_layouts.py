@@ -1,11 +1,11 @@
-"""What partition specs and sort orders that are added make of a definition.
+"""Adding partition specs and sort orders to a definition.
 
-Owns: their ids, those of their expressions, and finding equal ones again. Does not own: what they may be made of
-(`definition_rules`, `evolution_rules`).
-Invariants: pure; specs, orders and expressions are added and never changed; a partition field that the table had gets
-the id that it had, so its values mean the same in every spec.
+Owns: the ids of specs, orders and their expressions, and the reuse of equal ones.
+Does not own: the rules for their members (`definition_rules`, `evolution_rules`).
+Invariants: Specs, orders and expressions are added and never changed. A partition field with the source and transform
+of an earlier one gets the earlier id, so its values mean the same in every spec.
 
-Source: the Iceberg specification, "Partition Evolution" and "Sort Orders"; docs/decisions/0064.
+Source: the Iceberg specification, "Partition Evolution" and "Sort Orders", docs/decisions/0064.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from rootline.tree.evolution.partition_fields import (
 )
 
 _NAMED_AS_COLUMN = (IDENTITY, "void")
-"""Transforms whose partition field may have its column's name."""
+"""The transforms whose partition field may have the name of its column."""
 
 
 def with_spec(
     definition: TableDefinition, fields: Sequence[PartitionField], *, ids_taken: int
 ) -> tuple[TableDefinition, int]:
-    """The definition with a spec of `fields`, and the spec's id.
+    """Add a spec of `fields`, or find an equal one. Returns the definition and the spec's id.
 
     Args:
-        definition: before.
-        fields: in the order of the spec.
-        ids_taken: up to here ids are taken by columns that come in the same list of changes.
+        definition: the definition without the spec.
+        fields: the partition fields in the order of the spec.
+        ids_taken: the greatest id of a column that the same list of changes adds.
 
     Raises:
-        Invalid: `definition-invalid`, a name is a column's; `evolution-illegal`, an id is another partition field's.
-
+        Invalid: `definition-invalid`, a name is the name of another column; `evolution-illegal`, a field id belongs to
+            another partition field.
     """
     _check_field_ids(definition, fields)
     members: list[int] = []
@@ -75,7 +75,10 @@ def with_spec(
 
 
 def with_order(definition: TableDefinition, fields: Sequence[SortField]) -> tuple[TableDefinition, int]:
-    """The definition with a sort order of `fields`, and the order's id; without fields it is 0, unsorted."""
+    """Add a sort order of `fields`, or find an equal one. Returns the definition and the order's id.
+
+    Without fields the id is 0, for unsorted.
+    """
     wanted = tuple(replace(field, transform=_plain(field.transform)) for field in fields)
     for order in definition.sort_orders:
         if order.fields == wanted:
@@ -99,7 +102,7 @@ def _derivation(field: PartitionField) -> Derivation:
 
 
 def _plain(transform: str) -> str:
-    """One way to write a transform, so that equal ones are found again."""
+    """The canonical text of a transform, so that equal ones compare equal."""
     parsed = transform_of_text(transform)
     return transform if isinstance(parsed, UnknownTransform) else str(parsed)
 
@@ -112,12 +115,12 @@ def _check_name(definition: TableDefinition, field: PartitionField) -> None:
     if _plain(field.transform) not in _NAMED_AS_COLUMN or field.source_ids != (own,):
         raise Invalid(
             "definition-invalid",
-            f"definition: partition field {field.name!r} has the name of a column that it is not: choose another name",
+            f"definition: partition field {field.name!r} has the name of another column: choose another name",
         )
 
 
 def _check_field_ids(definition: TableDefinition, fields: Sequence[PartitionField]) -> None:
-    """A writer that says ids must mean by them what the table means."""
+    """Check that field ids from a writer, if given, have the same source and transform in the table."""
     if all(field.field_id is None for field in fields):
         return
     specs = {spec.spec_id: spec for spec in definition.partition_specs}
@@ -130,6 +133,6 @@ def _check_field_ids(definition: TableDefinition, fields: Sequence[PartitionFiel
         if meant is not None and _derivation(field) not in meant:
             raise Invalid(
                 "evolution-illegal",
-                f"definition: partition field {field.name!r} has field-id {field.field_id}, which is that of another "
-                "source and transform: leave the id out, or load the table again",
+                f"definition: partition field {field.name!r} has field-id {field.field_id}, which belongs to another "
+                "source and transform: omit the id, or load the table again",
             )

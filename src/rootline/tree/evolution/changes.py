@@ -1,9 +1,9 @@
-"""Changes of a table definition, as an intent says them.
+"""Changes of a table definition, as carried by an intent.
 
-Owns: the value types, and their JSON. Does not own: what they make of a definition (`evolve`), whether that is legal
-(`evolution_rules`).
-Invariants: a change names what comes, never the whole definition; the words are those of Iceberg's REST catalog
-("UpdateTableRequest", `updates`), so that whoever writes those can write these.
+Owns: the value types of changes, and their JSON.
+Does not own: applying changes (`evolve`), the rules for a step (`evolution_rules`).
+Invariants: A change contains the addition only, never the whole definition. The JSON has the names of Iceberg's REST
+catalog (`updates` of "UpdateTableRequest").
 """
 
 from __future__ import annotations
@@ -21,28 +21,31 @@ from rootline.schemas.table_definition import SortField, sort_field_json
 from rootline.tree.proof.definition_rules import check_nesting
 
 LAST_ADDED: Final = -1
-"""In place of an id: what the same list of changes added last."""
+"""The id that refers to the object that the same list of changes added last."""
 CHANGES_MAX: Final = 1_000
-"""How many changes are made at once, and how many fields of specs and sort orders they add."""
+"""The most changes in one list, and the most fields of specs and sort orders that they add together."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddSchema:
-    """A schema beside those that the table has; an equal one is found again. Its own id is not used."""
+    """Add a schema. An equal one of the table is reused. The id in `schema` is ignored."""
 
     schema: Schema
 
 
 @dataclass(frozen=True, slots=True)
 class SetCurrentSchema:
-    """The schema that is current from now on; `LAST_ADDED`: the one that was just added."""
+    """Make a schema the current one. `LAST_ADDED` is the schema added last."""
 
     schema_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
-    """A field of a spec to add. `field_id`: what the writer takes its id to be; ids are given when it is applied."""
+    """A field of a spec to add.
+
+    `field_id` is only checked against the table. The id is assigned when the change is applied.
+    """
 
     source_ids: tuple[int, ...]
     transform: str
@@ -52,56 +55,56 @@ class PartitionField:
 
 @dataclass(frozen=True, slots=True)
 class AddSpec:
-    """A partition spec beside those that the table has; an equal one is found again. Its own id is not used."""
+    """Add a partition spec. An equal one of the table is reused."""
 
     fields: tuple[PartitionField, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SetDefaultSpec:
-    """The spec of files that are written from now on; `LAST_ADDED`: the one that was just added."""
+    """Make a spec the default for new files. `LAST_ADDED` is the spec added last."""
 
     spec_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class AddSortOrder:
-    """A sort order beside those that the table has; an equal one is found again. Its own id is not used."""
+    """Add a sort order. An equal one of the table is reused."""
 
     fields: tuple[SortField, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SetDefaultSortOrder:
-    """The order of files that are written from now on, 0 for none; `LAST_ADDED`: the one that was just added."""
+    """Make a sort order the default for new files. 0 is unsorted, and `LAST_ADDED` is the order added last."""
 
     order_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveSchemas:
-    """Schemas to forget. It is read so that it can be refused with a reason."""
+    """Remove schemas. The change is parsed so that it can be refused with a reason."""
 
     schema_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveSpecs:
-    """Partition specs to forget. It is read so that it can be refused with a reason."""
+    """Remove partition specs. The change is parsed so that it can be refused with a reason."""
 
     spec_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SetProperties:
-    """Properties to set, text to text."""
+    """Set properties."""
 
     updates: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveProperties:
-    """Properties to remove; those that are not there are no error."""
+    """Remove properties. Names that the table does not have are ignored."""
 
     removals: tuple[str, ...]
 
@@ -122,13 +125,13 @@ DefinitionChange = (
 
 @dataclass(frozen=True, slots=True)
 class DefinitionChanges:
-    """`replaces`: the SHA-256 of the definition that the changes were made for; `None`: they fit any."""
+    """A list of changes. `replaces` is the SHA-256 of the definition that they were made for, or `None` for any."""
 
     replaces: bytes | None
     changes: tuple[DefinitionChange, ...]
 
     def to_json(self) -> str:
-        """As an intent carries them."""
+        """The JSON in an intent."""
         body: dict[str, Any] = {"changes": [_json_of(change) for change in self.changes]}
         if self.replaces is not None:
             body["replaces-definition"] = self.replaces.hex()
@@ -136,7 +139,11 @@ class DefinitionChanges:
 
     @staticmethod
     def from_json(text: str) -> DefinitionChanges:
-        """Raises `Invalid` (`definition-invalid`), naming what cannot be read."""
+        """Parse the JSON in an intent.
+
+        Raises:
+            Invalid: `definition-invalid`, naming the part that cannot be parsed.
+        """
         check_nesting(text)
         try:
             body = json.loads(text)
@@ -170,17 +177,17 @@ def _digest(text: object) -> bytes:
     except ValueError:
         found = b""
     if len(found) != 32:
-        raise ValueError("replaces-definition is no SHA-256: write its 64 hexadecimal digits")
+        raise ValueError("replaces-definition is not a SHA-256: write its 64 hexadecimal digits")
     return found
 
 
 def _change(number: int, item: Any) -> DefinitionChange:
     if not isinstance(item, dict):
-        raise ValueError(f"change {number} is no object: write one with an action")
+        raise ValueError(f"change {number} is not an object: write one with an action")
     action = item.get("action")
     read = _READ.get(action) if isinstance(action, str) else None
     if read is None:
-        raise ValueError(f"change {number}: action {action!r:.60} is none of {', '.join(_READ)}: write one of them")
+        raise ValueError(f"change {number}: action {action!r:.60} is unknown: write one of {', '.join(_READ)}")
     try:
         return read(item)
     except KeyError as error:
@@ -191,19 +198,19 @@ def _change(number: int, item: Any) -> DefinitionChange:
 
 def _id(value: object) -> int:
     if type(value) is not int or not LAST_ADDED <= value < 2**31:
-        raise ValueError(f"{value!r:.40} is no id: write a whole number")
+        raise ValueError(f"{value!r:.40} is not an id: write a whole number")
     return value
 
 
 def _texts(values: object) -> tuple[str, ...]:
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise ValueError("removals is no list of names: write one")
+        raise ValueError("removals is not a list of names: write one")
     return tuple(values)
 
 
 def _properties(values: object) -> Mapping[str, str]:
     if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
-        raise ValueError("updates must map names to texts: write each value as a text")
+        raise ValueError("updates must map names to strings: write each value as a string")
     return values
 
 
@@ -218,21 +225,21 @@ def _fields(body: Mapping[str, Any], what: str) -> list[Mapping[str, Any]]:
         raise ValueError(f"{what} must be an object with `fields`: write one")
     fields = body["fields"]
     if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
-        raise ValueError(f"the fields of {what} are no list of objects: write one")
+        raise ValueError(f"the fields of {what} are not a list of objects: write one")
     return fields
 
 
 def _sources(field: Mapping[str, Any]) -> tuple[int, ...]:
     sources = field.get("source-ids") or [field["source-id"]]
     if not isinstance(sources, list):
-        raise ValueError(f"source-ids {sources!r:.40} are no list: write one")
+        raise ValueError(f"source-ids {sources!r:.40} are not a list: write one")
     return tuple(_id(source) for source in sources)
 
 
 def _text(field: Mapping[str, Any], name: str) -> str:
     value = field[name]
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{name} {value!r:.60} is no text: write one")
+        raise ValueError(f"{name} {value!r:.60} is not a string, or is empty: write one")
     return value
 
 
@@ -298,15 +305,15 @@ def _json_of_field(field: PartitionField) -> dict[str, Any]:
 
 
 def schema_changes(schema: Schema) -> Sequence[DefinitionChange]:
-    """Let `schema` be the current one."""
+    """The changes that make `schema` the current one."""
     return AddSchema(schema), SetCurrentSchema(LAST_ADDED)
 
 
 def spec_changes(fields: Sequence[PartitionField]) -> Sequence[DefinitionChange]:
-    """Let a spec of `fields` be the default."""
+    """The changes that make a spec of `fields` the default."""
     return AddSpec(tuple(fields)), SetDefaultSpec(LAST_ADDED)
 
 
 def order_changes(fields: Sequence[SortField]) -> Sequence[DefinitionChange]:
-    """Let a sort order of `fields` be the default; none: unsorted."""
+    """The changes that make a sort order of `fields` the default, or unsorted without fields."""
     return AddSortOrder(tuple(fields)), SetDefaultSortOrder(LAST_ADDED)

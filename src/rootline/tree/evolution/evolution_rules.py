@@ -1,8 +1,9 @@
-"""Which step from one definition to the next is legal.
+"""Rules for the step from one definition to the next.
 
-Owns: the rules that need both. Does not own: the rules of one definition by itself (`definition_rules`; of identifier
-fields, the model of a schema), how the next one is made (`evolve`).
-Invariants: pure; a step that passes keeps every data file of the table readable, and means by an id what it meant.
+Owns: the rules that need both definitions.
+Does not own: the rules for one definition (`definition_rules`, and the schema model for identifier fields), making the
+next definition (`evolve`).
+Invariants: A step that passes keeps every data file of the table readable, and keeps the meaning of every id.
 
 Source: the table specification, "Schema Evolution" and "Default Values".
 """
@@ -34,14 +35,15 @@ from rootline.schemas.table_definition import PartitionSpec, TableDefinition
 
 _PROMOTIONS: Final = {(IntegerType, LongType), (FloatType, DoubleType)}
 _TOP: Final = 0
-"""The parent of a column."""
+"""The parent id of a top-level column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A field of a schema, and where it is. `parent`: the id of the field that holds it, 0 for a column.
+    """A field of a schema with its place.
 
-    `key_of`: the id of the map in whose key it is.
+    `name` is the path, `parent` the id of the field that contains it (0 for a column), and `key_of` the id of the map
+    whose key it is in.
     """
 
     field: NestedField
@@ -52,7 +54,7 @@ class Placed:
 
 
 def check_evolution(before: TableDefinition, after: TableDefinition) -> None:
-    """Raises `Invalid` unless a table may go from `before` to `after`, each of which is right by itself.
+    """Check that a table may change from `before` to `after`, both of which are valid definitions.
 
     Raises:
         Invalid: `evolution-illegal`, naming the column and the rule.
@@ -63,7 +65,7 @@ def check_evolution(before: TableDefinition, after: TableDefinition) -> None:
 
 
 def placed_fields(schema: Schema) -> dict[int, Placed]:
-    """Field id → the field and its place."""
+    """The fields of a schema with their places, by field id."""
     found: dict[int, Placed] = {}
     pending = [Placed(field, field.name, _TOP) for field in reversed(schema.fields)]
     while pending:
@@ -74,7 +76,7 @@ def placed_fields(schema: Schema) -> dict[int, Placed]:
 
 
 def known_fields(definition: TableDefinition) -> dict[int, Placed]:
-    """Field id → the field as it is, or as it was last."""
+    """The newest form of every field that any schema has, by field id."""
     ever: dict[int, Placed] = {}
     for schema in (*definition.schemas, definition.schema):
         ever.update(placed_fields(schema))
@@ -120,11 +122,11 @@ def _faults(before: TableDefinition, after: TableDefinition) -> Iterator[str]:
 
 def _of_identity(before: TableDefinition, after: TableDefinition) -> Iterator[str]:
     if after.table_uuid != before.table_uuid:
-        yield f"the table's uuid {before.table_uuid} cannot become {after.table_uuid}"
+        yield f"the table's uuid {before.table_uuid} cannot change to {after.table_uuid}"
     if after.oldest_schema_id < before.oldest_schema_id:
-        yield f"oldest-schema-id falls from {before.oldest_schema_id} to {after.oldest_schema_id}"
+        yield f"oldest-schema-id must not decrease from {before.oldest_schema_id} to {after.oldest_schema_id}"
     if after.last_column_id < before.last_column_id:
-        yield f"last-column-id falls from {before.last_column_id} to {after.last_column_id}"
+        yield f"last-column-id must not decrease from {before.last_column_id} to {after.last_column_id}"
     for what, old, new in (
         ("schemas", before.schemas, after.schemas),
         ("expressions", before.expressions, after.expressions),
@@ -132,7 +134,7 @@ def _of_identity(before: TableDefinition, after: TableDefinition) -> Iterator[st
         ("sort orders", before.sort_orders, after.sort_orders),
     ):
         if new[: len(old)] != old:
-            yield f"{what} that the table has are changed; they can only be added to"
+            yield f"existing {what} are changed; {what} can only be added"
 
 
 def _of_schema(
@@ -146,8 +148,8 @@ def _of_schema(
         if known is None:
             yield from _of_new(name, placed, then, ever, last_column_id, has_rows=has_rows)
         else:
-            comes_alone = placed.parent == _TOP or placed.parent in now
-            yield from _of_known(name, placed, known, is_back=field_id not in now and comes_alone)
+            is_added_alone = placed.parent == _TOP or placed.parent in now
+            yield from _of_known(name, placed, known, is_back=field_id not in now and is_added_alone)
     for field_id, placed in now.items():
         if placed.key_of is not None and placed.key_of in then and field_id not in then:
             yield (
@@ -172,49 +174,48 @@ def _of_new(
         yield f"{name} is part of a map's key, and keys cannot change: add a column with another map"
     if placed.parent in ever and not placed.in_struct:
         yield (
-            f"{name} cannot take the place of another: a list keeps its element, a map its key and value: add a column"
+            f"{name} cannot replace another field: lists and maps keep the ids of their element, key and value: "
+            "add a column"
         )
     is_added_alone = placed.parent == _TOP or placed.parent in ever
     lacks_default = None in (field.initial_default, field.write_default)
     if has_rows and is_added_alone and placed.in_struct and field.required and lacks_default:
-        yield (
-            f"{name} is required, and rows that are there lack it: it needs an initial-default and a write-default: "
-            "give it both"
-        )
+        yield (f"{name} is required, but existing rows do not have it: give it an initial-default and a write-default")
 
 
 def _of_known(name: str, placed: Placed, known: Placed, *, is_back: bool) -> Iterator[str]:
     field, old = placed.field, known.field
     if placed.parent != known.parent:
-        yield f"{name} cannot move from one struct to another: its id means the column where it was: add a column there"
+        yield f"{name} cannot move from one struct to another, since its id belongs to the first: add a column there"
     if not may_become(old.field_type, field.field_type):
-        yield f"{name} cannot become {field.field_type}, it is {_shown(old.field_type)}: add a column of that type"
+        yield (
+            f"{name} cannot change from {_shown(old.field_type)} to {field.field_type}: add a column of the new type"
+        )
     elif placed.key_of is not None and field.field_type != old.field_type and isinstance(old.field_type, PrimitiveType):
         yield f"{name} is part of a map's key, and keys cannot change: add a column with another map"
     if field.required and (is_back or not old.required):
-        yield f"{name} cannot become required: files may have nulls there, or no such column: leave it optional"
+        yield f"{name} cannot become required: files may have nulls, or lack the column: keep it optional"
     if field.initial_default != old.initial_default:
         yield (
-            f"{name}: its initial-default cannot change, because it is the value of rows that are there: "
-            "set its write-default"
+            f"{name}: its initial-default cannot change, because existing rows have that value: set its write-default"
         )
 
 
 def _layout(definition: TableDefinition) -> tuple[int, ...]:
-    """Changes when the current schema or something that is made of its columns does."""
+    """The ids and counts that change with the current schema, the default spec or the default order."""
     of_specs = definition.default_spec_id, len(definition.partition_specs)
     return definition.current_schema_id, *of_specs, definition.default_sort_order_id, len(definition.sort_orders)
 
 
 def _of_uses(before: TableDefinition, after: TableDefinition) -> Iterator[str]:
-    """What the default spec and order are made of, and those that are added, must be in the current schema."""
+    """Check that the sources of default and added specs and orders are in the current schema."""
     there = placed_fields(after.schema)
     names = {each: placed.name for each, placed in known_fields(after).items()}
     for spec in after.partition_specs[len(before.partition_specs) :]:
         for source_id in _sources_of(after, spec):
             if source_id not in there:
                 yield (
-                    f"partition spec {spec.spec_id} is over column id {source_id}, which the current schema lacks: "
+                    f"partition spec {spec.spec_id} uses column id {source_id}, which the current schema lacks: "
                     "name one that it has"
                 )
     for source_id in _sources_of(after, after.spec_by_id(after.default_spec_id)):
@@ -225,7 +226,7 @@ def _of_uses(before: TableDefinition, after: TableDefinition) -> Iterator[str]:
         for item in order.fields:
             if item.source_id not in there:
                 yield (
-                    f"sort order {order.order_id} is over column id {item.source_id}, which the current schema lacks: "
+                    f"sort order {order.order_id} uses column id {item.source_id}, which the current schema lacks: "
                     "name one that it has"
                 )
     for order in after.sort_orders:
@@ -237,7 +238,7 @@ def _of_uses(before: TableDefinition, after: TableDefinition) -> Iterator[str]:
 
 
 def _sources_of(definition: TableDefinition, spec: PartitionSpec) -> Iterator[int]:
-    """The columns that a spec's members are values of; a void member has no values."""
+    """The source columns of a spec's members, except `void` ones."""
     for member in spec.expr_ids:
         expression = definition.expressions_by_id.get(member)
         if expression is None:
@@ -247,15 +248,15 @@ def _sources_of(definition: TableDefinition, spec: PartitionSpec) -> Iterator[in
 
 
 def _of_statistics(before: TableDefinition, after: TableDefinition) -> Iterator[str]:
-    """Statistics that entries have must fit the types that statistics have from now on, also of dropped columns."""
+    """Check that the statistics of existing entries, also of dropped columns, fit the new types of statistics."""
     now = after.tracked_by_id
     for old in before.tracked_fields:
         new = now.get(old.tracked_id)
         if new is None or not may_become(old.type, new.type):
-            there = "would be gone" if new is None else f"would be {new.type} again"
+            fate = "would be lost" if new is None else f"would change to {new.type}"
             yield (
-                f"statistics of {old.name!r} (id {old.tracked_id}) are {old.type} and {there}: some schema that was "
-                "added and is not the current one has another type for it; add a schema with the wider one first"
+                f"statistics of {old.name!r} (id {old.tracked_id}) are {old.type} and {fate}: an added schema that is "
+                "not the current one has another type for it; add a schema with the wider type first"
             )
 
 

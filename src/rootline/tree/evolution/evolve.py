@@ -1,12 +1,12 @@
-"""What changes make of a definition.
+"""Applying changes to a definition.
 
-Owns: ids of schemas that come, what a definition remembers of its past, and what a replace makes of it. Does not own:
-specs and sort orders that come (`added_layouts`), which steps are legal (`evolution_rules`), where the definition is
-stored.
-Invariants: pure; schemas, specs, orders and expressions are added and never changed or removed; last ids never fall; a
-definition that comes out has passed every rule, of a definition by itself and of the step.
+Owns: the ids of added schemas, the record of past statistics layouts, and the definition of a replaced table.
+Does not own: adding specs and sort orders (`added_layouts`), the rules for a step (`evolution_rules`), storing the
+definition.
+Invariants: Schemas, specs, orders and expressions are added and never changed or removed. The greatest ids never
+decrease. A returned definition has passed the rules for a definition and the rules for the step.
 
-Source: docs/format.md, "Table definition"; the table specification, "Schema Evolution"; docs/decisions/0064.
+Source: docs/format.md, "Table definition", the table specification, "Schema Evolution", docs/decisions/0064.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from rootline.tree.proof.definition_rules import check_definition
 
 
 def evolved(before: TableDefinition, changes: DefinitionChanges) -> TableDefinition:
-    """The definition after all of `changes`, or `before` itself when they change nothing.
+    """Apply `changes`. Returns `before` itself if they change nothing.
 
     Raises:
         Invalid: `definition-invalid`, `property-invalid`, `column-untracked` or `evolution-illegal`, naming the
@@ -52,13 +52,12 @@ def evolved(before: TableDefinition, changes: DefinitionChanges) -> TableDefinit
 
 
 def replaced_definition(before: TableDefinition, changes: DefinitionChanges) -> TableDefinition:
-    """The definition of a table that is replaced: after all of `changes`, always with a schema that is new.
+    """Apply `changes` for a table that is replaced. The current schema always gets a new id.
 
-    No schema of before is found again. If `changes` add none, the one that is current then gets another id.
+    No earlier schema is reused. If `changes` add none, the current one is added again under another id.
 
     Raises:
-        Invalid: as `evolved`.
-
+        Invalid: the errors of `evolved`.
     """
     first = _next_schema_id(before)
     after = _changed(replace(before, oldest_schema_id=first), changes)
@@ -69,7 +68,7 @@ def replaced_definition(before: TableDefinition, changes: DefinitionChanges) -> 
 
 
 def _changed(definition: TableDefinition, changes: DefinitionChanges) -> TableDefinition:
-    """After each of `changes`, whether it may be or not."""
+    """Apply `changes` without checking the result."""
     columns = [change.schema.highest_field_id for change in changes.changes if isinstance(change, AddSchema)]
     added = _Added(max(columns, default=0))
     for change in changes.changes:
@@ -78,7 +77,7 @@ def _changed(definition: TableDefinition, changes: DefinitionChanges) -> TableDe
 
 
 def _checked(before: TableDefinition, after: TableDefinition) -> TableDefinition:
-    """`after`, which knows how statistics were laid out in `before`. Raises as `evolved`."""
+    """Add the statistics layout of `before` to the past ones of `after`, and check the result."""
     layout = PastLayout(len(before.schemas), before.current_schema_id, len(before.expressions))
     if after.tracked_fields != before.tracked_fields and layout not in before.past_layouts:
         after = replace(after, past_layouts=(*before.past_layouts, layout))
@@ -90,7 +89,7 @@ def _checked(before: TableDefinition, after: TableDefinition) -> TableDefinition
 
 @dataclass(frozen=True, slots=True)
 class _Added:
-    """The ids of what was added last. `columns`: up to here ids are those of columns that come."""
+    """The ids of the schema, spec and order added last. `columns` is the greatest column id in the list of changes."""
 
     columns: int
     schema: int | None = None
@@ -99,7 +98,7 @@ class _Added:
 
 
 def _after(definition: TableDefinition, change: DefinitionChange, added: _Added) -> tuple[TableDefinition, _Added]:
-    """The definition after one change, and what was added last."""
+    """Apply one change."""
     match change:
         case AddSchema(schema):
             definition, schema_id = _with_schema(definition, schema)
@@ -120,16 +119,16 @@ def _after(definition: TableDefinition, change: DefinitionChange, added: _Added)
             default = _meant(order_id, added.order, "set-default-sort-order", "sort order")
             return replace(definition, default_sort_order_id=default), added
         case RemoveSchemas(ids):
-            _check_gone("schema", ids, [schema.schema_id for schema in definition.schemas])
+            _refuse_removal("schema", ids, [schema.schema_id for schema in definition.schemas])
             return definition, added
         case RemoveSpecs(ids):
-            _check_gone("partition spec", ids, [spec.spec_id for spec in definition.partition_specs])
+            _refuse_removal("partition spec", ids, [spec.spec_id for spec in definition.partition_specs])
             return definition, added
         case SetProperties(updates):
             return _with_properties(definition, {**definition.properties, **updates}), added
         case RemoveProperties(removals):
-            gone = frozenset(removals)
-            rest = {name: value for name, value in definition.properties.items() if name not in gone}
+            removed = frozenset(removals)
+            rest = {name: value for name, value in definition.properties.items() if name not in removed}
             return _with_properties(definition, rest), added
 
 
@@ -141,19 +140,22 @@ def _meant(given: int, added: int | None, action: str, what: str) -> int:
     return added
 
 
-def _check_gone(what: str, ids: Sequence[int], known: Sequence[int]) -> None:
-    """Nothing in a root says that no kept version, tag, export or writer needs a schema or spec, so none is removed."""
+def _refuse_removal(what: str, ids: Sequence[int], known: Sequence[int]) -> None:
+    """Raise `Invalid` (`evolution-illegal`) if the table has one of `ids`.
+
+    A root cannot prove that no kept version, tag, export or writer needs a schema or spec, so none is removed.
+    """
     for each in ids:
         if each in known:
             raise Invalid(
                 "evolution-illegal",
-                f"definition: {what} {each} cannot be removed: kept versions, tags, exports or writers under way may "
-                "need it, and the root does not tell that none does; leave it, nothing is written under it",
+                f"definition: {what} {each} cannot be removed: kept versions, tags, exports or active writers may need "
+                "it. Keep it: new files use the current one",
             )
 
 
 def _with_schema(definition: TableDefinition, schema: Schema) -> tuple[TableDefinition, int]:
-    known = _found_again(definition, schema)
+    known = _equal_schema(definition, schema)
     if known is not None:
         return definition, known
     schema_id = _next_schema_id(definition)
@@ -166,12 +168,12 @@ def _next_schema_id(definition: TableDefinition) -> int:
     return max(found.schema_id for found in definition.schemas) + 1
 
 
-def _found_again(definition: TableDefinition, schema: Schema) -> int | None:
-    """The id of an equal schema that the table has, and that counts."""
+def _equal_schema(definition: TableDefinition, schema: Schema) -> int | None:
+    """The id of an equal schema that was added since the last replace, or `None`."""
     wanted = schema.fields, frozenset(schema.identifier_field_ids)
     for known in definition.schemas:
-        counts = known.schema_id >= definition.oldest_schema_id
-        if counts and (known.fields, frozenset(known.identifier_field_ids)) == wanted:
+        is_usable = known.schema_id >= definition.oldest_schema_id
+        if is_usable and (known.fields, frozenset(known.identifier_field_ids)) == wanted:
             return known.schema_id
     return None
 

@@ -1,9 +1,9 @@
-"""Partition fields as Iceberg knows them: the id and the name of each member of each spec.
+"""Iceberg partition fields: the id and the name of each member of each spec.
 
-Owns: which id and name a member has that carries none of its own. Does not own: what a spec is made of
-(`table_definition`), what an export leaves out of it (`exported_definition`).
-Invariants: pure; ids follow from the definition, the same source and transform have one id in every spec, and specs
-that are added change no id; the next id is above all of them.
+Owns: the id and name of a member for which the definition states none.
+Does not own: the members of a spec (`table_definition`), omissions in an export (`exported_definition`).
+Invariants: Ids follow from the definition. The same source and transform have the same id in every spec. Adding a spec
+changes no id.
 
 Source: the Iceberg specification, "Partition Specs" and "Partition Evolution".
 """
@@ -20,17 +20,17 @@ FIRST_PARTITION_FIELD: Final = 1000
 IDENTITY: Final = "identity"
 
 Derivation = tuple[tuple[int, ...], str]
-"""What a partition field is of: the ids of its columns, and the transform."""
+"""The source column ids and the transform of a partition field."""
 
 
 def derivation_of(definition: TableDefinition, member: int) -> Derivation:
-    """Of a member of a spec: an expression, or a column by identity."""
+    """The derivation of a spec's member, which is an expression or (by identity) a column."""
     expression = definition.expressions_by_id.get(member)
     return ((member,), IDENTITY) if expression is None else (expression.source_ids, expression.transform)
 
 
 def member_of(definition: TableDefinition, derivation: Derivation) -> int | None:
-    """The member that is `derivation`; `None` while the table has no such expression."""
+    """The member with this derivation, or `None` if the table has no such expression."""
     sources, transform = derivation
     if transform == IDENTITY and len(sources) == 1:
         return sources[0]
@@ -41,10 +41,10 @@ def member_of(definition: TableDefinition, derivation: Derivation) -> int | None
 
 
 def partition_field_ids(definition: TableDefinition) -> Mapping[tuple[int, int], int]:
-    """(spec id, position of the member in it) → partition field id.
+    """The partition field ids by (spec id, position of the member in the spec).
 
-    A spec that a table was created with fills gaps between ids that were adopted; one that was added since, which has
-    names of its own, goes on above all of them.
+    A spec that the table was created with fills gaps between adopted ids. A spec added later has its own names, and its
+    new ids are above all others.
     """
     used = {field_id for spec in definition.partition_specs for field_id in spec.field_ids}
     used |= {one.partition_field_id for one in definition.expressions if one.partition_field_id is not None}
@@ -68,7 +68,7 @@ def partition_field_ids(definition: TableDefinition) -> Mapping[tuple[int, int],
 
 
 def partition_field_names(definition: TableDefinition, spec: PartitionSpec) -> tuple[str, ...]:
-    """What the members of a spec are called: by the spec, else as their expression or column."""
+    """The names of a spec's members: those in the spec, or else the names of their expressions and columns."""
     if spec.names:
         return spec.names
     tracked = definition.tracked_by_id

@@ -1,13 +1,15 @@
-"""The definition that a table goes on with when it goes back to an earlier one.
+"""The definition of a table after it is restored to an earlier version.
 
-Owns: which schema that is. Does not own: what changes make of a definition (`evolve`), the content (`restore`).
-Invariants: pure; a legal step like any other: schemas are added, ids never used again; names, order, comments and write
-defaults are those of then, and so are types and what is required, unless files or writers under way may hold more.
+Owns: the choice of the schema. Does not own: applying changes (`evolve`), restoring the content (`restore`).
+Invariants: The step is legal like any other: schemas are added, and ids are never reused. Names, order, comments and
+write defaults are the earlier ones. Types and required fields are the earlier ones too, unless files or active writers
+may have wider values or nulls.
 
-Theory. Every row that is live afterwards was live then, so the schema of then would do for those. But writers who have
-not heard of the restore still bring rows of the schema before it, and these are taken. So a type that has become wider
-since stays wide, and what may be null since stays so. In most cases none of this happened, and the very schema of then
-is current again. A schema of before a replace is added once more, with an id that counts (`oldest_schema_id`).
+Theory. Every row that is live after a restore was live in the earlier version, so its schema would suffice for them.
+But writers that do not know of the restore yet still add rows of the newer schema, and these are accepted. So a type
+that was promoted stays promoted, and a field that became optional stays optional. Usually neither happened, and the
+earlier schema becomes the current one. A schema from before a replace is added again under a new id
+(`oldest_schema_id`).
 """
 
 from __future__ import annotations
@@ -27,10 +29,10 @@ from rootline.tree.proof.definition_rules import check_definition
 
 
 def restored_definition(now: TableDefinition, then: TableDefinition) -> TableDefinition:
-    """`now` with the schema of `then`, an earlier definition of the table; `now` itself if it has that.
+    """`now` with the schema of `then`, an earlier definition of the table. Returns `now` itself if nothing changes.
 
-    The default spec and sort order of then are the defaults again, if the table still has them. Properties stay as they
-    are now: they say how the table is kept, not what is in it.
+    The default spec and sort order of `then` become the defaults, if the table still has them. Properties keep their
+    present values, since they describe maintenance and not content.
 
     Raises:
         Invalid: `evolution-illegal`, `definition-invalid`, naming the column.
@@ -50,7 +52,7 @@ def restored_definition(now: TableDefinition, then: TableDefinition) -> TableDef
 
 
 def _with_defaults(now: TableDefinition, then: TableDefinition) -> TableDefinition:
-    """`now` writing by the spec and in the order of `then`: they are made of columns that are there again."""
+    """`now` with the default spec and sort order of `then`, whose columns the restored schema has."""
     spec_id, order_id = then.default_spec_id, then.default_sort_order_id
     if all(spec.spec_id != spec_id for spec in now.partition_specs):
         spec_id = now.default_spec_id
@@ -60,7 +62,7 @@ def _with_defaults(now: TableDefinition, then: TableDefinition) -> TableDefiniti
 
 
 def _restored_schema(now: TableDefinition, then: TableDefinition) -> Schema:
-    """One of the table's own schemas where that will do."""
+    """The schema to restore: one that the table has if it fits, otherwise a new one."""
     made = _Fields(known_fields(now), placed_fields(now.schema)).struct(then.schema.as_struct(), 0)
     counting = [known for known in now.schemas if known.schema_id >= now.oldest_schema_id]
     for known in (now.schema, *counting):
@@ -73,7 +75,10 @@ def _restored_schema(now: TableDefinition, then: TableDefinition) -> Schema:
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
-    """Fields of then, as wide and as optional as they have become. `now`: those that the table has now."""
+    """The fields of `then` with the types and the optionality that they have had since.
+
+    `known` has the newest form of every field, `now` the fields of the current schema.
+    """
 
     known: Mapping[int, Placed]
     now: Mapping[int, Placed]
@@ -104,7 +109,7 @@ class _Fields:
 
 
 def _always_there(struct: StructType) -> set[int]:
-    """Ids of the fields that are never null: required, in structs that are."""
+    """The ids of the fields that are never null: required fields in required structs."""
     found: set[int] = set()
     for field in struct.fields:
         if field.required:

@@ -1,1 +1,1 @@
-"""Row filters: parsed, bound, and held against statistics."""
+"""Row filters: parsing, binding to a schema, and evaluation against statistics and rows."""

@@ -1,8 +1,9 @@
-"""One column against another of the same row: which may be compared, and the comparison of their arrays.
+"""Comparisons of two columns of the same row.
 
-Owns: both. Does not own: comparisons with literals (`filter_values`, `column_predicates`).
-Invariants: numbers are compared by value, whatever their types: nothing is rounded; a null on either side is unknown;
-NaN differs from everything and is less or greater than nothing.
+Owns: the pairs of types that can be compared, and the comparison of their arrays.
+Does not own: comparisons with literals (`filter_values`, `column_predicates`).
+Invariants: Numbers of different types are compared by value, without rounding. A null on either side gives null.
+NaN is unequal to every value, and neither less nor greater than any.
 """
 
 from __future__ import annotations
@@ -41,7 +42,11 @@ _COMPARE: Final[dict[Operator, Callable[[Any, Any], Any]]] = {
 
 
 def column_pair(left: NestedField, operator: Operator, right: NestedField) -> ColumnPair:
-    """The test. Raises `Invalid` (`filter-invalid`): columns of these two types cannot be compared."""
+    """The test `left operator right`.
+
+    Raises:
+        Invalid: `filter-invalid`, columns of these two types cannot be compared.
+    """
     if not _are_comparable(left.field_type, right.field_type):
         raise Invalid(
             "filter-invalid",
@@ -61,7 +66,7 @@ def _are_comparable(left: IcebergType, right: IcebergType) -> bool:
 
 
 def compared(left: pa.Array, operator: Operator, right: pa.Array) -> pa.Array:
-    """`operator` on each row; null where one of the two is null."""
+    """The result of `operator` for each row, null where one of the two values is null."""
     if pa.types.is_decimal(left.type) or pa.types.is_decimal(right.type):
         scale = max(getattr(left.type, "scale", 0), getattr(right.type, "scale", 0))
         both = pa.decimal256(76, scale)
@@ -74,11 +79,11 @@ def compared(left: pa.Array, operator: Operator, right: pa.Array) -> pa.Array:
 
 
 def _order(whole: pa.Array, floating: pa.Array) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """-1, 0 or 1 for less, equal or greater, NaN where one is NaN; rows with a null have anything."""
+    """-1, 0 or 1 for less, equal or greater, and NaN where the float is NaN. Rows with a null contain any value."""
     exact = whole.fill_null(0).to_numpy(zero_copy_only=False)
     other = floating.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
     order: np.ndarray[Any, np.dtype[np.float64]] = np.sign(exact.astype(np.float64) - other)
-    is_tie = (exact.astype(np.float64) == other) & (other < _TOO_LARGE)  # the whole number may have been rounded there
+    is_tie = (exact.astype(np.float64) == other) & (other < _TOO_LARGE)  # conversion may have rounded the integer
     order[is_tie] = _sign(exact[is_tie], other[is_tie].astype(np.int64))
     order[other == _TOO_LARGE] = -1
     return order

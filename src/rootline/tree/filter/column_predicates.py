@@ -1,7 +1,7 @@
-"""A bound filter over Arrow columns.
+"""Evaluation of a bound filter on Arrow columns.
 
-Owns: evaluation of tests and conditions on arrays. Does not own: where the arrays come from.
-Invariants: three-valued as in SQL: null where a test cannot be decided; NaN satisfies IS NAN, `!=` and NOT IN only.
+Owns: evaluation of tests and conditions on arrays. Does not own: reading the arrays.
+Invariants: Logic is three-valued as in SQL, with null for "unknown". NaN satisfies IS NAN, `!=` and NOT IN only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rootline.tree.filter.column_pairs import compared
 from rootline.tree.filter.conditions import AllOf, ColumnPair, Condition, Operator, Predicate
 
 ArrayOf = Callable[[int], pa.Array]
-"""Field id → its column."""
+"""The column of a field id."""
 
 COMPARISONS: Final[dict[Operator, Callable[[pa.Array, pa.Scalar], pa.Array]]] = {
     Operator.EQ: pc.equal,
@@ -32,7 +32,7 @@ COMPARISONS: Final[dict[Operator, Callable[[pa.Array, pa.Scalar], pa.Array]]] = 
 
 
 def rows_matching(condition: Condition, array_of: ArrayOf, length: int) -> pa.Array:
-    """A mask without nulls: the rows of `length` that satisfy `condition`."""
+    """The mask of the rows that satisfy `condition`: `length` booleans, none of them null."""
     return pc.fill_null(_evaluated(condition, array_of, length), False)
 
 
@@ -50,7 +50,10 @@ def _evaluated(condition: Condition, array_of: ArrayOf, length: int) -> pa.Array
 
 
 def satisfied(predicate: Predicate, column: pa.Array) -> pa.Array:
-    """`predicate` on each value of `column`; null where it is null."""
+    """The result of `predicate` for each value of `column`, null where the value is null.
+
+    The null tests (`IS_NULL`, `NOT_NULL`) give true or false for every value.
+    """
     array = _plain(column)
     operator = predicate.operator
     if operator is Operator.IS_NULL:
@@ -71,10 +74,10 @@ def satisfied(predicate: Predicate, column: pa.Array) -> pa.Array:
         return pc.invert(pc.match_like(array, pattern=str(predicate.values[0])))
     if operator is Operator.IN or operator is Operator.NOT_IN:
         values = values_of(predicate.values, array.type)
-        if pa.types.is_floating(array.type) and 0.0 in predicate.values:  # is_in tells the two zeros apart
+        if pa.types.is_floating(array.type) and 0.0 in predicate.values:  # is_in distinguishes 0.0 from -0.0
             values = pa.concat_arrays([values, pa.array([0.0, -0.0], array.type)])
-        held = pc.if_else(array.is_valid(), pc.is_in(array, value_set=values), pa.scalar(None, pa.bool_()))
-        return held if operator is Operator.IN else pc.invert(held)
+        is_listed = pc.if_else(array.is_valid(), pc.is_in(array, value_set=values), pa.scalar(None, pa.bool_()))
+        return is_listed if operator is Operator.IN else pc.invert(is_listed)
     return COMPARISONS[operator](array, scalar_of(predicate.values[0], array.type))
 
 
@@ -83,7 +86,7 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def values_of(values: tuple[Bound, ...], arrow_type: pa.DataType) -> pa.Array:
-    """Physical values, which a column of `arrow_type` can hold, as such a column."""
+    """The physical `values` as an array of `arrow_type`, into which each of them must fit."""
     if pa.types.is_date32(arrow_type):
         return pa.array(values, pa.int32()).cast(arrow_type)
     if pa.types.is_temporal(arrow_type):
@@ -94,7 +97,8 @@ def values_of(values: tuple[Bound, ...], arrow_type: pa.DataType) -> pa.Array:
 def scalar_of(value: Bound, arrow_type: pa.DataType) -> pa.Scalar:
     """A physical value (days, microseconds, …) as a scalar that compares exactly with a column of `arrow_type`.
 
-    It is of a wider type where the column's own cannot hold it: a leaf may be older than a promotion.
+    The scalar has a wider type if the value is out of range for `arrow_type`. That happens for leaves written before
+    the column's type was promoted.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         if pa.types.is_date32(arrow_type):

@@ -1,9 +1,9 @@
 """Bound conditions: tests on field ids, joined by AND and OR.
 
-Owns: their form. Does not own: how text or expressions become conditions (`filters`), what they say about files
-(`prune`) or rows (`column_predicates`).
-Invariants: values are physical (see `rootline.schemas.content_entry`), exact, and of one type
-in one test. No NOT is left.
+Owns: the structure of conditions.
+Does not own: binding text or expressions (`filters`), evaluation on files (`prune`) or rows (`column_predicates`).
+Invariants: Values are physical (see `rootline.schemas.content_entry`) and exact. All values of a test have one type.
+There is no NOT: negation is pushed down into the tests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rootline.schemas.content_entry import Bound
 
 
 class Operator(Enum):
-    """What a test asks of one column."""
+    """The operator of a test."""
 
     EQ = "="
     NE = "!="
@@ -48,17 +48,18 @@ NEGATED: Final = {
     Operator.IS_NAN: Operator.NOT_NAN,
 }
 NEGATED.update({after: before for before, after in NEGATED.items()})
-"""What is true of the rows for which a test is false; a null satisfies neither, as in SQL."""
+"""The operator of the negated test. As in SQL, a null satisfies neither of the two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    r"""One column against its values: none for null and NaN tests, one for comparisons, some for IN (ascending).
+    r"""A test of one column against literal values.
 
-    A pattern of LIKE has `\` before each `%`, `_` and `\` that stands for itself.
+    A null or NaN test has no values, a comparison has one, and IN has an ascending list.
+    In a LIKE pattern, a literal `%`, `_` or `\` is escaped with `\`.
     """
 
-    __test__ = False  # not a test case, whatever pytest thinks of the name
+    __test__ = False  # keeps pytest from collecting the class as a test case
 
     field_id: int
     operator: Operator
@@ -67,7 +68,7 @@ class Predicate:
 
 @dataclass(frozen=True, slots=True)
 class ColumnPair:
-    """One column compared with another of the same row."""
+    """A comparison of two columns of the same row."""
 
     left_id: int
     operator: Operator
@@ -76,14 +77,14 @@ class ColumnPair:
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """AND; without parts it is true."""
+    """The conjunction (AND) of its parts, true if there are none."""
 
     parts: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """OR; without parts it is false."""
+    """The disjunction (OR) of its parts, false if there are none."""
 
     parts: tuple[Condition, ...] = ()
 
@@ -103,12 +104,12 @@ def tests_of(condition: Condition) -> Iterator[Predicate | ColumnPair]:
 
 
 def predicates_of(condition: Condition) -> Iterator[Predicate]:
-    """Those tests that compare a column with values."""
+    """The single-column tests of a condition, from left to right."""
     return (test for test in tests_of(condition) if isinstance(test, Predicate))
 
 
 def all_of(parts: tuple[Condition, ...]) -> Condition:
-    """AND of `parts`, flattened."""
+    """The AND of `parts`, flattened and simplified."""
     flat = [inner for part in parts for inner in (part.parts if isinstance(part, AllOf) else (part,))]
     if NEVER in flat:
         return NEVER
@@ -116,7 +117,7 @@ def all_of(parts: tuple[Condition, ...]) -> Condition:
 
 
 def any_of(parts: tuple[Condition, ...]) -> Condition:
-    """OR of `parts`, flattened."""
+    """The OR of `parts`, flattened and simplified."""
     flat = [inner for part in parts for inner in (part.parts if isinstance(part, AnyOf) else (part,))]
     if ALWAYS in flat:
         return ALWAYS

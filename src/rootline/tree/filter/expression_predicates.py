@@ -1,9 +1,10 @@
-"""Tests on columns as tests on expressions that are more than one partition transform: `lower`, a bucket of several.
+"""Projections of column tests onto expressions that are not a plain partition transform.
 
-Owns: these projections. Does not own: those through one partition transform (`filter_projection`), the evaluation
-(`prune`).
-Invariants: as of `filter_projection`: inclusive: a row that satisfies the test satisfies its projection; strict: a row
-that satisfies the projection, and is not null, satisfies the test. `None` where nothing can be said.
+Such expressions are `lower` and the bucket of several columns.
+
+Owns: the projections onto these two functions.
+Does not own: projections through partition transforms (`filter_projection`), the evaluation (`prune`).
+Invariants: the same as in `filter_projection`.
 
 Source: docs/decisions/0028.
 """
@@ -22,7 +23,7 @@ from rootline.schemas.table_definition import Expression, Function, TableDefinit
 from rootline.tree.filter.conditions import Condition, Operator, Predicate
 
 COMBINATIONS_MAX: Final = 256
-"""Of the values that a filter allows in several columns: beyond that the bucket is left open."""
+"""The most combinations of allowed values to compute buckets for. With more, the filter does not prune by bucket."""
 
 _EQUAL: Final = (Operator.EQ, Operator.IN)
 _UNEQUAL: Final = (Operator.NE, Operator.NOT_IN)
@@ -32,18 +33,21 @@ _NULL_PREDICATES: Final = (Operator.IS_NULL, Operator.NOT_NULL)
 def project_single(
     predicate: Predicate, expression: Expression, definition: TableDefinition, *, is_strict: bool
 ) -> Predicate | None:
-    """The test on an expression that one test on one of its columns implies, or follows from (strict)."""
+    """The projection of one column test onto `expression`, or `None` if the test has none.
+
+    An inclusive projection is implied by the test. A strict projection implies the test.
+    """
     function = definition.function_of(expression)
     if function is Function.LOWER:
         return _of_lower(predicate, expression.expr_id, is_strict=is_strict)
-    if function is Function.BUCKET_OF_SEVERAL:  # null as soon as one column is
+    if function is Function.BUCKET_OF_SEVERAL:  # the bucket is null if any column is null
         certain = Operator.NOT_NULL if is_strict else Operator.IS_NULL
         return Predicate(expression.expr_id, certain) if predicate.operator is certain else None
     return None
 
 
 def project_together(parts: Iterable[Condition], definition: TableDefinition) -> list[Predicate]:
-    """The tests on buckets of several columns that every row satisfies which satisfies all of `parts`."""
+    """The tests on buckets of several columns that are implied by the AND of `parts`."""
     allowed: dict[int, tuple[Bound, ...]] = {
         part.field_id: part.values for part in parts if isinstance(part, Predicate) and part.operator in _EQUAL
     }
@@ -58,7 +62,7 @@ def _of_lower(predicate: Predicate, expr_id: int, *, is_strict: bool) -> Predica
         return None
     lowered: set[str] = set()
     for value in predicate.values:
-        if not isinstance(value, str) or not value.isascii():  # beyond ASCII, libraries do not agree on lower case
+        if not isinstance(value, str) or not value.isascii():  # libraries disagree on lower case beyond ASCII
             return None
         lowered.add(value.lower())
     return Predicate(expr_id, predicate.operator, tuple(sorted(lowered)))
@@ -80,7 +84,7 @@ def _of_buckets(
             expression_value(expression.transform, expression.parsed, types, values) for values in product(*choices)
         }
     except (Invalid, ValueError, TypeError, ArithmeticError):
-        return None  # a literal beyond what the hash can take
+        return None  # a literal that the hash does not accept
     return Predicate(
         expression.expr_id, Operator.IN, tuple(sorted(value for value in buckets if isinstance(value, int)))
     )

@@ -1,12 +1,14 @@
-"""A test on a column as a test on an expression over that column (bucket, month, truncate …).
+"""Projections of column tests onto partition transforms of the column (bucket, month, truncate, …).
 
-Owns: the two projections. Does not own: the transforms (`rootline.schemas.bytes.transform_values`), evaluation
-(`prune`).
-Invariants: inclusive: a row that satisfies the test satisfies its projection; strict: a row that satisfies the
-projection, and is not null, satisfies the test. `None` where nothing can be said.
+Owns: the inclusive and the strict projection.
+Does not own: the transforms (`rootline.schemas.bytes.transform_values`), the evaluation (`prune`).
+Invariants:
+* Inclusive: a row that satisfies the test satisfies the projection.
+* Strict: a row that satisfies the projection and is not null satisfies the test.
+* `None` means that the test has no useful projection.
 
-Own code rather than pyiceberg's `Transform.project`: that one drops rows for NOT LIKE prefixes longer than a
-truncation's width and refuses nanosecond timestamps.
+pyiceberg's `Transform.project` is not used: it drops rows for NOT LIKE prefixes that are longer than the width of a
+truncate transform, and refuses nanosecond timestamps.
 """
 
 from __future__ import annotations
@@ -29,14 +31,14 @@ _Apply = Callable[[Bound], Bound]
 def project_inclusive(
     predicate: Predicate, transform: Transform[Any, Any], source_type: PrimitiveType, expr_id: int
 ) -> Predicate | None:
-    """The test on expression `expr_id` that every row satisfying `predicate` satisfies."""
+    """The test on expression `expr_id` that `predicate` implies."""
     return _project(predicate, transform, source_type, expr_id, _ordered_inclusive, (Operator.EQ, Operator.IN))
 
 
 def project_strict(
     predicate: Predicate, transform: Transform[Any, Any], source_type: PrimitiveType, expr_id: int
 ) -> Predicate | None:
-    """The test on expression `expr_id` whose rows, nulls aside, all satisfy `predicate`."""
+    """The test on expression `expr_id` that implies `predicate` for every row that is not null."""
     return _project(predicate, transform, source_type, expr_id, _ordered_strict, (Operator.NE, Operator.NOT_IN))
 
 
@@ -51,7 +53,7 @@ def _project(
     if isinstance(transform, IdentityTransform):
         return Predicate(expr_id, predicate.operator, predicate.values)
     if not isinstance(transform, BucketTransform | TruncateTransform | TimeTransform):
-        return None  # void is null everywhere, an unknown transform says nothing
+        return None  # void is null in every row, an unknown transform has no known values
     if predicate.operator in _NULL_PREDICATES:
         return Predicate(expr_id, predicate.operator)
 
@@ -69,7 +71,7 @@ def _project(
         width = transform.width if isinstance(transform, TruncateTransform) else None
         return ordered(predicate, expr_id, width, apply)
     except (Invalid, ValueError, TypeError, ArithmeticError):
-        return None  # a literal beyond what the transform can hold, or a transform that does not fit the type
+        return None  # a literal out of the transform's range, or a transform that does not fit the type
 
 
 def _applied(values: tuple[Bound, ...], apply: _Apply) -> tuple[Bound, ...]:

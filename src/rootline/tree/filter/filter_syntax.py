@@ -1,11 +1,11 @@
-r"""The text of a filter as a tree of tests, with names and literals as they were written.
+r"""The parser of filter text: a tree of tests, with names and literals as in the text.
 
-Owns: the grammar, and where in the text something is wrong. Does not own: what a name or a literal means
-(`filters`, `filter_values`).
-Invariants: reading takes time in proportion to the text; what is nested too deeply, or has too many tests, is refused;
-a list of values may be of any length.
+Owns: the grammar, and the position that an error message shows.
+Does not own: the meaning of names and literals (`filters`, `filter_values`).
+Invariants: Parsing takes time linear in the length of the text. A filter nested too deeply or with too many tests is
+refused. A list of values may have any length.
 
-Grammar (words in any case; a name in double quotes may be any text, with `""` for a quote):
+Grammar (keywords in any case, a name in double quotes may be any text, with `""` for a quote):
 
     filter  := all ("or" all)*             all := one ("and" one)*
     one     := "not" one | "(" filter ")" | "true" | "false" | test
@@ -14,7 +14,7 @@ Grammar (words in any case; a name in double quotes may be any text, with `""` f
              | column ["not"] "like" pattern | column "is" ["not"] ("null" | "nan")
     term    := column | literal            column := name ("." name)*
 
-In a pattern `%` is any number of characters and `_` is one. `\%`, `\_` and `\\` are the characters themselves.
+In a pattern `%` matches any number of characters and `_` one character. `\%`, `\_` and `\\` are literal characters.
 
 Source: docs/decisions/0058.
 """
@@ -40,7 +40,7 @@ _EXAMPLE: Final = "write it as in \"dep_delay > 60 and carrier = 'UA'\""
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A column: the parts of its path, and where it is in the text."""
+    """A column: the parts of its path, and its position in the text (from `at` to before `end`)."""
 
     parts: tuple[str, ...]
     at: int
@@ -49,7 +49,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A literal, and where it is in the text."""
+    """A literal, and its position in the text."""
 
     literal: Literal[Any]
     at: int
@@ -57,7 +57,10 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """A column against values: none for null and NaN tests, one for comparisons and prefixes, some for IN."""
+    """A test of a column against literal values.
+
+    A null or NaN test has no values, a comparison or prefix test has one, and IN has a list.
+    """
 
     __test__ = False
 
@@ -68,7 +71,7 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class NamePair:
-    """A column against another."""
+    """A comparison of two columns."""
 
     left: Name
     operator: Operator
@@ -77,7 +80,7 @@ class NamePair:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """AND or OR of parts; none of AND is true, none of OR is false."""
+    """The AND (`is_all`) or OR of its parts. Without parts, AND is true and OR is false."""
 
     is_all: bool
     parts: tuple[Tree, ...] = ()
@@ -85,7 +88,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Negation:
-    """NOT."""
+    """A negated condition."""
 
     inner: Tree
 
@@ -130,7 +133,7 @@ _SWAPPED: Final = {
     Operator.GE: Operator.LE,
 }
 _LIKE_PART: Final = re.compile(r"\\([%_\\])|([%_])|(.)", re.DOTALL)
-"""A character that is escaped, a wildcard, or any other character."""
+"""An escaped character, a wildcard, or any other character."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +148,16 @@ class _Token:
 
 
 def read_filter(text: str) -> Tree:
-    """Raises `Invalid` (`filter-invalid`), and says at which character."""
+    """Parse a filter.
+
+    Raises:
+        Invalid: `filter-invalid`, the text is not a filter. The message shows the position.
+    """
     return _Reader(text).whole()
 
 
 def marked(text: str, at: int, end: int) -> str:
-    """The place in `text` that a message is about: characters `at` to `end`."""
+    """The excerpt of `text` for an error message, with a mark after the characters from `at` to before `end`."""
     end = min(end, at + 80)
     before = text[max(0, at - 60) : end]
     after = text[end : end + 30]
@@ -172,7 +179,7 @@ class _Reader:
     def whole(self) -> Tree:
         tree = self._any(0)
         if self._peek.kind is not _Kind.END:
-            raise self._unreadable("what comes here does not belong to the filter")
+            raise self._unreadable("the filter should end here")
         return tree
 
     @property
@@ -268,13 +275,13 @@ class _Reader:
         return Negation(found) if negated else found
 
     def _worded(self, column: Name) -> Tree | None:
-        """What follows a column and is a word; a NOT before it was taken."""
+        """A test whose operator is a keyword after `column`, or `None`. The caller has consumed a NOT before it."""
         if self._took_word("in"):
             return Test(column, Operator.IN, self._list())
         if self._took_word("between"):
             low = self._operand()
             if not self._took_word("and"):
-                raise self._unreadable("AND is expected between the two ends of BETWEEN")
+                raise self._unreadable("AND is expected between the two bounds of BETWEEN")
             high = self._operand()
             return Joined(True, (self._compared(column, Operator.GE, low), self._compared(column, Operator.LE, high)))
         if self._took_word("like"):
@@ -304,7 +311,7 @@ class _Reader:
             value = self._operand()
             if not isinstance(value, Value):
                 self._next -= 1
-                raise self._unreadable("a list of IN has literals only; texts are in single quotes")
+                raise self._unreadable("a list of IN contains literals only; write strings in single quotes")
             found.append(value)
             if self._took(")"):
                 return tuple(found)
@@ -312,10 +319,14 @@ class _Reader:
                 raise self._unreadable("a comma or a closing parenthesis is expected in a list")
 
     def _like(self, column: Name) -> Tree:
-        """A test of the text before the first wildcard, and, unless that says it all, one of the whole pattern."""
+        """The tests of a LIKE pattern.
+
+        The text before the first wildcard becomes an equality or prefix test, which statistics can decide. The whole
+        pattern is tested as well, unless the first test already decides it.
+        """
         token = self._peek
         if token.kind is not _Kind.TEXT:
-            raise self._unreadable("a text in single quotes is expected after LIKE")
+            raise self._unreadable("a string in single quotes is expected after LIKE")
         self._take()
         parts = [(escaped or plain, wild) for escaped, wild, plain in _LIKE_PART.findall(_unquoted(token.text))]
         first = next((at for at, (_, wild) in enumerate(parts) if wild), len(parts))
@@ -347,7 +358,7 @@ class _Reader:
     def _number(self, sign: str) -> Literal[Any]:
         token = self._peek
         if len(token.text) > _DIGITS_MAX:
-            raise self._refusal(token, f"a number may have {_DIGITS_MAX} digits")
+            raise self._refusal(token, f"the number is too long: at most {_DIGITS_MAX} digits are read")
         text = self._take().text
         return LongLiteral(int(sign + text)) if text.isdigit() else DecimalLiteral(Decimal(sign + text))
 

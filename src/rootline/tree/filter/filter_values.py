@@ -1,8 +1,9 @@
-"""Literals of a filter as exact physical values of a column's type.
+"""Conversion of filter literals to exact physical values of a column's type.
 
-Owns: the conversion, and what becomes of literals that the type cannot hold. Does not own: the filter's structure.
-Invariants: a literal is never rounded in silence (except to the column's own floating-point precision): one between
-two values of the type is `Between` them, one outside its range `Above` or `Below` it.
+Owns: the conversion, and the result for a literal that the type cannot represent.
+Does not own: the filter's structure.
+Invariants: A literal is never rounded, except to the floating-point precision of its column. A literal between two
+values of the type becomes `Between`. A literal outside the range of the type becomes `Above` or `Below`.
 """
 
 from __future__ import annotations
@@ -69,14 +70,15 @@ def exact_value(literal: Literal[Any], field_type: PrimitiveType, *, column: str
     """
     raw = literal.value
     if isinstance(literal, LongLiteral) and isinstance(field_type, _CALENDAR):
-        # it would count days or microseconds, and match nothing of what someone means who writes 20240131
+        # a number would count days or microseconds, never what a user means by 20240131
         example = "'12:30:00'" if isinstance(field_type, TimeType) else "'2024-01-31'"
         raise Invalid(
-            "filter-invalid", f"column {column} is a {field_type}, and {raw} is a number: write a text, as in {example}"
+            "filter-invalid",
+            f"column {column} is a {field_type}, and {raw} is a number: write a string, as in {example}",
         )
     if isinstance(raw, bool | int | float) and isinstance(field_type, StringType):
         raise Invalid(
-            "filter-invalid", f"column {column} is a string, and {raw!r} is none: write it in single quotes, '{raw}'"
+            "filter-invalid", f"column {column} is a string, and {raw!r} is not: write it in single quotes, '{raw}'"
         )
     try:
         value = _converted(literal, raw, field_type)

@@ -1,9 +1,10 @@
 """Row filters: text or a pyiceberg expression, bound to the field ids of a schema.
 
-Owns: which column a name means, and what a test on it becomes. Does not own: the grammar (`filter_syntax`), how
-literals become values (`filter_values`), what a filter says about a file (`prune`) or about rows (`column_predicates`).
-Invariants: values are physical (see `rootline.schemas.content_entry`) and exact; no NOT is left; null satisfies no test
-but IS NULL, as in SQL; names are told apart by case.
+Owns: resolving names to columns, and turning each test into a bound condition.
+Does not own: the grammar (`filter_syntax`), the conversion of literals (`filter_values`), the evaluation on files
+(`prune`) and rows (`column_predicates`).
+Invariants: Values are physical (see `rootline.schemas.content_entry`) and exact. There is no NOT in a bound condition.
+A null satisfies IS NULL only, as in SQL. Names are case-sensitive.
 """
 
 from __future__ import annotations
@@ -66,14 +67,14 @@ from rootline.tree.filter.filter_values import Above, Below, Between, exact_valu
 
 @dataclass(frozen=True, slots=True)
 class BoundFilter:
-    """A filter whose columns are field ids; `text` is how an error or a plan shows it."""
+    """A filter bound to field ids. `text` is its form in error messages and plans."""
 
     condition: Condition
     text: str
 
     @property
     def is_always_true(self) -> bool:
-        """Whether every row satisfies it, no matter what is in the row."""
+        """Whether every row satisfies the filter, whatever its values."""
         return self.condition == ALWAYS
 
     @property
@@ -90,11 +91,11 @@ EVERY_ROW: Final = BoundFilter(ALWAYS, "true")
 
 
 def bind_filter(where: str | BooleanExpression | BoundFilter | None, schema: Schema) -> BoundFilter:
-    """`where` bound to `schema`; `None` means every row, a bound filter stays as it is.
+    """Bind `where` to `schema`. `None` selects every row, and a bound filter is returned unchanged.
 
     Raises:
-        Invalid: `filter-invalid`, it cannot be parsed, names an unknown column or compares with another type.
-
+        Invalid: `filter-invalid`, the filter cannot be parsed, names an unknown column, or compares a column with a
+            literal of another type.
     """
     if where is None:
         return EVERY_ROW
@@ -149,14 +150,14 @@ def _at_path(parts: Sequence[str], schema: Schema) -> NestedField:
 
 def _unknown(name: str, schema: Schema) -> NestedField:
     if name.lower() in ("null", "nan"):
-        raise Invalid("filter-invalid", f"nothing is ever equal to {name.upper()}: write IS {name.upper()}")
+        raise Invalid("filter-invalid", f"no value equals {name.upper()}: write IS {name.upper()}")
     known = [schema.find_column_name(field_id) or "" for field_id in sorted(_reachable(schema.as_struct()))]
     alike = [other for other in known if other.lower() == name.lower()]
     if alike:
-        raise Invalid("filter-invalid", f"there is no column {name!r}, but {alike[0]!r}: names are told apart by case")
+        raise Invalid("filter-invalid", f"there is no column {name!r}, but {alike[0]!r}: names are case-sensitive")
     shown = ", ".join(column.name for column in schema.fields[:40])
-    said = f"there is no column {name!r}; the table has {shown}"
-    raise Invalid("filter-invalid", f"{said} (and a text is written in single quotes)")
+    missing = f"there is no column {name!r}; the table has {shown}"
+    raise Invalid("filter-invalid", f"{missing} (write a string in single quotes)")
 
 
 def _bound(expression: BooleanExpression, schema: Schema, *, negated: bool) -> Condition:
@@ -233,7 +234,7 @@ def _test(operator: Operator, field: NestedField, name: str, literals: Iterable[
             raise Invalid("filter-invalid", f"column {name} is a {kind}, which has no NaN")
         return Predicate(field.field_id, operator)
     if not isinstance(kind, PrimitiveType):
-        raise Invalid("filter-invalid", f"column {name} is a {kind}; only IS NULL can be asked of it")
+        raise Invalid("filter-invalid", f"column {name} is a {kind}; only IS NULL and IS NOT NULL can test it")
     if operator in _OF_TEXT and kind != StringType():
         raise Invalid("filter-invalid", f"column {name} is a {kind}; LIKE works on strings")
     found = [exact_value(literal, kind, column=name) for literal in literals]
@@ -248,7 +249,7 @@ def _test(operator: Operator, field: NestedField, name: str, literals: Iterable[
 
 
 def _order(value: Bound) -> Any:
-    return value  # values of one column are of one type, which the union does not say
+    return value  # all values of a column have one type, which the union `Bound` does not express
 
 
 def _not_null(field: NestedField) -> Predicate:
@@ -256,7 +257,10 @@ def _not_null(field: NestedField) -> Predicate:
 
 
 def _comparison(operator: Operator, field: NestedField, value: Bound | Above | Below | Between) -> Condition:
-    """A literal that no value of the column can equal still orders them: `x < 60.5` is `x <= 60` for integers."""
+    """The condition for one literal.
+
+    A literal that the column's type cannot represent still orders its values: for integers `x < 60.5` is `x <= 60`.
+    """
     if isinstance(value, Above | Below | Between):
         if operator in (Operator.EQ, Operator.STARTS_WITH):
             return NEVER

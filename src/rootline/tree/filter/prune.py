@@ -1,8 +1,8 @@
-"""What statistics say about a filter: may rows match (inclusive), must all rows match (strict).
+"""Pruning: whether rows of a file may match a filter (inclusive), and whether all of them must (strict).
 
-Owns: evaluation of a whole filter on one entry's statistics, projections included. Does not own: single tests
-(`value_range`), the vectorised form over a leaf (`leaf_pruning`), residuals.
-Invariants: `may_match` is False only if no row can match, `must_match` True only if every row does; unknown
+Owns: evaluation of a whole filter, with its projections, on the statistics of one entry.
+Does not own: single tests (`value_range`), the vectorised form over a leaf (`leaf_pruning`), residuals (`residuals`).
+Invariants: `may_match` is False only if no row can match. `must_match` is True only if every row matches. Unknown
 statistics and unknown transforms never prune.
 """
 
@@ -41,9 +41,10 @@ _NO_PARTITION: Final[frozenset[int]] = frozenset()
 
 @dataclass(frozen=True)
 class PruningFilter:
-    """A bound filter compiled against a definition: `inclusive` is necessary for a match, `strict` sufficient.
+    """A bound filter compiled for a table definition.
 
-    Both hold tests on columns and on the expressions over them.
+    Both `inclusive` (necessary for a match) and `strict` (sufficient for a match) test columns and the expressions
+    over them.
     """
 
     bound: BoundFilter
@@ -57,7 +58,7 @@ class PruningFilter:
     def of(
         where: str | BooleanExpression | BoundFilter | None, definition: TableDefinition, schema: Schema | None = None
     ) -> PruningFilter:
-        """`where` for tables of `definition`, with the names of `schema` (the definition's current one).
+        """Compile `where` for tables of `definition`. Names are of `schema`, by default the definition's current one.
 
         Raises:
             Invalid: `filter-invalid`.
@@ -79,12 +80,12 @@ class PruningFilter:
 
     @cached_property
     def may(self) -> Check:
-        """`may_match`, compiled: (statistics, row count or `None`, ids that are partition values)."""
+        """The compiled `may_match`, called with statistics, row count or `None`, and the ids of partition values."""
         return _compiled(self.inclusive, self.float_ids, may_test, unknown=True)
 
     @cached_property
     def must(self) -> Check:
-        """`must_match`, compiled: arguments as of `may`."""
+        """The compiled `must_match`, with the arguments of `may`."""
         return _compiled(self.strict, self.float_ids, must_test, unknown=False)
 
     @cached_property
@@ -92,8 +93,8 @@ class PruningFilter:
         return {}
 
     def checks_of(self, test: Predicate | ColumnPair) -> tuple[Check, Check]:
-        """(`may`, `must`) of one test of the filter alone; arguments as of `may`."""
-        known = self._checks.get(id(test))  # hashing a test would take as long as its list is
+        """The compiled checks (`may`, `must`) of a single test of the filter."""
+        known = self._checks.get(id(test))  # hashing a test takes time in proportion to its list of values
         if known is None or known[0] is not test:
             inclusive = _expanded(test, self.definition, is_strict=False)
             strict = _expanded(test, self.definition, is_strict=True)
@@ -105,33 +106,33 @@ class PruningFilter:
         return known[1:]
 
     def members_of(self, spec_id: int | None) -> Collection[int]:
-        """The ids whose statistics are partition values in spec `spec_id`; none when it is unknown."""
+        """The ids whose statistics are partition values in spec `spec_id`, empty for an unknown spec."""
         return _NO_PARTITION if spec_id is None else self.spec_members.get(spec_id, _NO_PARTITION)
 
 
 def may_match(pruning: PruningFilter, stats: ContentStats, record_count: int | None, spec_id: int | None) -> bool:
     """Whether a row of the file can match.
 
-    `spec_id` makes the statistics of that spec's ids partition values; it and `record_count` are `None` for the
-    aggregates of a leaf, whose null bounds mean "unknown".
+    The statistics of the members of spec `spec_id` are partition values. `spec_id` and `record_count` are `None` for
+    the aggregates of a leaf, where null bounds mean "unknown".
     """
     return record_count != 0 and pruning.may(stats, record_count, pruning.members_of(spec_id))
 
 
 def must_match(pruning: PruningFilter, stats: ContentStats, record_count: int | None, spec_id: int | None) -> bool:
-    """Whether every row of the file matches; arguments as of `may_match`."""
+    """Whether every row of the file matches. See `may_match` for the arguments."""
     return pruning.must(stats, record_count, pruning.members_of(spec_id))
 
 
 def entry_may_match(pruning: PruningFilter, entry: ContentEntry) -> bool:
-    """`may_match` of a file's entry, or of a leaf's row."""
+    """Whether any row can match, in the file of a file's entry or in the files of a leaf's entry."""
     if entry.content_type in LEAF_TYPES:
         return pruning.may(entry.content_stats, None, _NO_PARTITION)
     return may_match(pruning, entry.content_stats, entry.record_count, entry.partition_spec_id)
 
 
 def entry_must_match(pruning: PruningFilter, entry: ContentEntry) -> bool:
-    """`must_match` of a file's entry, or of a leaf's row."""
+    """Whether every row matches, in the file of a file's entry or in the files of a leaf's entry."""
     if entry.content_type in LEAF_TYPES:
         return pruning.must(entry.content_stats, None, _NO_PARTITION)
     return must_match(pruning, entry.content_stats, entry.record_count, entry.partition_spec_id)
@@ -139,7 +140,7 @@ def entry_must_match(pruning: PruningFilter, entry: ContentEntry) -> bool:
 
 def _expanded(condition: Condition, definition: TableDefinition, *, is_strict: bool) -> Condition:
     if isinstance(condition, ColumnPair):
-        return NEVER if is_strict else all_of(tuple(_both_held(condition, definition)))
+        return NEVER if is_strict else all_of(tuple(_both_not_null(condition, definition)))
     if not isinstance(condition, Predicate):
         parts = tuple(_expanded(part, definition, is_strict=is_strict) for part in condition.parts)
         if not isinstance(condition, AllOf):
@@ -162,8 +163,8 @@ def _expanded(condition: Condition, definition: TableDefinition, *, is_strict: b
     return any_of(tuple(found)) if is_strict else all_of(tuple(found))
 
 
-def _both_held(pair: ColumnPair, definition: TableDefinition) -> Iterator[Condition]:
-    """What a row that satisfies `pair` satisfies: neither column is null in it."""
+def _both_not_null(pair: ColumnPair, definition: TableDefinition) -> Iterator[Condition]:
+    """The conditions that `pair` implies: neither column is null."""
     for field_id in (pair.left_id, pair.right_id):
         yield _expanded(Predicate(field_id, Operator.NOT_NULL), definition, is_strict=False)
 
@@ -186,7 +187,7 @@ def _compiled(
             return test(range_of(found, row_count, is_partition_value=is_partition_value, is_float=is_float))
 
         return check
-    assert not isinstance(condition, ColumnPair), "expanded conditions have none"
+    assert not isinstance(condition, ColumnPair), "an expanded condition has no column pair"
     checks = [_compiled(part, float_ids, test_of, unknown=unknown) for part in condition.parts]
     if isinstance(condition, AllOf):
         return lambda stats, count, ids: all(check(stats, count, ids) for check in checks)

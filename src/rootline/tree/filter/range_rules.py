@@ -1,10 +1,10 @@
-"""What follows from a range of values, as data: which flags decide a test, and which bound a comparison is made with.
+"""Tables of pruning rules: the flags and the bound of a value range that decide each kind of test.
 
-Owns: the rules that one file's range and the ranges of a leaf's columns share. Does not own: the two evaluators
-(`value_range` over one range, `rootline.tree.scan.leaf_pruning` over columns), prefixes and lists of values, which each
-of them compares in its own way.
-Invariants: values only; a flag or bound is a member of `ValueRange`; tests that are in none of these tables are
-prefixes and lists.
+Owns: the rules that are the same for one file and for the columns of a leaf.
+Does not own: the two evaluators (`value_range` for one file, `rootline.tree.scan.leaf_pruning` for a leaf), and tests
+of prefixes and value lists, which each evaluator implements itself.
+Invariants: Every flag and bound is a member of `ValueRange`. Tests that are in none of these tables test prefixes or
+value lists.
 """
 
 from __future__ import annotations
@@ -18,39 +18,42 @@ from rootline.tree.filter.conditions import Operator
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """True where `held`, if one is named, is set and none of `not_held` is."""
+    """A rule on flags of a range: `is_set` is set (unless `None`), and none of `not_set` is."""
 
-    held: str | None = None
-    not_held: tuple[str, ...] = ()
+    is_set: str | None = None
+    not_set: tuple[str, ...] = ()
 
 
 _NEVER: Final = Flags("is_without_values", ("is_without_values",))
 
 MAY_FLAGS: Final[Mapping[Operator, Flags]] = {
-    Operator.IS_NULL: Flags("may_hold_null"),
-    Operator.NOT_NULL: Flags(not_held=("is_all_null",)),
-    Operator.IS_NAN: Flags("may_hold_nan", ("is_all_null",)),
-    Operator.NOT_NAN: Flags(not_held=("is_without_values",)),
-    Operator.LIKE: Flags(not_held=("is_without_values",)),
-    Operator.NOT_LIKE: Flags(not_held=("is_without_values",)),
+    Operator.IS_NULL: Flags("may_have_null"),
+    Operator.NOT_NULL: Flags(not_set=("is_all_null",)),
+    Operator.IS_NAN: Flags("may_have_nan", ("is_all_null",)),
+    Operator.NOT_NAN: Flags(not_set=("is_without_values",)),
+    Operator.LIKE: Flags(not_set=("is_without_values",)),
+    Operator.NOT_LIKE: Flags(not_set=("is_without_values",)),
 }
-"""Whether a row may satisfy a test that bounds say nothing about: a filter tests a pattern's prefix beside it."""
+"""The rule for "a row may satisfy the test", for tests that do not use bounds.
+
+A filter with a LIKE pattern has a separate test of the pattern's prefix, which uses bounds.
+"""
 MUST_FLAGS: Final[Mapping[Operator, Flags]] = {
     Operator.IS_NULL: Flags("is_all_null"),
-    Operator.NOT_NULL: Flags(not_held=("may_hold_null",)),
-    Operator.IS_NAN: Flags("is_all_nan", ("may_hold_null",)),
-    Operator.NOT_NAN: Flags(not_held=("may_hold_null", "may_hold_nan")),
+    Operator.NOT_NULL: Flags(not_set=("may_have_null",)),
+    Operator.IS_NAN: Flags("is_all_nan", ("may_have_null",)),
+    Operator.NOT_NAN: Flags(not_set=("may_have_null", "may_have_nan")),
     Operator.LIKE: _NEVER,
     Operator.NOT_LIKE: _NEVER,
 }
-"""Whether every row satisfies it."""
+"""The rule for "every row satisfies the test", for tests that do not use bounds."""
 
-MAY_COMPARE: Final = Flags(not_held=("is_without_values",))
-"""What must hold besides, for a row that may satisfy a comparison."""
+MAY_COMPARE: Final = Flags(not_set=("is_without_values",))
+"""The further condition for "a row may satisfy the comparison", next to the bounds."""
 MAY_DIFFER: Final = MAY_FLAGS[Operator.IS_NAN]
-"""What is enough for a row that may satisfy `!=` or NOT IN: NaN differs from every value."""
+"""A sufficient condition for "a row may satisfy `!=` or NOT IN", since NaN differs from every value."""
 MUST_COMPARE: Final = MUST_FLAGS[Operator.NOT_NAN]
-"""What must hold besides, for every row to satisfy a comparison."""
+"""The further condition for "every row satisfies the comparison", next to the bounds."""
 
 MAY_BOUND: Final[Mapping[Operator, str]] = {
     Operator.LT: "lower",
@@ -58,13 +61,13 @@ MAY_BOUND: Final[Mapping[Operator, str]] = {
     Operator.GT: "upper",
     Operator.GE: "upper",
 }
-"""The bound whose comparison says whether some value satisfies it; True where the bound is unknown."""
+"""The bound to compare for "some value satisfies the test". An unknown bound counts as true."""
 MUST_BOUND: Final[Mapping[Operator, str]] = {
     Operator.LT: "upper",
     Operator.LE: "upper",
     Operator.GT: "lower",
     Operator.GE: "lower",
 }
-"""The bound whose comparison says whether every value satisfies it; False where the bound is unknown."""
+"""The bound to compare for "every value satisfies the test". An unknown bound counts as false."""
 DIFFERING: Final = frozenset({Operator.NE, Operator.NOT_IN})
 EQUALLING: Final = frozenset({Operator.EQ, Operator.IN})

@@ -1,8 +1,9 @@
-"""What of a filter is still to be asked of the rows of one file.
+"""Residuals: the part of a filter that statistics of a file do not decide, so its rows must be tested.
 
-Owns: leaving out of a filter what a file's statistics and partition values decide. Does not own: the projections
-(`prune`), evaluating the rest on rows (`column_predicates`).
-Invariants: a row of the file satisfies the residual exactly if it satisfies the filter; `None` is "every row does".
+Owns: removing the tests that a file's statistics and partition values decide.
+Does not own: the projections (`prune`), evaluating the residual on rows (`column_predicates`).
+Invariants: A row of the file satisfies the residual if and only if it satisfies the filter. `None` means that every
+row does.
 
 Source: the Iceberg specification, "Scan Planning" (strict projection, residual predicates).
 """
@@ -47,7 +48,7 @@ _ZONED: Final = (TimestamptzType, TimestamptzNanoType)
 
 
 def residual_of(pruning: PruningFilter, entry: ContentEntry) -> BoundFilter | None:
-    """The part of the filter that the statistics of data file `entry` do not decide; `None` when they decide it all."""
+    """The residual of the filter for data file `entry`, or `None` if its statistics prove that every row matches."""
     rest = _simplified(pruning, pruning.bound.condition, entry)
     if rest == ALWAYS:
         return None
@@ -68,7 +69,7 @@ def _simplified(pruning: PruningFilter, condition: Condition, entry: ContentEntr
 
 
 def text_of(condition: Condition, schema: Schema) -> str:
-    """A condition as a person would write it."""
+    """The condition in the syntax of filter text."""
     if isinstance(condition, Predicate):
         return _text_of_predicate(condition, schema)
     if isinstance(condition, ColumnPair):
@@ -118,6 +119,6 @@ def _literal(value: Bound, field_id: int, schema: Schema) -> str:
             whole = value if isinstance(kind, _MICROSECONDS) else value // 1000
             zone = "+00:00" if isinstance(kind, _ZONED) else ""
             return f"'{(_EPOCH + dt.timedelta(microseconds=whole)).isoformat()}{zone}'"
-    except (ValueError, OverflowError):  # beyond what a calendar of four-digit years shows, or a column that is gone
+    except (ValueError, OverflowError):  # a year beyond 9999, or a dropped column
         pass
     return str(value)

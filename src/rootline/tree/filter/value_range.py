@@ -1,9 +1,10 @@
-"""What statistics say about one column's values in one file, and which tests follow from that.
+"""The range of a column's values in one file, derived from statistics, and the tests that it decides.
 
-Owns: the meaning of absent, null and NaN in statistics (format page, "Absent and null"), and tests on one range. Does
-not own: which flag or bound decides a test (`range_rules`), conditions of several tests (`prune`), the same over a
-leaf's columns (`rootline.tree.scan.leaf_pruning`; `tests/tree/filter/test_prune.py` holds the two together).
-Invariants: a `may_test` is False only if no row can satisfy the test; a `must_test` is True only if every row does.
+Owns: the meaning of absent, null and NaN in statistics (format page, "Absent and null"), and tests on one range.
+Does not own: the tables of flags and bounds (`range_rules`), conditions of several tests (`prune`), the vectorised form
+over a leaf's columns (`rootline.tree.scan.leaf_pruning`).
+Invariants: A `may_test` is False only if no row can satisfy the test. A `must_test` is True only if every row does.
+Both forms agree (checked by `tests/tree/filter/test_prune.py`).
 """
 
 from __future__ import annotations
@@ -32,12 +33,16 @@ from rootline.tree.filter.range_rules import (
 
 @dataclass(frozen=True, slots=True)
 class ValueRange:
-    """Bounds contain every value that is neither null nor NaN; `None` is unknown. `may_*` True when unknown."""
+    """The range of a column's values in one file.
+
+    The bounds (inclusive) cover every value that is neither null nor NaN, and `None` is an unknown bound. A `may_*`
+    flag is true if unknown, an `is_*` flag is false if unknown.
+    """
 
     lower: Any
     upper: Any
-    may_hold_null: bool
-    may_hold_nan: bool
+    may_have_null: bool
+    may_have_nan: bool
     is_all_null: bool
     is_all_nan: bool
     is_without_values: bool  # nulls and NaN only
@@ -48,7 +53,7 @@ ALL_NAN: Final = ValueRange(None, None, False, True, False, True, True)
 
 
 def range_of(stats: FieldStatistics, row_count: int | None, *, is_partition_value: bool, is_float: bool) -> ValueRange:
-    """What `stats` say; `row_count` is used for a value count that is absent (`None`: unknown too)."""
+    """The range that `stats` prove. `row_count`, if known, replaces an absent value count."""
     lower, upper = stats.lower_bound, stats.upper_bound
     if is_partition_value:
         if lower is None and upper is None:
@@ -57,7 +62,7 @@ def range_of(stats: FieldStatistics, row_count: int | None, *, is_partition_valu
             if lower != lower:  # NaN
                 return ALL_NAN
             return ValueRange(lower, lower if upper is None else upper, False, False, False, False, False)
-    if is_float:  # NaN bounds of other writers say nothing
+    if is_float:  # NaN bounds by other writers prove nothing
         lower = None if lower != lower else lower
         upper = None if upper != upper else upper
     values = row_count if stats.value_count is None else stats.value_count
@@ -86,7 +91,7 @@ _COMPARISONS: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
 
 
 def may_test(predicate: Predicate) -> Test:
-    """Whether a row may satisfy `predicate`, compiled."""
+    """Compile the test "a row may satisfy `predicate`"."""
     flags = MAY_FLAGS.get(predicate.operator)
     if flags is not None:
         return _flag_test(flags)
@@ -98,7 +103,7 @@ def may_test(predicate: Predicate) -> Test:
 
 
 def must_test(predicate: Predicate) -> Test:
-    """Whether every row satisfies `predicate`, compiled."""
+    """Compile the test "every row satisfies `predicate`"."""
     flags = MUST_FLAGS.get(predicate.operator)
     if flags is not None:
         return _flag_test(flags)
@@ -107,11 +112,13 @@ def must_test(predicate: Predicate) -> Test:
 
 
 def _flag_test(flags: Flags) -> Test:
-    held, not_held = flags.held, flags.not_held
-    if held is None and len(not_held) == 1:
-        (name,) = not_held
+    is_set, not_set = flags.is_set, flags.not_set
+    if is_set is None and len(not_set) == 1:
+        (name,) = not_set
         return lambda known: not getattr(known, name)
-    return lambda known: (held is None or getattr(known, held)) and not any(getattr(known, name) for name in not_held)
+    return lambda known: (
+        (is_set is None or getattr(known, is_set)) and not any(getattr(known, name) for name in not_set)
+    )
 
 
 def _bound_test(operator: Operator, bound: str, value: Any, *, unknown: bool) -> Test:
@@ -129,7 +136,7 @@ def _may_compare(operator: Operator, values: tuple[Any, ...]) -> Test:
     if bound is not None:
         return _bound_test(operator, bound, values[0], unknown=True)
     if operator in EQUALLING:
-        return lambda known: holds_one_of(values, known.lower, known.upper)
+        return lambda known: has_one_of(values, known.lower, known.upper)
     if operator in DIFFERING:
         listed = frozenset(values)
         return lambda known: known.lower is None or known.lower != known.upper or known.lower not in listed
@@ -150,7 +157,7 @@ def _must_compare(operator: Operator, values: tuple[Any, ...]) -> Test:
         listed = frozenset(values)
         return lambda known: known.lower is not None and known.lower == known.upper and known.lower in listed
     if operator in DIFFERING:
-        return lambda known: not holds_one_of(values, known.lower, known.upper)
+        return lambda known: not has_one_of(values, known.lower, known.upper)
     prefix, size = values[0], len(values[0])
     if operator is Operator.STARTS_WITH:
         return lambda known: _starts(known, prefix)
@@ -160,13 +167,13 @@ def _must_compare(operator: Operator, values: tuple[Any, ...]) -> Test:
     )
 
 
-def holds_one_of(values: Sequence[Any], lower: Any, upper: Any) -> bool:
-    """Whether one of `values`, which ascend, is from `lower` to `upper`; a bound that is `None` is unknown."""
+def has_one_of(values: Sequence[Any], lower: Any, upper: Any) -> bool:
+    """Whether one of the ascending `values` lies within the bounds (inclusive). `None` is an unknown bound."""
     first = 0 if lower is None else bisect_left(values, lower)
     return first < len(values) and (upper is None or values[first] <= upper)
 
 
 def _starts(known: ValueRange, prefix: str) -> bool:
-    """Whether both bounds start with `prefix`, hence every value; False when unknown."""
+    """Whether both bounds, and hence every value, start with `prefix`. False if a bound is unknown."""
     lower, upper = known.lower, known.upper
     return lower is not None and upper is not None and lower.startswith(prefix) and upper.startswith(prefix)

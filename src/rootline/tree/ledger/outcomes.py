@@ -1,6 +1,6 @@
 """Outcomes not yet known to be published, and the log offsets: how both advance from root to root.
 
-Owns: recording and dropping. Does not own: answering from them (`answers`).
+Owns: recording and dropping. Does not own: verdicts made from them (`verdicts`).
 Invariants: offsets only grow; an outcome goes only when the verdicts of its root are known to be published; every
 record of a batch, however decided, is recorded.
 

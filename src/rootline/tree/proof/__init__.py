@@ -1,1 +1,1 @@
-"""What can be decided about a leaf or an adopted table without the live set."""
+"""Checks of definitions, leaves and adopted tables that do not need the live set of the table."""

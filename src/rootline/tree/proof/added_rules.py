@@ -1,11 +1,11 @@
-"""The rules for all that a change adds to a table: names, defaults and properties that every engine can use.
+"""Rules for the names, defaults and properties that a change adds to a table, so that every engine can use them.
 
-Owns: the rules that tables from before them may break. Does not own: what every table must keep
-(`definition_rules`), the step between two schemas (`rootline.tree.evolution`).
-Invariants: pure; only what is added is judged, so a table that breaks a rule can still be altered, restored and
-replaced; clients ask with these functions before they publish.
+Owns: the rules that older tables may break.
+Does not own: the rules for every table (`definition_rules`), the step between two schemas (`rootline.tree.evolution`).
+Invariants: Only additions are checked, so a table that breaks a rule can still be altered, restored and replaced.
+Clients call the same functions before they publish.
 
-Source: docs/decisions/0010, 0115; the Iceberg specification, "Default values".
+Source: docs/decisions/0010, 0115 and the Iceberg specification, "Default values".
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from rootline.schemas.table_properties import CASE_PROPERTY, check_set, usable
 
 _SHOWN_CHARS_MAX: Final = 80
 NESTED_DEFAULT: Final = (
-    "other engines cannot read a table in which a struct, list or map has a default: leave it out, or give the fields "
-    "of a struct defaults of their own"
+    "other engines cannot read a table in which a struct, list or map has a default: omit it, or give the fields "
+    "of a struct defaults instead"
 )
-"""The reason why a struct, list or map gets no default, as the end of a sentence about it."""
+"""The reason for refusing a default of a struct, list or map, as the end of an error message."""
 
 
 def check_added(before: TableDefinition | None, after: TableDefinition) -> None:
-    """Raise `Invalid` unless `after` may have what `before`, the definition that it follows, has not.
+    """Check what `after` adds to `before`, the definition that it follows.
 
     Raises:
         Invalid: `property-invalid`; `definition-invalid`, naming the field.
@@ -63,7 +63,7 @@ def _fault_of_fields(schema: Schema, known: Sequence[NestedField]) -> str | None
         of_type = field.field_type
         if isinstance(of_type, FixedType) and of_type.root > FIXED_BYTES_MAX and field.field_id not in fixed:
             return (
-                f"field {path!r} is of type {of_type}, and even a null of it takes as many bytes of memory: give it a "
+                f"field {path!r} is of type {of_type}, and even a null value takes as many bytes of memory: give it a "
                 f"length up to {FIXED_BYTES_MAX}, or make it binary"
             )
         for default in _nested_defaults(field):
@@ -73,7 +73,7 @@ def _fault_of_fields(schema: Schema, known: Sequence[NestedField]) -> str | None
 
 
 def _nested_defaults(field: NestedField) -> list[tuple[int, str, str]]:
-    """(field id, kind, value) of the defaults of a struct, list or map."""
+    """The defaults of a struct, list or map, as (field id, kind, value)."""
     if isinstance(field.field_type, PrimitiveType):
         return []
     kinds = (("initial-default", field.initial_default), ("write-default", field.write_default))

@@ -1,11 +1,11 @@
-"""What must hold for the entries of manifests that a table is going to be adopted with.
+"""Rules for the entries of Iceberg manifests that a table adopts.
 
-Owns: the rules of one such leaf, and those across all of them. Does not own: the rows of the root that name the leaves
-(`adoption`), the shape that every leaf that was read has (`leaf_columns`).
-Invariants: pure; the first fault of a leaf is named with its leaf and entry; a leaf that passes keeps every rule that
-later roots are checked by.
+Owns: the rules for one such manifest (a leaf of the table), and the rules across all of them.
+Does not own: the root rows that name the leaves (`adoption`), the shape of every leaf (`leaf_columns`).
+Invariants: The first fault is reported with its leaf and entry. A leaf that passes obeys every rule that later roots
+are checked by.
 
-Source: docs/decisions/0038; invariants page, numbers 10, 11, 20.
+Source: docs/decisions/0038 and invariants page, numbers 10, 11, 20.
 """
 
 from __future__ import annotations
@@ -35,16 +35,19 @@ _CONTENT: Final = {ContentType.DATA_MANIFEST: LeafContent.DATA, ContentType.DELE
 
 
 def fault_of_leaf(row: ContentEntry, leaf: Leaf, header: RootHeader, definition: TableDefinition) -> str | None:
-    """The first rule that a leaf breaks, under the root row that names it; `None` when it keeps all."""
+    """The first rule that a leaf breaks, given the root row that names it, or `None`."""
     fault = next(_faults(row, leaf, header, definition), None)
     return None if fault is None else f"manifest {row.location}: {fault}"
 
 
 def _faults(row: ContentEntry, leaf: Leaf, header: RootHeader, definition: TableDefinition) -> Iterator[str]:
     if leaf.length != row.record_count or leaf.size_in_bytes != row.file_size_in_bytes:
-        yield f"{leaf.length} entries in {leaf.size_in_bytes} bytes, its row says otherwise"
+        yield (
+            f"it has {leaf.length} entries in {leaf.size_in_bytes} bytes, but its row states {row.record_count} in "
+            f"{row.file_size_in_bytes}"
+        )
     if leaf.content is not _CONTENT[row.content_type]:
-        yield f"it lists {leaf.content} files, its row says otherwise"
+        yield f"it lists {leaf.content} files, but its row states {_CONTENT[row.content_type]}"
     members = definition.spec_by_id(row.partition_spec_id).expr_ids
     yield from faults_of_adopted(row, aggregates_of(leaf, members))
     for ordinal, entry in enumerate(leaf.entries()):
@@ -58,10 +61,10 @@ def _entry(entry: ContentEntry, members: tuple[int, ...], header: RootHeader) ->
     if (info.sequence_number or 0) > header.snapshot.sequence_number:
         yield f"its sequence number {info.sequence_number} is after the snapshot's, {header.snapshot.sequence_number}"
     if entry.first_row_id is not None and entry.first_row_id + entry.record_count > header.next_row_id:
-        yield f"its row ids from {entry.first_row_id} reach the next free one, {header.next_row_id}"
+        yield f"its row ids from {entry.first_row_id} are not all below the next free one, {header.next_row_id}"
     missing = [member for member in members if member not in entry.content_stats]
     if missing:
-        yield f"its partition values of {missing} cannot be read"
+        yield f"its partition values of ids {missing} cannot be read"
     if entry.key_metadata is not None:
         yield "it is encrypted, which this version does not read"
     try:
@@ -71,7 +74,7 @@ def _entry(entry: ContentEntry, members: tuple[int, ...], header: RootHeader) ->
 
 
 def fault_across(state: TableState) -> str | None:
-    """The first rule that the leaves break together; `None` when they keep all."""
+    """The first rule that the leaves break together, or `None`."""
     return next(_faults_across(state), None)
 
 
@@ -79,11 +82,11 @@ def _faults_across(state: TableState) -> Iterator[str]:
     for location, dead in state.live.dead.items():
         columns = state.leaves[location].columns(["version_info.status"])
         if not dead <= BitMap(pc.indices_nonzero(live_mask(columns)).to_pylist()):
-            yield f"manifest {location}: its vector names entries that it does not have, or that are deleted anyway"
+            yield f"manifest {location}: its vector names entries that do not exist, or are deleted already"
     files = live_files(state.leaves.values(), state.live.dead)
     twice = _first_twice(files)
     if twice is not None:
-        yield f"data file {twice!r} is listed twice: its rows would count twice, and leave twice"
+        yield f"data file {twice!r} is listed twice: its rows would be counted twice"
     places: Counter[tuple[str, int | None]] = Counter()
     targets: Counter[str] = Counter()
     for leaf, ordinal, entry in live_deletes(state.leaves.values(), state.live.dead):
@@ -98,16 +101,16 @@ def _faults_across(state: TableState) -> Iterator[str]:
             yield f"data file {target!r} has {count} deletion vectors"
     absent = absent_among(list(targets), files)
     if absent:
-        yield f"a deletion vector is of {sorted(absent)[0]!r}, which is no live data file"
+        yield f"a deletion vector is of {sorted(absent)[0]!r}, which is not a live data file"
 
 
 def check_adopted_location(location: str) -> None:
-    """Raises `Invalid` (`location-invalid`) unless an adopted manifest, or a file that it lists, may be there."""
+    """Raise `Invalid` (`location-invalid`) unless `location` is allowed for an adopted manifest or a file in one."""
     check_location(location, is_live=is_absolute)
 
 
 def live_files(leaves: Iterable[Leaf], dead: Mapping[str, BitMap]) -> pa.ChunkedArray:
-    """The locations of the live data files; `dead`: leaf → its ordinals that are not."""
+    """The locations of the live data files. `dead` has the dead ordinals of each leaf."""
     chunks: list[pa.Array] = []
     for leaf in leaves:
         if leaf.content is LeafContent.DATA:
@@ -117,17 +120,17 @@ def live_files(leaves: Iterable[Leaf], dead: Mapping[str, BitMap]) -> pa.Chunked
 
 
 def live_deletes(leaves: Iterable[Leaf], dead: Mapping[str, BitMap]) -> Iterator[tuple[Leaf, int, ContentEntry]]:
-    """(leaf, ordinal, entry) of every live delete; arguments as of `live_files`."""
+    """Every live delete, as (leaf, ordinal, entry). See `live_files` for the arguments."""
     for leaf in leaves:
         if leaf.content is LeafContent.DELETE:
-            gone = dead.get(leaf.location, BitMap())
+            dead_here = dead.get(leaf.location, BitMap())
             for ordinal, entry in enumerate(leaf.entries()):
-                if entry.version_info.status is not Status.DELETED and ordinal not in gone:
+                if entry.version_info.status is not Status.DELETED and ordinal not in dead_here:
                     yield leaf, ordinal, entry
 
 
 def absent_among(targets: Sequence[str], files: pa.ChunkedArray) -> set[str]:
-    """Those of `targets` that are none of `files`."""
+    """The `targets` that are not in `files`."""
     if not targets:
         return set()
     wanted = pa.array(targets, pa.string())

@@ -1,11 +1,12 @@
-"""A table that continues one of Iceberg V1 to V3: what its root 0 is made from.
+"""Adoption: a table that continues a table of Iceberg V1 to V3.
 
-Owns: the root that says what is adopted, which the client makes and the coordinator proves, and its rules. Does not
-own: reading the Iceberg table (`rootline.catalog`), its manifests (`manifest_codec`), root 0 itself (`apply`).
-Invariants: pure; every rule that later roots must keep holds of what is adopted, or it is refused by name; nothing that
-the other side says of entries is believed, all of it is counted again; its blocks are made again.
+Owns: the adopted root, which the client makes and the coordinator checks, and its rules.
+Does not own: reading the Iceberg table (`rootline.catalog`) and its manifests (`manifest_codec`), the table's root 0
+(`apply`).
+Invariants: Adopted metadata obeys every rule of later roots, or the adoption is refused with the rule that it breaks.
+Counts that the client states are recomputed. The blocks of the root are re-encoded.
 
-Source: docs/decisions/0038; invariants page, numbers 10, 11, 20, 21.
+Source: docs/decisions/0038 and invariants page, numbers 10, 11, 20, 21.
 """
 
 from __future__ import annotations
@@ -36,35 +37,35 @@ from rootline.tree.state.totals import Tally, totals_after
 ADOPTED_PREFIX: Final = "metadata/adopted/"
 _ADOPTED: Final = re.compile(f"{ADOPTED_PREFIX}[0-9a-f]{{32}}\\.avro")
 ADOPTED_SNAPSHOT: Final = "rootline.adopted-snapshot"
-"""In the summary of root 0: the Iceberg snapshot that the table continues, its parent; absent if there was none."""
+"""The key in the summary of root 0 for the Iceberg snapshot that the table continues. Absent if there was none."""
 NO_SNAPSHOT: Final = SnapshotId(0)
-"""Of an Iceberg table in which nothing was ever committed."""
+"""The snapshot id of an Iceberg table without any commit."""
 LEAVES_MAX: Final = 100_000
 LEAVES_BYTES_MAX: Final = 1024 * 1024 * 1024
 ENTRIES_MAX: Final = 5_000_000
 ROOT_BYTES_MAX: Final = 64 * 1024 * 1024
 _NUMBER_MAX: Final = 2**62
 _TIME_MAX_MS: Final = 7_258_118_400_000
-"""The year 2200: a clock that is wrong by more would carry its error into every snapshot to come."""
+"""The year 2200. Timestamps of snapshots never decrease, so a later one would stay in every snapshot that follows."""
 _BLOCK_ROWS: Final = 256
 
 
 def adopted_location(digest: bytes) -> str:
-    """Where the root that says what is adopted is stored, relative to the new table's folder."""
+    """The location of an adopted root, relative to the new table's folder."""
     return f"{ADOPTED_PREFIX}{digest.hex()[:32]}.avro"
 
 
 def is_adopted_location(location: str) -> bool:
-    """Whether an intent may name a root at `location`. Other objects in that folder have no meaning."""
+    """Whether an intent may name an adopted root at `location`."""
     return _ADOPTED.fullmatch(location) is not None
 
 
 def check_named(named: AdoptedRoot) -> None:
-    """Raises `Invalid` (`location-invalid`, `intent-too-large`) unless an intent may name such a root."""
+    """Raise `Invalid` (`location-invalid`, `intent-too-large`) unless an intent may name this root."""
     if named.location != adopted_location(named.digest):
         where = adopted_location(named.digest)
         raise Invalid(
-            "location-invalid", f"adopted root {named.location[:120]!r}: by its digest it is stored at {where}"
+            "location-invalid", f"adopted root {named.location[:120]!r}: by its digest its location must be {where}"
         )
     if named.file_size_in_bytes > ROOT_BYTES_MAX:
         size = named.file_size_in_bytes
@@ -79,16 +80,15 @@ def encode_adopted(
     next_row_id: int,
     totals: Totals,
 ) -> tuple[Root, bytes]:
-    """The root that says what is adopted, and its bytes; the same arguments give the same bytes.
+    """Encode an adopted root. Returns the root and its bytes, which are the same for the same arguments.
 
     Args:
-        table: the name of the table to be.
-        definition: which the intent carries.
-        snapshot: the Iceberg table's current one.
-        rows: of its manifests, and of vectors of what has no effect in them.
+        table: the name of the new table.
+        definition: the definition in the intent.
+        snapshot: the current snapshot of the Iceberg table.
+        rows: the root rows of its manifests, and of vectors that mark entries without effect as dead.
         next_row_id: the next free row id.
-        totals: what is live.
-
+        totals: the totals of the live files.
     """
     codec, sync = EntryCodec.of_definition(definition), sync_marker(definition.table_uuid)
     header = RootHeader(
@@ -109,9 +109,9 @@ def encode_adopted(
 
 
 def proven_adopted(body: bytes, named: AdoptedRoot, table: TableName, definition: TableDefinition) -> Root:
-    """The root in `body`, if it is the one that an intent names, and its header and rows keep every rule.
+    """Check that `body` is the adopted root that an intent names, and that its header and rows obey every rule.
 
-    Its leaves are not looked at; the blocks and the rows' bytes are made again.
+    Returns the root with its rows and blocks re-encoded. The leaves are not checked.
 
     Raises:
         Invalid: `adoption-invalid`, `location-invalid`, `spec-unknown`.
@@ -119,7 +119,7 @@ def proven_adopted(body: bytes, named: AdoptedRoot, table: TableName, definition
     """
     name = f"adopted root {named.location!r}"
     if len(body) != named.file_size_in_bytes:
-        raise invalid(f"{name}: {len(body)} bytes are stored, the intent says {named.file_size_in_bytes}")
+        raise invalid(f"{name}: it has {len(body)} bytes, the intent says {named.file_size_in_bytes}")
     try:
         root = decode_root(body, name=name)
     except Corrupt as error:
@@ -140,11 +140,10 @@ def leaves_of(root: Root) -> list[ContentEntry]:
 
 
 def adopted_state(root: Root, definition: TableDefinition, leaves: Mapping[str, Leaf]) -> TableState:
-    """What the new table is made from; every entry of the leaves has been looked at.
+    """Check every entry of the leaves, and return the state from which the new table is made.
 
     Raises:
-        Invalid: `adoption-invalid`, which names leaf, entry and rule.
-
+        Invalid: `adoption-invalid`, with the leaf, the entry and the rule in the message.
     """
     for row in leaves_of(root):
         fault = fault_of_leaf(row, leaves[row.location], root.header, definition)
@@ -159,12 +158,12 @@ def adopted_state(root: Root, definition: TableDefinition, leaves: Mapping[str, 
         raise invalid(doubled)
     found = totals_of_leaves(state)
     if found != root.header.totals:
-        raise invalid(f"the adopted root counts {root.header.totals}, its leaves give {found}")
+        raise invalid(f"the adopted root says {root.header.totals}, its leaves add up to {found}")
     return state
 
 
 def totals_of_leaves(state: TableState) -> Totals:
-    """What is live in leaves of older formats, counted by columns."""
+    """The totals of the live files in Avro leaves."""
     tally = Tally()
     for location, row in state.live.leaf_rows.items():
         if row.entry.file_format is FileFormat.AVRO:
@@ -174,36 +173,36 @@ def totals_of_leaves(state: TableState) -> Totals:
 
 
 def _dead_before(state: TableState, location: str) -> BitMap | None:
-    """What an EXISTING vector holds: a root's own change is in its ADDED one."""
+    """The ordinals of the EXISTING manifest vector, which were dead before this root."""
     rows = (row.entry for row in state.live.manifest_vector_rows.get(location, ()))
     vectors = [ordinals_of_vector(entry) for entry in rows if entry.version_info.status is Status.EXISTING]
     return vectors[0] if vectors else None
 
 
 def faults_of_first(header: RootHeader, leaf_rows: Iterable[ContentEntry]) -> Iterable[str]:
-    """What is wrong with what a first root says of the table that it continues."""
-    said, parent = header.snapshot.summary.get(ADOPTED_SNAPSHOT), header.snapshot.parent_id
+    """The faults in the statements of a first root about the table that it continues."""
+    stated, parent = header.snapshot.summary.get(ADOPTED_SNAPSHOT), header.snapshot.parent_id
     if header.version != 0 or header.parent_digest is not None:
         yield f"root {header.version} has no earlier root, yet it is not 0, or names a parent"
-    if said != (None if parent is None else str(parent)):
-        yield f"its parent is snapshot {parent}, its summary says that it was adopted from {said}"
+    if stated != (None if parent is None else str(parent)):
+        yield f"its parent is snapshot {parent}, its summary says that it was adopted from {stated}"
     if parent is None and any(entry.file_format is FileFormat.AVRO for entry in leaf_rows):
-        yield "it has leaves of older formats, and no parent that they come from"
+        yield "it has Avro leaves, but no parent snapshot that wrote them"
 
 
 def _fault_of_header(header: RootHeader, table: TableName, definition: TableDefinition) -> str | None:
     snapshot = header.snapshot
     if (header.table, header.table_uuid) != (table, definition.table_uuid):
-        return f"it is of {header.table} ({header.table_uuid}), not of {table} ({definition.table_uuid})"
+        return f"it is of table {header.table} ({header.table_uuid}), not of {table} ({definition.table_uuid})"
     if header.definition.digest != _digest_of(definition):
         return "it was made for another definition"
     if header.version != 0 or header.parent_digest is not None:
-        return "it is no first root"
+        return "it is not a first root"
     numbers = (snapshot.snapshot_id, snapshot.sequence_number, header.next_row_id)
     if max(snapshot.sequence_number, header.next_row_id) > _NUMBER_MAX:
-        return f"its numbers {numbers} leave no room for more"
+        return f"its snapshot id, sequence number and next row id {numbers} are too close to the maximum"
     if snapshot.timestamp_ms > _TIME_MAX_MS:
-        return f"its snapshot is of {snapshot.timestamp_ms} ms, which is after the year 2200"
+        return f"its snapshot has timestamp {snapshot.timestamp_ms} ms, which is after the year 2200"
     return None
 
 
@@ -214,15 +213,15 @@ def _fault_of_rows(root: Root, definition: TableDefinition) -> str | None:
     leaves = {entry.location: entry for entry in rows if entry.content_type in LEAF_TYPES}
     vectors = {entry.location for entry in rows if entry.content_type is ContentType.MANIFEST_DV}
     if len(leaves) + len(vectors) != len(rows) or not vectors <= leaves.keys():
-        return "it has rows that are neither leaves, each once, nor one vector of each"
+        return "it has rows other than distinct leaves and at most one vector for each"
     size = sum(entry.file_size_in_bytes or 0 for entry in leaves.values())
     count = sum(entry.record_count for entry in leaves.values())
     if len(leaves) > LEAVES_MAX or size > LEAVES_BYTES_MAX or count > ENTRIES_MAX:
-        said = f"{len(leaves)} manifests of {size} bytes with {count} entries"
+        found = f"{len(leaves)} manifests of {size} bytes with {count} entries"
         allowed = f"{LEAVES_MAX}, {LEAVES_BYTES_MAX} and {ENTRIES_MAX}"
-        return f"it has {said}, {allowed} are allowed: let Iceberg rewrite the manifests, or expire snapshots, first"
+        return f"it has {found}, {allowed} are allowed: rewrite the manifests or expire snapshots with Iceberg first"
     if root.header.snapshot.snapshot_id == NO_SNAPSHOT and rows:
-        return "it has rows, and no snapshot that they are of"
+        return "it has rows, but the Iceberg table has no snapshot"
     return next(
         (f"{entry.location}: {fault}" for entry in rows for fault in _row_faults(entry, root, definition)), None
     )
@@ -232,7 +231,7 @@ def _row_faults(entry: ContentEntry, root: Root, definition: TableDefinition) ->
     header, info = root.header, entry.version_info
     yield from entry_violations(entry, ManifestKind.ROOT)
     if info.status is not Status.EXISTING:
-        yield f"its status is {info.status.name}: what is adopted is EXISTING"
+        yield f"its status is {info.status.name}: adopted entries must be EXISTING"
     if (info.sequence_number or 0) > header.snapshot.sequence_number:
         yield f"its sequence number {info.sequence_number} is after the snapshot's, {header.snapshot.sequence_number}"
     definition.spec_by_id(entry.partition_spec_id)
@@ -242,9 +241,11 @@ def _row_faults(entry: ContentEntry, root: Root, definition: TableDefinition) ->
         return
     check_adopted_location(entry.location)
     if entry.file_format is not FileFormat.AVRO:
-        yield f"a leaf of format {entry.file_format}: only Avro manifests are adopted"
-    if entry.referenced_file is not None or entry.key_metadata is not None:
-        yield "a manifest belongs to no other, and is not encrypted"
+        yield f"its format is {entry.file_format}: only Avro manifests can be adopted"
+    if entry.referenced_file is not None:
+        yield "a manifest must not have a referenced_file"
+    if entry.key_metadata is not None:
+        yield "the manifest is encrypted: encrypted manifests cannot be adopted"
     if entry.content_type is ContentType.DATA_MANIFEST and entry.manifest_stats is not None:
         rows = entry.manifest_stats.added_rows_count + entry.manifest_stats.existing_rows_count
         if entry.first_row_id is None or entry.first_row_id + rows > header.next_row_id:
@@ -256,7 +257,7 @@ def _digest_of(definition: TableDefinition) -> bytes:
 
 
 def invalid(reason: str) -> Invalid:
-    """The rejection of an adoption."""
+    """The error of a rejected adoption (`adoption-invalid`)."""
     return Invalid("adoption-invalid", reason)
 
 

@@ -1,11 +1,12 @@
-"""Whether a column's default is a value of the column's type.
+"""Rules for the default of a column: it must be a value of the column's type.
 
-Owns: the rule for every type. Does not own: the JSON form of a default (the model of a schema reads it when the
-definition is read; `default_values`), who gets the default (`rootline.storage.rows.row_projection`).
-Invariants: pure; a default that passes can be written into a column of its type without changing it; the default of a
-struct may lack fields, which then have their own, and name fields that were dropped since.
+Owns: the rule for every type.
+Does not own: the JSON form of a default (`default_values`), filling in defaults
+(`rootline.storage.rows.row_projection`).
+Invariants: A default that passes can be written into a column of its type unchanged. The default of a struct may omit
+fields, which then use their own defaults, and may contain fields that have since been dropped.
 
-Source: the table specification, "Default Values"; Appendix D of the Iceberg specification, "JSON single-value
+Source: the table specification, "Default Values" and Appendix D of the Iceberg specification, "JSON single-value
 serialization".
 """
 
@@ -57,9 +58,9 @@ _KINDS: Final[tuple[tuple[str, Callable[[NestedField], object]], ...]] = (
 
 
 def default_fault(field: NestedField, was_dropped: Callable[[str], bool] = lambda _: False) -> str | None:
-    """What is wrong with the defaults of `field`, as the end of a sentence about it; `None` when nothing is.
+    """The first fault of the defaults of `field`, as the end of an error message about it, or `None`.
 
-    `was_dropped`: whether a struct that is no longer in the schema may have had a field with this id.
+    `was_dropped` decides whether a field id (as text) may belong to a field that is no longer in the schema.
     """
     for kind, default_of in _KINDS:
         value = default_of(field)
@@ -72,31 +73,34 @@ def default_fault(field: NestedField, was_dropped: Callable[[str], bool] = lambd
             if fits is None:
                 return f"{shown}: {_not_kept(of_type)}"
             if not fits(of_type, value):
-                return f"{shown}, which is no {of_type}: write one, in its JSON single-value form"
+                return f"{shown}, which is not of type {of_type}: write it in the JSON single-value form"
             continue
         try:
             found = json.loads(nested_default(of_type, value))
         except (ValueError, RecursionError):
-            return f"{shown}, which is no {of_type}"
+            return f"{shown}, which is not of type {of_type}"
         fault = _Nested(default_of, was_dropped).fault(of_type, found, "")
         if fault is not None:
-            return f"{shown}, which is no {of_type}: {fault}"
+            return f"{shown}, which is not of type {of_type}: {fault}"
     return None
 
 
 def _not_kept(of_type: IcebergType) -> str:
-    return f"a default of a {of_type} cannot be kept; leave it out"
+    return f"a default of type {of_type} cannot be stored; omit it"
 
 
 @dataclass(frozen=True, slots=True)
 class _Nested:
-    """The rules of values in JSON. `default_of`: the default, of the same kind, of a field that a struct lacks."""
+    """The rules for default values in JSON.
+
+    `default_of` gives a field's own default of the same kind, for fields that the value of a struct omits.
+    """
 
     default_of: Callable[[NestedField], object]
     was_dropped: Callable[[str], bool]
 
     def fault(self, of_type: IcebergType, value: object, name: str) -> str | None:
-        """What is wrong with `value`; `name` is where it is."""
+        """The first fault of `value`, or `None`. `name` is its path in the message."""
         match of_type:
             case StructType():
                 return self._of_struct(of_type, value, name)
@@ -109,38 +113,38 @@ class _Nested:
             return f"{name or 'it'}: {_not_kept(of_type)}"
         try:
             fits = rule(of_type, from_json(of_type, value))
-        except Exception:  # what the parser of a default raises differs by type
+        except Exception:  # the parser raises different errors for different types
             fits = False
-        return None if fits else f"{name or 'it'} is {value!r:.{_SHOWN_CHARS_MAX}}, which is no {of_type}"
+        return None if fits else f"{name or 'it'} is {value!r:.{_SHOWN_CHARS_MAX}}, which is not of type {of_type}"
 
     def _of_struct(self, of_type: StructType, value: object, name: str) -> str | None:
         if not isinstance(value, dict):
-            return f"{name or 'it'} is no object of field ids and values"
+            return f"{name or 'it'} is not an object of field ids and values"
         members = {str(member.field_id): member for member in of_type.fields}
         for field_id in value:
             if field_id not in members and not self.was_dropped(field_id):
                 shown = f"{field_id!r:.{_SHOWN_CHARS_MAX}}"
-                return f"{name or 'it'} has a value of {shown}, which is the id of no field of it"
+                return f"{name or 'it'} has a value of {shown}, which is not the id of one of its fields"
         for field_id, member in members.items():
             where = f"{name}.{member.name}" if name else member.name
             if field_id in value:
                 fault = self._of_member(member, value[field_id], where)
             else:
                 lacks = member.required and self.default_of(member) is None
-                fault = f"{where} is required, has no default of its own, and is not in it" if lacks else None
+                fault = f"{where} is required, has no default, and is missing" if lacks else None
             if fault is not None:
                 return fault
         return None
 
     def _of_list(self, element: NestedField, value: object, name: str) -> str | None:
         if not isinstance(value, list):
-            return f"{name or 'it'} is no array"
+            return f"{name or 'it'} is not an array"
         found = (self._of_member(element, item, f"{name}[{at}]") for at, item in enumerate(value))
         return next((fault for fault in found if fault is not None), None)
 
     def _of_map(self, of_type: MapType, value: object, name: str) -> str | None:
         if not isinstance(value, dict) or value.keys() != {"keys", "values"}:
-            return f"{name or 'it'} is no object of two arrays, keys and values"
+            return f"{name or 'it'} is not an object of two arrays, keys and values"
         keys, values = value["keys"], value["values"]
         if not isinstance(keys, list) or not isinstance(values, list) or len(keys) != len(values):
             return f"{name or 'it'} does not have one value for each key"
@@ -150,7 +154,7 @@ class _Nested:
         return fault or self._of_list(of_type.value_field, values, f"{name}.value" if name else "value")
 
     def _stored(self, of_type: IcebergType, value: Any) -> Hashable:
-        """What rows have of a value that passed: equal for spellings of the same one, as 1 and 1.0 of a double."""
+        """The value as stored in a row. Different spellings of one value (1 and 1.0 of a double) become equal."""
         if value is None:
             return None
         match of_type:
@@ -167,7 +171,7 @@ class _Nested:
                 return struct.pack("<f", value)
             case DoubleType():
                 return struct.pack("<d", value)
-        assert isinstance(of_type, PrimitiveType), "all others are above"
+        assert isinstance(of_type, PrimitiveType), "nested types are handled above"
         found: Hashable = from_json(of_type, value)
         return found
 
@@ -182,7 +186,7 @@ class _Nested:
 
     def _of_member(self, member: NestedField, value: object, name: str) -> str | None:
         if value is None:
-            return f"{name} is required, and null" if member.required else None
+            return f"{name} is required, but null" if member.required else None
         return self.fault(member.field_type, value, name)
 
 
@@ -200,7 +204,7 @@ def _is_decimal(of_type: IcebergType, value: object) -> bool:
     if not isinstance(of_type, DecimalType) or not isinstance(value, Decimal) or not value.is_finite():
         return False
     _, digits, exponent = value.as_tuple()
-    assert isinstance(exponent, int)  # of a finite one
+    assert isinstance(exponent, int)  # the value is finite
     whole_digits = max(len(digits) + exponent, 0)
     return -exponent <= of_type.scale and whole_digits <= of_type.precision - of_type.scale
 
@@ -230,4 +234,4 @@ _FITS: Final[dict[type[IcebergType], Callable[[IcebergType, object], bool]]] = {
     ),
     BinaryType: lambda _, value: isinstance(value, bytes),
 }
-"""Types that a default can be of, beside structs, lists and maps of them; not of nanoseconds."""
+"""The check of each primitive type that can have a default. Nanosecond timestamps cannot."""

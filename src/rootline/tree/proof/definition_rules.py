@@ -1,7 +1,7 @@
-"""What must hold for a table definition: it can be stored, encoded, and partitioned by.
+"""Rules for a table definition: it can be stored, its entries can be encoded, and its specs can partition.
 
-Owns: the rules of a definition by itself. Does not own: its JSON (`table_definition`), where it is stored (`create`).
-Invariants: a definition that passes can be written and read again, and every spec of it gives each file a tuple.
+Owns: the rules for one definition. Does not own: its JSON (`table_definition`), storing it (`create`).
+Invariants: A definition that passes can be written and read back. Each of its specs gives every file a partition tuple.
 
 Source: format page, "Table definition".
 """
@@ -58,7 +58,7 @@ from rootline.tree.proof.default_rules import default_fault
 
 _NOT_STORED: Final = (GeometryType, GeographyType, UnknownType)
 _BOUND_BYTES_MAX: Final = 65_536
-"""A longer bound is not made up only to be read back."""
+"""The longest bound that the read-back check makes up."""
 _ALL_DIGITS: Final = Context(prec=80)
 _WITH_WIDTH: Final = ("bucket", "truncate")
 _WIDTH_MAX: Final = 2**31 - 1
@@ -67,7 +67,7 @@ _NULL_ORDERS: Final = ("nulls-first", "nulls-last")
 
 
 def check_definition(definition: TableDefinition) -> None:
-    """Raises `Invalid` unless the definition can be a table's.
+    """Check that a table can have this definition.
 
     Raises:
         Invalid: `definition-invalid` or `column-untracked`, naming the field.
@@ -81,9 +81,9 @@ def check_definition(definition: TableDefinition) -> None:
 
 
 def check_nesting(text: str) -> None:
-    """Raises `Invalid` (`definition-invalid`) when a definition's JSON is nested so deep that it cannot be one.
+    """Raise `Invalid` (`definition-invalid`) if the JSON text is nested deeper than any definition.
 
-    Brackets in texts count too, which only makes it stricter.
+    Brackets in strings count too, which only makes the check stricter.
     """
     depth = 0
     for char in text:
@@ -96,11 +96,10 @@ def check_nesting(text: str) -> None:
 
 
 def given_definition(text: str) -> TableDefinition:
-    """The definition that a writer gives as JSON. `check_definition` decides whether a table can have it.
+    """Parse the definition that a writer gives as JSON. Its rules are checked by `check_definition`.
 
     Raises:
-        Invalid: `definition-invalid`, it cannot be read as what it says.
-
+        Invalid: `definition-invalid`, the text is not a definition.
     """
     check_nesting(text)
     try:
@@ -112,7 +111,7 @@ def given_definition(text: str) -> TableDefinition:
                 raise _invalid(fault)
         return TableDefinition.from_json(encoded)
     except UnicodeEncodeError:
-        raise _invalid("a text has half of a surrogate pair, which UTF-8 cannot say: correct the text") from None
+        raise _invalid("a string has half of a surrogate pair, which UTF-8 cannot encode: correct the string") from None
     except ValueError as error:
         raise _invalid(f"it is not JSON: {error!s:.300}: correct it") from error
     except Corrupt as error:
@@ -138,20 +137,22 @@ def _check_ids(definition: TableDefinition) -> None:
     _unique("sort order id", [order.order_id for order in definition.sort_orders])
     if definition.current_schema_id not in schema_ids:
         raise _invalid(
-            f"current-schema-id {definition.current_schema_id} is no schema's: name one of {schema_ids[:20]}"
+            f"current-schema-id {definition.current_schema_id} is not the id of a schema: name one of {schema_ids[:20]}"
         )
     oldest = definition.oldest_schema_id
     if oldest and oldest not in schema_ids:
-        raise _invalid(f"oldest-schema-id {oldest} is no schema's: name one of {schema_ids[:20]}")
+        raise _invalid(f"oldest-schema-id {oldest} is not the id of a schema: name one of {schema_ids[:20]}")
     if definition.current_schema_id < oldest:
         raise _invalid(
-            f"schema {definition.current_schema_id} is of before the table was replaced, with schema {oldest}: add its "
-            "columns in a new schema"
+            f"schema {definition.current_schema_id} is older than schema {oldest}, with which the table was replaced: "
+            "add its columns in a new schema"
         )
     if definition.default_spec_id not in {spec.spec_id for spec in definition.partition_specs}:
-        raise _invalid(f"default-spec-id {definition.default_spec_id} is no spec's: name a spec-id of the table")
+        raise _invalid(
+            f"default-spec-id {definition.default_spec_id} is not the id of a spec: name a spec-id of the table"
+        )
     if not all(isinstance(key, str) and isinstance(value, str) for key, value in dict(definition.properties).items()):
-        raise _invalid("properties must map strings to strings: write each value as a text")
+        raise _invalid("properties must map strings to strings: write each value as a string")
 
 
 def _check_schemas(definition: TableDefinition) -> None:
@@ -171,8 +172,8 @@ def _check_schemas(definition: TableDefinition) -> None:
     shared = columns & {expression.expr_id for expression in definition.expressions}
     if shared:
         raise _invalid(
-            f"ids {sorted(shared)[:8]} are a column's and an expression's, and they share one space: give the "
-            "expression an id above last-column-id"
+            f"ids {sorted(shared)[:8]} are used by both a column and an expression: give the expression an id above "
+            "last-column-id"
         )
     greatest = max(columns | {expression.expr_id for expression in definition.expressions}, default=0)
     if definition.last_column_id < greatest:
@@ -182,7 +183,7 @@ def _check_schemas(definition: TableDefinition) -> None:
 
 
 def _was_dropped(own: set[int], last_column_id: int, text: str) -> bool:
-    """Whether a column that is not among a schema's `own` may have had this id."""
+    """Whether `text` is the id of a column that may have existed and is not among a schema's `own` ids."""
     if len(text) > len(str(MAX_COLUMN_ID)) or not (text.isascii() and text.isdigit()) or text.startswith("0"):
         return False
     return int(text) <= last_column_id and int(text) not in own
@@ -211,9 +212,7 @@ def _check_expressions(definition: TableDefinition) -> None:
         missing = set(expression.source_ids) - columns
         _check_tracked(f"expression {expression.name!r}", missing)
         if missing or not expression.source_ids:
-            raise _invalid(
-                f"expression {expression.name!r} reads {sorted(missing)}, which are no primitive columns: name some"
-            )
+            raise _invalid(f"expression {expression.name!r} reads {sorted(missing)}: name the ids of primitive columns")
         _unique(f"source id in expression {expression.name!r}", expression.source_ids)
 
 
@@ -225,7 +224,7 @@ def _check_tracked(where: str, column_ids: Iterable[int]) -> None:
 
 
 def _check_transform(where: str, text: object) -> None:
-    """An unknown one may be a later version's; one that is known must be complete."""
+    """Check the text of a transform. An unknown one is allowed, since a later version may define it."""
     parsed = transform_of_text(text) if isinstance(text, str) else None
     unread = parsed is None or (isinstance(parsed, UnknownTransform) and str(text).startswith(_WITH_WIDTH))
     if unread or (isinstance(parsed, BucketTransform) and not 0 < parsed.num_buckets <= _WIDTH_MAX):
@@ -242,10 +241,10 @@ def _check_specs(definition: TableDefinition) -> None:
         _unique(f"name in partition spec {spec.spec_id}", spec.names)
         if not all(type(field_id) is int and 0 < field_id < 2**31 for field_id in spec.field_ids):
             raise _invalid(
-                f"partition spec {spec.spec_id}: a partition-field-id is no positive 32-bit number: correct it"
+                f"partition spec {spec.spec_id}: a partition-field-id is not a positive 32-bit integer: correct it"
             )
         if not all(isinstance(name, str) for name in spec.names):
-            raise _invalid(f"partition spec {spec.spec_id}: a name is no string: write a text")
+            raise _invalid(f"partition spec {spec.spec_id}: a name is not a string: write it in quotes")
         for expr_id in spec.expr_ids:
             expression = definition.expressions_by_id.get(expr_id)
             if expression is not None:
@@ -270,7 +269,9 @@ def _check_partitionable(definition: TableDefinition, expression: Expression) ->
 def _check_orders(definition: TableDefinition) -> None:
     known = {order.order_id for order in definition.sort_orders} | {0}
     if definition.default_sort_order_id not in known:
-        raise _invalid(f"default-sort-order-id {definition.default_sort_order_id} is no sort order's: name one, or 0")
+        raise _invalid(
+            f"default-sort-order-id {definition.default_sort_order_id} is not the id of a sort order: name one, or 0"
+        )
     for order in definition.sort_orders:
         where = f"sort order {order.order_id}"
         if order.order_id == 0 and order.fields:
@@ -285,7 +286,7 @@ def _check_sort_field(definition: TableDefinition, where: str, field: SortField)
     source = definition.tracked_by_id.get(field.source_id)
     if source is None:
         _check_tracked(where, (field.source_id,))
-        raise _invalid(f"{where}: source-id {field.source_id} is no primitive column: name one")
+        raise _invalid(f"{where}: source-id {field.source_id} is not a primitive column: name one")
     for name, word, words in (
         ("direction", field.direction, _DIRECTIONS),
         ("null-order", field.null_order, _NULL_ORDERS),
@@ -294,7 +295,7 @@ def _check_sort_field(definition: TableDefinition, where: str, field: SortField)
             raise _invalid(f"{where}: {name} {word!r} is neither {words[0]} nor {words[1]}: write one of them")
     _check_transform(where, field.transform)
     if isinstance(field.parsed, UnknownTransform):
-        raise _invalid(f"{where}: nothing can be sorted by transform {field.transform!r}: use another")
+        raise _invalid(f"{where}: transform {field.transform!r} cannot be used for sorting: use another")
     if not field.parsed.can_transform(source.type):
         raise _invalid(
             f"{where}: {field.transform} does not apply to {source.type}, column {source.name!r}: use another"
@@ -302,35 +303,35 @@ def _check_sort_field(definition: TableDefinition, where: str, field: SortField)
 
 
 def _check_read_back(definition: TableDefinition) -> None:
-    """Read what would be stored with the code of every reader, and compare.
+    """Encode the definition, read it back with the code that readers use, and compare.
 
-    Whatever the rules above let pass, a definition that is not read back equal would make the table unreadable.
+    A definition that passes the other rules but is not read back equal would make the table unreadable.
     """
     try:
         text = definition.to_json()
         found = TableDefinition.from_json(text)
         if found.to_json() != text or found.tracked_fields != definition.tracked_fields:
-            raise _invalid("it would be read as another definition: write its values as docs/format.md shows")
+            raise _invalid("it would be read back as another definition: write its values as docs/format.md shows")
         for schema in definition.schemas:
-            _ = schema.column_names  # what names stand for, or that a path has two meanings
+            _ = schema.column_names  # raises if a path is ambiguous
         _check_entries(EntryCodec.of_definition(definition))
     except (RootlineError, ValueError, KeyError, TypeError, RecursionError, SchemaParseException) as error:
         reason = error.message if isinstance(error, RootlineError) else str(error)
-        raise _invalid(f"it could not be read again ({reason:.300}): correct what is named, or leave it out") from error
+        raise _invalid(f"it could not be read back ({reason:.300}): correct the named part, or omit it") from error
 
 
 def _check_entries(codec: EntryCodec) -> None:
-    """A root's header states the codec, and an entry with every bound is written and read under it."""
+    """Check that the codec can be rebuilt from its schema, and that an entry with all bounds is read back equal."""
     stated = EntryCodec.of_avro_schema(codec.schema_json)
     if stated != codec:
-        raise ValueError("the schema of its entries is read as another one")
+        raise ValueError("the schema of its entries is read back as another one")
     statistics = {field.tracked_id: _statistics_of(field) for field in codec.tracked}
     numbers = VersionInfo(Status.ADDED, 1, 1, 1)
     entry = ContentEntry(ContentType.DATA, "data/x", FileFormat.PARQUET, numbers, 0, 1, content_stats=statistics)
     encoded = encode_version_info(numbers) + codec.encode_tail(entry)
     found, _, end = stated.decode_row(encoded)
     if end != len(encoded) or dict(found.content_stats) != statistics:
-        raise ValueError("an entry under it is read as another one")
+        raise ValueError("an entry is read back as another one")
 
 
 def _statistics_of(field: TrackedField) -> FieldStatistics:

@@ -1,7 +1,7 @@
-"""Whether a table has its new data files looked at: `rootline.verify.files`.
+"""The property `rootline.verify.files`: verification of new data files before an intent is accepted.
 
-`none`: what an intent says of its files is taken, within the bounds of `row_limits`. `footer`: their lengths, and of
-Parquet the rows that their footers count, are compared with what it says before the intent is accepted.
+`none` accepts the lengths and row counts that an intent states, within the limits of `row_limits`. `footer` compares
+them with the stored files: the length of each file, and the row count in the footer of each Parquet file.
 
 Source: decision 0010.
 """
@@ -18,7 +18,7 @@ FOOTER: Final = "footer"
 
 
 class StatedFile(NamedTuple):
-    """A data file as an intent, or a leaf of one, states it; of an encrypted one the length alone can be looked at."""
+    """A data file as stated by an intent or a leaf. Only the length of an encrypted file can be verified."""
 
     location: str
     file_format: FileFormat
@@ -28,5 +28,5 @@ class StatedFile(NamedTuple):
 
 
 def verifies_files(definition: TableDefinition) -> bool:
-    """Whether new data files are looked at before they are accepted."""
+    """Whether the table verifies new data files before it accepts them."""
     return definition.properties.get(PROPERTY) == FOOTER

@@ -1,14 +1,12 @@
-"""The proof of a leaf that a writer wrote: everything about it that can be decided without the table's live set.
+"""The check of a leaf that a writer wrote, as far as it does not need the table's live set.
 
-Owns: the rules of its entries over columns, its aggregates and counts. Does not own: the rules of statistics
-(`leaf_statistics_rules`), of shape (`leaf_columns`, which every leaf that was read keeps), what needs the live set
-(`writer_leaves`), the leaf's bytes and digests (`leaf_codec`).
-Invariants: pure, so it can be worked out as soon as the leaf has been read; no loop over the entries of a data leaf;
-an entry that passes has no snapshot, sequence numbers or row ids of its own: it inherits them.
+Owns: the rules for its entries, evaluated on columns, and its aggregates and counts.
+Does not own: the rules for statistics (`leaf_statistics_rules`), the shape of every leaf (`leaf_columns`), checks
+against the live set (`writer_leaves`), the leaf's bytes and digests (`leaf_codec`).
+Invariants: The check is pure, so it can run as soon as the leaf has been read. It has no loop over the entries of a
+data leaf. An entry that passes inherits its snapshot, sequence numbers and row ids.
 
-Rules of statistics are written twice, for a file and for columns, and a property test compares them: by columns a file
-with 20 columns of statistics takes 6 µs, one by one 100 µs, which is five seconds a leaf.
-Source: format page, "Leaf manifest"; protocol page, section 2, "Validation".
+Source: format page, "Leaf manifest" and protocol page, section 2, "Validation".
 """
 
 from __future__ import annotations
@@ -41,10 +39,12 @@ _INVALID: Final = "leaf-invalid"
 
 @dataclass(frozen=True, slots=True)
 class LeafProof:
-    """What was found out about a leaf under `definition`. `fault`: why it cannot be added; the rest is empty then.
+    """The result of checking a leaf under `definition`.
 
-    `rows`: of all entries, for the row ids that they inherit. The least sequence number of `aggregates` is inherited.
-    `file_faults`: what is wrong with stored data files; `None`: they were not looked at.
+    * `fault`: the reason why the leaf cannot be added. The fields after it are empty then.
+    * `aggregates`: of all entries. The least sequence number is inherited.
+    * `rows`: the rows of all entries, for which row ids are assigned.
+    * `file_faults`: the faults of stored data files, or `None` if the files were not verified.
     """
 
     definition: TableDefinition
@@ -56,12 +56,12 @@ class LeafProof:
     file_faults: tuple[Invalid, ...] | None = None
 
     def is_under(self, definition: TableDefinition) -> bool:
-        """Whether the leaf was proven under this definition."""
+        """Whether the leaf was checked under this definition."""
         return self.definition is definition or self.definition == definition
 
 
 def prove_leaf(leaf: Leaf, definition: TableDefinition) -> LeafProof:
-    """The proof of `leaf`; a fault is part of it, nothing is raised for what the leaf holds."""
+    """Check `leaf`. A fault is part of the result and never raised."""
     spec_id = -1
     try:
         table = leaf.columns(_COLUMNS if not leaf.tracked_ids else [*_COLUMNS, CONTENT_STATS]).combine_chunks()
@@ -128,10 +128,12 @@ def _numbers(columns: dict[str, pa.Array]) -> Iterator[Fault]:
         yield from first_fault(
             pc.struct_field(info, name).is_valid(),
             _INVALID,
-            f"it says a {name}, which only the commit gives: write null",
+            f"it has a {name}, which only the commit assigns: write null",
         )
     yield from first_fault(
-        columns["first_row_id"].is_valid(), _INVALID, "it says a first_row_id, which only the commit gives: write null"
+        columns["first_row_id"].is_valid(),
+        _INVALID,
+        "it has a first_row_id, which only the commit assigns: write null",
     )
 
 
@@ -139,8 +141,8 @@ def _files(columns: dict[str, pa.Array], definition: TableDefinition) -> Iterato
     orders = columns["sort_order_id"]
     if orders.null_count < len(orders):
         known = pa.array([0, *(order.order_id for order in definition.sort_orders)], orders.type)
-        strange = pc.and_not(orders.is_valid(), pc.is_in(orders, value_set=known))
-        yield from first_fault(strange, _INVALID, "the table has no sort order with its sort_order_id")
+        unknown = pc.and_not(orders.is_valid(), pc.is_in(orders, value_set=known))
+        yield from first_fault(unknown, _INVALID, "the table has no sort order with its sort_order_id")
     offsets = columns["split_offsets"]
     if offsets.null_count < len(offsets):
         negative = first_true(pc.less(pc.list_flatten(offsets), 0))
@@ -150,7 +152,10 @@ def _files(columns: dict[str, pa.Array], definition: TableDefinition) -> Iterato
 
 
 def _rows(columns: dict[str, pa.Array], definition: TableDefinition) -> Iterator[Fault]:
-    """Few rows in all files are plausible in each; else they are looked at one by one, by the rule for one file."""
+    """Check the row counts.
+
+    If the most rows would fit even the smallest file, every file is plausible. Otherwise each file is checked.
+    """
     limits = limits_of(definition)
     counts, sizes = columns["record_count"], columns["file_size_in_bytes"]
     most, least = pc.max(counts).as_py() or 0, pc.min(sizes).as_py() or 0
@@ -164,7 +169,7 @@ def _rows(columns: dict[str, pa.Array], definition: TableDefinition) -> Iterator
 
 def _locations(locations: pa.StringArray, content: LeafContent) -> Iterator[Fault]:
     for prefix in RESERVED_PREFIXES:
-        reason = f"its location is in {prefix}, which holds the table's own objects: use data/"
+        reason = f"its location is in {prefix}, which is reserved for the table's own objects: use data/"
         yield from first_fault(pc.starts_with(locations, pattern=prefix), "location-invalid", reason)
     plain = pc.match_substring_regex(locations, pattern=PLAIN_PATTERN)
     plain = pc.and_(plain, pc.less_equal(pc.utf8_length(locations), DEFAULT_LIMITS.max_location_chars))
@@ -183,7 +188,7 @@ def _locations(locations: pa.StringArray, content: LeafContent) -> Iterator[Faul
 
 
 def _deletes(leaf: Leaf) -> Iterator[Fault]:
-    """Deletes one by one: each is going to be held against its data file anyway."""
+    """Check deletes one by one. The loop adds little, because each delete is later compared with its data file."""
     seen: set[object] = set()
     targets: set[str | None] = set()
     for ordinal, entry in enumerate(leaf.entries()):
@@ -192,7 +197,7 @@ def _deletes(leaf: Leaf) -> Iterator[Fault]:
             return
         is_vector = entry.content_type is ContentType.POSITION_DELETE
         if entry.place in seen or (is_vector and entry.referenced_file in targets):
-            yield Fault("file-named-twice", ordinal, "it, or its data file, is in the leaf twice")
+            yield Fault("file-named-twice", ordinal, "this delete, or another of its data file, is in the leaf already")
             return
         seen.add(entry.place)
         if is_vector:

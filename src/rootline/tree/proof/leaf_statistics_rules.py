@@ -1,10 +1,10 @@
-"""What must hold for the statistics in a leaf that a writer wrote: `statistics_rules` over whole columns.
+"""Rules for the statistics in a leaf that a writer wrote: the vectorised form of `statistics_rules`.
 
-Owns: the evaluator over columns, one column or expression after the other. Does not own: the same rules for one file
-(`statistics_rules`, and `statistics_violations` for the members of one column), the columns' shape and field ids
-(`leaf_codec`), rules about other fields (`leaf_proof`).
-Invariants: whatever passes would pass file by file (`tests/tree/proof/test_leaf_proof.py`); no loop over entries; the
-first fault names its entry.
+Owns: the evaluation of the rules on columns.
+Does not own: the same rules for one file (`statistics_rules`, `statistics_violations`), the shape and field ids of the
+columns (`leaf_codec`), rules for other fields (`leaf_proof`).
+Invariants: Statistics that pass here pass file by file (checked by `tests/tree/proof/test_leaf_proof.py`). There is no
+loop over entries. The first fault names its entry.
 
 Source: format page, "Absent and null" and "Partition values are statistics".
 """
@@ -25,12 +25,12 @@ from rootline.tree.proof.statistics_rules import MORE_VALUES, NO_PARTITION_VALUE
 _INVALID: Final = "statistics-invalid"
 _MISSING: Final = "statistics-missing"
 _WIDENED: Final = ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
-"""Bounds of a leaf whose writer had not heard yet that a column became wider; readers take values as they are."""
+"""The types of bounds that a writer may use if it did not know yet that a column was promoted."""
 _COUNTS: Final = tuple(name for name, _, kind in COUNT_FIELDS if not pa.types.is_boolean(kind))
 
 
 class Fault(NamedTuple):
-    """A broken rule: its error code, the first entry that breaks it (`None`: the leaf as a whole), what to say."""
+    """A broken rule: its error code, the first entry that breaks it (`None` for the whole leaf), and the message."""
 
     code: str
     ordinal: int | None
@@ -38,7 +38,7 @@ class Fault(NamedTuple):
 
 
 def first_true(mask: pa.Array) -> int | None:
-    """The first place where `mask` is true; null is not."""
+    """The first index at which `mask` is true, or `None`."""
     if not pc.any(mask).as_py():
         return None
     found: int = pc.index(mask, pa.scalar(True)).as_py()
@@ -55,21 +55,20 @@ def first_fault(mask: pa.Array, code: str, reason: str) -> Iterator[Fault]:
 def statistics_fault(
     statistics: pa.StructArray | None, record_counts: pa.Array, definition: TableDefinition, spec_ids: tuple[int, ...]
 ) -> Fault | None:
-    """The first fault of a leaf's statistics.
+    """The first fault of a leaf's statistics, or `None`.
 
     Args:
-        statistics: the column `content_stats`, one chunk; `None` when the leaf has none.
-        record_counts: of the same entries.
-        definition: says which ids there are, and of which types.
-        spec_ids: of the leaf's partition spec.
-
+        statistics: the column `content_stats`, in one chunk, or `None` if the leaf has none.
+        record_counts: the row counts of the same entries.
+        definition: the definition of the table, with the known ids and their types.
+        spec_ids: the members of the leaf's partition spec.
     """
     columns: dict[int, pa.StructArray] = {}
     if statistics is not None:
         for field, column in zip(statistics.type, statistics.flatten(), strict=True):
             columns[int(field.name[1:])] = column
         if len(columns) != statistics.type.num_fields:
-            return Fault(_INVALID, None, "it has statistics of one id twice")
+            return Fault(_INVALID, None, "it has two columns of statistics for one id")
     for spec_id in spec_ids:
         if spec_id not in columns:
             return Fault(_MISSING, 0, f"id {spec_id}: {NO_PARTITION_VALUE}")
@@ -85,7 +84,7 @@ def _faults(
 ) -> Iterator[Fault]:
     tracked = definition.tracked_by_id.get(tracked_id)
     if tracked is None:
-        yield Fault(_INVALID, None, f"it has statistics of id {tracked_id}, which the table does not know")
+        yield Fault(_INVALID, None, f"it has statistics of id {tracked_id}, which the table does not have")
         return
     members: dict[str, pa.Array] = {
         field.name: child for field, child in zip(column.type, column.flatten(), strict=True)
@@ -93,7 +92,7 @@ def _faults(
     expected = arrow_type_of_bound(tracked.type)
     found = members["lower_bound"].type if "lower_bound" in members else None
     if found != expected and (found, expected) not in _WIDENED and not _is_wider_decimal(found, expected):
-        reason = f"bounds of id {tracked_id} are {found}, the table's type {tracked.type} needs {expected}"
+        reason = f"bounds of id {tracked_id} are {found}, but the table's type {tracked.type} needs {expected}"
         yield Fault(_INVALID, None, f"{reason}: load the table again and write the leaf with its types")
         return
     counts = {name: members[name] for name in _COUNTS}
@@ -121,14 +120,14 @@ def _of_counts(tracked_id: int, counts: Mapping[str, pa.Array], record_counts: p
     values = counts["value_count"]
     yield from first_fault(pc.greater(values, record_counts), _INVALID, f"id {tracked_id}: {MORE_VALUES}")
     nulls, nans = pc.fill_null(counts["null_value_count"], 0), pc.fill_null(counts["nan_value_count"], 0)
-    more = pc.or_(pc.greater(nulls, values), pc.greater(nans, pc.subtract(values, nulls)))  # a sum might not fit
+    more = pc.or_(pc.greater(nulls, values), pc.greater(nans, pc.subtract(values, nulls)))  # a sum might overflow
     yield from first_fault(more, _INVALID, f"id {tracked_id}: {MORE_NULLS}")
     means, greatest = counts["avg_value_size_in_bytes"], counts["max_value_size_in_bytes"]
     yield from first_fault(pc.greater(means, greatest), _INVALID, f"id {tracked_id}: {GREATER_MEAN}")
 
 
 def _of_member(tracked_id: int, column: pa.StructArray, lower: pa.Array, upper: pa.Array) -> Iterator[Fault]:
-    """The rules of partition values."""
+    """The faults of partition values."""
     absent = pc.or_(column.is_null(), pc.and_(lower.is_null(), upper.is_valid()))
     yield from first_fault(absent, _MISSING, f"id {tracked_id}: {NO_PARTITION_VALUE}")
     differ = pc.not_equal(lower, upper)

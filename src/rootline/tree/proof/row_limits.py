@@ -1,14 +1,15 @@
-"""How many rows a file and an intent may say they have: row ids are handed out by these counts and never come back.
+"""Limits for the row counts that files and intents state. Row ids are assigned by these counts and never reused.
 
-Owns: the limits, their table properties, and the reason of a refusal. Does not own: who asks (`file_rules`,
-`fast_append`, `leaf_proof`, `writer_leaves`), whether a count within them is true.
-Invariants: what is refused cannot be a file as our formats are written; no table is used up by fewer than some ninety
-million intents that lie.
+Owns: the limits, their table properties, and the message of a refusal.
+Does not own: the checks that use them (`file_rules`, `fast_append`, `leaf_proof`, `writer_leaves`), the verification of
+a count within the limits.
+Invariants: A refused count is impossible for a Parquet, ORC or Avro file in practice. Exhausting the row ids of a table
+takes some ninety million intents with false counts.
 
-Theory. A file's length bounds its rows only loosely: a Parquet column of one value is a run of a few bytes for each
-page of up to 2^31 rows, and an ORC or Avro file of one value shrinks when it is compressed. Of 33 million equal rows
-pyarrow makes 460 a byte in Parquet, and 2,800 a byte in ORC; 2^20 is far from both. Lengths may be lies too, so a file
-and an intent have limits of their own, and a table that needs larger ones says so.
+Theory. The length of a file bounds its rows only loosely. A Parquet column with a single value is a run of a few bytes
+for each page of up to 2^31 rows, and an ORC or Avro file with a single value compresses well. For 33 million equal rows
+pyarrow writes 460 rows per byte in Parquet and 2,800 in ORC, so a limit of 2^20 is far from both. Stated lengths may be
+false too, so a file and an intent have absolute limits, which table properties can raise.
 """
 
 from __future__ import annotations
@@ -29,42 +30,42 @@ _CODE: Final = "row-count-implausible"
 
 
 class RowLimits(NamedTuple):
-    """Of the data files that intents add."""
+    """The most rows of one data file, and of all data files that one intent adds."""
 
     file: int = FILE_ROWS_MAX
     intent: int = INTENT_ROWS_MAX
 
 
 def limits_of(definition: TableDefinition) -> RowLimits:
-    """The limits that a table's properties choose."""
+    """The limits by the properties of a table."""
     return _chosen(definition.properties.get(FILE_PROPERTY), definition.properties.get(INTENT_PROPERTY))
 
 
 def is_plausible(rows: int, size_in_bytes: int, limits: RowLimits) -> bool:
-    """Whether a file of that length may have so many rows."""
+    """Whether a file of this length may have this many rows."""
     return rows <= limits.file and rows <= size_in_bytes * ROWS_PER_BYTE_MAX
 
 
 def why_implausible(rows: int, size_in_bytes: int, limits: RowLimits) -> str:
-    """What to say of a file that is not plausible."""
+    """The message for a file whose row count is not plausible."""
     if rows > limits.file:
         return f"{rows} rows are more than table property {FILE_PROPERTY} allows, which is {limits.file}"
     return f"{rows} rows do not fit {size_in_bytes} bytes: correct record_count or file_size_in_bytes"
 
 
 def check_file_rows(location: str, rows: int, size_in_bytes: int, limits: RowLimits) -> None:
-    """Raises `Invalid` (`row-count-implausible`)."""
+    """Raise `Invalid` (`row-count-implausible`) if the row count of a file exceeds the limits."""
     if not is_plausible(rows, size_in_bytes, limits):
         raise Invalid(_CODE, f"{location!r}: {why_implausible(rows, size_in_bytes, limits)}")
 
 
 def check_intent_rows(rows: int, limits: RowLimits) -> None:
-    """Raises `Invalid` (`row-count-implausible`)."""
+    """Raise `Invalid` (`row-count-implausible`) if an intent adds too many rows."""
     if rows > limits.intent:
         raise Invalid(
             _CODE,
             f"the intent adds {rows} rows, more than table property {INTENT_PROPERTY} allows, which is "
-            f"{limits.intent}: split it, or let the table be made with a larger limit",
+            f"{limits.intent}: split the intent, or create the table with a larger limit",
         )
 
 

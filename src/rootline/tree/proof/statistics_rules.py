@@ -1,11 +1,11 @@
-"""What must hold for the statistics that a writer sends: present where partition values are, and without contradiction.
+"""Rules for the statistics that a writer sends: partition values are present, and the numbers are consistent.
 
-Owns: the rules for one file, and turning what came into what an entry carries. Does not own: encodings
-(`statistics_codec`, `single_values`), what the members of one column's statistics may say together
-(`statistics_violations`), the same rules over columns (`leaf_statistics_rules`; `tests/tree/proof/test_leaf_proof.py`
-holds the two together), what statistics are used for (`prune`).
-Invariants: whatever passes can be read back with the table's types; statistics that came encoded are kept as bytes,
-and are not decoded where their bytes alone prove them sound (`statistics_proof`).
+Owns: the rules for one file, and the conversion of received statistics to those of an entry.
+Does not own: encodings (`statistics_codec`, `single_values`), the consistency of one column's statistics
+(`statistics_violations`), the vectorised rules (`leaf_statistics_rules`, checked against these by
+`tests/tree/proof/test_leaf_proof.py`), pruning (`prune`).
+Invariants: Statistics that pass can be read back with the table's types. Encoded statistics stay encoded, and are not
+decoded if their bytes prove them valid (`statistics_proof`).
 
 Source: format page, "Absent and null" and "Partition values are statistics".
 """
@@ -29,7 +29,7 @@ UNEQUAL_BOUNDS: Final = "a partition value's bounds must be equal, or the upper 
 
 
 def statistics_of(data_file: DataFile, definition: TableDefinition, codec: EntryCodec) -> ContentStats:
-    """The statistics of a file to add, checked.
+    """Check the statistics of a file to add, and return them for its entry.
 
     Raises:
         Invalid: `spec-unknown`, `statistics-missing`, `statistics-invalid`.
@@ -44,7 +44,7 @@ def statistics_of(data_file: DataFile, definition: TableDefinition, codec: Entry
 
 
 def examined_statistics(data_file: DataFile, definition: TableDefinition, codec: EntryCodec) -> ContentStats:
-    """As `statistics_of`, value by value: the long way, which knows what is wrong."""
+    """Check the statistics like `statistics_of`, but value by value, so that an error names the fault."""
     location = data_file.location
     spec_ids = definition.spec_by_id(data_file.partition_spec_id).expr_ids
     encoded = data_file.content_stats
@@ -54,18 +54,18 @@ def examined_statistics(data_file: DataFile, definition: TableDefinition, codec:
         decoded, end = _decoded(encoded, of_writer, location)
         if end != len(encoded):
             raise Invalid("statistics-invalid", f"{location!r}: {len(encoded) - end} bytes follow content_stats")
-        kept: ContentStats = LazyStats(of_writer, encoded, location)
+        stored: ContentStats = LazyStats(of_writer, encoded, location)
     else:
-        decoded = kept = from_generic(data_file.statistics, definition.tracked_by_id) if data_file.statistics else {}
+        decoded = stored = from_generic(data_file.statistics, definition.tracked_by_id) if data_file.statistics else {}
     for tracked_id, item in decoded.items():
         _check_one(item, tracked_id, data_file.record_count, location)
     for expr_id in spec_ids:
         _check_partition_value(decoded.get(expr_id), expr_id, location)
-    return kept
+    return stored
 
 
 def partition_statistics(stats: ContentStats, spec_ids: tuple[int, ...]) -> ContentStats:
-    """The partition values among a file's statistics and nothing else, as a deletion vector carries them."""
+    """Only the partition values of a file's statistics, for the entry of its deletion vector."""
     values = {expr_id: stats.get(expr_id) for expr_id in spec_ids}
     return {
         expr_id: FieldStatistics(lower_bound=item.lower_bound, upper_bound=item.upper_bound)
@@ -75,7 +75,7 @@ def partition_statistics(stats: ContentStats, spec_ids: tuple[int, ...]) -> Cont
 
 
 def _codec_of_writer(data_file: DataFile, definition: TableDefinition, codec: EntryCodec) -> StatisticsCodec:
-    """What a file's statistics are encoded with: a writer may not have heard of a change of the definition yet."""
+    """The codec of a file's statistics. A writer that does not know the newest definition may use an earlier one."""
     if data_file.stats_schema == codec.statistics.fingerprint:
         return codec.statistics
     for tracked in reversed(definition.past_tracked_fields):
@@ -116,6 +116,6 @@ def _check_partition_value(item: FieldStatistics | None, expr_id: int, location:
     if item is None or (item.lower_bound is None and item.upper_bound is not None):
         raise Invalid("statistics-missing", f"{location!r}: id {expr_id}: {NO_PARTITION_VALUE}")
     lower, upper = item.lower_bound, item.upper_bound
-    both_nan = lower != lower and upper != upper  # NaN, whatever the type
+    both_nan = lower != lower and upper != upper  # NaN of any type
     if upper is not None and lower != upper and not both_nan:
         raise Invalid("statistics-invalid", f"{location!r}: id {expr_id}: {UNEQUAL_BOUNDS}")

@@ -1,1 +1,1 @@
-"""What a scan reads: leaves, files, and the deletes that reach them."""
+"""Scan planning: leaves, data files, and the deletes that apply to them."""

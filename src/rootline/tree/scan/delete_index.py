@@ -1,14 +1,14 @@
-"""Which delete files apply to a data file.
+"""The index that finds the delete files of a data file.
 
-Owns: finding them among all live delete files of a plan: by sequence number, partition and statistics. Does not own:
-deletion vectors (`file_task`: an entry names its data file), the same for many files at once (`delete_mask`), reading
-delete files (`rootline.storage.rows.row_deletes`).
-Invariants: a delete file that may remove a row which the scan asks for is never left out; one that is left out cannot
-remove any; where the partition of a file is unknown the plan is refused, because both answers may be wrong.
+Owns: the search among all live delete files of a plan, by sequence number, partition and statistics.
+Does not own: deletion vectors (`file_task`), the vectorised form over a leaf (`delete_mask`), reading delete files
+(`rootline.storage.rows.row_deletes`).
+Invariants: A delete file that may remove a row matching the scan's filter is never omitted. If the partition of a file
+is unknown, the plan is refused, because neither applying nor omitting a delete would be safe.
 
-Source: the Iceberg specification, "Scan Planning": a position delete file applies to data files of its partition that
-are as old or older, an equality delete to strictly older ones of its partition, or of every partition when its spec is
-unpartitioned; a delete file whose metrics say that none of its rows match the scan's filter is ignored.
+Source: the Iceberg specification, "Scan Planning". A position delete file applies to data files of its partition that
+are as old or older. An equality delete applies to strictly older data files of its partition, or of every partition if
+its spec is unpartitioned. A delete file is ignored if its metrics prove that none of its rows match the filter.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rootline.tree.scan.partition_tuple import PartitionTuple, is_unpartitioned,
 
 @dataclass(frozen=True, slots=True)
 class FileDeletes:
-    """Delete files of one data file, newest first. Vectors are not among them."""
+    """The delete files of one data file, newest first, without deletion vectors."""
 
     equality: tuple[ContentEntry, ...] = ()
     positions: tuple[ContentEntry, ...] = ()
@@ -40,7 +40,7 @@ NO_DELETES = FileDeletes()
 
 @dataclass(frozen=True)
 class DeleteIndex:
-    """The delete files of a plan. `everywhere`: equality deletes of unpartitioned specs, newest first."""
+    """The delete files of a plan. `everywhere` has the equality deletes of unpartitioned specs, newest first."""
 
     definition: TableDefinition
     everywhere: tuple[ContentEntry, ...]
@@ -48,15 +48,15 @@ class DeleteIndex:
 
     @staticmethod
     def of(deletes: Iterable[ContentEntry], definition: TableDefinition, pruning: PruningFilter | None) -> DeleteIndex:
-        """The index of live delete files.
+        """Build the index of live delete files.
 
         Args:
             deletes: equality deletes and position delete files, with their inherited sequence numbers.
-            definition: their table's.
-            pruning: the rows that are asked for; `None` when all rows of the planned files are.
+            definition: the definition of their table.
+            pruning: the scan's filter, or `None` if the deletes must be right for every row of the planned files.
 
         Raises:
-            Invalid: `equality-delete-unread`, a delete file does not say its partition.
+            Invalid: `equality-delete-unread`, the statistics of a delete file lack its partition.
             Corrupt: `entry-invalid`, a delete file has no sequence number.
 
         """
@@ -81,7 +81,7 @@ class DeleteIndex:
         return bool(self.everywhere or self.of_partition)
 
     def reaching(self, spec_id: int) -> FileDeletes:
-        """Those that may reach a data file of spec `spec_id`, whatever its partition and age."""
+        """The deletes that may apply to data files of spec `spec_id`, in any partition and of any age."""
         here = [deletes for (of_spec, _), deletes in self.of_partition.items() if of_spec == spec_id]
         return FileDeletes(
             (*self.everywhere, *(entry for deletes in here for entry in deletes.equality)),
@@ -92,8 +92,8 @@ class DeleteIndex:
         """The delete files of a data file.
 
         Raises:
-            Invalid: `equality-delete-unread`, the data file does not say its partition.
-            Corrupt: `entry-invalid`, it has no sequence number.
+            Invalid: `equality-delete-unread`, the statistics of the data file lack its partition.
+            Corrupt: `entry-invalid`, the data file has no sequence number.
 
         """
         here = NO_DELETES
@@ -116,7 +116,7 @@ class DeleteIndex:
 def _sequence_number(entry: ContentEntry) -> int:
     number = entry.version_info.sequence_number
     if number is None:
-        raise Corrupt("entry-invalid", f"{entry.location}: a live entry without a data sequence number")
+        raise Corrupt("entry-invalid", f"{entry.location}: the live entry has no data sequence number")
     return number
 
 
@@ -132,16 +132,16 @@ def _partition(entry: ContentEntry, definition: TableDefinition) -> tuple[int, P
 
 
 def _may_delete_match(entry: ContentEntry, definition: TableDefinition, pruning: PruningFilter) -> bool:
-    """Whether a row that the filter asks for may be among those that `entry` deletes.
+    """Whether `entry` may delete a row that matches the filter.
 
-    Of an equality delete only its equality columns and its partition say something about the rows that it deletes:
-    other columns hold what the writer thought the rows to be.
+    Only the equality columns and the partition of an equality delete describe the rows that it deletes. Its other
+    columns contain arbitrary values.
     """
     stats = entry.content_stats
     if entry.content_type is ContentType.EQUALITY_DELETE:
-        telling = {*(entry.equality_ids or ()), *definition.spec_by_id(entry.partition_spec_id).expr_ids}
-        telling |= {
-            expression.expr_id for expression in definition.expressions if telling.issuperset(expression.source_ids)
+        usable = {*(entry.equality_ids or ()), *definition.spec_by_id(entry.partition_spec_id).expr_ids}
+        usable |= {
+            expression.expr_id for expression in definition.expressions if usable.issuperset(expression.source_ids)
         }
-        stats = {tracked_id: stats[tracked_id] for tracked_id in stats if tracked_id in telling}
+        stats = {tracked_id: stats[tracked_id] for tracked_id in stats if tracked_id in usable}
     return may_match(pruning, stats, entry.record_count, entry.partition_spec_id)

@@ -1,9 +1,11 @@
-"""Which files of a leaf may have delete files at all, for many files at once.
+"""A mask of the files in a leaf that may have delete files.
 
-Owns: the vectorised form of `delete_index` and `equality_reach`, over columns of the leaf; it is coarser, so the two
-share no table. Does not own: which deletes a file has: that is asked of the index, for the files that are left.
-Invariants: says "none" of a file only if the index does (`tests/tree/scan/test_delete_mask.py` holds the two together);
-reads sequence numbers, and of the statistics only those of the columns that deletes are by.
+Owns: the vectorised form of `delete_index` and `equality_reach`, over columns of the leaf. It is coarser than these
+two, so they share no code.
+Does not own: the deletes of a file. The index finds them for the files that the mask selects.
+Invariants: A file is excluded only if the index finds no delete for it (checked by
+`tests/tree/scan/test_delete_mask.py`). Only sequence numbers and the statistics of equality columns and partition
+values are read.
 """
 
 from __future__ import annotations
@@ -23,11 +25,11 @@ from rootline.tree.filter.column_predicates import scalar_of
 from rootline.tree.scan.delete_index import DeleteIndex
 
 _ONE_BY_ONE: Final = 64
-"""With more deletes than these, only the sequence numbers are looked at here."""
+"""The most equality deletes whose statistics are compared. Beyond it, only sequence numbers are."""
 
 
 def may_have_deletes(index: DeleteIndex, leaf: Leaf, leaf_row: ContentEntry) -> Mask:
-    """One flag an entry of a data leaf."""
+    """One flag for each entry of a data leaf: whether the file may have delete files."""
     numbers = leaf.columns(["version_info.sequence_number"]).column(0).combine_chunks().field("sequence_number")
     inherited = leaf_row.version_info.sequence_number or 0
     ages = numbers.fill_null(inherited).to_numpy(zero_copy_only=False)
@@ -50,7 +52,7 @@ def _number(entry: ContentEntry) -> int:
 
 
 def _apart(index: DeleteIndex, leaf: Leaf, leaf_row: ContentEntry, delete: ContentEntry) -> Mask:
-    """The entries that another partition or the bounds of the equality columns keep out of the delete's reach."""
+    """The entries that the delete cannot affect: in other partitions, or with disjoint bounds of an equality column."""
     predicates = [
         _beyond_bounds(leaf, column_id, known)
         for column_id in delete.equality_ids or ()

@@ -1,8 +1,8 @@
-"""Which equality deletes may apply to which data files.
+"""The rule of sequence numbers and partitions for an equality delete and a data file.
 
-Owns: the rule of sequence numbers and partitions for one pair. Does not own: what bounds say (`equality_reach`),
-finding the deletes of a file among many (`delete_index`), carrying them out (`rootline.storage.rows.row_deletes`).
-Invariants: "no" is certain; what the statistics do not say is a "yes".
+Owns: the rule for one pair. Does not own: the comparison of bounds (`equality_reach`), the search among many deletes
+(`delete_index`), applying deletes (`rootline.storage.rows.row_deletes`).
+Invariants: "No" is certain. Missing statistics mean "yes".
 
 Source: the Iceberg specification, "Scan Planning" (equality deletes apply to older data files of their partition, or
 of every partition when their spec is unpartitioned).
@@ -16,7 +16,7 @@ from rootline.tree.scan.partition_tuple import is_unpartitioned, partition_tuple
 
 
 def may_apply(delete: ContentEntry, data: ContentEntry, definition: TableDefinition) -> bool:
-    """Whether equality delete `delete` may remove rows of `data`."""
+    """Whether the equality delete `delete` may remove rows of `data`."""
     newer, older = delete.version_info.sequence_number, data.version_info.sequence_number
     if newer is not None and older is not None and newer <= older:
         return False

@@ -1,9 +1,9 @@
-"""One data file of a scan, and many of them that are in one leaf.
+"""Scan tasks: one data file to read, or the files of a plan that are in one leaf.
 
-Owns: tasks, and finding a file's vectors. Does not own: which files are in a plan (`scan_plan`), which delete files
-apply to a file (`delete_index`), what is left of a filter (`residuals`).
-Invariants: a task made from a leaf decodes its entry only when it is looked at; entries that a task shows carry
-the sequence numbers that they inherit; a task can be pickled, then with its partition values as its only statistics.
+Owns: tasks, and finding a file's deletion vectors.
+Does not own: the choice of files (`scan_plan`), finding delete files (`delete_index`), residual filters (`residuals`).
+Invariants: A task made from a leaf decodes its entry on first access. The entries of a task have their inherited
+sequence numbers. A task can be pickled. Of the statistics, a pickled task keeps only the partition values.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 def inherited(entry: ContentEntry, leaf_row: ContentEntry) -> ContentEntry:
-    """`entry` of the leaf that `leaf_row` names, with the snapshot and sequence numbers that it inherits."""
+    """`entry` with the snapshot and sequence numbers that it inherits from `leaf_row`, the root's row of its leaf."""
     own, row = entry.version_info, leaf_row.version_info
     if own.status is not Status.ADDED or None not in (own.snapshot_id, own.sequence_number, own.file_sequence_number):
         return entry
@@ -51,7 +51,7 @@ def inherited(entry: ContentEntry, leaf_row: ContentEntry) -> ContentEntry:
 
 
 class VectorSource:
-    """Where a vector's entry is: at hand, or in a leaf at `ordinal` (of the row `leaf_row`)."""
+    """A deletion vector's entry: already decoded, or at `ordinal` of the leaf of the root row `leaf_row`."""
 
     __slots__ = ("_entry", "_leaf", "_leaf_row", "_ordinal", "cardinality")
 
@@ -77,7 +77,7 @@ class VectorSource:
 
 
 class FileTask:
-    """One data file to read. `is_whole`: every row of it matches, so there is nothing to ask of its rows."""
+    """One data file to read. `is_whole` means that every row matches, so no row needs testing."""
 
     __slots__ = (
         "_data",
@@ -112,7 +112,7 @@ class FileTask:
     def of_plan(
         context: TaskContext, data: ContentEntry, vectors: Sequence[ContentEntry | VectorSource], *, is_whole: bool
     ) -> FileTask:
-        """The task of a file that is in the root."""
+        """The task of a file whose entry is in the root."""
         task = FileTask(data, vectors)
         task.is_whole, task._of_plan, task._deletes = is_whole, context, None
         return task
@@ -127,7 +127,7 @@ class FileTask:
         is_whole: bool,
         deletes: FileDeletes | None,
     ) -> FileTask:
-        """The task of the file `index` of `files`; `deletes` of `None` are looked up when they are asked for."""
+        """The task of the file at `index` of `files`. If `deletes` is `None`, they are looked up on first access."""
         task = FileTask.__new__(FileTask)
         task.location, task.record_count, task.is_whole = location, record_count, is_whole
         task._data, task._from, task._index, task._vectors = None, files, index, vectors
@@ -144,12 +144,12 @@ class FileTask:
 
     @property
     def vectors(self) -> tuple[ContentEntry, ...]:
-        """Entries of the vectors that delete rows of the file: our writers give it one at most."""
+        """The entries of the file's deletion vectors. Rootline writes at most one for a file."""
         return tuple(item.entry if isinstance(item, VectorSource) else item for item in self._vectors)
 
     @property
     def residual(self) -> BoundFilter | None:
-        """What is still to be asked of the file's rows; `None`: every row of it matches."""
+        """The filter that the file's rows must still be tested with, or `None` if every row matches."""
         if self.is_whole:
             return None
         if self._residual is None and self._of_plan is not None:
@@ -159,14 +159,14 @@ class FileTask:
 
     @property
     def deletes(self) -> FileDeletes:
-        """Equality deletes and position delete files that apply. Raises as `DeleteIndex.of_file`."""
+        """The equality deletes and position delete files that apply. Raises the errors of `DeleteIndex.of_file`."""
         if self._deletes is None:
             index = None if self._of_plan is None else self._of_plan.deletes
             self._deletes = index.of_file(self.data) if index else NO_DELETES
         return self._deletes
 
     def row_count(self) -> int | None:
-        """Rows that the task yields; `None` when that takes reading."""
+        """The number of rows that the task yields, or `None` if it is unknown before reading the file."""
         if not self.is_whole or len(self._vectors) > 1 or self.deletes:
             return None
         deleted = sum(
@@ -199,7 +199,7 @@ def _plain(entries: Sequence[ContentEntry]) -> tuple[ContentEntry, ...]:
 
 @dataclass(frozen=True, slots=True)
 class TaskContext:
-    """What all tasks of a plan share."""
+    """The filter and the delete files that all tasks of a plan share."""
 
     pruning: PruningFilter
     deletes: DeleteIndex | None = None
@@ -207,7 +207,7 @@ class TaskContext:
 
 @dataclass
 class VectorsOfLeaf:
-    """Data file's location → its vectors, of the root and of delete leaves."""
+    """The deletion vectors of each data file (by location), from the root and from delete leaves."""
 
     _found: dict[str, tuple[VectorSource, ...]] = field(default_factory=dict)
 
@@ -215,7 +215,7 @@ class VectorsOfLeaf:
         return len(self._found)
 
     def add(self, data_location: str, source: VectorSource) -> None:
-        """One more vector of a file."""
+        """Add a vector of a file."""
         self._found[data_location] = (*self._found.get(data_location, ()), source)
 
     def of(self, data_location: str) -> tuple[VectorSource, ...]:
@@ -223,8 +223,9 @@ class VectorsOfLeaf:
         return self._found.get(data_location, ())
 
     def take(self, leaf: Leaf, leaf_row: ContentEntry, dead: BitMap | None) -> list[ContentEntry]:
-        """Every live vector of a delete leaf; returns its live delete files: equality deletes, and position deletes
-        of older formats, which have no `deletion_vector`.
+        """Add every live vector of a delete leaf, and return the live delete files of the leaf.
+
+        Delete files are equality deletes, and position deletes of older formats, which have no `deletion_vector`.
         """
         table = leaf.columns(["content_type", "version_info.status", "referenced_file", "record_count", _VECTOR_OFFSET])
         statuses = table.column("version_info").combine_chunks().field("status")
@@ -250,7 +251,10 @@ class VectorsOfLeaf:
 
 @dataclass(frozen=True)
 class FilesOfLeaf:
-    """The files of a plan that are in one data leaf: at `ordinals`; `all_match` says whether all their rows do."""
+    """The files of a plan that are in one data leaf, at `ordinals`.
+
+    `all_match` has a flag for each file: whether all of its rows match the filter.
+    """
 
     leaf: Leaf
     leaf_row: ContentEntry
@@ -264,7 +268,7 @@ class FilesOfLeaf:
         return len(self.ordinals)
 
     def tasks(self) -> Iterator[FileTask]:
-        """The tasks, by ordinal."""
+        """The tasks, in the order of their ordinals."""
         if not len(self.ordinals):
             return
         table = self._columns(["location", "record_count"])
@@ -279,12 +283,12 @@ class FilesOfLeaf:
             yield make(self, index, location, count, of(location), is_whole, None if unsure[index] else NO_DELETES)
 
     def locations(self) -> Sequence[str]:
-        """Where the files are, by ordinal."""
+        """The locations of the files, in the order of their ordinals."""
         found: list[str] = self._columns(["location"]).column(0).to_pylist() if len(self.ordinals) else []
         return found
 
     def at(self, locations: pa.Array) -> FilesOfLeaf:
-        """Only the files at `locations`."""
+        """The subset of the files whose locations are in `locations`."""
         if not len(self.ordinals):
             return self
         named = self._columns(["location"]).column(0)
@@ -298,7 +302,7 @@ class FilesOfLeaf:
 
     @cached_property
     def _may_have_deletes(self) -> list[bool] | None:
-        """One flag a file; `None` where no file has any."""
+        """One flag for each file, or `None` if no file has deletes."""
         deletes = self.context.deletes
         if not deletes:
             return None
@@ -306,7 +310,7 @@ class FilesOfLeaf:
         return flags if any(flags) else None
 
     def row_count(self) -> int | None:
-        """Rows of all tasks; `None` when that takes reading."""
+        """The number of rows of all tasks, or `None` if it is unknown before reading the files."""
         if not self.all_match.all():
             return None
         if not len(self.vectors) and not self.context.deletes:
@@ -321,12 +325,12 @@ class FilesOfLeaf:
         return total
 
     def entry(self, index: int) -> ContentEntry:
-        """The entry of the file at `index`; some neighbours are decoded with it."""
+        """The entry of the file at `index`. It is decoded together with its neighbours and cached."""
         chunk, at = divmod(index, _CHUNK)
         entries = self._decoded.get(chunk)
         if entries is None:
             ordinals = self.ordinals[chunk * _CHUNK : (chunk + 1) * _CHUNK].tolist()
             entries = [inherited(entry, self.leaf_row) for entry in self.leaf.entries_at(ordinals)]
-            self._decoded.clear()  # tasks are looked at in order: one chunk is enough
+            self._decoded.clear()  # tasks are read in order, so one cached chunk is enough
             self._decoded[chunk] = entries
         return entries[at]

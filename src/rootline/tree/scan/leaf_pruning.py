@@ -1,9 +1,10 @@
-"""A pruning filter over all entries of a leaf at once.
+"""Vectorised pruning: the evaluation of a filter on the statistics of all entries of a leaf.
 
-Owns: the vectorised form of `value_range`, and which columns of the leaf it reads. Does not own: which flag or bound
-decides a test (`range_rules`), conditions on single entries (`prune`), which entries are live (`scan_plan`).
-Invariants: says of every entry what `prune` says of it, which `tests/tree/filter/test_prune.py` holds it to; reads only
-the statistics that the filter needs.
+Owns: the vectorised form of `value_range`, and the choice of the leaf's columns to read.
+Does not own: the tables of flags and bounds (`range_rules`), pruning of single entries (`prune`), the live entries
+(`scan_plan`).
+Invariants: The result for an entry is the same as in `prune` (checked by `tests/tree/filter/test_prune.py`). Only the
+statistics that the filter needs are read.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from rootline.tree.filter.range_rules import (
     MUST_FLAGS,
     Flags,
 )
-from rootline.tree.filter.value_range import holds_one_of
+from rootline.tree.filter.value_range import has_one_of
 
 _MEMBERS: Final = ("lower_bound", "upper_bound", "value_count", "null_value_count", "nan_value_count")
 _VALUES_ONE_BY_ONE: Final = 20
@@ -43,14 +44,17 @@ _VALUES_ONE_BY_ONE: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class LeafPruning:
-    """One flag an entry: `may` it hold matching rows, `must` all its rows match. `must` implies nothing about dead."""
+    """One flag for each entry: `may` contain matching rows, and all its rows `must` match.
+
+    Dead entries have flags too, without meaning.
+    """
 
     may: Mask
     must: Mask
 
 
 def prune_leaf(pruning: PruningFilter, leaf: Leaf, spec_id: int) -> LeafPruning:
-    """What `pruning` says about every entry of a data leaf whose files are of spec `spec_id`."""
+    """Evaluate `pruning` on every entry of a data leaf whose files are of spec `spec_id`."""
     if pruning.bound.is_always_true:
         every = np.ones(len(leaf), dtype=np.bool_)
         return LeafPruning(every, every)
@@ -77,12 +81,12 @@ def prune_leaf(pruning: PruningFilter, leaf: Leaf, spec_id: int) -> LeafPruning:
 
 @dataclass(frozen=True, slots=True)
 class _Ranges:
-    """A `ValueRange` for every entry: bounds with null for unknown, flags without nulls."""
+    """The columns of a `ValueRange` for each entry. Null is an unknown bound, and flags have no nulls."""
 
     lower: pa.Array
     upper: pa.Array
-    may_hold_null: pa.Array
-    may_hold_nan: pa.Array
+    may_have_null: pa.Array
+    may_have_nan: pa.Array
     is_all_null: pa.Array
     is_all_nan: pa.Array
     is_without_values: pa.Array
@@ -90,13 +94,13 @@ class _Ranges:
 
 def _ranges(stats: pa.StructArray, record_counts: pa.Array, is_partition_value: bool, is_float: bool) -> _Ranges:
     nothing, no = pa.nulls(len(stats), pa.int64()), pa.repeat(pa.scalar(False), len(stats))
-    held = {stats.type.field(at).name: pc.struct_field(stats, at) for at in range(stats.type.num_fields)}
-    lower, upper = held.get("lower_bound", nothing), held.get("upper_bound", nothing)
-    values = pc.coalesce(held.get("value_count", nothing), record_counts)
-    nulls = held.get("null_value_count", nothing)
-    nans = held.get("nan_value_count", nothing) if is_float else pa.repeat(pa.scalar(0, pa.int64()), len(stats))
-    may_hold_null = pc.fill_null(pc.greater(nulls, 0), True)
-    may_hold_nan = pc.fill_null(pc.greater(nans, 0), True)
+    known = {stats.type.field(at).name: pc.struct_field(stats, at) for at in range(stats.type.num_fields)}
+    lower, upper = known.get("lower_bound", nothing), known.get("upper_bound", nothing)
+    values = pc.coalesce(known.get("value_count", nothing), record_counts)
+    nulls = known.get("null_value_count", nothing)
+    nans = known.get("nan_value_count", nothing) if is_float else pa.repeat(pa.scalar(0, pa.int64()), len(stats))
+    may_have_null = pc.fill_null(pc.greater(nulls, 0), True)
+    may_have_nan = pc.fill_null(pc.greater(nans, 0), True)
     is_all_null = pc.fill_null(pc.equal(nulls, values), False)
     is_all_nan = pc.fill_null(pc.and_(pc.equal(nans, values), pc.greater(values, 0)), False)
     is_hollow = pc.fill_null(pc.equal(pc.add(nulls, nans), values), False)
@@ -106,15 +110,15 @@ def _ranges(stats: pa.StructArray, record_counts: pa.Array, is_partition_value: 
         is_known = lower.is_valid()
         is_null = pc.and_(stats.is_valid(), pc.and_(lower.is_null(), upper.is_null()))
         upper = pc.coalesce(upper, lower)
-        may_hold_null = pc.or_(is_null, pc.and_not(may_hold_null, is_known))
-        may_hold_nan = pc.and_not(pc.if_else(is_known, is_nan, may_hold_nan), is_null)
+        may_have_null = pc.or_(is_null, pc.and_not(may_have_null, is_known))
+        may_have_nan = pc.and_not(pc.if_else(is_known, is_nan, may_have_nan), is_null)
         is_all_null = pc.or_(is_null, pc.and_not(is_all_null, is_known))
         is_all_nan = pc.and_not(pc.if_else(is_known, is_nan, is_all_nan), is_null)
         is_without = pc.or_(is_null, pc.if_else(is_known, is_nan, is_without))
     if is_float:
         lower = pc.if_else(is_nan, pa.scalar(None, lower.type), lower)
         upper = pc.if_else(pc.fill_null(pc.is_nan(upper), False), pa.scalar(None, upper.type), upper)
-    return _Ranges(lower, upper, may_hold_null, may_hold_nan, is_all_null, is_all_nan, is_without)
+    return _Ranges(lower, upper, may_have_null, may_have_nan, is_all_null, is_all_nan, is_without)
 
 
 def _evaluated(
@@ -128,7 +132,7 @@ def _evaluated(
     if isinstance(condition, Predicate):
         known = columns.get(condition.field_id)
         return pa.repeat(pa.scalar(unknown), length) if known is None else satisfies(condition, known)
-    assert not isinstance(condition, ColumnPair), "expanded conditions have none"
+    assert not isinstance(condition, ColumnPair), "an expanded condition has no column pair"
     is_all = isinstance(condition, AllOf)
     parts = [_evaluated(part, columns, length, satisfies, unknown=unknown) for part in condition.parts]
     return reduce(pc.and_ if is_all else pc.or_, parts) if parts else pa.repeat(pa.scalar(is_all), length)
@@ -147,7 +151,7 @@ def _within(known: _Ranges, low: Any, high: Any) -> pa.Array:
 
 
 def _is_one_of(known: _Ranges, values: tuple[Any, ...]) -> pa.Array:
-    """Whether the bounds meet in one of `values`; False when unknown."""
+    """One flag for each entry: both bounds equal one of `values`. False if a bound is unknown."""
     if len(values) > _VALUES_ONE_BY_ONE:
         listed = frozenset(values)
         meets = pa.array([bound in listed for bound in _physical(known.lower)], pa.bool_())
@@ -156,16 +160,16 @@ def _is_one_of(known: _Ranges, values: tuple[Any, ...]) -> pa.Array:
     return pc.and_(meets, pc.fill_null(pc.equal(known.lower, known.upper), False))
 
 
-def _holds_one_of(known: _Ranges, values: tuple[Any, ...]) -> pa.Array:
-    """Whether one of `values` is within the bounds; True when unknown."""
+def _has_one_of(known: _Ranges, values: tuple[Any, ...]) -> pa.Array:
+    """One flag for each entry: one of `values` lies within the bounds. An unknown bound excludes no value."""
     if len(values) <= _VALUES_ONE_BY_ONE:
         return reduce(pc.or_, (_within(known, value, value) for value in values))
     bounds = zip(_physical(known.lower), _physical(known.upper), strict=True)
-    return pa.array([holds_one_of(values, low, high) for low, high in bounds], pa.bool_())
+    return pa.array([has_one_of(values, low, high) for low, high in bounds], pa.bool_())
 
 
 def _physical(bounds: pa.Array) -> list[Any]:
-    """Bounds as values of a filter are: days, microseconds, …"""
+    """The bounds as physical values, like those of a filter (days, microseconds, …)."""
     array = bounds.storage if isinstance(bounds, pa.ExtensionArray) else bounds
     if pa.types.is_temporal(array.type):
         array = array.cast(pa.int32() if array.type.bit_width == 32 else pa.int64())
@@ -178,17 +182,17 @@ def _prefix(bound: pa.Array, prefix: str) -> pa.Array:
 
 
 def _starts(known: _Ranges, prefix: str) -> pa.Array:
-    """Whether both bounds start with `prefix`, hence every value; False when unknown."""
+    """One flag for each entry: both bounds, and hence all values, start with `prefix`. False if a bound is unknown."""
     both = pc.and_(pc.starts_with(known.lower, pattern=prefix), pc.starts_with(known.upper, pattern=prefix))
     return pc.fill_null(both, False)
 
 
 def _of_flags(flags: Flags, known: _Ranges) -> pa.Array:
-    without = reduce(pc.or_, (getattr(known, name) for name in flags.not_held)) if flags.not_held else None
-    if flags.held is None:
+    without = reduce(pc.or_, (getattr(known, name) for name in flags.not_set)) if flags.not_set else None
+    if flags.is_set is None:
         return pc.invert(without)
-    held = getattr(known, flags.held)
-    return held if without is None else pc.and_not(held, without)
+    is_set = getattr(known, flags.is_set)
+    return is_set if without is None else pc.and_not(is_set, without)
 
 
 def _may(predicate: Predicate, known: _Ranges) -> pa.Array:
@@ -197,8 +201,8 @@ def _may(predicate: Predicate, known: _Ranges) -> pa.Array:
     if flags is not None:
         return _of_flags(flags, known)
     if operator in DIFFERING:
-        holds_other = pc.and_not(_of_flags(MAY_COMPARE, known), _is_one_of(known, values))
-        return pc.or_(holds_other, _of_flags(MAY_DIFFER, known))
+        may_have_other = pc.and_not(_of_flags(MAY_COMPARE, known), _is_one_of(known, values))
+        return pc.or_(may_have_other, _of_flags(MAY_DIFFER, known))
     return pc.and_(_may_compare(operator, values, known), _of_flags(MAY_COMPARE, known))
 
 
@@ -207,7 +211,7 @@ def _may_compare(operator: Operator, values: tuple[Any, ...], known: _Ranges) ->
     if bound is not None:
         return _bound_test(COMPARISONS[operator], getattr(known, bound), values[0], True)
     if operator in EQUALLING:
-        return _holds_one_of(known, values)
+        return _has_one_of(known, values)
     prefix = values[0]
     if operator is Operator.NOT_STARTS_WITH:
         return pc.invert(_starts(known, prefix))
@@ -231,7 +235,7 @@ def _must_compare(operator: Operator, values: tuple[Any, ...], known: _Ranges) -
     if operator in EQUALLING:
         return _is_one_of(known, values)
     if operator in DIFFERING:
-        return pc.invert(_holds_one_of(known, values))
+        return pc.invert(_has_one_of(known, values))
     prefix = values[0]
     if operator is Operator.STARTS_WITH:
         return _starts(known, prefix)

@@ -1,11 +1,11 @@
 """The partition tuple of a file, rebuilt from its spec and its statistics.
 
-Owns: the tuple as a value that can be compared and hashed, and what counts as unpartitioned. Does not own: computing
-partition values when writing (`rootline.schemas.bytes.transform_values`).
-Invariants: two files are in one partition exactly if their specs are the same and their tuples are equal; null equals
-null and NaN equals NaN; a value that the statistics lack makes the whole tuple `None`, never a guess.
+Owns: the tuple as a value that can be compared and hashed, and the test for an unpartitioned spec.
+Does not own: computing partition values when writing (`rootline.schemas.bytes.transform_values`).
+Invariants: Two files are in the same partition if and only if their specs are the same and their tuples are equal.
+Null equals null, and NaN equals NaN. If the statistics lack a value, the whole tuple is `None`.
 
-Source: format page, "Partition values are statistics"; the Single File Commits proposal, "How do we remove partition
+Source: format page, "Partition values are statistics" and the Single File Commits proposal, "How do we remove partition
 tuple".
 """
 
@@ -21,11 +21,11 @@ from rootline.schemas.table_definition import PartitionSpec, TableDefinition
 
 PartitionTuple = tuple[Bound | None, ...]
 _NAN: Final = math.nan
-"""One object for every NaN: tuples compare their members by identity first."""
+"""The single object for every NaN. Tuples compare their members by identity first, so NaN equals NaN."""
 
 
 def partition_tuple(entry: ContentEntry, definition: TableDefinition) -> PartitionTuple | None:
-    """The values of the entry's own spec, in the spec's order; `None` when a statistic of a member is absent.
+    """The partition values of a file, in the order of its spec, or `None` if the statistics lack one.
 
     Raises:
         Invalid: `spec-unknown`.
@@ -45,7 +45,7 @@ def partition_tuple(entry: ContentEntry, definition: TableDefinition) -> Partiti
 
 
 def is_unpartitioned(spec: PartitionSpec, definition: TableDefinition) -> bool:
-    """Whether files of `spec` are in no partition: it has no members, or `void` ones only."""
+    """Whether `spec` has no members, or only `void` ones."""
     return all(_is_void(member, definition) for member in spec.expr_ids)
 
 

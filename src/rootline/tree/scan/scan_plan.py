@@ -1,12 +1,12 @@
-"""What a scan reads: which leaves, then which files, each with its vectors and what is left of the filter.
+"""Scan planning: the leaves to read, then the files to read, each with its deletes and its residual filter.
 
-Owns: planning over a root and its leaves. Does not own: fetching leaves (`rootline.storage.metadata.table_loader`),
-masks over a leaf (`leaf_pruning`), the tasks themselves (`file_task`), which delete files go with which data files
-(`delete_index`).
-Invariants: deterministic order (the root's data files in its order, then each leaf's by ordinal); never a dead entry;
-every live vector and delete file that may delete a row of a file which is asked for is on its task.
+Owns: planning over a root and its leaves.
+Does not own: fetching leaves (`rootline.storage.metadata.table_loader`), masks over a leaf (`leaf_pruning`), the tasks
+(`file_task`), finding delete files (`delete_index`).
+Invariants: The order is deterministic: data files of the root in its order, then those of each leaf by ordinal. A plan
+has no dead entry. A task has every live vector and delete file that may delete one of its requested rows.
 
-Source: format page, "Manifest vectors"; the Iceberg specification, "Scan Planning".
+Source: format page, "Manifest vectors" and the Iceberg specification, "Scan Planning".
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from rootline.tree.scan.leaf_pruning import prune_leaf
 
 
 class DeletesFor(Enum):
-    """Which rows the delete files of a plan must be right for."""
+    """The rows for which the delete files of a plan are complete."""
 
-    MATCHING_ROWS = "matching rows"  # delete files that touch no row which matches the filter are left out
-    EVERY_ROW = "every row"  # of the planned files: for callers that rewrite the rows that do not match
+    MATCHING_ROWS = "matching rows"  # delete files that cannot delete a matching row are omitted
+    EVERY_ROW = "every row"  # of the planned files, for callers that also rewrite rows that do not match
 
 
 @dataclass(frozen=True, slots=True)
 class LeavesToRead:
-    """Root rows of the leaves that a plan needs, all of them read at once.
+    """The root rows of the leaves that a plan needs. They can all be read concurrently.
 
-    `pruned`: data leaves that cannot match, or have no live entry.
+    `pruned` has the data leaves that cannot match or have no live entry.
     """
 
     data: tuple[ContentEntry, ...]
@@ -60,19 +60,19 @@ class ScanPlan:
     leaves_pruned: int = 0
 
     def tasks(self) -> Iterator[FileTask]:
-        """Every task, in the plan's order; made as they are asked for."""
+        """Iterate over the tasks in the plan's order. Each is made when it is reached."""
         yield from self.in_root
         for files in self.in_leaves:
             yield from files.tasks()
 
     def locations(self) -> Iterator[str]:
-        """The files' locations, in the plan's order; no task is made."""
+        """The locations of the files in the plan's order, without making tasks."""
         yield from (task.location for task in self.in_root)
         for files in self.in_leaves:
             yield from files.locations()
 
     def tasks_at(self, locations: Set[str]) -> Iterator[FileTask]:
-        """The tasks of the files at `locations`, as far as they are in the plan, in its order."""
+        """The tasks of the plan whose files are at `locations`, in the plan's order."""
         yield from (task for task in self.in_root if task.location in locations)
         wanted = pa.array(locations, pa.string())
         for files in self.in_leaves:
@@ -85,16 +85,16 @@ class ScanPlan:
         return len(self.in_root) + sum(len(files) for files in self.in_leaves)
 
     def row_count(self) -> int | None:
-        """Rows that the scan yields, if the entries alone say so: no file has a residual or two vectors."""
+        """The number of rows that the scan yields, or `None` if it is unknown before reading files."""
         in_root = [task.row_count() for task in self.in_root]
         counts = [*in_root, *(files.row_count() for files in self.in_leaves)]
         return None if None in counts else sum(count for count in counts if count is not None)
 
 
 def manifest_vectors(root: Root, stored: Mapping[tuple[str, int], BitMap] | None = None) -> dict[str, BitMap]:
-    """Leaf location → dead ordinals, EXISTING and ADDED vectors together.
+    """The dead ordinals of each leaf (by location), from its EXISTING and ADDED manifest vectors.
 
-    `stored`: (location, offset) → the vectors that are stored in Puffin files; ours are inline.
+    Vectors written by Rootline are inline in the root. `stored` has those of Puffin files, by location and offset.
 
     Raises:
         Corrupt: `vector-corrupt`, a vector cannot be decoded or is not in `stored`.
@@ -120,8 +120,8 @@ def manifest_vectors(root: Root, stored: Mapping[tuple[str, int], BitMap] | None
 def leaves_to_read(root: Root, pruning: PruningFilter) -> LeavesToRead:
     """The leaves that a plan needs, by the root's statistics of them.
 
-    A delete leaf that belongs to a pruned data leaf is not needed, nor one of whose partitions none can match. A leaf
-    without a live entry, which waits for the next compaction, is not needed either.
+    A delete leaf is not needed if it belongs to a pruned data leaf, or if none of its partitions can match. A leaf
+    without a live entry is not needed. The next compaction removes it.
     """
     emptied = leaves_without_live_entries(root)
     data: list[ContentEntry] = []
@@ -142,10 +142,10 @@ def leaves_to_read(root: Root, pruning: PruningFilter) -> LeavesToRead:
 
 
 def leaves_without_live_entries(root: Root) -> set[str]:
-    """The leaves all of whose entries are dead by vectors that are inline in the root.
+    """The locations of the leaves whose entries are all dead by vectors that are inline in the root.
 
     Raises:
-        Corrupt: `vector-corrupt`, a vector of a leaf that may be dead cannot be decoded.
+        Corrupt: `vector-corrupt`, a vector cannot be decoded. Only vectors of leaves that may be dead are decoded.
 
     """
     live = [row.entry for row in root.rows if row.entry.version_info.status is not Status.DELETED]
@@ -164,7 +164,7 @@ def leaves_without_live_entries(root: Root) -> set[str]:
 
 
 def _inline_ordinals(vectors: Sequence[ContentEntry]) -> BitMap:
-    """The union of the inline ones: another writer's two vectors of a leaf may name the same ordinals."""
+    """The union of the inline vectors of a leaf. Two vectors of another writer may contain the same ordinal."""
     dead = BitMap()
     for entry in vectors:
         inline = None if entry.deletion_vector is None else entry.deletion_vector.inline_content
@@ -174,7 +174,10 @@ def _inline_ordinals(vectors: Sequence[ContentEntry]) -> BitMap:
 
 
 def _may_touch(pruning: PruningFilter, delete_leaf: ContentEntry) -> bool:
-    """Whether its deletes may be of data files that match: only partition values say that of every kind of delete."""
+    """Whether deletes of the leaf may apply to data files that match the filter.
+
+    Only its partition values can prove the opposite for every kind of delete.
+    """
     members = pruning.members_of(delete_leaf.partition_spec_id)
     stats = {member: delete_leaf.content_stats[member] for member in members if member in delete_leaf.content_stats}
     return not stats or pruning.may(stats, None, frozenset())
@@ -182,7 +185,7 @@ def _may_touch(pruning: PruningFilter, delete_leaf: ContentEntry) -> bool:
 
 @dataclass
 class ScanPlanner:
-    """One scan's planning: read the leaves that are `missing`, data and delete leaves at once, then `plan`."""
+    """The planning of one scan. A caller reads all leaves that are `missing`, then calls `plan`."""
 
     root: Root
     definition: TableDefinition
@@ -198,7 +201,7 @@ class ScanPlanner:
         return tuple(row for row in (*self.wanted.data, *self.wanted.delete) if row.location not in leaves)
 
     def plan(self, leaves: Mapping[str, Leaf], dead: Mapping[str, BitMap]) -> ScanPlan:
-        """The plan, from all leaves that it needs and the ordinals that are dead in them (`manifest_vectors`).
+        """Plan the scan from the leaves that it needs and their dead ordinals (`manifest_vectors`).
 
         Raises:
             Corrupt: `object-missing`, a leaf is not in `leaves`; `leaf-corrupt`, `entry-invalid`.
@@ -209,8 +212,8 @@ class ScanPlanner:
             raise Corrupt("object-missing", f"leaf {row.location} was not read")
         for row in (*self.wanted.data, *self.wanted.delete):
             if len(leaves[row.location]) != row.record_count:
-                held = f"holds {len(leaves[row.location])} entries, its root row says {row.record_count}"
-                raise Corrupt("leaf-corrupt", f"{row.location}: {held}")
+                counts = f"contains {len(leaves[row.location])} entries, its root row says {row.record_count}"
+                raise Corrupt("leaf-corrupt", f"{row.location}: {counts}")
         vectors = VectorsOfLeaf()
         in_root: list[ContentEntry] = []
         delete_files: list[ContentEntry] = []
@@ -252,7 +255,7 @@ class ScanPlanner:
 
 
 def live_flags(leaf: Leaf, dead: BitMap | None) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """One flag an entry: neither DELETED nor in the leaf's vectors."""
+    """One flag for each entry: it is neither DELETED nor in the leaf's vectors."""
     statuses = leaf.columns(["version_info.status"]).column(0).combine_chunks().field("status")
     live: np.ndarray[tuple[int], np.dtype[np.bool_]] = statuses.to_numpy(zero_copy_only=False) != Status.DELETED
     if dead:
@@ -270,7 +273,7 @@ def plan(
     dead: Mapping[str, BitMap] | None = None,
     deletes_for: DeletesFor = DeletesFor.MATCHING_ROWS,
 ) -> ScanPlan:
-    """The plan of a scan whose leaves are all at hand; `dead` is `manifest_vectors(root)` unless given.
+    """Plan a scan whose leaves have all been read. `dead` defaults to `manifest_vectors(root)`.
 
     Raises:
         Corrupt: `object-missing`, `vector-corrupt`, `entry-invalid`.

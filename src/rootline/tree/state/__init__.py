@@ -1,1 +1,1 @@
-"""One version of a table in memory: root, leaves, and the lookups over what is live."""
+"""One version of a table in memory: its root, its leaves, and the lookups of live entries."""

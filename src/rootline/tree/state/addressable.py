@@ -1,9 +1,10 @@
-"""Which versions of a table may be read, named and returned to.
+"""The versions of a table that can be read, tagged and restored.
 
-Owns: the rule. Does not own: what raises the oldest version (expiry), reading roots (`rootline.storage`).
-Invariants: what the head does not name is not addressable, so an orphan below the head is never read.
+Owns: the rule for addressable versions. Does not own: expiry, which raises the oldest version, reading roots
+(`rootline.storage`).
+Invariants: Only versions that the head names are addressable, so an orphaned root below the head is never read.
 
-Source: protocol page, section 1, "Expiry, drop"; invariants page, numbers 6 and 16.
+Source: protocol page, section 1, "Expiry, drop" and invariants page, numbers 6 and 16.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from rootline.schemas.root_header import RootHeader
 
 @dataclass(frozen=True, slots=True)
 class Addressable:
-    """The versions from `oldest` to `newest`, and those below that have a tag or are kept. `table`: for messages."""
+    """The addressable versions: `oldest` to `newest`, and older ones with a tag or in the page of kept versions.
+
+    `table` is the name for messages.
+    """
 
     table: str
     oldest: int
@@ -28,24 +32,24 @@ class Addressable:
 
     @staticmethod
     def of(head: RootHeader | None, kept: RetainedPage | None = None) -> Addressable:
-        """What a head addresses, with the page that it names; nothing, while there is none."""
+        """The addressable versions of a head and its page of kept versions. Empty without a head."""
         if head is None:
             return Addressable("this table", 0, -1, {})
         return Addressable(head.table, head.oldest_version, head.version, head.tags, kept)
 
     def older(self) -> list[int]:
-        """The addressable versions below the oldest, ascending."""
+        """The addressable versions below `oldest`, ascending."""
         found = {version for version in self.tags.values() if version < self.oldest}
         return sorted(found.union(() if self.kept is None else (kept.version for kept in self.kept.versions)))
 
     def has(self, version: int) -> bool:
-        """Whether `version` is one of them."""
+        """Whether `version` is addressable."""
         if self.oldest <= version <= self.newest:
             return True
         return version in self.tags.values() or (self.kept is not None and self.kept.find(version) is not None)
 
     def check(self, version: int) -> None:
-        """Raises `Invalid` (`version-unknown`) unless `version` is one of them."""
+        """Raise `Invalid` (`version-unknown`) unless `version` is addressable."""
         if version < 0:
             raise Invalid("version-unknown", f"{self.table}: version {version} is before the first, which is version 0")
         if version > self.newest:

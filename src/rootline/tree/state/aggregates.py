@@ -1,8 +1,8 @@
-"""What a leaf's root row says of its entries: counts, the least sequence number, statistics over all of them.
+"""The aggregates of a leaf in its root row: counts, the least sequence number, and statistics over its entries.
 
-Owns: the aggregation, over columns. Does not own: the leaf's bytes, pruning by what comes out (`prune`).
-Invariants: aggregates describe the entries as written, so a manifest vector changes none; bounds contain those of
-every child; a column that any child lacks has none; `tight_bounds` is the AND.
+Owns: the aggregation of columns. Does not own: the leaf's bytes, pruning by aggregates (`prune`).
+Invariants: Aggregates describe the entries as written, so a manifest vector changes none of them. Bounds contain those
+of every entry. If any entry lacks statistics of a column, the aggregate has none of it. `tight_bounds` is the AND.
 
 Source: format page, "Aggregates".
 """
@@ -27,20 +27,20 @@ _LONG_MAX: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class LeafAggregates:
-    """The members of a leaf's root row that follow from its entries."""
+    """The members of a leaf's root row that are computed from its entries."""
 
     manifest_stats: ManifestStats
     content_stats: ContentStats
 
 
 def aggregates_of(leaf: Leaf, spec_ids: tuple[int, ...]) -> LeafAggregates:
-    """The aggregates of a leaf whose entries have the spec of `spec_ids`."""
+    """The aggregates of a leaf whose partition spec has the members `spec_ids`."""
     names = ["version_info", "record_count", *([CONTENT_STATS] if leaf.tracked_ids else [])]
     return aggregates_in(leaf.columns(names), spec_ids)
 
 
 def aggregates_in(table: pa.Table, spec_ids: tuple[int, ...]) -> LeafAggregates:
-    """As `aggregates_of`, of columns that were read already: `version_info`, `record_count`, `content_stats` if any."""
+    """The aggregates of columns that have been read: `version_info`, `record_count`, and `content_stats` if any."""
     info = table.column("version_info").combine_chunks()
     status = _child(info, "status")
     not_deleted = pc.not_equal(status, pa.scalar(int(Status.DELETED), status.type))
@@ -95,13 +95,13 @@ def _aggregate(column: pa.StructArray, *, is_partition_value: bool) -> FieldStat
         lower, upper = lower.filter(has_values), upper.filter(has_values)
     least, greatest = _whole(lower, "min"), _whole(upper, "max")
     if is_partition_value and (least is None or greatest is None):
-        return None  # both bounds null would read as "the partition value is null"
+        return None  # two null bounds would mean that the partition value is null
     tight = _and(members["tight_bounds"]) if least is not None and greatest is not None else False
     return replace(counts, lower_bound=_signed(least, -0.0), upper_bound=_signed(greatest, 0.0), tight_bounds=tight)
 
 
 def _counts(members: Mapping[str, pa.Array]) -> FieldStatistics:
-    """Everything but the bounds. The average size has no aggregate: a mean of means is none."""
+    """The aggregates other than bounds. The average size has none, since a mean of means is not the mean."""
     values, nulls, nans = (_sum(members.get(name)) for name in _COUNTS)
     return FieldStatistics(
         value_count=values,
@@ -112,7 +112,7 @@ def _counts(members: Mapping[str, pa.Array]) -> FieldStatistics:
 
 
 def _all_null(members: Mapping[str, pa.Array], lower: pa.Array, upper: pa.Array, is_partition_value: bool) -> pa.Array:
-    """Which children hold nulls only: they bound nothing."""
+    """A flag for each entry: the column has only nulls, so the absent bounds are not unknown."""
     unbounded = pc.and_(pc.is_null(lower), pc.is_null(upper))
     if is_partition_value:
         return unbounded
@@ -121,7 +121,7 @@ def _all_null(members: Mapping[str, pa.Array], lower: pa.Array, upper: pa.Array,
 
 
 def _whole(values: pa.Array | None, which: str) -> Any:
-    """The least or greatest value; `None` when one is unknown (null) or NaN."""
+    """The `min` or `max` of `values`, or `None` if one of them is null (unknown) or NaN."""
     if values is None or len(values) == 0 or values.null_count:
         return None
     if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
@@ -137,7 +137,7 @@ def _sum(values: pa.Array | None) -> int | None:
 
 
 def exact_sum(values: pa.Array) -> int:
-    """The sum of whole numbers, nulls left out, however great; Arrow's own wraps around."""
+    """The exact sum of integers without the nulls. The sum of Arrow overflows silently."""
     if len(values) == values.null_count:
         return 0
     extremes = pc.min_max(values)
@@ -147,14 +147,14 @@ def exact_sum(values: pa.Array) -> int:
 
 
 def _and(tight: pa.Array) -> bool | None:
-    """False if any is False, else unknown if any is."""
+    """False if any value is False, otherwise `None` if any is null, otherwise True."""
     if pc.any(pc.invert(tight)).as_py():
         return False
     return None if tight.null_count else True
 
 
 def _signed(bound: Bound | None, zero: float) -> Bound | None:
-    """Zero with the sign that makes it the outer one: -0.0 below, +0.0 above."""
+    """`bound`, with the sign of `zero` if it is 0.0. So -0.0 is a lower bound and +0.0 an upper one."""
     return math.copysign(0.0, zero) if isinstance(bound, float) and bound == 0.0 else bound
 
 

@@ -1,4 +1,7 @@
-"""Which ordinals may hold a key, in twelve bytes an entry, however long the keys are; hashes are this process's own."""
+"""A compact index from keys to ordinals, with twelve bytes for each entry.
+
+It uses Python's hashes, which are valid in one process only.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ Hashes: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 class HashedKeys:
-    """The keys of some entries; `hashes` ascend."""
+    """The hashed keys of entries. `hashes` are ascending."""
 
     __slots__ = ("_ordinals", "hashes")
 
     def __init__(self, keys: Sequence[Hashable], ordinals: Sequence[int] | None = None) -> None:
-        """`keys` of the entries at `ordinals`; without them, of the entries 0, 1, 2 and so on."""
+        """Index the `keys` of the entries at `ordinals`, by default 0, 1, 2 and so on."""
         found = hashes_of(keys)
         order = np.argsort(found, kind="stable")
         self.hashes: Final = found[order]
@@ -24,15 +27,15 @@ class HashedKeys:
         self._ordinals = places.astype(np.uint32)
 
     def candidates(self, key: Hashable) -> list[int]:
-        """The ordinals that may hold `key`, ascending; very rarely one that does not."""
+        """The ordinals whose key has the hash of `key`, ascending. Very rarely one has another key."""
         wanted = np.int64(hash(key))
         start, stop = np.searchsorted(self.hashes, wanted, "left"), np.searchsorted(self.hashes, wanted, "right")
-        held: list[int] = self._ordinals[start:stop].tolist()
-        return held
+        found: list[int] = self._ordinals[start:stop].tolist()
+        return found
 
 
 def hashes_of(keys: Iterable[Hashable]) -> Hashes:
-    """One hash a key."""
+    """The hashes of keys."""
     return np.fromiter(map(hash, keys), np.int64)
 
 

@@ -1,10 +1,10 @@
-"""Find one entry in a leaf without keeping the names of all of them.
+"""Lookup of single entries in a leaf, without keeping all of its locations in memory.
 
-Owns: hashed keys of places and of vectors' data files. Does not own: which entries are dead (`live_index`), which leaf
-to ask (`location_index`), lookups of many entries at once (`leaf`: a dictionary answers those sooner, and is dropped
-when its room is needed).
-Invariants: what is found has exactly the place that was asked for; DELETED entries are not found; twelve bytes an
-entry stay in memory.
+Owns: the hashed keys of places, and of the data files of vectors.
+Does not own: dead entries (`live_index`), the choice of the leaf (`location_index`), lookups of many entries (`leaf`,
+whose dictionary is faster, and evicted when memory is short).
+Invariants: A found entry has exactly the place that was asked for. DELETED entries are not found. Each entry takes
+twelve bytes of memory.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _DELETE_COLUMNS: Final = ["content_type", "location", "file_format", "deletion_v
 
 
 def vector_key(data_location: str) -> Hashable:
-    """What the vector of a data file is looked up by."""
+    """The key of the deletion vector of a data file."""
     return "vector of", data_location
 
 
 class LeafKeys:
-    """The keys of one leaf; `hashes`, of all of them, ascend."""
+    """The keys of one leaf. `hashes` are those of all keys, ascending."""
 
     __slots__ = ("_leaf", "_places", "_vectors", "hashes")
 
@@ -44,14 +44,14 @@ class LeafKeys:
             self.hashes = np.sort(np.concatenate([self._places.hashes, self._vectors.hashes]), kind="stable")
 
     def find(self, place: EntryPlace) -> int | None:
-        """The ordinal of the entry at `place`."""
+        """The ordinal of the entry at `place`, or `None`."""
         for ordinal in reversed(self._places.candidates(place_key(place))):
             if self._holds(ordinal, content_type=place[0], location=place[1], offset=place[2]):
                 return ordinal
         return None
 
     def find_vector(self, data_location: str) -> int | None:
-        """The ordinal of the vector of a data file."""
+        """The ordinal of the vector of a data file, or `None`."""
         for ordinal in reversed(self._vectors.candidates(vector_key(data_location))):
             if self._holds(ordinal, referenced_file=data_location):
                 return ordinal

@@ -1,9 +1,9 @@
-"""Find entries in one leaf: by place, by the data file that a vector belongs to, equality deletes.
+"""Lookups of entries in one leaf: by place, by the data file of a vector, and all equality deletes.
 
-Owns: lookups that are built when first asked for and kept with the leaf. Does not own: which entries are dead
-(`live_index`), the leaf's bytes (`leaf_codec`).
-Invariants: a leaf never changes, so what was built stays right for every later version of the table; entries that the
-leaf lists as DELETED, which those of other writers do, are found by none of the lookups.
+Owns: lookups that are built on first use and kept with the leaf.
+Does not own: dead entries (`live_index`), the leaf's bytes (`leaf_codec`).
+Invariants: A leaf never changes, so its lookups stay valid for every later version of the table. No lookup finds an
+entry with status DELETED, which leaves of other writers may contain.
 """
 
 from __future__ import annotations
@@ -28,16 +28,19 @@ class LeafLookup:
         return self.leaf.location
 
     def holds(self, content_type: ContentType) -> bool:
-        """Whether the leaf can hold entries of this type at all."""
+        """Whether the leaf can contain entries of this type."""
         return (content_type is ContentType.DATA) == (self.leaf.content is LeafContent.DATA)
 
     @cached_property
     def keys(self) -> LeafKeys:
-        """For one entry among many leaves."""
+        """The compact keys, for finding one entry among many leaves."""
         return LeafKeys(self.leaf)
 
     def ordinal_of(self, place: EntryPlace) -> int | None:
-        """The ordinal of the entry at `place`, dead or not; for many of them: it keeps a dictionary of the leaf's."""
+        """The ordinal of the entry at `place`, dead or not, or `None`.
+
+        The leaf builds a dictionary for it, so it suits lookups of many entries.
+        """
         return self.leaf.ordinal_of(place) if self.holds(place.content_type) else None
 
     def entry(self, ordinal: int) -> ContentEntry:
@@ -46,21 +49,21 @@ class LeafLookup:
 
     @cached_property
     def vectors(self) -> dict[str, int]:
-        """Data file's location → ordinal of its vector. Empty for leaves of data files."""
+        """The ordinals of the deletion vectors, by data file location. Empty for data leaves."""
         if self.leaf.content is LeafContent.DATA:
             return {}
         names = ("content_type", "file_format", "referenced_file")
         ordinals, rows = undeleted_rows(self.leaf, names)
         columns = (rows.column(name).to_pylist() for name in names)
         return {
-            target: ordinal  # a position delete file of Iceberg V2 may name its data file too, and is no vector
+            target: ordinal  # a position delete file of Iceberg V2 may name its data file too, and is not a vector
             for ordinal, content_type, file_format, target in zip(ordinals, *columns, strict=True)
             if content_type == ContentType.POSITION_DELETE and file_format == FileFormat.PUFFIN and target is not None
         }
 
     @cached_property
     def equality_deletes(self) -> tuple[tuple[int, ContentEntry], ...]:
-        """(ordinal, entry) of each equality delete."""
+        """The equality deletes, as (ordinal, entry)."""
         if self.leaf.content is LeafContent.DATA:
             return ()
         ordinals, rows = undeleted_rows(self.leaf, ("content_type",))

@@ -1,4 +1,4 @@
-"""What the entries of a leaf count for, over columns."""
+"""The tally of the entries of a leaf, computed on columns."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from rootline.tree.state.totals import SIZE_OF, Tally
 
 
 def tally_of_leaf(leaf: Leaf, dead: BitMap | None = None) -> Tally:
-    """The tally of a leaf's entries that are neither DELETED nor `dead`; the leaf itself is not counted.
+    """The tally of a leaf's entries that are neither DELETED nor `dead`, without the leaf itself.
 
-    The same as counting entry by entry, which `tests/tree/state/test_leaf_tally.py` holds it to.
+    It equals counting entry by entry (checked by `tests/tree/state/test_leaf_tally.py`).
     """
     is_data = leaf.content is LeafContent.DATA
     types = [ContentType.DATA] if is_data else [ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE]

@@ -1,7 +1,8 @@
-"""What is live in a table, and where: the lookups behind validation.
+"""The index of live entries of a table and their places, used by validation.
 
-Owns: the index over one root's rows and its leaves. Does not own: how it follows a commit (`advance_index`).
-Invariants: an entry is live in one place; DELETED rows are in no index; dead = the union of a leaf's vectors.
+Owns: the index of one root's rows and its leaves. Does not own: advancing it by a commit (`advance_index`).
+Invariants: An entry is live in exactly one place. DELETED rows are in no lookup. The dead ordinals of a leaf are the
+union of its manifest vectors.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from rootline.tree.state.leaf_lookup import LeafLookup
 from rootline.tree.state.location_index import LocationIndex
 
 StoredAt = tuple[str, int]
-"""A manifest vector's place: Puffin file and offset (bytes)."""
+"""The place of a manifest vector: the location of a Puffin file, and the offset in bytes."""
 YOUNG_ROWS_MAX: Final = 16
-"""EXISTING rows that stay in the open block of a root, see `next_root`."""
+"""The most EXISTING rows in the open block of a root (see `next_root`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A live entry: in the root (`row`), or in a leaf at `ordinal`; neither, when the batch at hand adds it."""
+    """A live entry in the root (`row`) or in a leaf at `ordinal`. Neither is set for an entry that the batch adds."""
 
     entry: ContentEntry
     row: Row | None = None
@@ -39,34 +40,34 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class LiveIndex:
-    """The lookups of one version. The dictionaries belong to the index: no one else changes them."""
+    """The lookups of one version. Only the index changes its dictionaries."""
 
     rows: dict[EntryPlace, Row] = field(default_factory=dict)
-    """Live root rows of content types 0-2."""
+    """The live root rows of files and deletes (content types 0-2), by place."""
     vectors: dict[str, Row] = field(default_factory=dict)
-    """Data file's location → root row of its vector."""
+    """The root rows of deletion vectors, by data file location."""
     equality_deletes: dict[EntryPlace, Row] = field(default_factory=dict)
-    """Root rows of equality deletes."""
+    """The root rows of equality deletes, by place."""
     leaf_rows: dict[str, Row] = field(default_factory=dict)
-    """Leaf's location → its root row."""
+    """The root rows of leaves, by leaf location."""
     manifest_vector_rows: dict[str, tuple[Row, ...]] = field(default_factory=dict)
-    """Leaf's location → the root rows of its manifest vectors."""
+    """The root rows of manifest vectors, by leaf location."""
     dead: dict[str, BitMap] = field(default_factory=dict)
-    """Leaf's location → its dead ordinals."""
+    """The dead ordinals, by leaf location."""
     lookups: dict[str, LeafLookup] = field(default_factory=dict)
-    """Leaf's location → the leaf."""
+    """The leaves with their lookups, by leaf location."""
     locations: LocationIndex = field(default_factory=lambda: LocationIndex({}), compare=False)
-    """Of all leaves together: which of them to ask for an entry."""
+    """The index over all leaves that finds the leaf of an entry."""
     unsettled: tuple[int, ...] = ()
-    """Ordinals of the root's blocks that the next root must rewrite: they show this snapshot's own change."""
+    """The ordinals of the root's blocks that the next root must rewrite, since they show this snapshot's change."""
     stored: Mapping[StoredAt, BitMap] = field(default_factory=dict)
-    """The manifest vectors that are stored in Puffin files."""
+    """The manifest vectors that are stored in Puffin files, by place."""
     orphans: list[Row] = field(default_factory=list)
-    """Vectors of leaves that the root, another writer's, shows as DELETED: they leave with the next root."""
+    """The vectors of leaves that a root of another writer shows as DELETED. The next root removes them."""
 
     @staticmethod
     def of(root: Root, leaves: Mapping[str, Leaf], stored: Mapping[StoredAt, BitMap] | None = None) -> LiveIndex:
-        """Built from nothing; `stored`: the manifest vectors in Puffin files.
+        """Build the index. `stored` has the manifest vectors in Puffin files.
 
         Raises:
             Corrupt: the root names a leaf that is not in `leaves`, or a vector that is not in `stored`.
@@ -90,17 +91,18 @@ class LiveIndex:
         for location in index.leaf_rows:
             leaf = leaves.get(location)
             if leaf is None:
-                raise Corrupt("object-missing", f"root {root.header.version} names leaf {location}, which is not there")
+                raise Corrupt("object-missing", f"root {root.header.version} names leaf {location}, which was not read")
             index.lookups[location] = LeafLookup(leaf)
         for location in index.manifest_vector_rows:
             if location not in index.leaf_rows:
                 raise Corrupt(
-                    "root-corrupt", f"root {root.header.version} has a vector of {location}, which is no leaf of it"
+                    "root-corrupt",
+                    f"root {root.header.version} has a vector of {location}, which is not one of its leaves",
                 )
         return index
 
     def insert(self, row: Row) -> None:
-        """Take in one row of the root. Only while the index is being built."""
+        """Add one row of the root. Only for building an index."""
         entry = row.entry
         if entry.version_info.status is Status.DELETED:
             return
@@ -122,14 +124,14 @@ class LiveIndex:
             self.leaf_rows[entry.location] = row
 
     def find(self, place: EntryPlace) -> Live | None:
-        """The live entry at `place`, in the root or in a leaf."""
+        """The live entry at `place`, in the root or in a leaf, or `None`."""
         row = self.rows.get(place)
         if row is not None:
             return Live(row.entry, row=row)
         return self._in_leaves(place_key(place), lambda keys: keys.find(place))
 
     def vector_of(self, data_location: str) -> Live | None:
-        """The live vector of a data file, in the root or in a leaf."""
+        """The live vector of a data file, in the root or in a leaf, or `None`."""
         row = self.vectors.get(data_location)
         if row is not None:
             return Live(row.entry, row=row)
@@ -143,16 +145,19 @@ class LiveIndex:
         return None
 
     def leaves_of(self, key: Hashable) -> Iterable[LeafLookup]:
-        """The leaves that may hold a key of `leaf_keys`."""
+        """The leaves that may contain a key of `leaf_keys`."""
         return (self.lookups[name] for name in self.locations.leaves_of(key))
 
     def is_dead(self, leaf: str, ordinal: int) -> bool:
-        """Whether a manifest vector of `leaf` holds `ordinal`."""
+        """Whether a manifest vector of `leaf` contains `ordinal`."""
         dead = self.dead.get(leaf)
         return dead is not None and ordinal in dead
 
     def entries(self) -> Iterator[Live]:
-        """Every live entry of content types 0-2: the root's, then each leaf's. Reads every leaf."""
+        """Every live entry of files and deletes (content types 0-2), of the root and then of each leaf.
+
+        Decodes every leaf.
+        """
         for row in self.rows.values():
             yield Live(row.entry, row=row)
         for location, lookup in self.lookups.items():
@@ -164,10 +169,10 @@ class LiveIndex:
 
 
 def ordinals_of_vector(entry: ContentEntry, stored: Mapping[StoredAt, BitMap] | None = None) -> BitMap:
-    """The ordinals that a manifest vector's row holds; `stored`: those in Puffin files.
+    """The ordinals in a manifest vector's row. `stored` has the vectors in Puffin files.
 
     Raises:
-        Corrupt: `vector-corrupt`, it cannot be decoded, or is not in `stored`.
+        Corrupt: `vector-corrupt`, the vector cannot be decoded, or is not in `stored`.
 
     """
     vector = entry.deletion_vector
@@ -183,7 +188,10 @@ def ordinals_of_vector(entry: ContentEntry, stored: Mapping[StoredAt, BitMap] | 
 
 
 def unsettled_blocks(root: Root, first: int = 0) -> tuple[int, ...]:
-    """Ordinals, from `first` on, of blocks with a row that is not EXISTING, and of the last block while it is short."""
+    """The ordinals from `first` of the blocks that the next root rewrites.
+
+    These have a row that is not EXISTING, or it is the last block and short.
+    """
     last = len(root.blocks) - 1
     return tuple(
         ordinal

@@ -1,4 +1,4 @@
-"""Which entries of a leaf are live, over columns."""
+"""Masks of the live entries of a leaf, computed on columns."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rootline.schemas.content_entry import Status
 
 
 def live_mask(columns: pa.Table, dead: BitMap | None = None) -> pa.ChunkedArray:
-    """A flag an entry: neither DELETED nor among the `dead` ordinals.
+    """One flag for each entry: it is neither DELETED nor among the `dead` ordinals.
 
-    `columns`: of every entry of a leaf; `version_info.status` is among them.
+    `columns` are of every entry of a leaf and include `version_info.status`.
     """
     live = pc.not_equal(pc.struct_field(columns.column("version_info"), "status"), int(Status.DELETED))
     if not dead:
@@ -25,9 +25,9 @@ def live_mask(columns: pa.Table, dead: BitMap | None = None) -> pa.ChunkedArray:
 
 
 def undeleted_rows(leaf: Leaf, names: Sequence[str]) -> tuple[list[int], pa.Table]:
-    """(ordinals, their columns) of the entries of `leaf` that it does not list as DELETED.
+    """The ordinals of the entries of `leaf` that are not DELETED, and their columns `names`.
 
-    Manifests of other writers list what a snapshot removed: every lookup over a whole leaf begins here.
+    Every lookup over a whole leaf starts here, because manifests of other writers list removed files too.
     """
     columns = leaf.columns([*names, "version_info.status"])
     ordinals = pc.indices_nonzero(live_mask(columns))

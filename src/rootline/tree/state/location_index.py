@@ -1,12 +1,11 @@
-"""Which leaves of a table may hold a key: one sorted array for all of them.
+"""The index of the leaves that may contain a key: one sorted array for all leaves of a table.
 
-Owns: the array, and following a change of leaves without building it again. Does not own: where in a leaf the key is
-(`leaf_lookup`), which keys there are.
-Invariants: no leaf that holds the key is ever missed; twelve bytes an entry; built when first asked for, then advanced
-by what changed; a version's index never changes, no matter what later versions do.
+Owns: the array, and updating it after a change of leaves without a rebuild.
+Does not own: the lookup in a leaf (`leaf_lookup`), the kinds of keys.
+Invariants: A leaf that contains the key is always found. Each entry takes twelve bytes. The array is built on first
+use, and later versions add only their changes. The index of a version never changes.
 
-Keys are Python's salted hashes, never stored, so that no writer can choose locations that collide.
-Source: architecture page, `location_index`: an append to a table of a million files asks one array, not every leaf.
+Source: architecture page, `location_index`: an append to a table of a million files searches one array, not every leaf.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from rootline.tree.state.leaf_lookup import LeafLookup
 
 @dataclass(frozen=True, slots=True)
 class _Built:
-    """`owners[i]` is the number of the leaf, in `names`, that holds `hashes[i]`; hashes ascend."""
+    """The array. `hashes` are ascending, and `names[owners[i]]` is the leaf that contains `hashes[i]`."""
 
     names: tuple[str, ...]
     hashes: Hashes
@@ -32,7 +31,10 @@ class _Built:
 
 
 class LocationIndex:
-    """The index of `lookups`, which must not change once it was asked; `before`: of mostly the same leaves."""
+    """The index of `lookups`, which must not change after the first use.
+
+    `before` is an index of mostly the same leaves, from which this one is built.
+    """
 
     __slots__ = ("_before", "_built", "_lookups")
 
@@ -42,11 +44,11 @@ class LocationIndex:
         self._before = None if before is None else before._built
 
     def advanced(self, lookups: Mapping[str, LeafLookup]) -> LocationIndex:
-        """The index of `lookups`; itself when those are the same leaves."""
+        """The index of `lookups`. It is this one if the leaves are the same."""
         return self if lookups.keys() == self._lookups.keys() else LocationIndex(lookups, self)
 
     def leaves_of(self, key: Hashable) -> Sequence[str]:
-        """The leaves that may hold `key`, very rarely one that does not."""
+        """The leaves that may contain `key`. Very rarely one does not."""
         built = self.build()
         wanted, keys = hash(key), built.keys
         at = bisect_left(keys, wanted)
@@ -56,17 +58,17 @@ class LocationIndex:
         return [built.names[owner] for owner in dict.fromkeys(built.owners[at:end].tolist())]
 
     def among(self, keys: Sequence[Hashable]) -> list[int]:
-        """The indices of those `keys` that some leaf may hold."""
-        held = self.build().hashes
-        if not len(held):
+        """The indices of the `keys` that some leaf may contain."""
+        known = self.build().hashes
+        if not len(known):
             return []
         wanted = hashes_of(keys)
-        at = np.minimum(np.searchsorted(held, wanted), len(held) - 1)
-        found: list[int] = np.flatnonzero(held[at] == wanted).tolist()
+        at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        found: list[int] = np.flatnonzero(known[at] == wanted).tolist()
         return found
 
     def build(self) -> _Built:
-        """Build the array, unless it is there."""
+        """Build the array if it has not been built."""
         if self._built is not None:
             return self._built
         before, self._before = self._before, None
@@ -82,10 +84,10 @@ class LocationIndex:
 
 
 def _kept(before: _Built, lookups: Mapping[str, LeafLookup]) -> tuple[Hashes, np.ndarray]:
-    gone = [number for number, name in enumerate(before.names) if name not in lookups]
-    if not gone:
+    dropped = [number for number, name in enumerate(before.names) if name not in lookups]
+    if not dropped:
         return before.hashes, before.owners
-    stays = ~np.isin(before.owners, gone)
+    stays = ~np.isin(before.owners, dropped)
     return before.hashes[stays], before.owners[stays]
 
 
@@ -94,11 +96,11 @@ def _joined(names: tuple[str, ...], parts: Sequence[tuple[Hashes, np.ndarray]]) 
         nothing = np.zeros(0, np.int64)
         return _Built(names, nothing, np.zeros(0, np.uint32), _searchable(nothing))
     hashes, owners = (np.concatenate(each) for each in zip(*parts, strict=True))
-    order = np.argsort(hashes, kind="stable")  # runs that ascend already are merged
+    order = np.argsort(hashes, kind="stable")  # a stable sort merges runs that are ascending already
     hashes = hashes[order]
     return _Built(names, hashes, owners[order], _searchable(hashes))
 
 
 def _searchable(hashes: Hashes) -> Sequence[int]:
-    """The same memory for `bisect`, which is four times as fast as NumPy for one key."""
+    """The same memory as a sequence for `bisect`, which is four times as fast as NumPy for one key."""
     return hashes.data

@@ -1,9 +1,8 @@
-"""What a name is by its newest root, for those who look for a table.
+"""The check that the newest root of a name is a table, and not a view or a dropped table.
 
-Owns: the answer where there is none any more. Does not own: what a name can be (`root_header`), finding
-heads (`rootline.storage.metadata.root_reader`).
-Invariants: a table that was dropped is not there, for any reader; the answer says when it was dropped, and how it comes
-back.
+Owns: the error messages. Does not own: the kinds of names (`root_header`), finding heads
+(`rootline.storage.metadata.root_reader`).
+Invariants: No reader sees a dropped table. The error gives the time of the drop and the way to restore the table.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from rootline.schemas.root_header import Drop, NameState, RootHeader
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _LAST_MS: Final = 253_402_300_799_000
-"""The end of the year 9999: a header's number may be greater."""
+"""The end of the year 9999. The number in a header may be greater."""
 
 
 def check_is_table(header: RootHeader) -> None:
-    """Raises `Invalid` (`table-dropped`, `name-is-view`) when the newest root of a name is no table's."""
+    """Raise `Invalid` (`table-dropped`, `name-is-view`) unless the newest root of a name is a table."""
     if header.name_is is NameState.VIEW:
         raise Invalid(
             "name-is-view", f"{header.table} is a view, not a table: `rootline view show {header.table}` shows its SQL"
@@ -30,10 +29,10 @@ def check_is_table(header: RootHeader) -> None:
 
 
 def dropped_words(table: str, drop: Drop) -> str:
-    """What to say of a name whose last table was dropped; `dropped_ms` is 0 while its root is being made."""
+    """The message for a name whose table was dropped. `dropped_ms` is 0 while the root of the drop is being made."""
     moment = _EPOCH + dt.timedelta(milliseconds=min(drop.dropped_ms, _LAST_MS))
     when = f", at {moment.isoformat(timespec='seconds')}" if drop.dropped_ms else ""
-    said = f"{table} was dropped in version {drop.version}{when}"
+    dropped = f"{table} was dropped in version {drop.version}{when}"
     if drop.is_purged:
-        return f"{said}, with its files: it does not come back; `rootline table create {table}` makes a new one"
-    return f"{said}: `rootline table restore {table}` brings it back"
+        return f"{dropped}, with its files, and cannot be restored: `rootline table create {table}` makes a new one"
+    return f"{dropped}: `rootline table restore {table}` restores it"

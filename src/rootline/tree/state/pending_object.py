@@ -9,7 +9,10 @@ from rootline.schemas.identifiers import Location
 
 @dataclass(frozen=True, slots=True)
 class PendingObject:
-    """An object to store (put if absent, identical bytes are no conflict) before the root; `location` is relative."""
+    """An object to store before the root, at a relative `location`.
+
+    It is put if absent. An object with identical bytes is not a conflict.
+    """
 
     location: Location
     body: bytes

@@ -1,9 +1,10 @@
 """The pages of one version of a table.
 
-Owns: the value that a state carries them in. Does not own: pages (`rootline.schemas.bytes.root.ledger_page`,
-`outcome_page`, `condemned_page`, `left_page`), how they are loaded (`rootline.storage.metadata.object_reader`) or made
-(`ledger_spill`, `outcome_spill`, `left_spill`, the kind `sweep`).
-Invariants: pages are in the order of the header's references, from the oldest to the newest.
+Owns: the collection of pages in a state.
+Does not own: pages (`rootline.schemas.bytes.root.ledger_page`, `outcome_page`, `condemned_page`, `left_page`), loading
+them (`rootline.storage.metadata.object_reader`), making them (`ledger_spill`, `outcome_spill`, `left_spill`, the kind
+`sweep`).
+Invariants: Pages are in the order of the header's references, from the oldest to the newest.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from rootline.schemas.root_header import PageReference, RootHeader
 
 @dataclass(frozen=True, slots=True)
 class TablePages:
-    """Everything that a header's page references name; also empty when the caller loaded the table without."""
+    """The pages that a header references. Empty if the table was loaded without pages."""
 
     ledger: tuple[LedgerPage, ...] = ()
     outcomes: tuple[OutcomePage, ...] = ()
@@ -31,7 +32,7 @@ class TablePages:
     left: tuple[RetiredPage, ...] = ()
 
     def are_those_of(self, header: RootHeader) -> bool:
-        """Whether these are the pages, all of them, that a header names."""
+        """Whether these are exactly the pages that a header references."""
         kept = None if header.expiry is None else header.expiry.kept
         return (
             _are(self.ledger, header.ledger_pages)

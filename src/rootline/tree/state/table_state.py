@@ -1,8 +1,9 @@
-"""One version of a table, whole: its root, definition and leaves, and what is live in them.
+"""One whole version of a table: its root, definition, leaves, pages, and the index of live entries.
 
-Owns: the state that batches are applied to. Does not own: how it is loaded (`rootline.storage.metadata.table_loader`),
-how it advances (`next_root`), the lookups (`live_index`).
-Invariants: immutable to its users; the index always agrees with the root's rows.
+Owns: the state to which batches are applied.
+Does not own: loading it (`rootline.storage.metadata.table_loader`), advancing it (`next_root`), the lookups
+(`live_index`).
+Invariants: Callers never change a state. The index always agrees with the root's rows.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from rootline.tree.state.table_pages import NO_PAGES, TablePages
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """`leaves` holds every leaf that the root names, by location; `pages` its pages, if batches are to be applied."""
+    """A version of a table.
+
+    `leaves` has every leaf of the root by location. `pages` may be empty unless batches are applied to the state.
+    """
 
     root: Root
     definition: TableDefinition
@@ -40,7 +44,7 @@ class TableState:
         pages: TablePages = NO_PAGES,
         stored_vectors: Mapping[StoredAt, BitMap] | None = None,
     ) -> TableState:
-        """The state of a table just read; `stored_vectors`: the manifest vectors in Puffin files.
+        """The state of a table that has been read. `stored_vectors` has the manifest vectors in Puffin files.
 
         Raises:
             Corrupt: the root names a leaf that is not in `leaves`, or a manifest vector that is not in
@@ -48,8 +52,8 @@ class TableState:
 
         """
         rows = {row.entry.location: row.entry for row in root.rows if row.entry.content_type in LEAF_TYPES}
-        held = {name: leaf.of_row(rows[name]) if name in rows else leaf for name, leaf in leaves.items()}
-        return TableState(root, definition, held, LiveIndex.of(root, held, stored_vectors), pages)
+        named = {name: leaf.of_row(rows[name]) if name in rows else leaf for name, leaf in leaves.items()}
+        return TableState(root, definition, named, LiveIndex.of(root, named, stored_vectors), pages)
 
     @property
     def header(self) -> RootHeader:
@@ -58,16 +62,16 @@ class TableState:
 
     @property
     def known_pages(self) -> TablePages:
-        """The pages, for callers that decide by them. Raises `Internal` when the state was loaded without."""
+        """The pages, for callers that need them. Raises `Internal` if the state was loaded without pages."""
         if not self.pages.are_those_of(self.header):
             raise Internal("invariant-broken", f"{self.header.table}: root {self.header.version} without its pages")
         return self.pages
 
     def find(self, place: EntryPlace) -> Live | None:
-        """The live entry at `place`, wherever it is; `None` when nothing there is live."""
+        """The live entry at `place`, in the root or in a leaf, or `None`."""
         return self.live.find(place)
 
     def vector_of(self, data_location: str) -> ContentEntry | None:
-        """The live deletion vector of a data file."""
+        """The live deletion vector of a data file, or `None`."""
         found = self.live.vector_of(data_location)
         return None if found is None else found.entry

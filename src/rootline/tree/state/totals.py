@@ -1,8 +1,9 @@
 """Running totals of live entries.
 
-Owns: what entries of each type count for. Does not own: the sums over a leaf's columns (`leaf_tally`), which entries
-are live (`draft`), the header's value type (`Totals`).
-Invariants: taking away what was added gives the same numbers again; `rows` counts rows that vectors delete too.
+Owns: the counters for each type of entry.
+Does not own: the sums over a leaf's columns (`leaf_tally`), the live entries (`draft`), the header's value type
+(`Totals`).
+Invariants: Subtracting an added entry restores the earlier numbers. `rows` includes rows that vectors delete.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ SIZE_OF: Final[Mapping[ContentType, str]] = {
     ContentType.POSITION_DELETE: "deletion_vector.size_in_bytes",
     ContentType.EQUALITY_DELETE: "file_size_in_bytes",
 }
-"""What the bytes of an entry are. Vectors share a Puffin file, so each counts its own bytes."""
+"""The field with the size in bytes of an entry. Vectors can share a Puffin file, so each counts its own bytes."""
 
 
 _TYPES: Final = max(ContentType) + 1
@@ -33,7 +34,7 @@ class Tally:
     def __init__(self) -> None:
         self._entries, self._records = [0] * _TYPES, [0] * _TYPES
         self.sizes = [0] * _TYPES
-        """The sums of the sizes that `SIZE_OF` names, by content type."""
+        """The sums of sizes in bytes (see `SIZE_OF`), by content type."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tally) and self._columns == other._columns
@@ -43,7 +44,7 @@ class Tally:
         return self._entries, self._records, self.sizes
 
     def count(self, entry: ContentEntry, times: int = 1) -> None:
-        """Take in an entry; `times` = -1 takes it away again."""
+        """Add an entry, or subtract it with `times` = -1."""
         content_type, size = entry.content_type, entry.file_size_in_bytes
         if content_type is ContentType.POSITION_DELETE:
             vector = entry.deletion_vector
@@ -51,69 +52,69 @@ class Tally:
         self.add(content_type, times, times * entry.record_count, times * (size or 0))
 
     def add(self, content_type: ContentType, entries: int, records: int, size_in_bytes: int) -> None:
-        """Take in many entries of one type: the sums of their record counts, and of the sizes that `SIZE_OF` names."""
+        """Add many entries of one type, with the sums of their record counts and of their sizes (see `SIZE_OF`)."""
         self._entries[content_type] += entries
         self._records[content_type] += records
         self.sizes[content_type] += size_in_bytes
 
     def take(self, other: Tally, times: int = 1) -> None:
-        """Take in all that `other` counted; `times` = -1 takes it away again."""
+        """Add the counts of `other`, or subtract them with `times` = -1."""
         for own, others in zip(self._columns, other._columns, strict=True):
             own[:] = [number + times * more for number, more in zip(own, others, strict=True)]
 
     @property
     def data_files(self) -> int:
-        """Data files."""
+        """The number of data files."""
         return self._entries[ContentType.DATA]
 
     @property
     def rows(self) -> int:
-        """Rows of the data files, those that vectors delete too."""
+        """The number of rows in data files, including those that vectors delete."""
         return self._records[ContentType.DATA]
 
     @property
     def data_bytes(self) -> int:
-        """Bytes of the data files."""
+        """The size of the data files, in bytes."""
         return self.sizes[ContentType.DATA]
 
     @property
     def vectors(self) -> int:
-        """Deletion vectors."""
+        """The number of deletion vectors."""
         return self._entries[ContentType.POSITION_DELETE]
 
     @property
     def deleted_rows(self) -> int:
-        """Rows that the vectors delete."""
+        """The number of rows that vectors delete."""
         return self._records[ContentType.POSITION_DELETE]
 
     @property
     def equality_deletes(self) -> int:
-        """Files of equality deletes."""
+        """The number of equality delete files."""
         return self._entries[ContentType.EQUALITY_DELETE]
 
     @property
     def equality_rows(self) -> int:
-        """Rows of the equality deletes."""
+        """The number of rows in equality delete files."""
         return self._records[ContentType.EQUALITY_DELETE]
 
     @property
     def data_manifests(self) -> int:
-        """Data leaves."""
+        """The number of data leaves."""
         return self._entries[ContentType.DATA_MANIFEST]
 
     @property
     def delete_manifests(self) -> int:
-        """Delete leaves."""
+        """The number of delete leaves."""
         return self._entries[ContentType.DELETE_MANIFEST]
 
     @property
     def delete_bytes(self) -> int:
-        """Bytes of vectors and of equality deletes."""
+        """The size of deletion vectors and equality delete files, in bytes."""
         return self.sizes[ContentType.POSITION_DELETE] + self.sizes[ContentType.EQUALITY_DELETE]
 
 
 def totals_after(before: Totals, added: Tally, removed: Tally) -> Totals:
-    """The live totals when `added` came and `removed` went."""
+    """The totals after `added` is added to `before` and `removed` is subtracted."""
     return _totals(
         before.data_files + added.data_files - removed.data_files,
         before.vectors + added.vectors - removed.vectors,
@@ -127,7 +128,7 @@ def totals_after(before: Totals, added: Tally, removed: Tally) -> Totals:
 
 
 def totals_of(entries: Iterable[ContentEntry]) -> Totals:
-    """The totals of live entries, recomputed."""
+    """The totals of live entries, counted one by one."""
     tally = Tally()
     for entry in entries:
         tally.count(entry)

@@ -1,1 +1,1 @@
-"""A table's tree to look at: numbers, a picture, lines of text."""
+"""Views of a table's tree: an outline of numbers, an SVG picture, and lines of text."""

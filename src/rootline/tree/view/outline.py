@@ -1,8 +1,7 @@
-"""A table's tree in numbers: what its root holds, and each leaf with what hangs on it.
+"""The outline of a table's tree in numbers: the rows of its root, and its leaves with their delete leaves.
 
-Owns: the summary that pictures and `rootline tree` are made from. Does not own: how it is drawn (`picture`,
-`text`).
-Invariants: pure; counts are those of the root's rows and of its leaves' rows, nothing is read.
+Owns: the summary for pictures and `rootline tree`. Does not own: drawing it (`picture`, `text`).
+Invariants: Counts are taken from the root's rows. No leaf is read.
 """
 
 from __future__ import annotations
@@ -21,7 +20,10 @@ _FILES: Final = (ContentType.DATA, ContentType.POSITION_DELETE, ContentType.EQUA
 
 @dataclass(frozen=True, slots=True)
 class RootGroup:
-    """Root rows of one content type. `files`, `rows` and bytes are of live ones, `added`, `removed` this snapshot's."""
+    """The root rows of one content type.
+
+    `files`, `rows` and `size_in_bytes` count live entries. `added` and `removed` count the changes of this snapshot.
+    """
 
     content_type: ContentType
     files: int
@@ -34,7 +36,11 @@ class RootGroup:
 
 @dataclass(frozen=True, slots=True)
 class LeafOutline:
-    """One leaf. `dead`: entries in its manifest vector; `newly_dead`: by this snapshot; `deletes`: its own leaves."""
+    """A leaf.
+
+    `dead` counts the entries in its manifest vector, `newly_dead` those that this snapshot added to it. `deletes` are
+    the delete leaves that belong to this data leaf.
+    """
 
     location: str
     content_type: ContentType
@@ -50,13 +56,13 @@ class LeafOutline:
 
     @property
     def live(self) -> int:
-        """Entries that are not dead."""
+        """The number of entries that are not dead."""
         return self.entries - self.dead
 
 
 @dataclass(frozen=True, slots=True)
 class TreeOutline:
-    """A version of a table: the root's own rows in groups, and its leaves, affiliated ones under their data leaf."""
+    """A version of a table: the root's file rows in groups, and its leaves, with delete leaves below data leaves."""
 
     table: str
     version: int
@@ -72,12 +78,12 @@ class TreeOutline:
 
 
 def outline_of(state: TableState) -> TreeOutline:
-    """The outline of a version."""
+    """The outline of a version from its state."""
     return outline_of_root(state.root, state.live.dead)
 
 
 def outline_of_root(root: Root, dead: Mapping[str, Sized]) -> TreeOutline:
-    """The same without its leaves. `dead`: a leaf's location → its dead ordinals, as `manifest_vectors` tells them."""
+    """The outline of a version from its root. `dead` has the dead ordinals by leaf location (`manifest_vectors`)."""
     rows = [row.entry for row in root.rows]
     header = root.header
     return TreeOutline(
@@ -96,7 +102,7 @@ def outline_of_root(root: Root, dead: Mapping[str, Sized]) -> TreeOutline:
 
 
 def outline_json(outline: TreeOutline) -> dict[str, Any]:
-    """The outline as JSON has it: fields by their names, types and states as lower-case words."""
+    """The outline as JSON, with types and states as lower-case words."""
     return asdict(outline, dict_factory=_fields)
 
 

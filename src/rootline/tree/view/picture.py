@@ -1,8 +1,8 @@
-"""A table's tree as a picture: the root, its own rows, its leaves, and which of their entries are dead.
+"""An SVG picture of a table's tree: the root, its rows, its leaves, and the share of their entries that is dead.
 
 Owns: the drawing. Does not own: the numbers (`outline`).
-Invariants: pure; the same version gives the same bytes; text from a table is escaped; readable on light and dark
-grounds; its size is bounded however large the table is.
+Invariants: The same version gives the same bytes. Text from a table is escaped. The picture is readable on light and
+dark backgrounds. Its size is bounded for tables of any size.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from rootline.tree.view.text import group_words, short_name
 _WIDTH: Final = 960
 _MARGIN: Final = 24
 _INNER: Final = _WIDTH - 2 * _MARGIN
-_SQUARE: Final = 9  # one root row, with the gap beside it
-_SQUARES_MAX: Final = 400  # of one group; beyond that one square shows several rows
+_SQUARE: Final = 9  # the square of one root row, including the gap
+_SQUARES_MAX: Final = 400  # per group; with more rows, one square stands for several
 _LEAVES_MAX: Final = 96
 _COLUMNS: Final = 4
 _GAP: Final = 12
@@ -38,7 +38,7 @@ _DARK: Final = {
 
 
 def _colours(palette: dict[str, str]) -> str:
-    """Rules without CSS variables, which not every viewer of SVG understands."""
+    """The style rules of a palette, without CSS variables, which some SVG viewers do not support."""
     filled = "".join(f".{name}{{fill:{palette[name]}}}" for name in palette if name not in ("line", "text"))
     line = palette["line"]
     return f"text{{fill:{palette['text']}}}{filled}.card{{stroke:{line}}}.link{{stroke:{line};fill:none}}"
@@ -52,7 +52,7 @@ _STYLE: Final = (
 
 
 def tree_svg(state: TableState) -> str:
-    """A self-contained SVG of a version."""
+    """A self-contained SVG picture of a version."""
     outline = outline_of(state)
     body: list[str] = []
     bottom = _draw_root(outline, body)
@@ -157,7 +157,7 @@ def _draw_leaf(leaf: LeafOutline, left: int, top: int, body: list[str]) -> int:
 
 
 def _draw_bar(leaf: LeafOutline, left: int, top: int, width: int, style: str, body: list[str]) -> None:
-    """Live entries, those that died before, those that this snapshot removes."""
+    """Draw the bar of a leaf: live entries, earlier dead entries, and entries that this snapshot removes."""
     entries = max(leaf.entries, 1)
     newly = _share(leaf.newly_dead, entries, width)
     dead = _share(leaf.dead - leaf.newly_dead, entries, width)
@@ -170,7 +170,7 @@ def _draw_bar(leaf: LeafOutline, left: int, top: int, width: int, style: str, bo
 
 
 def _share(part: int, whole: int, width: int) -> int:
-    """Pixels for `part`; what is there shows, however little."""
+    """The width of `part` in pixels, at least 2 unless it is zero."""
     return 0 if part <= 0 else max(2, part * width // whole)
 
 

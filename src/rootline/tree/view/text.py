@@ -1,7 +1,7 @@
-"""A table's tree as lines of text, for `rootline tree`.
+"""The tree of a table as lines of text, for `rootline tree`.
 
-Owns: the words and columns. Does not own: the numbers (`outline`), the picture (`picture`).
-Invariants: pure; one line for each thing, ASCII branches, no colour.
+Owns: the wording of lines. Does not own: the numbers (`outline`), the picture (`picture`).
+Invariants: There is one line for each group of root rows and for each leaf, with ASCII branches and without colour.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _GROUP_WORDS: Final = {
 
 
 def tree_text(state: TableState, *, leaves_max: int = 200) -> str:
-    """The tree of a version; of more than `leaves_max` leaves, the first ones and a line for the rest."""
+    """The tree of a version as text. It has at most `leaves_max` leaves, and one line for the rest."""
     outline = outline_of(state)
     lines = [
         f"{outline.table}  version {outline.version}  {outline.operation}  snapshot {outline.snapshot_id}",
@@ -40,7 +40,7 @@ def tree_text(state: TableState, *, leaves_max: int = 200) -> str:
 
 
 def group_words(group: RootGroup) -> str:
-    """What a group of root rows is called."""
+    """The noun for a group of root rows, in the plural."""
     return _GROUP_WORDS[group.content_type]
 
 
@@ -65,5 +65,5 @@ def _leaf_lines(leaf: LeafOutline) -> list[str]:
 
 
 def short_name(location: str) -> str:
-    """The first eight characters of a leaf's own name."""
+    """The first eight characters of a leaf's file name."""
     return location.rsplit("/", 1)[-1][:8]
