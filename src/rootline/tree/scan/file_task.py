@@ -2,8 +2,8 @@
 
 Owns: tasks, and finding a file's vectors. Does not own: which files are in a plan (`scan_plan`), which delete files
 apply to a file (`delete_index`), what is left of a filter (`residuals`).
-Invariants: a task made from a leaf decodes its entry only when it is looked at; entries that a task shows carry
-the sequence numbers that they inherit; a task can be pickled, then with its partition values as its only statistics.
+Invariants: a task made from a leaf decodes its entry only when it is looked at; its leaf knows its root row, so entries
+have what they inherit; a task can be pickled, then with its partition values as its only statistics.
 """
 
 from __future__ import annotations
@@ -32,47 +32,27 @@ Ordinals = np.ndarray[tuple[int], np.dtype[np.int64]]
 Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
-def inherited(entry: ContentEntry, leaf_row: ContentEntry) -> ContentEntry:
-    """`entry` of the leaf that `leaf_row` names, with the snapshot and sequence numbers that it inherits."""
-    own, row = entry.version_info, leaf_row.version_info
-    if own.status is not Status.ADDED or None not in (own.snapshot_id, own.sequence_number, own.file_sequence_number):
-        return entry
-    return replace(
-        entry,
-        version_info=replace(
-            own,
-            snapshot_id=row.snapshot_id if own.snapshot_id is None else own.snapshot_id,
-            sequence_number=row.sequence_number if own.sequence_number is None else own.sequence_number,
-            file_sequence_number=(
-                row.file_sequence_number if own.file_sequence_number is None else own.file_sequence_number
-            ),
-        ),
-    )
-
-
 class VectorSource:
-    """Where a vector's entry is: at hand, or in a leaf at `ordinal` (of the row `leaf_row`)."""
+    """The place of a vector's entry: given, or in a leaf at `ordinal`. The leaf knows its root row."""
 
-    __slots__ = ("_entry", "_leaf", "_leaf_row", "_ordinal", "cardinality")
+    __slots__ = ("_entry", "_leaf", "_ordinal", "cardinality")
 
     def __init__(
         self,
         entry: ContentEntry | None,
         cardinality: int,
         leaf: Leaf | None = None,
-        leaf_row: ContentEntry | None = None,
         ordinal: int = -1,
     ) -> None:
         self._entry, self.cardinality = entry, cardinality
-        self._leaf, self._leaf_row, self._ordinal = leaf, leaf_row, ordinal
+        self._leaf, self._ordinal = leaf, ordinal
 
     @property
     def entry(self) -> ContentEntry:
         """The POSITION_DELETE entry."""
         if self._entry is None:
             assert self._leaf is not None
-            assert self._leaf_row is not None
-            self._entry = inherited(self._leaf.entry(self._ordinal), self._leaf_row)
+            self._entry = self._leaf.entry(self._ordinal)
         return self._entry
 
 
@@ -222,7 +202,7 @@ class VectorsOfLeaf:
         """The vectors of a file."""
         return self._found.get(data_location, ())
 
-    def take(self, leaf: Leaf, leaf_row: ContentEntry, dead: BitMap | None) -> list[ContentEntry]:
+    def take(self, leaf: Leaf, dead: BitMap | None) -> list[ContentEntry]:
         """Every live vector of a delete leaf; returns its live delete files: equality deletes, and position deletes
         of older formats, which have no `deletion_vector`.
         """
@@ -242,9 +222,9 @@ class VectorsOfLeaf:
             if status == Status.DELETED or (dead is not None and ordinal in dead):
                 continue
             if content_type == ContentType.POSITION_DELETE and is_vector and referenced_file is not None:
-                self.add(referenced_file, VectorSource(None, cardinality, leaf, leaf_row, ordinal))
+                self.add(referenced_file, VectorSource(None, cardinality, leaf, ordinal))
             else:
-                files.append(inherited(leaf.entry(ordinal), leaf_row))
+                files.append(leaf.entry(ordinal))
         return files
 
 
@@ -326,7 +306,7 @@ class FilesOfLeaf:
         entries = self._decoded.get(chunk)
         if entries is None:
             ordinals = self.ordinals[chunk * _CHUNK : (chunk + 1) * _CHUNK].tolist()
-            entries = [inherited(entry, self.leaf_row) for entry in self.leaf.entries_at(ordinals)]
+            entries = self.leaf.entries_at(ordinals)
             self._decoded.clear()  # tasks are looked at in order: one chunk is enough
             self._decoded[chunk] = entries
         return entries[at]
