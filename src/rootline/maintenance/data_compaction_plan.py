@@ -58,8 +58,8 @@ class TableFiles:
         found: list[ContentEntry] = []
         for location, row in self.state.live.leaf_rows.items():
             if row.entry.content_type is ContentType.DELETE_MANIFEST:
-                leaf = self.state.leaves[location]
-                files = VectorsOfLeaf().take(leaf, row.entry, self.state.live.dead.get(location))
+                leaf = self.state.leaves[location].of_row(row.entry)
+                files = VectorsOfLeaf().take(leaf, self.state.live.dead.get(location))
                 found += [entry for entry in files if entry.content_type is ContentType.POSITION_DELETE]
         return tuple(found)
 

@@ -24,7 +24,6 @@ from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.errors import Corrupt
-from rootline.tree.scan.file_task import inherited
 from rootline.tree.state.live_index import StoredAt, ordinals_of_vector
 
 StoredOrdinals = Mapping[StoredAt, BitMap]
@@ -97,14 +96,14 @@ class RootDiff:
 
     def of_leaf(self, manifest: ContentEntry, leaf: Leaf) -> Changes:
         """What came and went with one of `changed`."""
-        removed = self._removed(manifest)
+        leaf, removed = leaf.of_row(manifest), self._removed(manifest)
         if _status(manifest) is Status.EXISTING:
-            return Changes((), tuple(_living(manifest, leaf, removed)))
+            return Changes((), tuple(_living(leaf, removed)))
         prior = self._prior(manifest)
         if _status(manifest) is Status.DELETED:
             if removed:
-                return Changes((), tuple(_living(manifest, leaf, removed)))
-            rest = _living(manifest, leaf, BitMap(range(leaf.length)) - prior)
+                return Changes((), tuple(_living(leaf, removed)))
+            rest = _living(leaf, BitMap(range(leaf.length)) - prior)
             return Changes((), tuple(entry for entry in rest if entry.place not in self._carried))
         came: list[ContentEntry] = []
         went: list[ContentEntry] = []
@@ -112,7 +111,7 @@ class RootDiff:
             if ordinal in prior:
                 continue
             if _status(entry) is Status.ADDED and ordinal not in removed:
-                came.append(inherited(entry, manifest))
+                came.append(entry)
             elif _status(entry) is Status.DELETED or (_status(entry) is Status.EXISTING and ordinal in removed):
                 went.append(entry)
         return Changes(tuple(came), tuple(went))
@@ -164,10 +163,10 @@ def _vectors_of(root: Root, stored: StoredOrdinals) -> dict[str, dict[Status, Bi
     return vectors
 
 
-def _living(manifest: ContentEntry, leaf: Leaf, ordinals: Iterable[int]) -> Iterator[ContentEntry]:
+def _living(leaf: Leaf, ordinals: Iterable[int]) -> Iterator[ContentEntry]:
     for entry in leaf.entries_at(sorted(ordinals)):
         if _status(entry) is not Status.DELETED:
-            yield inherited(entry, manifest)
+            yield entry
 
 
 def _leaf(manifest: ContentEntry, leaves: Mapping[str, Leaf]) -> Leaf:

@@ -2,8 +2,9 @@
 
 Owns: tasks, and finding a file's deletion vectors.
 Does not own: the choice of files (`scan_plan`), finding delete files (`delete_index`), residual filters (`residuals`).
-Invariants: A task made from a leaf decodes its entry on first access. The entries of a task have their inherited
-sequence numbers. A task can be pickled. Of the statistics, a pickled task keeps only the partition values.
+Invariants: A task made from a leaf decodes its entry on first access. Its leaf knows its row in the root, so entries
+have their inherited sequence numbers. A task can be pickled. Of the statistics, a pickled task keeps only the
+partition values.
 """
 
 from __future__ import annotations
@@ -32,47 +33,27 @@ Ordinals = np.ndarray[tuple[int], np.dtype[np.int64]]
 Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
-def inherited(entry: ContentEntry, leaf_row: ContentEntry) -> ContentEntry:
-    """`entry` with the snapshot and sequence numbers that it inherits from `leaf_row`, the root's row of its leaf."""
-    own, row = entry.version_info, leaf_row.version_info
-    if own.status is not Status.ADDED or None not in (own.snapshot_id, own.sequence_number, own.file_sequence_number):
-        return entry
-    return replace(
-        entry,
-        version_info=replace(
-            own,
-            snapshot_id=row.snapshot_id if own.snapshot_id is None else own.snapshot_id,
-            sequence_number=row.sequence_number if own.sequence_number is None else own.sequence_number,
-            file_sequence_number=(
-                row.file_sequence_number if own.file_sequence_number is None else own.file_sequence_number
-            ),
-        ),
-    )
-
-
 class VectorSource:
-    """A deletion vector's entry: already decoded, or at `ordinal` of the leaf of the root row `leaf_row`."""
+    """A deletion vector's entry: already decoded, or at `ordinal` of a leaf that knows its row in the root."""
 
-    __slots__ = ("_entry", "_leaf", "_leaf_row", "_ordinal", "cardinality")
+    __slots__ = ("_entry", "_leaf", "_ordinal", "cardinality")
 
     def __init__(
         self,
         entry: ContentEntry | None,
         cardinality: int,
         leaf: Leaf | None = None,
-        leaf_row: ContentEntry | None = None,
         ordinal: int = -1,
     ) -> None:
         self._entry, self.cardinality = entry, cardinality
-        self._leaf, self._leaf_row, self._ordinal = leaf, leaf_row, ordinal
+        self._leaf, self._ordinal = leaf, ordinal
 
     @property
     def entry(self) -> ContentEntry:
         """The POSITION_DELETE entry."""
         if self._entry is None:
             assert self._leaf is not None
-            assert self._leaf_row is not None
-            self._entry = inherited(self._leaf.entry(self._ordinal), self._leaf_row)
+            self._entry = self._leaf.entry(self._ordinal)
         return self._entry
 
 
@@ -222,7 +203,7 @@ class VectorsOfLeaf:
         """The vectors of a file."""
         return self._found.get(data_location, ())
 
-    def take(self, leaf: Leaf, leaf_row: ContentEntry, dead: BitMap | None) -> list[ContentEntry]:
+    def take(self, leaf: Leaf, dead: BitMap | None) -> list[ContentEntry]:
         """Add every live vector of a delete leaf, and return the live delete files of the leaf.
 
         Delete files are equality deletes, and position deletes of older formats, which have no `deletion_vector`.
@@ -243,9 +224,9 @@ class VectorsOfLeaf:
             if status == Status.DELETED or (dead is not None and ordinal in dead):
                 continue
             if content_type == ContentType.POSITION_DELETE and is_vector and referenced_file is not None:
-                self.add(referenced_file, VectorSource(None, cardinality, leaf, leaf_row, ordinal))
+                self.add(referenced_file, VectorSource(None, cardinality, leaf, ordinal))
             else:
-                files.append(inherited(leaf.entry(ordinal), leaf_row))
+                files.append(leaf.entry(ordinal))
         return files
 
 
@@ -330,7 +311,7 @@ class FilesOfLeaf:
         entries = self._decoded.get(chunk)
         if entries is None:
             ordinals = self.ordinals[chunk * _CHUNK : (chunk + 1) * _CHUNK].tolist()
-            entries = [inherited(entry, self.leaf_row) for entry in self.leaf.entries_at(ordinals)]
-            self._decoded.clear()  # tasks are read in order, so one cached chunk is enough
+            entries = self.leaf.entries_at(ordinals)
+            self._decoded.clear()  # tasks are looked at in order: one chunk is enough
             self._decoded[chunk] = entries
         return entries[at]

@@ -27,7 +27,7 @@ from rootline.schemas.errors import Corrupt
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.filter.prune import PruningFilter, entry_may_match, entry_must_match
 from rootline.tree.scan.delete_index import DeleteIndex
-from rootline.tree.scan.file_task import FilesOfLeaf, FileTask, TaskContext, VectorsOfLeaf, VectorSource, inherited
+from rootline.tree.scan.file_task import FilesOfLeaf, FileTask, TaskContext, VectorsOfLeaf, VectorSource
 from rootline.tree.scan.leaf_pruning import prune_leaf
 
 
@@ -228,14 +228,14 @@ class ScanPlanner:
             elif entry.content_type is ContentType.EQUALITY_DELETE:
                 delete_files.append(entry)
         for row in self.wanted.delete:
-            delete_files.extend(vectors.take(leaves[row.location], row, dead.get(row.location)))
+            delete_files.extend(vectors.take(leaves[row.location].of_row(row), dead.get(row.location)))
         asked = self.pruning if self.deletes_for is DeletesFor.MATCHING_ROWS else None
         index = DeleteIndex.of(delete_files, self.definition, asked) if delete_files else None
         context = TaskContext(self.pruning, index)
         return ScanPlan(
             tuple(self._task(entry, context, vectors) for entry in in_root if entry_may_match(self.pruning, entry)),
             tuple(
-                self._matching(row, leaves[row.location], dead.get(row.location), context, vectors)
+                self._matching(row, leaves[row.location].of_row(row), dead.get(row.location), context, vectors)
                 for row in self.wanted.data
             ),
             len(self.wanted.data),
@@ -290,7 +290,6 @@ __all__ = [
     "LeavesToRead",
     "ScanPlan",
     "ScanPlanner",
-    "inherited",
     "leaves_to_read",
     "leaves_without_live_entries",
     "live_flags",
