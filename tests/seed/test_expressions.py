@@ -96,7 +96,7 @@ def test_columns_and_expressions_share_one_space_of_ids(definition: TableDefinit
 def test_an_expression_cannot_have_the_id_of_a_column() -> None:
     clash = json.loads(json.dumps(EXAMPLE))
     clash["expressions"][1]["expr-id"] = STR
-    with pytest.raises(Invalid, match="one space"):
+    with pytest.raises(Invalid, match="used by both a column and an expression"):
         created(clash)
 
 

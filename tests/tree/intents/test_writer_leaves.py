@@ -205,9 +205,9 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("forged", "reason"),
         [
-            (VersionInfo(Status.ADDED, snapshot_id=7), "says a snapshot_id"),
-            (VersionInfo(Status.ADDED, None, 1), "says a sequence_number"),
-            (VersionInfo(Status.ADDED, None, None, 9), "says a file_sequence_number"),
+            (VersionInfo(Status.ADDED, snapshot_id=7), "has a snapshot_id"),
+            (VersionInfo(Status.ADDED, None, 1), "has a sequence_number"),
+            (VersionInfo(Status.ADDED, None, None, 9), "has a file_sequence_number"),
             (VersionInfo(Status.EXISTING, 7, 1, 1), "status is not ADDED"),
             (VersionInfo(Status.DELETED, 7, 1, 1), "status is not ADDED"),
         ],
