@@ -51,7 +51,7 @@ def log_went_back(header: RootHeader, position: LogPosition, end: int | None = N
     but = "has a different record there, or none" if end is None else f"ends at {end}"
     return (
         f"{header.table}: root {header.version} has applied partition {partition} of the log {log} up to offset "
-        f"{offset + 1}, but the log {but}: it was restored from an older copy, or truncated, so its outcomes "
+        f"{offset + 1}, but the log {but}: it was restored from an older copy, or truncated, so outcomes of this root "
         "are about other records. Restore the log, or see `rootline explain log-behind-root`"
     )
 
