@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.tree.check.net_changes import NetChange, NetChanges
-from rootline.tree.check.rewrite_rules import says_rewrites
+from rootline.tree.check.rewrite_rules import states_rewrites
 from rootline.tree.check.root_diff import diff
 from rootline.tree.state.table_state import TableState
 from tests.tree.tables import Lake
@@ -26,7 +26,7 @@ def check_every_range(lake: Lake) -> None:
             header = lake.states[last].header
             is_another = header.table_uuid != lake.states[last - 1].header.table_uuid
             is_purged = header.is_tombstone and header.drops[-1].is_purged
-            if says_rewrites(header.snapshot.summary) or is_another or is_purged:
+            if states_rewrites(header.snapshot.summary) or is_another or is_purged:
                 break
             changes.take(parts[last])
             _compare(changes.net(), live[first], live[last])

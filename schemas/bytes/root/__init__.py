@@ -1,1 +1,1 @@
-"""A root and its parts as bytes: header, blocks, rows, statistics, pages."""
+"""The bytes of a root and its parts: header, blocks, rows, statistics, pages."""

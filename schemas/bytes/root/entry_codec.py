@@ -1,9 +1,9 @@
-"""The content entry as bytes, in two parts: `version_info`, and the tail that never changes.
+"""The content entry as bytes, in two parts: `version_info`, and the tail, which never changes.
 
-Owns: the entry's Avro encoding both ways. Does not own: the schema (`entry_schema`), statistics
+Owns: encoding and decoding an entry in Avro. Does not own: the schema (`entry_schema`), statistics
 (`statistics_codec`), which combinations of fields are allowed (`entry_rules`), blocks and files (`root_codec`).
-Invariants: equal to what any Avro library reads and writes with the schema (a property test proves it); turning ADDED
-into EXISTING changes `version_info` only, so the tail is copied and never encoded again.
+Invariants: The bytes equal those of any Avro library with the schema (a property test proves it). Changing ADDED to
+EXISTING only changes `version_info`, so the tail is copied and not encoded again.
 """
 
 from __future__ import annotations
@@ -69,11 +69,10 @@ class EntryCodec:
         nan_bounds: ids whose bounds may be NaN: floating columns that a spec uses by identity.
 
     Attributes:
-        schema_json: the Avro schema as a root's header holds it.
-        layout: codecs of one layout read and write the same bytes and can share blocks, whatever their schemas say
-            (an int column that became long).
+        schema_json: the Avro schema as stored in a root's header.
+        layout: codecs with the same layout read and write the same bytes and can share blocks, even if their schemas
+            differ (an int column that became long).
         statistics: the codec of `content_stats`.
-
     """
 
     __slots__ = ("layout", "nan_bounds", "schema_json", "statistics", "tracked")
@@ -93,7 +92,7 @@ class EntryCodec:
 
     @staticmethod
     def of_definition(definition: TableDefinition) -> EntryCodec:
-        """The codec of a table as `definition` has it."""
+        """The codec of a table with `definition`."""
         in_specs = {expr_id for spec in definition.partition_specs for expr_id in spec.expr_ids}
         floating = {
             field.tracked_id for field in definition.tracked_fields if isinstance(field.type, FloatType | DoubleType)
@@ -102,11 +101,10 @@ class EntryCodec:
 
     @staticmethod
     def of_avro_schema(schema_json: bytes) -> EntryCodec:
-        """The codec that a root's own header asks for.
+        """The codec for a root that has this schema in its header.
 
         Raises:
             ValueError: the schema is not one that this profile writes.
-
         """
         return _codec_of_schema(schema_json)
 
@@ -115,7 +113,6 @@ class EntryCodec:
 
         Raises:
             Invalid: `statistics-invalid`; `intent-malformed`, another value does not fit its type.
-
         """
         statistics = entry.content_stats
         encoded_statistics = NULL
@@ -148,11 +145,10 @@ class EntryCodec:
             raise Invalid("intent-malformed", f"entry {entry.location!r:.200}: {error}") from error
 
     def decode_row(self, buffer: bytes, position: int = 0, *, name: str = "entry") -> tuple[ContentEntry, int, int]:
-        """(entry with its `content_stats` still bytes, where its tail starts, where it ends).
+        """(entry, position of its tail, position of its end). `content_stats` is decoded lazily.
 
         Raises:
-            Corrupt: `root-corrupt`, naming `name`.
-
+            Corrupt: `root-corrupt`, with `name` in the message.
         """
         try:
             version_info, tail_start = read_version_info(buffer, position)
@@ -216,7 +212,6 @@ def encode_version_info(version_info: VersionInfo) -> bytes:
 
     Raises:
         Invalid: `intent-malformed`, a number does not fit 64 bits.
-
     """
     try:
         return encode_version_info_struct(version_info)

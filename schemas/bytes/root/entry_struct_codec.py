@@ -1,7 +1,8 @@
 """The structs and lists inside a content entry: version info, deletion vector, manifest statistics, lists of numbers.
 
-Owns: their bytes both ways. Does not own: the entry around them (`entry_codec`), what they may hold (`entry_rules`).
-Invariants: reads raise `Unreadable`, writes `ValueError`; a list is never longer than the bytes that hold it.
+Owns: encoding and decoding them. Does not own: the entry around them (`entry_codec`), their allowed values
+(`entry_rules`).
+Invariants: Reads raise `Unreadable`, writes `ValueError`. A list is never longer than its bytes.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ def encode_int(value: int) -> bytes:
 
 
 def encode_optional_long(value: int | None) -> bytes:
-    """As `["null", "long"]`."""
+    """The bytes of Avro type `["null", "long"]`."""
     return NULL if value is None else PRESENT + encode_long(value)
 
 
 def encode_optional_list(values: Sequence[int] | None, encode: Callable[[int], bytes]) -> bytes:
-    """As `["null", array]`: one Avro block of items, then its end."""
+    """The bytes of Avro type `["null", array]`: one block of items, then the end marker."""
     if values is None:
         return NULL
     if not values:
@@ -66,14 +67,14 @@ def read_optional_list(
             count = -count
             _, position = read_long(data, position)
         if count > len(data) - position:
-            raise Unreadable(f"a list announces {count} items where {len(data) - position} bytes are left")
+            raise Unreadable(f"a list states {count} items, but only {len(data) - position} bytes remain")
         for _ in range(count):
             value, position = read(data, position)
             values.append(value)
 
 
 def encode_version_info_struct(version_info: VersionInfo) -> bytes:
-    """As `["null", version_info]`."""
+    """The bytes of Avro type `["null", version_info]`."""
     number, file_number = version_info.sequence_number, version_info.file_sequence_number
     encoded = encode_optional_long(number)
     file_encoded = encoded if file_number == number else encode_optional_long(file_number)
@@ -82,12 +83,12 @@ def encode_version_info_struct(version_info: VersionInfo) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _status_and_snapshot(status: Status, snapshot_id: int | None) -> bytes:
-    """A dozen bytes, and the same for all rows of a commit."""
+    """The bytes of status and snapshot id. Cached, because all rows of a commit have the same."""
     return PRESENT + encode_long(status) + encode_optional_long(snapshot_id)
 
 
 def read_version_info(data: bytes, position: int) -> tuple[VersionInfo, int]:
-    """(version info, position after it). The schema lets it be null; our entries never are."""
+    """(version info, position after it). The schema allows null, but entries of this format never use it."""
     if not read_present(data, position):
         raise Unreadable("version_info is null")
     number, position = read_long(data, position + 1)
@@ -101,7 +102,7 @@ def read_version_info(data: bytes, position: int) -> tuple[VersionInfo, int]:
 
 
 def encode_optional_vector(vector: DeletionVector | None) -> bytes:
-    """As `["null", deletion_vector]`."""
+    """The bytes of Avro type `["null", deletion_vector]`."""
     if vector is None:
         return NULL
     inline = vector.inline_content
@@ -126,7 +127,7 @@ def read_optional_vector(data: bytes, position: int) -> tuple[DeletionVector | N
 
 
 def encode_optional_manifest_stats(stats: ManifestStats | None) -> bytes:
-    """As `["null", manifest_stats]`."""
+    """The bytes of Avro type `["null", manifest_stats]`."""
     if stats is None:
         return NULL
     return b"".join(

@@ -1,14 +1,14 @@
-"""The files outside its own folder that a table names, as hashes: what no other table of the warehouse may delete.
+"""Hashes of the file names outside its own folder that a table references, so that no other table's sweep deletes them.
 
 Owns: the set, collecting it, its bytes as an object. Does not own: reading tables
-(`rootline.workers.jobs.neighbour_reads`), what a sweep makes of it (`orphan_sweep_plan`).
-Invariants: one-sided: a name that is in the set may belong to another file, and a name of Rootline's shape that the
-table names outside its folder is always in it.
+(`rootline.workers.jobs.neighbour_reads`), how a sweep uses it (`orphan_sweep_plan`).
+Invariants: One-sided: a hash in the set may also match another file's name, but the set contains every name of
+Rootline's form that the table references outside its folder.
 
-Theory. An absolute location enters a table only by adoption, which is its first root. Later intents may name an
-absolute location only while the table lists it, and a restore brings back only what a root of the table contains. So
-what a table names outside its own folder never grows: a set that was complete once is an upper bound for ever, whatever
-is committed, compacted, expired, dropped or damaged afterwards.
+Theory. An absolute location enters a table only by adoption, which is the table's first root. Later intents may
+reference an absolute location only while the table lists it, and a restore only adds back files of the table's own
+roots. So the names that a table references outside its folder never increase. A set that was complete once remains an
+upper bound forever, whatever is committed, compacted, expired, dropped or damaged afterwards.
 
 Source: decision 0105.
 """
@@ -32,9 +32,9 @@ _PREFIX: Final = "metadata/pages/foreign-"
 _DIGEST_BYTES: Final = 32
 _HASH_BYTES: Final = 8
 _OWN_NAME: Final = re.compile(r"[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}|[0-9a-f]{16}-", re.IGNORECASE)
-"""The beginning of the last part of every name that Rootline gives: ids, digests, inverted versions."""
+"""The beginning of every file name that Rootline creates: ids, digests, inverted versions."""
 _SPARKS: Final = "spark-write"
-"""In the folder of what Spark writes for us. Its files begin with `part-`, as those of every table from Hive do."""
+"""The folder of files that Spark writes for Rootline. Their names begin with `part-`, as in any table from Hive."""
 
 _Hashes = np.ndarray[tuple[int], np.dtype[np.uint64]]
 
@@ -51,62 +51,62 @@ def _last_part(location: str) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ForeignNames:
-    """The hashes of the names, ascending."""
+    """A set of name hashes, ascending."""
 
     hashes: _Hashes
 
     @staticmethod
     def of(hashes: Iterable[int]) -> ForeignNames:
-        """The set of `hashes`, as `name_hash` makes them."""
+        """The set of `hashes`, made by `name_hash`."""
         return ForeignNames(np.unique(np.fromiter(hashes, np.uint64)))
 
     def to_bytes(self) -> bytes:
-        """The object: a line of text, the SHA-256 of the rest, and the hashes."""
+        """The object's bytes: a line of text, the SHA-256 of the rest, and the hashes."""
         packed = self.hashes.astype(">u8").tobytes()
         return _MAGIC + hashlib.sha256(packed).digest() + packed
 
     @staticmethod
     def from_bytes(body: bytes, *, name: str) -> ForeignNames:
-        """The set in an object. Raises `Corrupt` (`page-corrupt`): the bytes are not what was written."""
+        """The set in an object. Raises `Corrupt` (`page-corrupt`) if the bytes were changed."""
         start = len(_MAGIC) + _DIGEST_BYTES
         packed = body[start:]
         is_whole = body[:start] == _MAGIC + hashlib.sha256(packed).digest() and not len(packed) % _HASH_BYTES
         if not is_whole:
-            raise Corrupt("page-corrupt", f"{name}: these are not the foreign names that were written")
+            raise Corrupt("page-corrupt", f"{name}: the object is damaged: its digest or length is wrong")
         return ForeignNames(np.unique(np.frombuffer(packed, ">u8").astype(np.uint64)))
 
 
 class ForeignNameNotes:
-    """Collects absolute locations from whatever form of a table names them."""
+    """Collects the absolute locations that a table references."""
 
     def __init__(self) -> None:
         self._hashes: set[int] = set()
 
     def reference(self, locations: Iterable[str], *, is_readable: bool = True) -> None:
-        """Note those of `locations` that are outside the table's folder and may be files of Rootline's."""
+        """Add the locations outside the table's folder whose names may be Rootline's."""
         del is_readable
         for location in locations:
             if is_absolute(location) and (_OWN_NAME.match(_last_part(location)) or _SPARKS in location.lower()):
                 self._hashes.add(name_hash(location))
 
     def keep(self, locations: Iterable[str]) -> None:
-        """Note the locations of what stays in the table's own folder: nothing."""
+        """Ignore files that stay in the table's own folder."""
 
     def names(self) -> ForeignNames:
-        """All that was noted."""
+        """The set of all collected names."""
         return ForeignNames.of(self._hashes)
 
 
 def names_of_adopted(adopted: str) -> Location:
     """The location, relative to its table, of the set that the coordinator stored when it accepted an adoption.
 
-    `adopted`: the location of the root that says what was adopted.
+    `adopted`: the location of the root that describes the adopted table.
     """
     return Location(f"{_PREFIX}{adopted.rpartition('/')[2].partition('.')[0]}.names")
 
 
 def names_read_later(adopted: Sequence[str]) -> Location:
-    """The location of the set that a worker stored of a table that an earlier version adopted.
+    """The location of the set that a worker stored for a table that an earlier release adopted.
 
     `adopted`: the locations of all such roots of the table.
     """

@@ -1,9 +1,10 @@
-"""The root's header as Avro file metadata: one key for each thing, compact JSON inside.
+"""The root's header as Avro file metadata: one key per part, with compact JSON inside.
 
-Owns: the keys `format-version`, `content`, `rootline.profile` and those of the header's parts, both ways. Does not
-own: `avro.*`, counts and digest (`root_codec`), drops (`header_name`), what the parts mean (`root_header`).
-Invariants: what is encoded decodes to an equal header; everything decoded has the right type and sign; anything else
-raises `ValueError`, which `root_codec` turns into `Corrupt`.
+Owns: encoding and decoding the keys `format-version`, `content`, `rootline.profile` and those of the header's parts.
+Does not own: `avro.*`, counts and digest (`root_codec`), drops (`header_name`), the meaning of the parts
+(`root_header`).
+Invariants: An encoded header decodes to an equal header. Every decoded value has the right type and sign. Any other
+input raises `ValueError`, which `root_codec` turns into `Corrupt`.
 
 Source: protocol page, section 1 (table "in the root's file metadata").
 """
@@ -73,10 +74,10 @@ PARENT_NEXT_ROW_ID_KEY: Final = "rootline.parent-next-row-id"
 EXPIRY_KEY: Final = "rootline.expiry"
 REDEFINED_IN_KEY: Final = "rootline.redefined-in"
 MARKS_KEY: Final = "rootline.marks"
-"""Absent where there are no pages, as in roots that are older than pages."""
+"""Absent if the root has no marks, as in roots of older releases."""
 _DIGEST_BYTES: Final = 32
 _KEPT_BYTES: Final = 16
-"""Of each content that is remembered: the pair's digest, then the content's."""
+"""Bytes of each recorded content digest: the digest of writer and sequence, then that of the content."""
 
 
 def encode_header(header: RootHeader) -> dict[str, bytes]:
@@ -147,7 +148,7 @@ def encode_header(header: RootHeader) -> dict[str, bytes]:
 
 
 def profile_of(header: RootHeader) -> str:
-    """The least profile that says all of a header: software that knows only less must refuse the root."""
+    """The lowest profile that covers the header. Software that knows only lower profiles must refuse the root."""
     needs_it = (
         header.expiry
         or header.horizon_ms
@@ -161,16 +162,15 @@ def profile_of(header: RootHeader) -> str:
 
 
 def encode_outcomes(outcomes: Outcomes) -> bytes:
-    """The value of `rootline.outcomes`: what the limit of the header counts."""
+    """The value of `rootline.outcomes`, whose length the header's limit applies to."""
     return _json([outcomes.runs, outcomes.exceptions])
 
 
 def decode_header(metadata: Mapping[str, bytes]) -> RootHeader:
-    """The header of a root's file metadata; keys of other owners are left alone.
+    """The header in a root's file metadata. Unknown keys are ignored.
 
     Raises:
-        ValueError: a key is absent, or a value is not what it should be.
-
+        ValueError: a key is absent, or a value is invalid.
     """
     try:
         return _header_of(metadata)
@@ -288,7 +288,9 @@ def _writer_record(committed: Any, rejected: Any, last_seen_ms: Any) -> WriterRe
 
 
 def _run_version(value: Any) -> Version:
-    """-1 means "committed, but it is no longer known in which version" (`rootline.tree.ledger.ledger`)."""
+    """The version of a run, or -1 for committed sequences whose version is no longer known
+    (`rootline.tree.ledger.ledger`).
+    """
     return Version(-1) if type(value) is int and value == -1 else Version(_count(value))
 
 
@@ -336,7 +338,7 @@ def _log_time(newest_ms: Any, jumps: Any) -> LogTime:
 def _contents(value: bytes) -> tuple[ContentDigest, ...]:
     kept = base64.b64decode(value, validate=True)
     if len(kept) % _KEPT_BYTES:
-        raise ValueError(f"{CONTENTS_KEY} has {len(kept)} bytes, not {_KEPT_BYTES} for each")
+        raise ValueError(f"{CONTENTS_KEY} has {len(kept)} bytes, which is not a multiple of {_KEPT_BYTES}")
     half = _KEPT_BYTES // 2
     return tuple(
         ContentDigest(kept[at : at + half], kept[at + half : at + _KEPT_BYTES])
@@ -352,7 +354,7 @@ def _mark(value: Any) -> bytes | None:
 
 
 def _json(value: Any) -> bytes:
-    return _encode_json(value).encode()  # ASCII, so that no string can fail
+    return _encode_json(value).encode()  # ASCII, so every string can be encoded
 
 
 _encode_json: Final = json.JSONEncoder(separators=(",", ":")).encode

@@ -1,10 +1,10 @@
-"""The part of the writers' ledger that a root's header carries, with its JSON kept ready.
+"""The header's part of the writers' ledger, with each record's JSON cached.
 
-Owns: the order of the records, their encoding, its length. Does not own: what is recorded
-(`rootline.tree.ledger.ledger`), what moves to pages (`rootline.tree.ledger.ledger_spill`), the other keys of the header
-(`header_codec`).
-Invariants: immutable to its users; records are in order, the one seen longest ago first; a record that did not change
-is never encoded again, so that a commit pays for the writers it touches and not for all.
+Owns: the order of the records, their encoding, its length. Does not own: the content of records
+(`rootline.tree.ledger.ledger`), which records move to pages (`rootline.tree.ledger.ledger_spill`), the other keys of
+the header (`header_codec`).
+Invariants: Immutable for its users. Records are ordered by their last-seen times, oldest first. An unchanged record is
+never encoded again, so the cost of a commit depends on the writers in the batch, not on all writers.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ _run_json: Final = "[%d,%d,%d,%d]".__mod__
 
 
 class HeaderLedger(Mapping[WriterId, WriterRecord]):
-    """Writer → record. Made with `of`, advanced with `advanced`."""
+    """A mapping from writer to record. `of` creates one, `advanced` returns an updated copy."""
 
     __slots__ = ("_lines", "_lines_bytes", "_records")
 
     def __init__(self, records: dict[WriterId, WriterRecord]) -> None:
         self._records = records
-        self._lines: dict[WriterId, bytes] | None = None  # made when first needed: a reader never needs it
+        self._lines: dict[WriterId, bytes] | None = None  # made on first use, as readers never need it
         self._lines_bytes = 0
 
     @staticmethod
     def of(records: Mapping[WriterId, WriterRecord]) -> HeaderLedger:
-        """A ledger of these records; itself, if it is one already."""
+        """A ledger of these records, or `records` unchanged if it is a ledger."""
         if type(records) is HeaderLedger:
             return records
         return HeaderLedger(dict(sorted(records.items(), key=lambda item: _by_last_seen(item[1]))))
 
-    def advanced(self, touched: Mapping[WriterId, WriterRecord], gone: Iterable[WriterId] = ()) -> HeaderLedger:
-        """The ledger with the `touched` records, which were seen last, at its end, and without those of `gone`."""
+    def advanced(self, touched: Mapping[WriterId, WriterRecord], removed: Iterable[WriterId] = ()) -> HeaderLedger:
+        """The ledger without the `removed` writers, and with the `touched` records, just seen, at its end."""
         lines = dict(self._encoded())
         records = self._records.copy()
         changed = self._lines_bytes
-        for writer in (*gone, *touched):
+        for writer in (*removed, *touched):
             if writer in records:
                 del records[writer]
                 changed -= len(lines.pop(writer))
@@ -67,7 +67,7 @@ class HeaderLedger(Mapping[WriterId, WriterRecord]):
         return self._lines_bytes + max(1, len(self._records)) + 1
 
     def size_of(self, writer: WriterId) -> int:
-        """The bytes that a record takes, with the comma after it."""
+        """The bytes of a record, with the comma after it."""
         return len(self._encoded()[writer]) + 1
 
     def _encoded(self) -> dict[WriterId, bytes]:
@@ -91,12 +91,12 @@ class HeaderLedger(Mapping[WriterId, WriterRecord]):
 
     @property
     def records(self) -> Mapping[WriterId, WriterRecord]:
-        """The same as a plain dictionary, for loops over all of it."""
+        """The records as a plain dictionary, which is faster in loops."""
         return self._records
 
 
 def encode_record(writer: WriterId, record: WriterRecord) -> bytes:
-    """`"writer":[runs,rejections,last seen]`; ASCII, so that no string can fail."""
+    """One member of the JSON object: `"writer":[runs,rejections,last seen]`. ASCII, so every string can be encoded."""
     runs = ",".join(map(_run_json, record.committed))
     rejected = _encode_json(record.rejected) if record.rejected else "[]"
     return f"{_encode_json(writer)}:[[{runs}],{rejected},{record.last_seen_ms:d}]".encode()

@@ -1,4 +1,4 @@
-"""What left the live set, as one value of the root's header."""
+"""The retired locations, as one value of the root's header."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rootline.schemas.object_keys import page_location
 from rootline.schemas.root_header import PageReference, Retired, RetiredSince
 
 RETIRED_KEY: Final = "rootline.left"
-"""Absent where nothing left, as in roots that are older than it."""
+"""Absent if no location is recorded, as in roots of older releases."""
 _DIGEST_BYTES: Final = 32
 
 
 def encode_retired(left: Retired) -> bytes:
-    """The value of `rootline.left`; a page's name follows from its digest."""
+    """The value of `rootline.left`. The name of a page follows from its digest, so it is not encoded."""
     pages = [
         [_text(page.digest), page.size_in_bytes, page.content_bytes, since_ms, number]
         for page, since_ms, number in left.pages
@@ -28,7 +28,7 @@ def encode_retired(left: Retired) -> bytes:
 
 
 def decode_retired(value: bytes) -> Retired:
-    """The other way round. Raises `ValueError` or `TypeError`: it is not that."""
+    """The retired locations in a value of `rootline.left`. Raises `ValueError` or `TypeError` if it is invalid."""
     since_ms, number, removed, rewritten, pages = json.loads(value)
     found = Retired(
         ascending_hashes(_bytes(removed)),
@@ -38,7 +38,7 @@ def decode_retired(value: bytes) -> Retired:
         tuple([_page(*page) for page in pages]),
     )
     if not found:
-        raise ValueError(f"{RETIRED_KEY} is there, and says nothing")
+        raise ValueError(f"{RETIRED_KEY} is empty: it must be absent instead")
     return found
 
 

@@ -1,12 +1,12 @@
-"""What a name is, as the root's header says it: a table, a view or a tombstone, and what was dropped before.
+"""The state of a name in the root's header: a table, a view or a tombstone, and the earlier drops.
 
-Owns: the keys `rootline.drops` and `rootline.view`, both ways, and the values of `content`. Does not own: the other
-keys (`header_codec`), what is dropped and when (`rootline.tree.intents.drop`), a view's metadata
+Owns: encoding and decoding the keys `rootline.drops` and `rootline.view`, and the values of `content`. Does not own:
+the other keys (`header_codec`), what is dropped and when (`rootline.tree.intents.drop`), a view's metadata
 (`rootline.schemas.view_metadata`).
-Invariants: what is encoded decodes to equal values; a tombstone names the table that it is of; anything else raises
+Invariants: Encoded values decode to equal values. A tombstone names the dropped table. Any other input raises
 `ValueError`, as in `header_codec`.
 
-Source: definitions page, sections 2 and 3; decision 0067.
+Source: definitions page, sections 2 and 3. Decision 0067.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from rootline.schemas.identifiers import Version
 from rootline.schemas.root_header import Drop, NameState, RootHeader
 
 DROPS_KEY: Final = "rootline.drops"
-"""Absent while nothing of this name was ever dropped."""
+"""Absent if no table of this name was ever dropped."""
 DROPS_MAX: Final = 64
 VIEW_KEY: Final = "rootline.view"
 
 
 def encode_name(header: RootHeader) -> dict[str, bytes]:
-    """The file metadata that says which tables were dropped, and what a view is."""
-    said = {} if header.view is None else {VIEW_KEY: header.view}
+    """The file metadata with the drops, and with a view's metadata."""
+    metadata = {} if header.view is None else {VIEW_KEY: header.view}
     if not header.drops:
-        return said
+        return metadata
     rows = [[str(drop.table_uuid), drop.version, drop.dropped_ms, drop.is_purged] for drop in header.drops]
-    return said | {DROPS_KEY: json.dumps(rows, separators=(",", ":")).encode()}
+    return metadata | {DROPS_KEY: json.dumps(rows, separators=(",", ":")).encode()}
 
 
 def decode_name(metadata: Mapping[str, bytes]) -> tuple[NameState, tuple[Drop, ...], bytes | None]:
-    """(what the name is, the drops, a view's metadata). Raises `ValueError`."""
-    state = NameState(metadata.get("content", b"root").decode())  # `root_codec` looks whether it is there
+    """(state of the name, drops, a view's metadata). Raises `ValueError`."""
+    state = NameState(metadata.get("content", b"root").decode())  # `root_codec` checks that the key is there
     rows = json.loads(metadata.get(DROPS_KEY, b"[]"))
     if not isinstance(rows, list) or len(rows) > DROPS_MAX:
         raise ValueError(f"{DROPS_KEY} is not a list of at most {DROPS_MAX}")
@@ -46,7 +46,7 @@ def decode_name(metadata: Mapping[str, bytes]) -> tuple[NameState, tuple[Drop, .
         raise ValueError("a tombstone does not name the table that was dropped")
     view = metadata.get(VIEW_KEY)
     if (view is not None) is not (state is NameState.VIEW):
-        raise ValueError(f"{VIEW_KEY} is there for a view, and for nothing else; this is a {state}")
+        raise ValueError(f"{VIEW_KEY} must be present for a view and for nothing else, and this is a {state}")
     return state, drops, view
 
 
@@ -56,5 +56,5 @@ def _uuid_of(metadata: Mapping[str, bytes]) -> str:
 
 def _drop(table_uuid: Any, version: Any, dropped_ms: Any, is_purged: Any) -> Drop:
     if not isinstance(table_uuid, str) or not isinstance(is_purged, bool):
-        raise ValueError(f"{DROPS_KEY} has a row that is no drop")
+        raise ValueError(f"{DROPS_KEY} has a row that is not a drop")
     return Drop(uuid.UUID(table_uuid), Version(count_of(version)), count_of(dropped_ms), is_purged)

@@ -1,4 +1,4 @@
-"""The header's totals as a list of numbers, both ways."""
+"""The header's totals, encoded as a list of numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def list_of_totals(totals: Totals) -> list[int]:
 
 
 def totals_of_list(numbers: list[Any]) -> Totals:
-    """The totals of just these numbers. Raises `ValueError` or `TypeError`."""
+    """The totals with exactly these numbers. Raises `ValueError` or `TypeError`."""
     if len(numbers) != len(_NAMES):
         raise ValueError(f"rootline.totals has {len(numbers)} numbers, not {len(_NAMES)}")
     return Totals(*map(count_of, numbers))

@@ -1,11 +1,11 @@
-"""A page of kept versions: those below the oldest addressable one that can still be read.
+"""A page of retained versions: readable versions below the oldest addressable one.
 
-Owns: the rows' form. Does not own: the file around them (`page_codec`), which versions are kept
-(`rootline.maintenance.expiry_plan`), what may name one (`rootline.tree.intents.expire`).
-Invariants: versions and timestamps strictly ascend; what is encoded decodes to an equal page; hostile bytes are
-`Corrupt` and nothing else.
+Owns: the rows' form. Does not own: the file around them (`page_codec`), which versions are retained
+(`rootline.maintenance.expiry_plan`), the intents that reference a page (`rootline.tree.intents.expire`).
+Invariants: Versions and timestamps strictly ascend. An encoded page decodes to an equal page. Any other bytes raise
+`Corrupt` only.
 
-Source: format page, "Pages"; decision 0062.
+Source: format page, "Pages". Decision 0062.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ROW: Final = fastavro.parse_schema(json.loads(KEPT_SCHEMA_JSON))
 
 
 class KeptVersion(NamedTuple):
-    """A version that can still be read, when it was committed, and the length of its root."""
+    """A retained version, its commit time, and the length of its root."""
 
     version: Version
     timestamp_ms: int
@@ -56,23 +56,23 @@ _timestamp: Final = attrgetter("timestamp_ms")
 
 @dataclass(frozen=True, slots=True)
 class RetainedPage:
-    """At least one version, ascending."""
+    """A page of retained versions, ascending, at least one."""
 
     reference: PageReference
     versions: tuple[KeptVersion, ...]
 
     @property
     def size_in_bytes(self) -> int:
-        """The length of all kept roots."""
+        """The bytes of all retained roots."""
         return sum(kept.size_in_bytes for kept in self.versions)
 
     def find(self, version: int) -> KeptVersion | None:
-        """The row of a version, if it is kept."""
+        """The row of a version, if it is retained."""
         at = bisect_left(self.versions, version, key=_version)
         return self.versions[at] if at < len(self.versions) and self.versions[at].version == version else None
 
     def newest_at(self, timestamp_ms: int) -> KeptVersion | None:
-        """The newest kept version that is not younger than a moment."""
+        """The newest retained version that was committed at `timestamp_ms` or before."""
         at = bisect_right(self.versions, timestamp_ms, key=_timestamp)
         return self.versions[at - 1] if at else None
 
@@ -80,44 +80,42 @@ class RetainedPage:
 def encode_retained_page(
     table_uuid: uuid.UUID, versions: Iterable[KeptVersion], salt: bytes = b""
 ) -> tuple[RetainedPage, bytes]:
-    """(the page, its object's bytes) of at least one version, ascending; `salt` as in `encode_page`."""
-    held = tuple(versions)
-    rows = [encode_value(_ROW, kept._asdict()) for kept in held]
+    """(the page, its object's bytes) of at least one version, ascending. `salt` as in `encode_page`."""
+    rows_of_page = tuple(versions)
+    rows = [encode_value(_ROW, kept._asdict()) for kept in rows_of_page]
     reference, body = encode_page(PageKind.KEPT, KEPT_SCHEMA_JSON, table_uuid, rows, salt=salt)
-    return RetainedPage(reference, held), body
+    return RetainedPage(reference, rows_of_page), body
 
 
 def decode_retained_page(
     body: bytes, digest: bytes, size_in_bytes: int, table_uuid: uuid.UUID, *, name: str
 ) -> RetainedPage:
-    """The page that is named by digest and length; `name` is what an error calls it.
+    """The page, if the bytes match digest and length. `name`: for error messages.
 
     Raises:
-        Corrupt: `page-corrupt`; `profile-unknown`, the bytes are right, the format is another.
-
+        Corrupt: `page-corrupt`; `profile-unknown`, the bytes are intact, but in another format.
     """
     if len(body) != size_in_bytes or hashlib.sha256(body).digest() != digest:
-        raise Corrupt(_CODE, f"{name}: the bytes are not those that are named by length and digest")
+        raise Corrupt(_CODE, f"{name}: length or digest do not match the reference")
     blocks = page_blocks(body, PageKind.KEPT, KEPT_SCHEMA_JSON, table_uuid, name=name)
-    held: list[KeptVersion] = []
+    versions: list[KeptVersion] = []
     try:
         for count, plain in blocks:
             for row, _ in decode_values(_ROW, count, plain):
-                if len(held) == KEPT_MAX:
-                    raise Unreadable(f"it names more than {KEPT_MAX} versions")
-                held.append(
-                    _following(held, KeptVersion(Version(row["version"]), row["timestamp_ms"], row["size_in_bytes"]))
-                )
-        if not held:
-            raise Unreadable("it names no version")
+                if len(versions) == KEPT_MAX:
+                    raise Unreadable(f"it has more than {KEPT_MAX} versions")
+                kept = KeptVersion(Version(row["version"]), row["timestamp_ms"], row["size_in_bytes"])
+                versions.append(_following(versions, kept))
+        if not versions:
+            raise Unreadable("it has no versions")
     except Unreadable as error:
         raise Corrupt(_CODE, f"{name}: {error}") from None
     content = sum(len(plain) for _, plain in blocks)
-    return RetainedPage(PageReference(page_location(digest.hex()), digest, size_in_bytes, content), tuple(held))
+    return RetainedPage(PageReference(page_location(digest.hex()), digest, size_in_bytes, content), tuple(versions))
 
 
-def _following(held: list[KeptVersion], kept: KeptVersion) -> KeptVersion:
-    before = held[-1] if held else KeptVersion(Version(-1), -1, 0)
+def _following(versions: list[KeptVersion], kept: KeptVersion) -> KeptVersion:
+    before = versions[-1] if versions else KeptVersion(Version(-1), -1, 0)
     if kept.version <= before.version or kept.timestamp_ms <= before.timestamp_ms or kept.size_in_bytes < 1:
         raise Unreadable(f"version {kept.version} at {kept.timestamp_ms} ms follows {before.version}")
     return kept

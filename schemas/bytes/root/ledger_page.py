@@ -1,9 +1,9 @@
-"""A page of the writers' ledger: what was decided for writers that the header has no room for.
+"""A page of the writers' ledger: records that do not fit in the header.
 
-Owns: the rows' form, and looking a writer up. Does not own: the file around them (`page_codec`), what a record means
-(`rootline.tree.ledger.ledger`), which records leave the header (`rootline.tree.ledger.ledger_spill`).
-Invariants: a row is kept as bytes and decoded when its writer is first asked for, so that a page of many writers is
-cheap to load and to merge; a writer has one row in a page.
+Owns: the rows' form, and finding a writer's row. Does not own: the file around them (`page_codec`), the meaning of a
+record (`rootline.tree.ledger.ledger`), which records move out of the header (`rootline.tree.ledger.ledger_spill`).
+Invariants: A row stays encoded until its writer is requested, so that a page of many writers is cheap to load and
+merge. A writer has at most one row in a page.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _REJECTIONS: Final = fastavro.parse_schema(_REJECTION_LIST)
 
 @dataclass(frozen=True, slots=True)
 class LedgerPage:
-    """Writer → its row. The rows belong to the page and never change."""
+    """Writer → encoded row. The rows belong to the page and never change."""
 
     reference: PageReference
     rows: Mapping[WriterId, bytes]
     _decoded: dict[WriterId, WriterRecord] = field(default_factory=dict, compare=False, repr=False)
 
     def record_of(self, writer: WriterId) -> WriterRecord | None:
-        """What this page says of a writer. Raises as `decode_ledger_row`."""
+        """The record of a writer in this page, or `None`. Raises as `decode_ledger_row`."""
         found = self._decoded.get(writer)
         if found is None:
             row = self.rows.get(writer)
@@ -68,13 +68,13 @@ class LedgerPage:
 def encode_ledger_page(
     table_uuid: uuid.UUID, rows: Mapping[WriterId, bytes], salt: bytes = b""
 ) -> tuple[LedgerPage, bytes]:
-    """(the page, its object's bytes) of at least one row; `salt` as in `encode_page`."""
+    """(the page, its object's bytes) of at least one row. `salt` as in `encode_page`."""
     reference, body = encode_page(PageKind.LEDGER, LEDGER_SCHEMA_JSON, table_uuid, rows.values(), salt=salt)
     return LedgerPage(reference, rows), body
 
 
 def decode_ledger_page(body: bytes, reference: PageReference, table_uuid: uuid.UUID, *, name: str) -> LedgerPage:
-    """The page that `reference` names; arguments and `Raises` as `decode_page`."""
+    """The page of `reference`. Arguments and errors as in `decode_page`."""
     rows: dict[WriterId, bytes] = {}
     found = 0
     blocks = decode_page(body, reference, PageKind.LEDGER, LEDGER_SCHEMA_JSON, table_uuid, name=name)
@@ -90,9 +90,9 @@ def decode_ledger_page(body: bytes, reference: PageReference, table_uuid: uuid.U
 
 
 def encode_ledger_row(writer: WriterId, record: WriterRecord) -> bytes:
-    """One row."""
+    """A writer's record as an encoded row."""
     rejected = [
-        # a reason may quote what cannot be encoded; it is there to be read, and nothing compares it
+        # a message may quote characters that cannot be encoded; it is only for people, so they are escaped
         {**item._asdict(), "message": item.message.encode(errors="backslashreplace").decode()}
         for item in record.rejected
     ]
@@ -110,8 +110,7 @@ def decode_ledger_row(row: bytes, *, name: str = "a page") -> WriterRecord:
     """The record in a row of the page `name`.
 
     Raises:
-        Corrupt: `page-corrupt`; the page's digest is right, so the page was written wrong.
-
+        Corrupt: `page-corrupt`. The page's digest was checked before, so its writer encoded it wrongly.
     """
     try:
         [(value, _)] = decode_values(_ROW, 1, row)
@@ -121,20 +120,20 @@ def decode_ledger_row(row: bytes, *, name: str = "a page") -> WriterRecord:
             value["last_seen_ms"],
         )
         if encode_ledger_row(value["writer"], record) != row:
-            raise Unreadable("it is not encoded as the format says")
+            raise Unreadable("it is not encoded in the way that the format requires")
     except Unreadable as error:
         raise Corrupt("page-corrupt", f"{name}: a row of the ledger: {error}") from None
     return record
 
 
 def last_seen_of(row: bytes) -> int:
-    """When the writer of a row was seen last, ms, without decoding the rest."""
+    """The last-seen time (ms) in an encoded row, read without decoding the rest."""
     length, position = read_long(row, 0)
     return read_long(row, position + length)[0]
 
 
 def _sized(schema: Any, items: Sequence[object]) -> bytes:
-    """A list with its length in bytes, as the format says; fastavro reads such lists, and writes none."""
+    """An Avro list with its length in bytes, as the format requires. Fastavro only reads such lists."""
     if not items:
         return b"\x00"
     plain = encode_value(schema, items)

@@ -1,12 +1,12 @@
-"""A page of locations that left the live set: an intent that brings one of them again must not double its rows.
+"""A page of retired locations. Adding one of their files again must not double its rows.
 
-Owns: the rows' form. Does not own: the file around them (`page_codec`), what leaves and when it is forgotten
-(`rootline.tree.ledger.left_spill`), what it means for an intent (`rootline.tree.commit.arrival_rules`).
-Invariants: what is encoded decodes to an equal page; hostile bytes are `Corrupt` and nothing else.
+Owns: the rows' form. Does not own: the file around them (`page_codec`), which locations are retired and when they are
+forgotten (`rootline.tree.ledger.left_spill`), the effect on an intent (`rootline.tree.commit.arrival_rules`).
+Invariants: An encoded page decodes to an equal page. Any other bytes raise `Corrupt` only.
 
-The hashes of each of the two sets go on from row to row, ascending; those that were rewritten come last.
+The hashes of each set ascend from row to row. The rows of rewritten locations are last.
 
-Source: format page, "Pages"; decision 0063.
+Source: format page, "Pages". Decision 0063.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ _ROW: Final = fastavro.parse_schema(json.loads(LEFT_SCHEMA_JSON))
 
 @dataclass(frozen=True, slots=True)
 class RetiredPage:
-    """`rewritten`: other files hold their rows now. `removed`: all else that left. No location is in both."""
+    """`rewritten`: other files now contain the rows. `removed`: all other retired locations. No location is in both."""
 
     reference: PageReference
     removed: LocationHashes
     rewritten: LocationHashes
 
     def __len__(self) -> int:
-        """How many locations there are."""
+        """The number of locations."""
         return len(self.removed) + len(self.rewritten)
 
 
 def encode_retired_page(
     table_uuid: uuid.UUID, removed: LocationHashes, rewritten: LocationHashes, salt: bytes = b""
 ) -> tuple[RetiredPage, bytes]:
-    """(the page, its object's bytes) of at least one location; `salt` as in `encode_page`."""
+    """(the page, its object's bytes) of at least one location. `salt` as in `encode_page`."""
     step = _ROW_HASHES * HASH_BYTES
     rows = [
         encode_value(_ROW, {"rewritten": is_rewritten, "hashes": hashes.packed[at : at + step]})
@@ -65,13 +65,13 @@ def encode_retired_page(
 
 
 def decode_retired_page(body: bytes, reference: PageReference, table_uuid: uuid.UUID, *, name: str) -> RetiredPage:
-    """The page that `reference` names; `name` is what an error calls it. Raises `Corrupt` as `decode_page`."""
-    held: dict[bool, list[bytes]] = {False: [], True: []}
+    """The page of `reference`. `name`: for error messages. Raises `Corrupt` as `decode_page`."""
+    hashes: dict[bool, list[bytes]] = {False: [], True: []}
     try:
         for count, plain in decode_page(body, reference, PageKind.LEFT, LEFT_SCHEMA_JSON, table_uuid, name=name):
             for row, _ in decode_values(_ROW, count, plain):
-                held[row["rewritten"]].append(row["hashes"])
-        removed, rewritten = (LocationHashes(b"".join(held[item])) for item in (False, True))
+                hashes[row["rewritten"]].append(row["hashes"])
+        removed, rewritten = (LocationHashes(b"".join(hashes[item])) for item in (False, True))
     except (Unreadable, ValueError) as error:
         raise Corrupt("page-corrupt", f"{name}: {error}") from None
     return RetiredPage(reference, removed, rewritten)

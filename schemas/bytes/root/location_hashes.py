@@ -1,11 +1,11 @@
-"""Locations as hashes of 128 bits, sorted: sixteen bytes each, however long the names are.
+"""A sorted set of locations as 128-bit hashes: sixteen bytes each, however long the names are.
 
-Owns: the hash, and the set. Does not own: what such a set means (`condemned_page`, `rootline.maintenance`).
-Invariants: the same locations give the same bytes; immutable; a lookup does not depend on how many there are, and most
-that find nothing look at a single bit.
+Owns: the hash, and the set. Does not own: the meaning of such a set (`condemned_page`, `rootline.maintenance`).
+Invariants: The same locations give the same bytes. Immutable. Lookup time does not depend on the size, and most lookups
+without a match read a single bit.
 
-A location is hashed as the table names it. What Rootline writes and deletes is relative to the table's prefix; an
-absolute location never equals one of those, and nothing that has one is ever deleted.
+A location is hashed as the table stores it. Objects that Rootline writes and deletes have locations relative to the
+table's prefix. An absolute location never equals one of those, and Rootline never deletes an object at one.
 """
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ def location_hash(location: str) -> bytes:
 
 
 def ascending_hashes(packed: bytes) -> bytes:
-    """`packed`, proven to be what a set of them holds: hashes that strictly ascend.
+    """`packed`, checked to be whole hashes that strictly ascend.
 
     Raises:
         ValueError: it is not.
-
     """
     if len(packed) % HASH_BYTES:
         raise ValueError(f"{len(packed)} bytes are not hashes of {HASH_BYTES} bytes each")
-    if len(packed) <= _FEW * HASH_BYTES:  # arrays take longer to make than these to compare
+    if len(packed) <= _FEW * HASH_BYTES:  # for few hashes, arrays take longer than comparisons
         each = [packed[at : at + HASH_BYTES] for at in range(0, len(packed), HASH_BYTES)]
         ascends = all(before < after for before, after in pairwise(each))
     else:
@@ -50,12 +49,12 @@ def ascending_hashes(packed: bytes) -> bytes:
 
 
 class LocationHashes:
-    """A set of hashes; `packed` is all of them, ascending, one after the other."""
+    """A set of hashes. `packed`: all hashes, concatenated in ascending order."""
 
     __slots__ = ("_bits", "_firsts", "_shift", "packed")
 
     def __init__(self, packed: bytes = b"") -> None:
-        """Raises `ValueError` unless `packed` is whole hashes that strictly ascend."""
+        """Raises `ValueError` unless `packed` consists of whole hashes in strictly ascending order."""
         self.packed: Final = ascending_hashes(packed)
         self._firsts: Final = np.frombuffer(packed, ">u8")[::2].astype(np.uint64)
         self._shift: Final = 64 - max(_BITS_MIN, (_BITS_EACH * len(self._firsts)).bit_length())
@@ -65,25 +64,25 @@ class LocationHashes:
 
     @staticmethod
     def of(hashes: Iterable[bytes]) -> LocationHashes:
-        """The set of these, in whatever order they come."""
+        """The set of these hashes, in any order."""
         return LocationHashes(b"".join(sorted(set(hashes))))
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of hashes."""
         return len(self.packed) // HASH_BYTES
 
     def __iter__(self) -> Iterator[bytes]:
-        """All of them, ascending."""
+        """All hashes, ascending."""
         return (self.packed[at : at + HASH_BYTES] for at in range(0, len(self.packed), HASH_BYTES))
 
     def __contains__(self, wanted: object) -> bool:
-        """Whether this hash is one of them."""
+        """Whether the set contains this hash."""
         if not isinstance(wanted, bytes) or len(wanted) != HASH_BYTES:
             return False
-        return self.may_hold(int.from_bytes(wanted[:8], "big")) and self.index(wanted) is not None
+        return self.may_contain(int.from_bytes(wanted[:8], "big")) and self.index(wanted) is not None
 
-    def may_hold(self, first_half: int) -> bool:
-        """Whether a hash may be one of them that begins with these eight bytes; `False` is certain."""
+    def may_contain(self, first_half: int) -> bool:
+        """Whether the set may contain a hash that begins with these eight bytes. `False` is certain."""
         at = first_half >> self._shift
         return bool(self._bits[at >> 3] >> (at & 7) & 1)
 
@@ -94,7 +93,7 @@ class LocationHashes:
         return hash(self.packed)
 
     def index(self, wanted: bytes) -> int | None:
-        """Where this hash is among them; `None`: it is not."""
+        """The index of this hash, or `None`."""
         at = int(np.searchsorted(self._firsts, np.uint64(int.from_bytes(wanted[:8], "big"))))
         while at < len(self) and self.packed[at * HASH_BYTES : at * HASH_BYTES + 8] == wanted[:8]:
             if self.packed[at * HASH_BYTES : (at + 1) * HASH_BYTES] == wanted:
@@ -103,18 +102,18 @@ class LocationHashes:
         return None
 
     def union(self, *others: LocationHashes) -> LocationHashes:
-        """All of these sets together; itself, if there is nothing else."""
+        """The union of these sets. Returns `self` if the others are empty."""
         more = [item.packed for item in others if item.packed]
         if not more:
             return self
         halves = np.frombuffer(b"".join([self.packed, *more]), ">u8").reshape(-1, 2)
         return LocationHashes(np.unique(halves, axis=0).tobytes())
 
-    def kept(self, wanted: Callable[[bytes], bool]) -> LocationHashes:
-        """Those for which `wanted` holds."""
+    def filtered(self, wanted: Callable[[bytes], bool]) -> LocationHashes:
+        """The hashes that satisfy `wanted`."""
         return LocationHashes(b"".join(item for item in self if wanted(item)))
 
     def without(self, others: Iterable[bytes]) -> LocationHashes:
-        """All but these; itself, if none of them is there."""
-        gone = {item for item in others if item in self}
-        return self.kept(lambda item: item not in gone) if gone else self
+        """The set without these hashes. Returns `self` if it contains none of them."""
+        removed = {item for item in others if item in self}
+        return self.filtered(lambda item: item not in removed) if removed else self

@@ -1,8 +1,9 @@
-"""A page of outcomes: verdicts, not yet known to be published, that the header has no room for.
+"""A page of outcomes: verdicts not yet known to be published that do not fit in the header.
 
-Owns: the rows' form, and looking an offset up. Does not own: the file around them (`page_codec`), which outcomes leave
-the header (`rootline.tree.ledger.outcome_spill`), the verdicts made of them (`rootline.tree.commit.verdicts`).
-Invariants: what is encoded decodes to equal outcomes in the same order; a lookup does not depend on how many there are.
+Owns: the rows' form, and finding the outcome of an offset. Does not own: the file around them (`page_codec`), which
+outcomes move out of the header (`rootline.tree.ledger.outcome_spill`), the verdicts made from them
+(`rootline.tree.commit.verdicts`).
+Invariants: Encoded outcomes decode to equal outcomes in the same order. Lookup time does not depend on their number.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class OutcomePage:
-    """Outcomes, the oldest first; found by log, partition and offset."""
+    """Outcomes, oldest first, with lookup by log, partition and offset."""
 
     reference: PageReference
     outcomes: Outcomes
@@ -86,7 +87,7 @@ class OutcomePage:
 
 
 def encode_outcome_page(table_uuid: uuid.UUID, outcomes: Outcomes, salt: bytes = b"") -> tuple[OutcomePage, bytes]:
-    """(the page, its object's bytes) of at least one outcome; `salt` as in `encode_page`."""
+    """(the page, its object's bytes) of at least one outcome. `salt` as in `encode_page`."""
     rows = map(encode_outcome, outcomes.items)
     covers = covers_of(outcomes)
     reference, body = encode_page(PageKind.OUTCOMES, OUTCOME_SCHEMA_JSON, table_uuid, rows, covers, salt)
@@ -94,7 +95,7 @@ def encode_outcome_page(table_uuid: uuid.UUID, outcomes: Outcomes, salt: bytes =
 
 
 def decode_outcome_page(body: bytes, reference: PageReference, table_uuid: uuid.UUID, *, name: str) -> OutcomePage:
-    """The page that `reference` names; arguments and `Raises` as `decode_page`."""
+    """The page of `reference`. Arguments and errors as in `decode_page`."""
     runs: list[OutcomeRun] = []
     exceptions: list[OutcomeException] = []
     blocks = decode_page(body, reference, PageKind.OUTCOMES, OUTCOME_SCHEMA_JSON, table_uuid, name=name)
@@ -103,7 +104,7 @@ def decode_outcome_page(body: bytes, reference: PageReference, table_uuid: uuid.
             for (kind, value), row in decode_values(_ROW, count, plain):
                 item = OutcomeRun(**value) if kind == "outcome_run" else OutcomeException(**value)
                 if encode_outcome(item) != row:
-                    raise Unreadable(f"an outcome is not encoded as the format says: {item!r:.100}")
+                    raise Unreadable(f"an outcome is not encoded in the way that the format requires: {item!r:.100}")
                 if isinstance(item, OutcomeRun):
                     runs.append(item)
                 else:
@@ -114,11 +115,11 @@ def decode_outcome_page(body: bytes, reference: PageReference, table_uuid: uuid.
 
 
 def encode_outcome(item: Outcome) -> bytes:
-    """One row."""
+    """An outcome as an encoded row."""
     if isinstance(item, OutcomeRun):
         return encode_value(_ROW, ("outcome_run", item._asdict()))
     if item.message is not None:
-        # a reason may quote what cannot be encoded; it is there to be read, and nothing compares it
+        # a message may quote characters that cannot be encoded; it is only for people, so they are escaped
         item = item._replace(message=item.message.encode(errors="backslashreplace").decode())
     return encode_value(_ROW, ("outcome_exception", item._asdict()))
 

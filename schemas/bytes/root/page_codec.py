@@ -1,9 +1,9 @@
-"""A page, one Avro file: rows of ledger or of outcomes that a root's header has no room for.
+"""A page: one Avro file of rows that do not fit in a root's header.
 
-Owns: the file around the rows, its name, its proof, one row to and from bytes. Does not own: what the rows say
-(`ledger_page`, `outcome_page`), which rows leave the header (`rootline.tree`).
-Invariants: immutable; the name follows from the bytes, so storing a page twice is storing it once; a reference proves
-every byte; each block is one zstd frame with a checksum, and plain Avro libraries read the file.
+Owns: the file around the rows, its name, its proof, encoding one row. Does not own: the content of the rows
+(`ledger_page`, `outcome_page` and the other kinds), which rows move out of the header (`rootline.tree`).
+Invariants: Immutable. The name follows from the bytes, so storing a page twice stores one object. A reference proves
+every byte. Each block is one zstd frame with a checksum, and plain Avro libraries read the file.
 
 Source: format page, "Pages".
 """
@@ -36,12 +36,12 @@ from rootline.schemas.object_keys import page_location
 from rootline.schemas.root_header import CoveredOffset, PageReference
 
 PAGE_BLOCK_BYTES: Final = 1024 * 1024
-"""A block ends with the row that brings it to this size before compression."""
+"""A block ends after the row that reaches this size before compression."""
 _CODE: Final = "page-corrupt"
 
 
 class PageKind(StrEnum):
-    """What a page holds: the `content` of its file metadata."""
+    """The kind of a page: `content` in its file metadata."""
 
     LEDGER = "ledger"
     OUTCOMES = "outcomes"
@@ -58,9 +58,9 @@ def encode_page(
     covers: tuple[CoveredOffset, ...] = (),
     salt: bytes = b"",
 ) -> tuple[PageReference, bytes]:
-    """(the reference that a root needs, the object's bytes) of at least one row, encoded by `schema_json`.
+    """(the root's reference, the object's bytes) of at least one row, encoded by `schema_json`.
 
-    `salt`: another one makes another object of the same rows, under another name.
+    `salt`: another salt makes another object of the same rows, under another name.
     """
     rows = list(rows)
     sync = hashlib.sha256(b"pages of " + table_uuid.bytes + salt).digest()[:SYNC_BYTES]
@@ -73,39 +73,40 @@ def encode_page(
 def decode_page(
     body: bytes, reference: PageReference, kind: PageKind, schema_json: bytes, table_uuid: uuid.UUID, *, name: str
 ) -> list[tuple[int, bytes]]:
-    """(number of rows, their bytes) of each block of the page that `reference` names.
+    """(number of rows, their bytes) for each block of the page of `reference`.
 
     Args:
         body: the whole object.
-        reference: the root's; length and digest are compared before anything is read.
-        kind: what the root expects.
-        schema_json: the only schema that this version reads.
-        table_uuid: whose page it must be.
-        name: what an error calls it (its key).
+        reference: the root's. Length and digest are compared before anything is read.
+        kind: the kind that the root expects.
+        schema_json: the only schema that this release reads.
+        table_uuid: of the table that the page must belong to.
+        name: the object's key, for error messages.
 
     Raises:
-        Corrupt: `page-corrupt`; `profile-unknown`, the bytes are right, the format is another.
-
+        Corrupt: `page-corrupt`; `profile-unknown`, the bytes are intact, but in another format.
     """
     if len(body) != reference.size_in_bytes:
-        raise Corrupt(_CODE, f"{name}: {len(body)} bytes are stored, the root says {reference.size_in_bytes}")
+        raise Corrupt(_CODE, f"{name}: {len(body)} bytes are stored, but the root states {reference.size_in_bytes}")
     if hashlib.sha256(body).digest() != reference.digest:
-        raise Corrupt(_CODE, f"{name}: the bytes are not those that the root names by digest")
+        raise Corrupt(_CODE, f"{name}: the digest of the stored bytes is not the one in the root")
     blocks = page_blocks(body, kind, schema_json, table_uuid, name=name)
     if sum(len(plain) for _, plain in blocks) != reference.content_bytes:
-        raise Corrupt(_CODE, f"{name}: the rows do not take the {reference.content_bytes} bytes that the root says")
+        raise Corrupt(_CODE, f"{name}: the rows do not have the {reference.content_bytes} bytes that the root states")
     return blocks
 
 
 def page_blocks(
     body: bytes, kind: PageKind, schema_json: bytes, table_uuid: uuid.UUID, *, name: str
 ) -> list[tuple[int, bytes]]:
-    """The blocks of a page whose bytes are proven; arguments, result and `Raises` as `decode_page`."""
+    """The blocks of a page whose bytes are proven. Arguments, result and errors as in `decode_page`."""
     try:
         head = read_head(body)
         profile = head.metadata.get(PROFILE_KEY)
         if profile != PROFILE.encode() or head.metadata.get("format-version") != FORMAT_VERSION:
-            raise Corrupt("profile-unknown", f"{name}: format profile {profile!r:.60}, this version reads {PROFILE}")
+            raise Corrupt(
+                "profile-unknown", f"{name}: format profile {profile!r:.60}, but this release reads {PROFILE}"
+            )
         for key, value in _metadata(kind, schema_json, table_uuid).items():
             if head.metadata.get(key) != value:
                 raise Unreadable(f"{key} is {head.metadata.get(key)!r:.80}")
@@ -115,7 +116,7 @@ def page_blocks(
 
 
 def location_of(reference: PageReference) -> Location:
-    """Where a page must be stored, by its digest."""
+    """The location of a page, which follows from its digest."""
     return page_location(reference.digest.hex())
 
 
@@ -125,20 +126,19 @@ def record_schema(name: str, **fields: object) -> dict[str, object]:
 
 
 def encode_value(schema: Any, value: object) -> bytes:
-    """`value` by a parsed schema; one of a union's records as (name, value)."""
+    """`value`, encoded by a parsed schema. A record of a union is (name, value)."""
     out = io.BytesIO()
     fastavro.schemaless_writer(out, schema, value)
     return out.getvalue()
 
 
 def decode_values(schema: Any, count: int, plain: bytes) -> Iterator[tuple[Any, bytes]]:
-    """(value, its bytes) of each of `count` values, one of a union's records as (name, value).
+    """(value, its bytes) for each of `count` values. A record of a union is (name, value).
 
-    A value may be encoded in several ways, which the caller must compare with its own.
+    A value may have several encodings. The caller must compare the bytes with its own encoding.
 
     Raises:
-        Unreadable: a value cannot be read, or the bytes do not end with the last one.
-
+        Unreadable: a value cannot be read, or bytes follow the last one.
     """
     source = io.BytesIO(plain)
     end = 0
@@ -146,7 +146,7 @@ def decode_values(schema: Any, count: int, plain: bytes) -> Iterator[tuple[Any, 
         start = end
         try:
             value = fastavro.schemaless_reader(source, schema, None, return_record_name=True)
-        except Exception as error:  # hostile bytes: what fastavro raises depends on what is wrong
+        except Exception as error:  # fastavro raises many types of errors for malformed bytes
             raise Unreadable(f"a row cannot be read: {type(error).__name__}: {error!s:.100}") from None
         end = source.tell()
         yield value, plain[start:end]

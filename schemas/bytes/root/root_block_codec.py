@@ -1,10 +1,12 @@
-"""One Avro block of a root: rows, and the bytes that stay as they are from root to root.
+"""One Avro block of a root: rows, and their bytes, which are reused from root to root.
 
-Owns: a row's and a block's value types, sealing rows into a block, reading a block back. Does not own: which rows go
+Owns: the value types of rows and blocks, sealing rows into a block, reading a block back. Does not own: which rows go
 into which block (`rootline.tree`), the file around the blocks (`root_codec`).
-Invariants: a block is one zstd frame with a checksum and is consumed exactly; its digest covers count, size, frame
-and sync marker; nothing decompresses to more than `PLAIN_BYTES_MAX`; a row that breaks a rule of shape is neither
-written nor read.
+Invariants:
+* A block is exactly one zstd frame with a checksum.
+* Its digest covers count, size, frame and sync marker.
+* Nothing decompresses to more than `PLAIN_BYTES_MAX`.
+* A row that breaks a rule of `entry_rules` is neither written nor read.
 """
 
 from __future__ import annotations
@@ -31,15 +33,15 @@ class Row:
 
     @staticmethod
     def of(entry: ContentEntry, codec: EntryCodec) -> Row:
-        """A fresh row. Raises `Invalid` when a value does not fit its type."""
+        """A new row. Raises `Invalid` when a value does not fit its type."""
         return quick_row(entry, codec.encode_tail(entry))
 
     def with_version_info(self, version_info: VersionInfo) -> Row:
-        """The same row under another status and other numbers; the tail is shared, not encoded again."""
+        """The same row with another status and other numbers. The tail is reused, not encoded again."""
         return quick_row(self.entry.with_version_info(version_info), self.tail)
 
-    def again(self, codec: EntryCodec) -> Row:
-        """The same row in the layout of `codec`; itself when it has no statistics, for the rest is always alike."""
+    def in_layout_of(self, codec: EntryCodec) -> Row:
+        """The same row in the statistics layout of `codec`. Returns `self` if it has no statistics."""
         statistics = self.entry.content_stats
         if not isinstance(statistics, LazyStats) and not statistics:
             return self
@@ -51,7 +53,7 @@ quick_row: Final = quick(Row)
 
 @dataclass(frozen=True, slots=True)
 class RootBlock:
-    """Rows and `encoded`, the full Avro block: count, size, zstd frame, sync marker; `digest` is its SHA-256."""
+    """Rows, and `encoded`, the full Avro block: count, size, zstd frame, sync marker. `digest` is its SHA-256."""
 
     rows: tuple[Row, ...]
     encoded: bytes
@@ -59,7 +61,7 @@ class RootBlock:
 
 
 def row_bytes(row: Row) -> bytes:
-    """The row as its block holds it before compression."""
+    """The bytes of the row inside a block, before compression."""
     return encode_version_info(row.entry.version_info) + row.tail
 
 
@@ -67,13 +69,12 @@ def seal(rows: Sequence[Row], codec: EntryCodec, sync: bytes) -> RootBlock:
     """The rows as one block.
 
     Args:
-        rows: at least one; their tails are in `codec`'s layout.
-        codec: of the root that the block is for.
+        rows: at least one, with tails in `codec`'s layout.
+        codec: of the block's root.
         sync: the table's sync marker, 16 bytes.
 
     Raises:
         Internal: `invariant-broken`, no rows, one that breaks a rule, or more bytes than a reader accepts.
-
     """
     parts: list[bytes] = []
     for row in rows:
@@ -92,8 +93,7 @@ def read_rows(plain: bytes, count: int, codec: EntryCodec, *, name: str, block: 
     """The `count` rows of decompressed block number `block`.
 
     Raises:
-        Corrupt: `root-corrupt`: a row cannot be read or breaks a rule, or the rows do not end where the bytes do.
-
+        Corrupt: `root-corrupt`: a row cannot be read or breaks a rule, or bytes follow the last row.
     """
     rows: list[Row] = []
     position = 0

@@ -1,12 +1,12 @@
 """A root as one object: Avro file header, blocks, and the digest that covers every byte.
 
-Owns: joining blocks under a header, taking a root apart and proving it whole. Does not own: rows and blocks
+Owns: joining blocks under a header, splitting a root into them and proving it intact. Does not own: rows and blocks
 (`root_block_codec`), the header's parts (`header_codec`), which blocks the next root reuses (`rootline.tree`).
-Invariants: a root reads in any Avro library; every flipped bit and every cut tail is `Corrupt`; nothing is
-decompressed or decoded before the digest agrees; hostile bytes raise `Corrupt` only and bound their memory.
+Invariants: Any Avro library reads a root. Every flipped bit and every missing tail raises `Corrupt`. Nothing is
+decompressed or decoded before the digest matches. Hostile bytes only raise `Corrupt`, and use bounded memory.
 
-The digest is SHA-256 over the file header (magic, metadata, sync marker), its own 64 hex digits read as zeros, and
-then the SHA-256 of each block in order. Blocks keep theirs, so a commit hashes the header and the fresh block only.
+The digest is SHA-256 over the file header (magic, metadata, sync marker), with its own 64 hex digits as zeros, and then
+the SHA-256 of each block in order. Blocks keep their digests, so a commit only hashes the header and the new block.
 
 Source: format page, "Root manifest" and "Integrity".
 """
@@ -43,7 +43,7 @@ from rootline.schemas.root_header import NameState, RootHeader
 
 ROOT_ENTRIES_MAX: Final = 262_144
 ROOT_BYTES_MAX: Final = 4 * PLAIN_BYTES_MAX
-"""Of all blocks, decompressed."""
+"""The most bytes of all blocks, decompressed."""
 _DIGEST_KEY: Final = "rootline.digest"
 _ENTRIES_KEY: Final = "rootline.entries"
 _BLOCKS_KEY: Final = "rootline.blocks"
@@ -55,7 +55,7 @@ _CODE: Final = "root-corrupt"
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A root that is whole: header, blocks, digest, and what the next root needs of it."""
+    """An intact root: header, blocks, digest, and the values that the next root needs."""
 
     header: RootHeader
     blocks: tuple[RootBlock, ...]
@@ -71,7 +71,7 @@ class Root:
 
     @property
     def row_count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return sum(len(block.rows) for block in self.blocks)
 
 
@@ -81,17 +81,16 @@ def sync_marker(table_uuid: uuid.UUID) -> bytes:
 
 
 def encode_root(header: RootHeader, blocks: Sequence[RootBlock], codec: EntryCodec, sync: bytes) -> tuple[Root, bytes]:
-    """(the root, its bytes): the header in front of blocks that are joined as they are.
+    """(the root, its bytes): the header, followed by the blocks unchanged.
 
     Args:
         header: of this root.
-        blocks: sealed with `sync`, their rows in `codec`'s layout.
-        codec: whose schema the file states.
+        blocks: sealed with `sync`, with rows in `codec`'s layout.
+        codec: its schema is stored in the file.
         sync: `sync_marker` of the table.
 
     Raises:
         Internal: `invariant-broken`: blocks of another table, or more entries than a reader accepts.
-
     """
     entries = sum([len(block.rows) for block in blocks])
     if entries > ROOT_ENTRIES_MAX:
@@ -117,22 +116,23 @@ def encode_root(header: RootHeader, blocks: Sequence[RootBlock], codec: EntryCod
 
 @lru_cache(maxsize=64)
 def _opening(schema_json: bytes, more_keys: int) -> tuple[bytes, hashlib._Hash]:
-    """(how the files of a table begin, its hash): the schema is most of a file header, and stays the same."""
+    """(the first bytes of a table's files, their hash). Cached, because the schema is most of a file header and rarely
+    changes.
+    """
     opening = encode_opening(2 + more_keys) + encode_pairs({"avro.schema": schema_json, "avro.codec": b"zstandard"})
     return opening, hashlib.sha256(opening)
 
 
 def decode_root(body: bytes, *, name: str, known: Root | None = None) -> Root:
-    """The root that `body` holds; everything that decides something is verified.
+    """The root in `body`. Every value that affects a decision is verified.
 
     Args:
         body: the whole object.
-        name: what an error calls it (its key).
-        known: a proven root of the same table; blocks that are equal to its own are not decoded again.
+        name: the object's key, for error messages.
+        known: a proven root of the same table. Blocks equal to its blocks are not decoded again.
 
     Raises:
-        Corrupt: `root-corrupt`: the bytes are not what was written; `profile-unknown`: they are, in another format.
-
+        Corrupt: `root-corrupt`: the bytes were changed; `profile-unknown`: they are intact, but in another format.
     """
     try:
         head = read_head(body)
@@ -158,7 +158,7 @@ def decode_root(body: bytes, *, name: str, known: Root | None = None) -> Root:
 
 
 def _with_blocks(hashing: hashlib._Hash, block_digests: Sequence[bytes]) -> bytes:
-    """The digest of a root whose file header went into `hashing`."""
+    """The digest of a root. `hashing` already contains its file header."""
     hashing.update(b"".join(block_digests))
     return hashing.digest()
 
@@ -172,7 +172,7 @@ def _proven_digest(body: bytes, head: Head, block_digests: Sequence[bytes]) -> b
     digest = _with_blocks(hashlib.sha256(zeroed), block_digests)
     if digest.hex().encode() != stated:
         raise Unreadable(
-            f"the digest of the bytes is {digest.hex()[:16]}…, the header says {stated[:16].decode(errors='replace')}…"
+            f"the digest of the bytes is {digest.hex()[:16]}…, the header has {stated[:16].decode(errors='replace')}…"
         )
     return digest
 
@@ -180,7 +180,9 @@ def _proven_digest(body: bytes, head: Head, block_digests: Sequence[bytes]) -> b
 def _check_profile(metadata: Mapping[str, bytes], name: str) -> None:
     profile = metadata.get(PROFILE_KEY)
     if profile not in _PROFILES or metadata.get("format-version") != FORMAT_VERSION:
-        raise Corrupt("profile-unknown", f"{name}: format profile {profile!r:.60}, this version reads {PROFILE} and 2")
+        raise Corrupt(
+            "profile-unknown", f"{name}: format profile {profile!r:.60}, but this release reads {PROFILE} and 2"
+        )
     if metadata.get("content") not in _CONTENTS:
         raise Corrupt(_CODE, f"{name}: the content is {metadata.get('content')!r:.60}, not a root")
 
@@ -188,11 +190,11 @@ def _check_profile(metadata: Mapping[str, bytes], name: str) -> None:
 def _check_counts(metadata: Mapping[str, bytes], counts: Sequence[int]) -> None:
     entries = sum(counts)
     if metadata[_BLOCKS_KEY] != str(len(counts)).encode():
-        raise ValueError(f"{len(counts)} blocks where the header counts {metadata[_BLOCKS_KEY]!r:.30}")
+        raise ValueError(f"{len(counts)} blocks, but the header counts {metadata[_BLOCKS_KEY]!r:.30}")
     if metadata[_ENTRIES_KEY] != str(entries).encode():
-        raise ValueError(f"{entries} entries where the header counts {metadata[_ENTRIES_KEY]!r:.30}")
+        raise ValueError(f"{entries} entries, but the header counts {metadata[_ENTRIES_KEY]!r:.30}")
     if entries > ROOT_ENTRIES_MAX:
-        raise ValueError(f"{entries} entries where at most {ROOT_ENTRIES_MAX} can be read")
+        raise ValueError(f"{entries} entries, but at most {ROOT_ENTRIES_MAX} can be read")
 
 
 def _decode_blocks(

@@ -1,11 +1,11 @@
-"""`content_stats` as bytes: the record of one optional struct per tracked column or expression.
+"""`content_stats` as bytes: a record with one optional struct for each tracked column or expression.
 
-Owns: the record's bytes both ways, skipping it, and the mapping that stays bytes until it is read. Does not own: bounds
-of each type (`bound_codec`), the schema (`entry_schema`), what statistics mean.
-Invariants: equal to what any Avro library reads and writes with `content_stats_schema` (a property test proves it);
-counts are never negative; hostile bytes raise `Invalid` and take no more memory than they are long.
+Owns: encoding and decoding the record, skipping it, and the mapping that is decoded lazily. Does not own: bounds of
+each type (`bound_codec`), the schema (`entry_schema`), the meaning of statistics.
+Invariants: The bytes equal those of any Avro library with `content_stats_schema` (a property test proves it). Counts
+are never negative. Hostile bytes raise `Invalid` and use no more memory than their length.
 
-Written by hand because it is most of the work of an intent: fastavro takes 100-600 microseconds for 20 columns.
+Hand-written because it is most of the work of an intent: fastavro takes 100-600 microseconds for 20 columns.
 """
 
 from __future__ import annotations
@@ -54,7 +54,6 @@ class StatisticsCodec:
     Args:
         tracked: columns and expressions, in the order of the record's fields.
         nan_bounds: ids whose bounds may be NaN (identity partition columns of a floating type).
-
     """
 
     def __init__(self, tracked: Sequence[TrackedField], *, nan_bounds: Collection[int] = ()) -> None:
@@ -70,11 +69,10 @@ class StatisticsCodec:
         self.proof = StatisticsProof(self.tracked)
 
     def encode(self, statistics: ContentStats) -> bytes:
-        """The bytes of `statistics`; those of a `LazyStats` of this layout are used as they are.
+        """The bytes of `statistics`. A `LazyStats` of the same layout is not encoded again.
 
         Raises:
             Invalid: `statistics-invalid`, an id is not tracked, or a value does not fit its type.
-
         """
         if isinstance(statistics, LazyStats) and statistics.codec.layout == self.layout:
             return statistics.encoded
@@ -114,14 +112,13 @@ class StatisticsCodec:
 
         Raises:
             Invalid: `statistics-invalid`, the bytes are not a record of this codec's schema.
-
         """
         if not isinstance(data, bytes):
             data = bytes(data)
         statistics: dict[int, FieldStatistics] = {}
         tracked_id = 0
         counts, sizes = _COUNTS_OF, _SIZES_OF
-        rows_raw, rows = b"\x00", 0  # one value count for all columns of a file, mostly
+        rows_raw, rows = b"\x00", 0  # most files have the same value count in all columns
         try:
             for column in self._columns:
                 tracked_id, _, _, of_raw, match = column
@@ -153,30 +150,28 @@ class StatisticsCodec:
         return statistics, position
 
     def skip(self, data: bytes, position: int = 0) -> int:
-        """The position after the record at `position`: its structure is checked, its values are not.
+        """The position after the record at `position`. Its structure is checked, but not its values.
 
         Raises:
             Invalid: `statistics-invalid`.
-
         """
         start = position
         for match in self._skips:
             found = match(data, position)
-            if found is None:  # not a record, or a string too long for the pattern: the decoder knows
+            if found is None:  # not a record, or a string too long for the pattern: the decoder decides
                 return self.decode(data, start)[1]
             position = found.end()
         return position
 
 
 class LazyStats(Mapping[int, FieldStatistics]):
-    """Statistics that stay bytes until they are read; equal to any mapping of the same items.
+    """Statistics that stay encoded until they are read. Equal to any mapping of the same items.
 
     Args:
         codec: the codec of the bytes.
         encoded: one `content_stats` record.
-        name: what an error calls the object that the bytes come from.
-        decoded: what the bytes hold, when the caller has just decoded them.
-
+        name: the object that contains the bytes, for error messages.
+        decoded: the decoded bytes, if the caller has them.
     """
 
     __slots__ = ("_decoded", "codec", "encoded", "name")
@@ -188,7 +183,9 @@ class LazyStats(Mapping[int, FieldStatistics]):
         self._decoded = decoded
 
     def read_once(self) -> LazyStats:
-        """The same, apart: what is decoded by looking at it is freed with it. Itself when it is decoded already."""
+        """A separate copy, so that values decoded by reading it are freed with it. Returns `self` if it is already
+        decoded.
+        """
         return self if self._decoded is not None else LazyStats(self.codec, self.encoded, self.name)
 
     def _items(self) -> ContentStats:
@@ -260,7 +257,7 @@ def _size_of(raw: bytes) -> int:
 
 
 class _Counts(dict[bytes | None, int | None]):
-    """Varint → count: the small ones known, the others computed and not kept."""
+    """Varint → count. Small counts are precomputed, others are computed each time."""
 
     def __init__(self, of_raw: Callable[[bytes], int]) -> None:
         super().__init__({encode_long(count): count for count in range(1024)})
@@ -276,9 +273,9 @@ _SIZES_OF: Final = _Counts(_size_of)
 
 
 def _read_field(column: _Column, data: bytes, position: int) -> tuple[FieldStatistics, int]:
-    """What the pattern does not match, member by member: long strings, types without bounds, broken bytes."""
+    """Decode a field that the pattern does not match: long strings, types without bounds, malformed bytes."""
     if not read_present(data, position):
-        raise Unreadable("a struct is absent and present")
+        raise Unreadable("a struct has an invalid null marker")
     position += 1
     lower = upper = tight = None
     if column.decode is not None:

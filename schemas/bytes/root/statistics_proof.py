@@ -1,16 +1,17 @@
-"""Proof, from its bytes alone, that a file's `content_stats` breaks no rule: one pattern for the whole record.
+"""Proof, from its bytes alone, that a file's `content_stats` breaks no rule: one regular expression for the whole
+record.
 
-Owns: the pattern of a table's records, and what is compared of what it finds. Does not own: the decoder and its
-reasons (`statistics_codec`), the rules (`rootline.tree.proof.statistics_rules`).
-Invariants: one-sided. What is proven here, the decoder and the rules accept as well (a property test compares the two);
-what is not proven may still be right: the decoder is asked, and it knows the reason too.
+Owns: the pattern of a table's records, and the comparisons of its groups. Does not own: the decoder and its error
+messages (`statistics_codec`), the rules (`rootline.tree.proof.statistics_rules`).
+Invariants: One-sided: the decoder and the rules accept everything that is proven here (a property test compares the
+two). A record that is not proven may still be valid: the decoder decides, and gives the reason.
 
 Theory. Decoding 20 columns takes 40 µs because every value becomes an object, and the values are not needed soon. But
-nearly all records have one plain form. So the record is matched once, in C, and only what a rule compares is captured.
-Of numbers only the shortest varint is accepted: those of one sign are ordered like their bytes read as a little-endian
-number, for the continuation bits of two varints of one length are the same, and a longer one is greater. What is
-matched begins with the file's number of rows, so that a value count equal to it is a back-reference. What is unusual is
-left out of the pattern, because there it would cost every record.
+nearly all records have one plain form. So the record is matched once, in C, and only values that a rule compares are
+captured. Of numbers only the shortest varint is accepted. Varints of one sign are ordered like their bytes read as a
+little-endian number: the continuation bits of two varints of one length are the same, and a longer one is greater. The
+matched bytes begin with the file's number of rows, so that a value count equal to it is a back-reference. Unusual forms
+are not in the pattern, because they would cost every record.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from rootline.schemas.bytes.entry_schema import COUNTS_ONLY, decimal_size_in_byt
 from rootline.schemas.table_definition import TrackedField
 
 COLUMNS_MAX: Final = 128
-"""Of a table that has a pattern: compiling one takes up to a millisecond a column."""
+"""The most columns of a table with a pattern: compiling one takes up to a millisecond per column."""
 ASKED_IN_VAIN: Final = 16
-"""Times, before a pattern is compiled: most tables of a process that has just started get few files soon."""
-_TEXT_BYTES_MAX: Final = 63  # whose length is one byte; our writers cut bounds to 16 characters
+"""Calls after which a pattern is compiled. Most tables of a newly started process get fewer files."""
+_TEXT_BYTES_MAX: Final = 63  # its length fits in one byte, and our writers truncate bounds to 16 characters
 
 _Groups = Sequence[bytes]
 _Pick = Callable[[_Groups], _Groups]
@@ -41,7 +42,7 @@ _Check = Callable[[_Groups], bool]
 
 
 def _varint(odd: bool, *longer: bytes) -> bytes:
-    """The shortest varints whose zigzag number is even (not negative) or odd: of one byte, or going on as `longer`."""
+    """The shortest varints whose zigzag number is even (not negative) or odd: one byte, or continued as in `longer`."""
     one, first = (b"".join(b"\\x%02x" % byte for byte in range(start + odd, start + 128, 2)) for start in (0, 128))
     return b"(?:[%b]|[%b](?:%b))" % (one, first, b"|".join(longer))
 
@@ -61,11 +62,10 @@ _FLOATING: Final = ("float", "double")
 
 
 class StatisticsProof:
-    """The proof for one table's records. The pattern is compiled when it has proved worth it, or by `prepare`.
+    """The proof for one table's records. The pattern is compiled after enough calls, or by `prepare`.
 
     Args:
         tracked: columns and expressions, in the order of the record's fields.
-
     """
 
     def __init__(self, tracked: Sequence[TrackedField]) -> None:
@@ -74,18 +74,17 @@ class StatisticsProof:
         self._asked = 0
 
     def prepare(self) -> None:
-        """Compile the pattern now; nothing happens for a very wide table."""
+        """Compile the pattern now, unless the table is very wide."""
         if self._pattern is None and len(self._tracked) <= COLUMNS_MAX:
             self._pattern = _Pattern(self._tracked)
 
-    def holds(self, encoded: bytes, record_count: int, partition_ids: Collection[int]) -> bool:
-        """Whether `encoded` is proven to be sound statistics of a file; `False` says nothing.
+    def proves(self, encoded: bytes, record_count: int, partition_ids: Collection[int]) -> bool:
+        """Whether `encoded` is proven to be valid statistics of a file. `False` means nothing.
 
         Args:
             encoded: one `content_stats` record.
             record_count: rows of the file, 0 or more.
-            partition_ids: of the file's spec: their values must be there, each the lower and the upper bound.
-
+            partition_ids: of the file's spec. Each must have a value, with equal lower and upper bounds.
         """
         pattern = self._pattern
         if pattern is None:
@@ -108,7 +107,7 @@ class StatisticsProof:
 
 
 class _Pattern:
-    """A table's pattern, and what must hold of its groups. A group that took no part reads as empty.
+    """A table's pattern, and the comparisons of its groups. A group that did not match reads as empty.
 
     `bounds`: tracked id → the groups of its lower and upper bound, unless they are null or negative numbers.
     """
@@ -129,7 +128,7 @@ class _Pattern:
         return b"(%b)" % pattern
 
     def _pair(self, compared_as: str, pattern: bytes) -> tuple[bytes, bytes]:
-        """A group for a lesser and one for a greater value."""
+        """A group for a lesser value and one for a greater value."""
         lesser, greater = self._pairs.setdefault(compared_as, ([], []))
         return self._group(pattern, lesser), self._group(pattern, greater)
 
@@ -144,7 +143,7 @@ class _Pattern:
         return bounds + rb"(?:\x02(?P=rows)|\x00)" + nulls + nans + self._sizes(kind)
 
     def _bounds(self, field: TrackedField, kind: str) -> bytes:
-        """Both or none."""
+        """The pattern of both bounds, or of none."""
         self.bounds[field.tracked_id] = (self._groups, self._groups + 1)
         bits = _BITS.get(kind)
         if bits is None:
@@ -155,7 +154,7 @@ class _Pattern:
         return rb"(?:\x02(?:%b\x02%b|%b\x02%b|%b\x02%b)|\x00\x00)" % pairs
 
     def _sizes(self, kind: str) -> bytes:
-        """Average and maximum; where all values have one size, they are the same."""
+        """The pattern of average and maximum size. They are equal for types whose values have one size."""
         if kind in _TEXTUAL:
             return rb"(?:\x02%b|\x00)(?:\x02%b|\x00)" % self._pair("number", _SIZE)
         name = b"size%d" % self._groups
@@ -222,7 +221,10 @@ def _binaries_ascend(lesser: _Pick, greater: _Pick) -> _Check:
 
 
 def _strings_ascend(lesser: _Pick, greater: _Pick) -> _Check:
-    """UTF-8 is ordered like its code points; texts joined by their lengths, one byte each, are valid if each is."""
+    """Compare strings as UTF-8 bytes, which are ordered like their code points.
+
+    All strings are decoded together, with their lengths of one byte between them. The result is valid if each one is.
+    """
 
     def check(groups: _Groups) -> bool:
         lower, upper = lesser(groups), greater(groups)
@@ -239,7 +241,7 @@ _without_length: Final[Callable[[bytes], bytes]] = itemgetter(slice(1, None))
 
 
 def _floats_ascend(code: str, lesser: _Pick, greater: _Pick) -> _Check:
-    """Both bounds are there or none, so the values pair up; NaN is not below anything."""
+    """Compare floats pairwise. A column has both bounds or none, so values pair up. NaN fails every comparison."""
     size = struct.calcsize(code)
 
     def check(groups: _Groups) -> bool:
@@ -261,7 +263,7 @@ def _decimals_ascend(limit: int, lesser: _Pick, greater: _Pick) -> _Check:
 
 
 def _nulls_fit(nulls: _Pick) -> _Check:
-    """No more nulls than rows: certain at once when all counts are of one byte and the rows are not."""
+    """No more nulls than rows. Decided early if all counts have one byte and the number of rows has more."""
 
     def check(groups: _Groups) -> bool:
         rows, found = groups[0], nulls(groups)

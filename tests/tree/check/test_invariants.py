@@ -43,9 +43,9 @@ def of_header(**members: object) -> Change:
     ("change", "word"),
     [
         (of_header(version=Version(9)), "version"),
-        (of_header(parent_digest=b"x" * 32), "parent's digest"),
+        (of_header(parent_digest=b"x" * 32), "parent digest"),
         (of_header(table="demo.other"), "table"),
-        (of_snapshot(parent_id=SnapshotId(1)), "parent's snapshot"),
+        (of_snapshot(parent_id=SnapshotId(1)), "parent snapshot"),
         (of_snapshot(sequence_number=SequenceNumber(1)), "sequence number"),
         (of_snapshot(timestamp_ms=1), "timestamp"),
         (of_snapshot(snapshot_id=SnapshotId(1)), "snapshot id"),
@@ -102,7 +102,7 @@ def test_a_manifest_vector_that_lost_a_bit_is_noticed() -> None:
     old, new = lake.states[-2:]
     [location] = new.live.dead
     new.live.dead[location].remove(0)
-    assert any("went back" in sentence for sentence in violations(old, new))
+    assert any("were cleared" in sentence for sentence in violations(old, new))
 
 
 def test_an_entry_that_does_not_exist_cannot_be_masked() -> None:
@@ -137,7 +137,7 @@ def test_a_deleted_leaf_which_other_writers_may_show_is_noticed_in_a_root_of_our
     )
     block = seal([Row.of(gone, root.codec)], root.codec, root.sync)
     wrong = dataclasses.replace(state, root=dataclasses.replace(root, blocks=(block,)))
-    assert any("no commit of ours writes" in sentence for sentence in state_violations(wrong))
+    assert any("no commit of Rootline writes" in sentence for sentence in state_violations(wrong))
 
 
 def test_a_wrong_summary_is_noticed_by_the_thorough_check() -> None:
@@ -246,8 +246,8 @@ def test_a_header_over_its_limits_is_noticed() -> None:
     old, new = lake.states[-2:]
     found = violations(old, new, limits=HeaderLimits(ledger_bytes=20, outcome_bytes=900))
     assert found == [
-        "the header holds more than 20 bytes of the ledger",
-        "the header holds more than 900 bytes of outcomes",
+        "the header has more than 20 bytes of the ledger",
+        "the header has more than 900 bytes of outcomes",
     ]
 
 

@@ -42,10 +42,10 @@ def test_a_root_that_changes_more_than_rows_is_read_back(make: Callable[[Lake], 
     before, made = _made(lake, make(lake))
     assert before is not None
     cut = replace(made, body=made.body[:-1])
-    assert "could not be read again" in read_back_faults(before, cut)[0]
+    assert "could not be read back" in read_back_faults(before, cut)[0]
     header = replace(made.state.header, next_row_id=made.state.header.next_row_id + 1)
     other = replace(made.state, root=replace(made.state.root, header=header))
-    assert read_back_faults(before, replace(made, state=other)) == ["its header would be read as another"]
+    assert read_back_faults(before, replace(made, state=other)) == ["its header would be read differently"]
 
 
 def test_a_first_root_and_a_new_definition_are_read_back() -> None:
@@ -54,7 +54,7 @@ def test_a_first_root_and_a_new_definition_are_read_back() -> None:
     lake = new_lake()
     before, made = _made(lake, _set_property(lake))
     [definition] = made.objects
-    for body, reason in ((b"{", "could not be read again"), (DEFINITION.to_json(), "read as another")):
+    for body, reason in ((b"{", "could not be read back"), (DEFINITION.to_json(), "read differently")):
         [fault] = read_back_faults(before, replace(made, objects=(replace(definition, body=body),)))
         assert reason in fault
 

@@ -125,14 +125,14 @@ def test_offsets_of_several_partitions_and_logs_stand_side_by_side() -> None:
 
 def test_a_record_below_the_offset_is_never_applied() -> None:
     lake = new_lake(append("a"))
-    with pytest.raises(Internal, match="decided already"):
+    with pytest.raises(Internal, match="already decided"):
         lake.try_records([Record(LogPosition(LOG, 0, 1), append("b"), 1)])
 
 
 def test_a_record_twice_in_one_batch_is_never_applied() -> None:
     lake = new_lake()
     record = Record(LogPosition(LOG, 0, 7), append("a"), 1)
-    with pytest.raises(Internal, match="decided already"):
+    with pytest.raises(Internal, match="already decided"):
         lake.try_records([record, record])
 
 

@@ -201,4 +201,4 @@ def test_a_state_without_its_page_of_kept_versions_is_noticed() -> None:
     old = lake.head
     lake.put(append("later"))
     bare = dataclasses.replace(lake.head, pages=dataclasses.replace(lake.head.pages, kept=None))
-    assert "the pages are not those that the header names" in violations(old, bare)
+    assert "the pages are not those that the header references" in violations(old, bare)

@@ -40,4 +40,4 @@ def test_the_tables_hold_every_kind_and_nothing_else() -> None:
 
 
 def test_what_checks_the_header_also_speaks_in_the_summary() -> None:
-    assert [kind for kind, row in KINDS.items() if row.rule is not None and row.says is None] == []
+    assert [kind for kind, row in KINDS.items() if row.rule is not None and row.summary is None] == []

@@ -164,7 +164,7 @@ def test_a_root_that_changes_tags_unseen_is_never_written_and_is_found_when_stor
     old = lake.head
     lake.put(append("b"))
     good = lake.head
-    for tags, word in (({}, "tags that changed"), ({"t": 0}, "tags that changed"), ({"t": 1, "u": 9}, "ahead")):
+    for tags, word in (({}, "the changed tags"), ({"t": 0}, "the changed tags"), ({"t": 1, "u": 9}, "ahead")):
         header = dataclasses.replace(good.header, tags=tags)
         bad = TableState(dataclasses.replace(good.root, header=header), good.definition, good.leaves, good.live)
         assert any(word in sentence for sentence in violations(old, bad))

@@ -103,7 +103,7 @@ def test_who_did_not_see_the_live_vector_is_told_to_read_again(lake: Lake) -> No
     leaf = lake.written_leaf(vector_entry(lake, "dv4", A, [1, 3]))
     code, message = rejection(lake, delta(lake, "s2", leaf, read_sequence_number=1))
     assert code == "row-conflict"
-    assert "read again" in message
+    assert "read the table again" in message
 
 
 def test_a_vector_of_a_file_that_came_back_since_the_writer_read_is_refused(lake: Lake) -> None:

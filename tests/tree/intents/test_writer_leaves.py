@@ -183,7 +183,7 @@ class TestRefused:
     def test_a_leaf_that_is_not_what_the_intent_says(self, lake: Lake, lie: dict[str, object]) -> None:
         code, message = self.refused(lake, leaf_of(lake, "a", "b").model_copy(update=lie))
         assert code == "leaf-invalid"
-        assert "intent says" in message
+        assert "intent states" in message
 
     def test_more_bytes_of_leaves_than_are_read_for_one_intent(self, lake: Lake) -> None:
         large = leaf_of(lake, "a").model_copy(update={"file_size_in_bytes": LEAVES_BYTES_MAX + 1})

@@ -31,7 +31,7 @@ from rootline.storage.check.data_files import NamedFile
 from rootline.storage.check.findings import DataFiles, FindingBook, given_up
 from rootline.storage.check.live_set import LiveSet, Step
 from rootline.storage.check.objects import LiveKey, ObjectCheck, aggregates_under, key_of
-from rootline.tree.check.rewrite_rules import Rewrites, faults_of_rewrites, says_rewrites
+from rootline.tree.check.rewrite_rules import Rewrites, faults_of_rewrites, states_rewrites
 from rootline.tree.check.root_diff import RootDiff, diff
 from rootline.tree.draft.summary import RESTORED_VERSIONS
 from rootline.tree.proof.adopted_rows import faults_of_adopted, has_older_deletes, is_adopted
@@ -249,7 +249,7 @@ class EntryCheck:
         removed_keys: set[LiveKey],
     ) -> None:
         really_added, gone = set(added), set(step.removed)
-        if says_rewrites(step.root.header.snapshot.summary):
+        if states_rewrites(step.root.header.snapshot.summary):
             really_added, gone, removed_keys = self._check_rewrites(old, step, added, shown_added, removed_keys)
         shown_removed, really_removed = {key.place for key in removed_keys}, {key.place for key in gone}
         for key in sorted(shown_added ^ really_added)[:3]:

@@ -1,1 +1,1 @@
-"""What must hold in a version and from one to the next, and what changed between them."""
+"""The rules of a version and from one version to the next, and the changes between versions."""

@@ -1,8 +1,8 @@
-"""What must hold between a root and the next one, checked before every PUT.
+"""The rules between a root and the next one, checked before every PUT.
 
 Owns: the predicates on two versions. Does not own: those on ledger, outcomes and pages (`page_rules`), those on one
-version, which tests recompute, what happens when one is broken (the commit machine refuses to write).
-Invariants: pure; reads what changed only, and derives it from the new root's rows, not from what applying noted.
+version, which tests recompute, the reaction to a violation (the commit machine refuses to write).
+Invariants: Pure. Reads only what changed, and derives it from the new root's rows, not from the records of `apply`.
 
 Source: invariants page, numbers 5-8, 10, 11, 17, 20, 21.
 """
@@ -33,7 +33,7 @@ from rootline.tree.state.table_state import TableState
 from rootline.tree.state.totals import Tally, totals_after
 
 _MANY: Final = 1_000
-"""Entries that leave one leaf at once: rather counted by its columns, if no vector can have been left behind."""
+"""From this number, entries removed from one leaf are counted by columns, if no vector can have been left."""
 
 
 def violations(
@@ -43,16 +43,16 @@ def violations(
     acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED,
     limits: HeaderLimits = HEADER_LIMITS,
 ) -> list[str]:
-    """The rules that the step from `old` to `new` breaks, in words; empty when all hold. Incremental and cheap.
+    """The rules that the step from `old` to `new` breaks, as sentences. Incremental and cheap.
 
-    `acknowledged` and `limits` are those that `new` was made with.
+    `acknowledged` and `limits`: as `new` was made with.
     """
     sentences = list(faults_of_first(new.header, _leaf_rows(new)) if old is None else _chain(old, new))
-    goes_on = old is not None and not (starts_new_table(old.header, new.header) or purges(old.header, new.header))
+    is_same_table = old is not None and not (starts_new_table(old.header, new.header) or purges(old.header, new.header))
     return [
         *sentences,
         *page_violations(old, new, acknowledged, limits),
-        *_contents(old if goes_on else None, new),
+        *_contents(old if is_same_table else None, new),
     ]
 
 
@@ -61,12 +61,12 @@ def _chain(old: TableState, new: TableState) -> Iterator[str]:
     if after.version != before.version + 1:
         yield f"version {after.version} follows {before.version}"
     if after.parent_digest != old.root.digest:
-        yield "the parent's digest is not the parent's"
+        yield "its parent digest is not the digest of the parent"
     is_another = starts_new_table(before, after)
     if after.table != before.table or (after.table_uuid != before.table_uuid and not is_another):
-        yield f"the table is {after.table} ({after.table_uuid}), the parent's {before.table} ({before.table_uuid})"
+        yield f"the table is {after.table} ({after.table_uuid}), but the parent's {before.table} ({before.table_uuid})"
     if after.snapshot.parent_id != before.snapshot.snapshot_id and not is_another:
-        yield "the parent's snapshot id is not the parent's"
+        yield "its parent snapshot id is not the snapshot id of the parent"
     if after.snapshot.sequence_number <= before.snapshot.sequence_number:
         yield f"sequence number {after.snapshot.sequence_number} follows {before.snapshot.sequence_number}"
     if after.snapshot.timestamp_ms <= before.snapshot.timestamp_ms:
@@ -74,22 +74,22 @@ def _chain(old: TableState, new: TableState) -> Iterator[str]:
     if after.earlier_bytes != before.earlier_bytes + old.root.size_in_bytes:
         yield f"{after.earlier_bytes} bytes of earlier roots do not follow from the parent's {before.earlier_bytes}"
     if after.parent_next_row_id != before.next_row_id:
-        yield f"the parent's next row id is {before.next_row_id}, it says {after.parent_next_row_id}"
+        yield f"the parent's next row id is {before.next_row_id}, but it states {after.parent_next_row_id}"
     if after.next_row_id < before.next_row_id:
         yield f"next row id {after.next_row_id} follows {before.next_row_id}"
     if before.log_time and (after.log_time is None or after.log_time.newest_ms < before.log_time.newest_ms):
-        yield f"the log's time went back from {before.log_time} to {after.log_time}"
+        yield f"the log's time decreased from {before.log_time} to {after.log_time}"
     if after.removals is None or (before.removals and after.removals.forgotten < before.removals.forgotten):
-        yield f"what is remembered of removals went back from {before.removals} to {after.removals}"
+        yield f"the recorded removals went back from {before.removals} to {after.removals}"
     if len(after.contents) < len(before.contents) and not is_another:
-        yield f"{len(after.contents)} contents are remembered, the parent remembers {len(before.contents)}"
+        yield f"it records {len(after.contents)} content digests, its parent {len(before.contents)}"
     if after.oldest_version < before.oldest_version:
-        yield f"the oldest version, {after.oldest_version}, went back from {before.oldest_version}"
+        yield f"the oldest version, {after.oldest_version}, decreased from {before.oldest_version}"
     yield from (sentence for _, sentence in carried_violations(before, after))
     nexts = {(offset.log, offset.partition): offset.next_offset for offset in after.offsets}
     for log, partition, offset in before.offsets:
         if nexts.get((log, partition), -1) < offset:
-            yield f"the offset of partition {partition} of {log} went back from {offset}"
+            yield f"the offset of partition {partition} of {log} decreased from {offset}"
 
 
 def _contents(old: TableState | None, new: TableState) -> Iterator[str]:
@@ -105,7 +105,7 @@ def _contents(old: TableState | None, new: TableState) -> Iterator[str]:
         else:
             removed.count(entry)
             yield from _removed(entry, new)
-    for entry, live in _came_in_leaves(new):
+    for entry, live in _added_leaves(new):
         added.take(live)
         yield from _added_leaf(entry, new, first)
     for leaf, ordinals in _removed_in_leaves(old, new):
@@ -121,8 +121,8 @@ def _contents(old: TableState | None, new: TableState) -> Iterator[str]:
     is_exact = old is None or not (old.header.totals.equality_deletes or has_older_deletes(_leaf_rows(old)))
     yield from faults_of_rewrites(rewrites, None if old is None else old.header, new.header, is_exact=is_exact)
     if rewrites is not NO_REWRITES:
-        added.take(rewrites.came_tally)
-        removed.take(rewrites.went_tally)
+        added.take(rewrites.added_tally)
+        removed.take(rewrites.removed_tally)
     yield from _manifest_vectors(old, new)
     yield from _counted(old, new, added, removed)
 
@@ -140,8 +140,8 @@ def _shown(new: TableState) -> Iterator[ContentEntry]:
                 yield entry
 
 
-def _came_in_leaves(new: TableState) -> Iterator[tuple[ContentEntry, Tally]]:
-    """Root rows of the leaves that this snapshot added, and what is live in them, counted again."""
+def _added_leaves(new: TableState) -> Iterator[tuple[ContentEntry, Tally]]:
+    """Root rows of the leaves that this snapshot added, and their live entries, counted from the leaves."""
     for ordinal in new.live.unsettled:
         for row in new.root.blocks[ordinal].rows:
             entry = row.entry
@@ -150,7 +150,7 @@ def _came_in_leaves(new: TableState) -> Iterator[tuple[ContentEntry, Tally]]:
 
 
 def _removed_in_leaves(old: TableState | None, new: TableState) -> Iterator[tuple[Leaf, BitMap]]:
-    """Leaves, and what this snapshot's vectors remove of them."""
+    """Leaves, and the ordinals that this snapshot's vectors remove from them."""
     for location, rows in new.live.manifest_vector_rows.items():
         if old is not None and old.live.manifest_vector_rows.get(location) is rows:
             continue
@@ -168,7 +168,7 @@ def _added_leaf(entry: ContentEntry, new: TableState, first: int) -> Iterator[st
     if info.snapshot_id != snapshot.snapshot_id:
         yield f"{entry.location}: ADDED by another snapshot"
     if stats is None or stats.added_files_count != entry.record_count:
-        yield f"{entry.location}: the leaf is ADDED, not all of its entries are"
+        yield f"{entry.location}: the leaf is ADDED, but not all of its entries are"
     elif stats.min_sequence_number != number and not (
         stats.min_sequence_number <= first and RESTORED_VERSIONS in snapshot.summary
     ):
@@ -210,17 +210,17 @@ def _removed(entry: ContentEntry, new: TableState) -> Iterator[str]:
         and new.live.vector_of(entry.location) is not None
         and new.live.find(entry.place) is None
     ):
-        yield f"{entry.location} left without its vector"
+        yield f"{entry.location} was removed without its vector"
 
 
 def _remembered(header: RootHeader, first: int) -> Iterator[str]:
-    """A serializable intent must find this snapshot's removals, or the restore or replace that made them."""
+    """Check that a serializable intent will detect this snapshot's removals, or its restore or replace."""
     newest = 0
     if header.removals is not None:
         newest = max([header.removals.forgotten, *(item.sequence_number for item in header.removals.newest)])
-    has_number_of_its_own = not {RESTORED_VERSIONS, REPLACED_TABLE}.isdisjoint(header.snapshot.summary)
-    if newest <= first and not has_number_of_its_own:
-        yield f"files leave after sequence number {first}, the newest removal remembered is {newest}"
+    has_own_number = not {RESTORED_VERSIONS, REPLACED_TABLE}.isdisjoint(header.snapshot.summary)
+    if newest <= first and not has_own_number:
+        yield f"files were removed after sequence number {first}, but the newest recorded removal is {newest}"
 
 
 def _manifest_vectors(old: TableState | None, new: TableState) -> Iterator[str]:
@@ -232,29 +232,31 @@ def _manifest_vectors(old: TableState | None, new: TableState) -> Iterator[str]:
             yield f"{location} has manifest vectors of status {statuses}"
         dead = new.live.dead[location]
         if dead.max() >= new.live.leaf_rows[location].entry.record_count:
-            yield f"the manifest vector of {location} names entry {dead.max()}, which it does not have"
+            yield f"the manifest vector of {location} has entry {dead.max()}, which the leaf does not have"
         before = None if old is None else old.live.dead.get(location)
         if before is not None and not before <= dead:
-            yield f"bits of the manifest vector of {location} went back"
+            yield f"bits of the manifest vector of {location} were cleared"
 
 
 def _counted(old: TableState | None, new: TableState, added: Tally, removed: Tally) -> Iterator[str]:
-    """The totals follow from the rows shown; what is live can be counted, and maintenance changes none of it."""
+    """Check that the totals follow from the rows shown, that live entries match them, and that maintenance changes no
+    count.
+    """
     totals = new.header.totals
     expected = totals_after(totals_of_leaves(new) if old is None else old.header.totals, added, removed)
     for name in ("data_files", "vectors", "equality_deletes", "rows", "deleted_rows", "data_bytes"):
         if getattr(totals, name) != getattr(expected, name):
-            yield f"total {name} is {getattr(totals, name)}, the root's rows make it {getattr(expected, name)}"
+            yield f"total {name} is {getattr(totals, name)}, but by the root's rows {getattr(expected, name)}"
     in_leaves = sum(_listed(row.entry) for row in new.live.leaf_rows.values())
     live = len(new.live.rows) + in_leaves - sum(len(dead) for dead in new.live.dead.values())
     counted = totals.data_files + totals.vectors + totals.equality_deletes
     if live != counted:
-        yield f"{live} entries are live, the totals count {counted}"
+        yield f"{live} entries are live, but the totals count {counted}"
     leaves = totals.data_manifests + totals.delete_manifests
     if leaves != len(new.live.leaf_rows) or new.leaves.keys() != new.live.leaf_rows.keys():
         yield f"the root has {len(new.live.leaf_rows)} leaves, the totals count {leaves}, {len(new.leaves)} are loaded"
 
 
 def _listed(leaf: ContentEntry) -> int:
-    """How many entries of a leaf were live when it was written: those of older formats list DELETED ones too."""
+    """The entries of a leaf that were live when it was written. Leaves of older formats also list DELETED entries."""
     return leaf.record_count - (0 if leaf.manifest_stats is None else leaf.manifest_stats.deleted_files_count)

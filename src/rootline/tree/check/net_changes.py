@@ -1,9 +1,9 @@
-"""What changed over several versions: each root's changes folded into one.
+"""The changes over several versions: each root's changes folded into one.
 
 Owns: the fold, and which vector belongs to which file's change. Does not own: one root's changes (`root_diff`), the
-positions that vectors hold.
-Invariants: what came and went again within the range is in no change, nor what went and came back as it was; memory
-is in proportion to what did change.
+positions in vectors.
+Invariants: An entry that is added and removed within the range is in no change, and neither is one that is removed and
+restored unchanged. Memory is proportional to the changes.
 
 Source: format page, "Status".
 """
@@ -20,7 +20,7 @@ from rootline.tree.check.root_diff import Changes
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A data file that came or went, and the deletion vectors (ours: one at most) that it came or went with."""
+    """A data file that was added or removed, with its deletion vectors (at most one from our own writers)."""
 
     entry: ContentEntry
     vectors: tuple[ContentEntry, ...] = ()
@@ -33,7 +33,7 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class VectorsChange:
-    """The deletion vectors that a data file that stayed has lost and got; from our writers one of each at most."""
+    """The old and new deletion vectors of a data file that stayed (at most one of each from our own writers)."""
 
     data_location: str
     before: tuple[ContentEntry, ...]
@@ -42,13 +42,13 @@ class VectorsChange:
 
 @dataclass(frozen=True, slots=True)
 class NetChange:
-    """What a range of versions comes to; everything by ascending location."""
+    """The net change over a range of versions. Everything is ordered by location."""
 
     added_files: tuple[FileChange, ...]
     removed_files: tuple[FileChange, ...]
     vectors: tuple[VectorsChange, ...]
     added_deletes: tuple[ContentEntry, ...]
-    """Delete files: of equality deletes, and of position deletes in older formats."""
+    """Files of equality deletes, and of position deletes in older formats."""
     removed_deletes: tuple[ContentEntry, ...]
 
     def __bool__(self) -> bool:
@@ -58,13 +58,13 @@ class NetChange:
 
 @dataclass(slots=True)
 class NetChanges:
-    """The changes taken in so far, from the oldest version on."""
+    """The changes folded so far, from the oldest version on."""
 
     _ends: dict[EntryPlace, _Ends] = field(default_factory=dict)
     _added_vectors: dict[_VectorId, EntryPlace] = field(default_factory=dict)
 
     def take(self, changes: Changes) -> None:
-        """The changes of the next version, whole or in parts."""
+        """Add the changes of the next version, as a whole or in parts."""
         for entry in changes.removed:
             place = self._place_when_added(entry)
             ends = self._ends.get(place)
@@ -80,13 +80,13 @@ class NetChanges:
                 self._added_vectors[_vector_id(entry)] = entry.place
 
     def _place_when_added(self, entry: ContentEntry) -> EntryPlace:
-        """The place under which an entry was added: a compaction that no root shows may have moved a vector since."""
+        """The place at which an entry was added. A compaction, which no root shows, may have moved a vector since."""
         if entry.place in self._ends or not _is_vector(entry):
             return entry.place
         return self._added_vectors.pop(_vector_id(entry), entry.place)
 
     def net(self) -> NetChange:
-        """What they come to."""
+        """The net change of all versions added so far."""
         before, after = self._sorted()
         vectors_before, vectors_after = _by_data_file(before), _by_data_file(after)
         removed, added = list(filter(_is_data, before)), list(filter(_is_data, after))
@@ -110,21 +110,21 @@ class NetChanges:
 
 @dataclass(slots=True)
 class _Ends:
-    """What was live in one place before the range, and what is after it."""
+    """The live entry at one place before the range and after it."""
 
     before: ContentEntry | None
     after: ContentEntry | None
 
     @property
     def are_the_same(self) -> bool:
-        """Whether what went came back as it was: by restore, or because it had only been dropped and added again."""
+        """Whether a removed entry was added again unchanged, by a restore or by an intent."""
         if self.before is None or self.after is None:
             return self.before is self.after
         return self.before.version_info.sequence_number == self.after.version_info.sequence_number
 
 
 _VectorId = tuple[str | None, int | None]
-"""Data file and sequence number of a vector: both stay when a compaction moves it to another Puffin file."""
+"""Data file and sequence number of a vector. A compaction that moves it to another Puffin file changes neither."""
 
 
 def _vector_id(entry: ContentEntry) -> _VectorId:

@@ -1,8 +1,8 @@
-"""What must hold of ledger, outcomes and pages between a root and the next one, checked before every PUT.
+"""The rules of ledger, outcomes and pages between a root and the next one, checked before every PUT.
 
 Owns: the predicates. Does not own: the other rules on two versions (`invariants`), how parts move to pages
 (`ledger_spill`, `outcome_spill`).
-Invariants: pure; looks at what changed only: records that are not the parent's own, pages that came or went.
+Invariants: Pure. Reads only what changed: records that differ from the parent's, pages that were added or dropped.
 
 Source: invariants page, numbers 2, 3 and 5.
 """
@@ -39,18 +39,18 @@ Page = TypeVar("Page", LedgerPage, OutcomePage, CondemnedPage, RetiredPage)
 def page_violations(
     old: TableState | None, new: TableState, acknowledged: Acknowledged, limits: HeaderLimits
 ) -> Iterator[str]:
-    """The rules that the step from `old` to `new` breaks, in words; `acknowledged` outcomes may go."""
+    """The rules that the step from `old` to `new` breaks, as sentences. `acknowledged` outcomes may be dropped."""
     if not new.pages.are_those_of(new.header):
-        yield "the pages are not those that the header names"
+        yield "the pages are not those that the header references"
     if HeaderLedger.of(new.header.ledger).size_in_bytes > limits.ledger_bytes:
-        yield f"the header holds more than {limits.ledger_bytes} bytes of the ledger"
+        yield f"the header has more than {limits.ledger_bytes} bytes of the ledger"
     if not are_within(new.header.outcomes, limits.outcome_bytes):
-        yield f"the header holds more than {limits.outcome_bytes} bytes of outcomes"
+        yield f"the header has more than {limits.outcome_bytes} bytes of outcomes"
     for name, version in new.header.tags.items() if new.header.expiry is not None else ():
         if version < new.header.oldest_version and (new.pages.kept is None or new.pages.kept.find(version) is None):
-            yield f"version {version}, which has tag {name!r}, is not among the kept versions"
+            yield f"version {version}, which has tag {name!r}, is not among the retained versions"
     if old is not None:
-        if not starts_new_table(old.header, new.header):  # the ledger is a table's own
+        if not starts_new_table(old.header, new.header):  # each table has its own ledger
             yield from _ledger(old, new)
         yield from _outcomes(old, new, acknowledged)
         yield from _condemned(old, new)
@@ -59,23 +59,23 @@ def page_violations(
 
 
 def _ledger(old: TableState, new: TableState) -> Iterator[str]:
-    fresh, gone = _changed(old.pages.ledger, new.pages.ledger)
+    added, dropped = _changed(old.pages.ledger, new.pages.ledger)
     after = HeaderLedger.of(new.header.ledger).records
     before = HeaderLedger.of(old.header.ledger).records
     for writer in [writer for writer, record in before.items() if after.get(writer) is not record]:
         in_header = after.get(writer)
         parts = [] if in_header is None else [in_header]
-        parts += [part for page in fresh if (part := page.record_of(writer)) is not None]
+        parts += [part for page in added if (part := page.record_of(writer)) is not None]
         yield from _lost(writer, before[writer], parts)
-    for page in gone:
+    for page in dropped:
         for writer, row in page.rows.items():
-            rows = [other.rows[writer] for other in fresh if writer in other.rows]
+            rows = [other.rows[writer] for other in added if writer in other.rows]
             if row not in rows:
                 yield from _lost(writer, decode_ledger_row(row), [decode_ledger_row(found) for found in rows])
 
 
 def _lost(writer: WriterId, record: WriterRecord, parts: Sequence[WriterRecord]) -> Iterator[str]:
-    """What a writer's record said that its new parts, the header's first, do not say."""
+    """Report the facts of a writer's record that none of its new `parts` has. The header's part is the first."""
     if not parts:
         if not writer.startswith(PROCESS_WRITER_PREFIX):
             yield f"writer {writer} is lost from the ledger"
@@ -91,7 +91,7 @@ def _lost(writer: WriterId, record: WriterRecord, parts: Sequence[WriterRecord])
 
 
 def _continues(known: tuple[CommittedRun, ...], now: tuple[CommittedRun, ...]) -> bool:
-    """Whether nothing but the last run grew, or more runs came after it: so it is after most commits."""
+    """Whether only the last run was extended, or newer runs follow, as after most commits."""
     settled = len(known) - 1
     if settled < 0 or known == now:
         return True
@@ -104,15 +104,15 @@ def _continues(known: tuple[CommittedRun, ...], now: tuple[CommittedRun, ...]) -
 
 
 def _outcomes(old: TableState, new: TableState, acknowledged: Acknowledged) -> Iterator[str]:
-    fresh, gone = _changed(old.pages.outcomes, new.pages.outcomes)
-    for outcomes in [old.header.outcomes, *[page.outcomes for page in gone]]:
-        yield from _lost_outcomes(kept(outcomes, acknowledged), new.header.outcomes, fresh)
+    added, dropped = _changed(old.pages.outcomes, new.pages.outcomes)
+    for outcomes in [old.header.outcomes, *[page.outcomes for page in dropped]]:
+        yield from _lost_outcomes(kept(outcomes, acknowledged), new.header.outcomes, added)
 
 
-def _lost_outcomes(before: Outcomes, after: Outcomes, fresh: Iterable[OutcomePage]) -> Iterator[str]:
+def _lost_outcomes(before: Outcomes, after: Outcomes, added: Iterable[OutcomePage]) -> Iterator[str]:
     if _begins(after.runs, before.runs) and _begins(after.exceptions, before.exceptions):
         return
-    places = (after, *(page.outcomes for page in fresh))
+    places = (after, *(page.outcomes for page in added))
     runs = {run for place in places for run in place.runs}
     exceptions = {item for place in places for item in place.exceptions}
     for run in before.runs:
@@ -124,14 +124,14 @@ def _lost_outcomes(before: Outcomes, after: Outcomes, fresh: Iterable[OutcomePag
 
 
 def _condemned(old: TableState, new: TableState) -> Iterator[str]:
-    """What may be deleted any time is never added, and is remembered until the horizon has passed it."""
-    fresh, gone = _changed(old.pages.condemned, new.pages.condemned)
+    """Check that no condemned location is added, and that its page stays until the horizon has passed it."""
+    added, dropped = _changed(old.pages.condemned, new.pages.condemned)
     since = {item.page: item.since_ms for item in old.header.condemned}
-    for page in gone:
+    for page in dropped:
         if since[page.reference] > new.header.horizon_ms:
-            known = [other.locations for other in fresh]
+            known = [other.locations for other in added]
             if any(all(item not in locations for locations in known) for item in page.locations):
-                yield f"page {page.reference.location} is lost, and the horizon has not passed it"
+                yield f"page {page.reference.location} is lost, but the horizon has not passed it"
     if not old.pages.condemned or RESTORED_VERSIONS in new.header.snapshot.summary:
         return
     for ordinal in new.live.unsettled:
@@ -142,24 +142,24 @@ def _condemned(old: TableState, new: TableState) -> Iterator[str]:
 
 
 def _left(old: TableState, new: TableState) -> Iterator[str]:
-    """What left stays known until it is old enough, or there is too much of it."""
-    fresh, gone = _changed(old.pages.left, new.pages.left)
+    """Check that retired locations stay recorded until they are old enough, or there are too many."""
+    added, dropped = _changed(old.pages.left, new.pages.left)
     header, since = new.header, {item.page: item.since_ms for item in old.header.left.pages}
-    known = [hashes for page in fresh for hashes in (page.removed, page.rewritten)]
-    for page in gone:
+    known = [hashes for page in added for hashes in (page.removed, page.rewritten)]
+    for page in dropped:
         if since[page.reference] < (header.horizon_ms or counted_ms(header.log_time)):
             continue
         is_full = sum(map(len, (page, *new.pages.left))) > LOCATIONS_MAX
-        held = (item for hashes in (page.removed, page.rewritten) for item in hashes)
-        if not is_full and any(all(item not in hashes for hashes in known) for item in held):
-            yield f"page {page.reference.location} is lost, and what it names left a moment ago"
+        locations = (item for hashes in (page.removed, page.rewritten) for item in hashes)
+        if not is_full and any(all(item not in hashes for hashes in known) for item in locations):
+            yield f"page {page.reference.location} is lost, but its locations were removed only recently"
 
 
 def _not_added(entry: ContentEntry, old: TableState) -> Iterator[str]:
     wanted = location_hash(entry.location)
     is_new = entry.version_info.status is Status.ADDED or entry.content_type in LEAF_TYPES
     if is_new and any(wanted in page.locations for page in old.pages.condemned):
-        yield f"{entry.location} is added, which was condemned"
+        yield f"{entry.location} is added, but was condemned"
 
 
 def _begins(longer: tuple[object, ...], shorter: tuple[object, ...]) -> bool:
@@ -167,7 +167,7 @@ def _begins(longer: tuple[object, ...], shorter: tuple[object, ...]) -> bool:
 
 
 def _changed(before: tuple[Page, ...], after: tuple[Page, ...]) -> tuple[list[Page], list[Page]]:
-    """(pages that came, pages that went)."""
+    """(pages that were added, pages that were dropped)."""
     if not before and not after:
         return [], []
     old, new = {page.reference for page in before}, {page.reference for page in after}

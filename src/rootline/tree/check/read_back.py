@@ -1,13 +1,12 @@
-"""The check that a root about to be committed can be read: decoded with the code of every reader, and compared.
+"""The check that a root can be read before it is committed: decoded with the code of every reader, and compared.
 
-Owns: when a root is read back, and the comparison. Does not own: what must hold between two roots (`invariants`), the
-rules of a definition (`rootline.tree.proof.definition_rules`), who refuses to write (the commit machine).
-Invariants: pure; a root that changes more than rows is always read back; one that only adds or removes rows is not,
-because its header has the parts of its parent's, which was, with numbers that the invariants prove.
+Owns: when a root is read back, and the comparison. Does not own: the rules between two roots (`invariants`), the rules
+of a definition (`rootline.tree.proof.definition_rules`), the reaction to a fault (the commit machine refuses to write).
+Invariants: Pure. A root that changes more than rows is always read back. A root that only adds or removes rows is not:
+its header equals its parent's, which was read back, apart from numbers that the invariants prove.
 
-Theory. To decode the header of a small root takes about as long as an append does. Definitions, views, tags, drops and
-pages change rarely, and one that cannot be read again would end the table: no version after it could be read, so none
-could take it back.
+Theory. Decoding the header of a small root takes about as long as an append. Definitions, views, tags, drops and pages
+change rarely. But one that cannot be read would end the table: no later version could be read, so none could undo it.
 
 Source: decision 0010.
 """
@@ -23,16 +22,16 @@ from rootline.tree.state.table_state import TableState
 
 
 def read_back_faults(old: TableState | None, applied: Applied) -> list[str]:
-    """The parts of `applied` that a reader would not find as intended, in words. Empty when all is well."""
+    """The parts of `applied` that a reader would not decode as intended, as sentences."""
     new = applied.state
     if old is not None and _rare(old.root) == _rare(new.root):
         return []
     try:
         found = decode_root(applied.body, name="the next root", known=None if old is None else old.root)
     except Corrupt as error:
-        return [f"it could not be read again: {error.message}"]
+        return [f"it could not be read back: {error.message}"]
     faults = [
-        f"its {name} would be read as another"
+        f"its {name} would be read differently"
         for name, is_same in (
             ("header", found.header == new.header),
             ("schema of entries", found.codec == new.root.codec),
@@ -71,5 +70,5 @@ def _faults_of_definition(body: bytes, meant: TableDefinition) -> list[str]:
     try:
         found = TableDefinition.from_json(body)
     except Corrupt as error:
-        return [f"its definition could not be read again: {error.message}"]
-    return [] if found.to_json() == meant.to_json() == body else ["its definition would be read as another"]
+        return [f"its definition could not be read back: {error.message}"]
+    return [] if found.to_json() == meant.to_json() == body else ["its definition would be read differently"]

@@ -1,11 +1,10 @@
-"""The changes that a root's rewrites, conversions and joined vectors made without showing them, and the rules for them.
+"""The rules for rewrites, conversions and joined vectors, whose changes a root does not show.
 
-Owns: finding it in loaded states, and the rules. Does not own: which rewrites are accepted (`rewrite`), the same
-question on stored bytes (`rootline.storage.check.entries`), which rows a vector deletes.
-Invariants: pure; costs next to nothing where the root states that nothing was rewritten; nothing of what applying noted
-is believed.
+Owns: finding these changes in loaded states, and the rules. Does not own: which rewrites are accepted (`rewrite`), the
+same question on stored bytes (`rootline.storage.check.entries`), which rows a vector deletes.
+Invariants: Pure. Almost free for a root that states no rewrite. Independent of the records of `apply`.
 
-Source: format page, "Rewrites"; decision 0034.
+Source: format page, "Rewrites". Decision 0034.
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ from rootline.tree.state.totals import Tally
 class Rewrites:
     """The entries that a root's rewrites and conversions made, and the entries that these replaced.
 
-    `came`: the made ones, including those that the root removed again. `went`: the replaced ones.
+    `added`: entries that were made, including those that the root removed again. `removed`: entries that were replaced.
 
-    A vector that came is of a conversion, or was joined with others in one Puffin file. One that went is of a rewrite
-    if its data file went too.
+    An added vector is of a conversion, or was joined with others in one Puffin file. A removed vector is of a rewrite
+    if its data file was removed too.
     """
 
-    came: tuple[ContentEntry, ...] = ()
-    went: tuple[ContentEntry, ...] = ()
-    came_tally: Tally = field(init=False)
-    went_tally: Tally = field(init=False)
+    added: tuple[ContentEntry, ...] = ()
+    removed: tuple[ContentEntry, ...] = ()
+    added_tally: Tally = field(init=False)
+    removed_tally: Tally = field(init=False)
 
     def __post_init__(self) -> None:
-        for name, entries in (("came_tally", self.came), ("went_tally", self.went)):
+        for name, entries in (("added_tally", self.added), ("removed_tally", self.removed)):
             tally = Tally()
             for entry in entries:
                 tally.count(entry)
@@ -51,36 +50,38 @@ NO_REWRITES: Final = Rewrites()
 
 
 def rewrites_of(old: TableState | None, new: TableState) -> Rewrites:
-    """What the step from `old` to `new` rewrote."""
-    came = () if old is None else tuple(_came(old, new))
-    if old is None or not (came or says_rewrites(new.header.snapshot.summary)):
+    """The rewrites between `old` and `new`."""
+    added = () if old is None else tuple(_added(old, new))
+    if old is None or not (added or states_rewrites(new.header.snapshot.summary)):
         return NO_REWRITES
-    return Rewrites(came, tuple(_went(old, new)))
+    return Rewrites(added, tuple(_replaced(old, new)))
 
 
-def says_rewrites(summary: Mapping[str, str]) -> bool:
-    """Whether a snapshot's summary says that its root rewrote files, converted deletes or joined vectors."""
+def states_rewrites(summary: Mapping[str, str]) -> bool:
+    """Whether a snapshot's summary states that its root rewrote files, converted deletes or joined vectors."""
     return any(key in summary for key in (REPLACED_FILES, REWRITTEN_FILES, CONVERTED_DELETES, JOINED_VECTORS))
 
 
 def faults_of_rewrites(found: Rewrites, old: RootHeader | None, new: RootHeader, *, is_exact: bool) -> Iterator[str]:
-    """The rules that a root's rewrites break, in words.
+    """The rules that a root's rewrites break, as sentences.
 
     Args:
-        found: what was rewritten.
+        found: the rewrites.
         old: the header of the version before.
-        new: the root's.
-        is_exact: whether nothing but vectors can have deleted rows of what went.
-
+        new: the root's header.
+        is_exact: whether only vectors can have deleted rows of the replaced files.
     """
     first, last = 0 if old is None else old.snapshot.sequence_number, new.snapshot.sequence_number
     lowest = 0 if old is None else old.next_row_id
     summary = new.snapshot.summary
-    said = [summary.get(key, "0") for key in (REPLACED_FILES, REWRITTEN_FILES)]
-    counted = [str(tally.data_files) for tally in (found.went_tally, found.came_tally)]
-    if said != counted:
-        yield f"its summary says that {' files became '.join(said)}, its rows show {' that became '.join(counted)}"
-    for entry in found.came:
+    stated = [summary.get(key, "0") for key in (REPLACED_FILES, REWRITTEN_FILES)]
+    counted = [str(tally.data_files) for tally in (found.removed_tally, found.added_tally)]
+    if stated != counted:
+        yield (
+            f"its summary states that {' files became '.join(stated)}, "
+            f"but its rows show {' that became '.join(counted)}"
+        )
+    for entry in found.added:
         info = entry.version_info
         number, own = info.sequence_number, info.file_sequence_number
         if number is None or own is None or not number <= first < own <= last:
@@ -90,43 +91,45 @@ def faults_of_rewrites(found: Rewrites, old: RootHeader | None, new: RootHeader,
         row_id = entry.first_row_id
         if row_id is None or not lowest <= row_id <= new.next_row_id - entry.record_count:
             yield f"{entry.location}: row ids from {row_id} are not in {lowest}..{new.next_row_id - 1}"
-    gone = {entry.location for entry in found.went if entry.content_type is ContentType.DATA}
-    deleted = sum(entry.record_count for entry in found.went if entry.referenced_file in gone)
-    before, after = found.went_tally.rows - deleted, found.came_tally.rows
+    removed_files = {entry.location for entry in found.removed if entry.content_type is ContentType.DATA}
+    deleted = sum(entry.record_count for entry in found.removed if entry.referenced_file in removed_files)
+    before, after = found.removed_tally.rows - deleted, found.added_tally.rows
     if after > before or (is_exact and after != before):
         yield f"rewrites made {after} rows of {before}"
-    yield from _faults_of_conversions(found, gone, summary)
+    yield from _faults_of_conversions(found, removed_files, summary)
 
 
-def _faults_of_conversions(found: Rewrites, gone: Set[str], summary: Mapping[str, str]) -> Iterator[str]:
+def _faults_of_conversions(found: Rewrites, removed_files: Set[str], summary: Mapping[str, str]) -> Iterator[str]:
     """Yield a fault if the summary miscounts removed equality deletes, or a new vector is of no conversion or join.
 
-    A conversion's vector contains the rows of the one before, and more. A joined one has the same number of rows.
+    A conversion's vector has the rows of the one before, and more. A joined one has the same number of rows.
     """
-    said, converted = summary.get(CONVERTED_DELETES, "0"), found.went_tally.equality_deletes
-    if said != str(converted):
-        yield f"its summary says that {said} equality deletes became vectors, its rows show {converted}"
-    came = {entry.referenced_file: entry for entry in found.came if entry.content_type is not ContentType.DATA}
-    went = {entry.referenced_file: entry for entry in found.went if entry.content_type is ContentType.POSITION_DELETE}
+    stated, converted = summary.get(CONVERTED_DELETES, "0"), found.removed_tally.equality_deletes
+    if stated != str(converted):
+        yield f"its summary states that {stated} equality deletes became vectors, but its rows show {converted}"
+    added = {entry.referenced_file: entry for entry in found.added if entry.content_type is not ContentType.DATA}
+    removed = {
+        entry.referenced_file: entry for entry in found.removed if entry.content_type is ContentType.POSITION_DELETE
+    }
     joined = 0
-    for entry in came.values():
-        before = went.get(entry.referenced_file)
+    for entry in added.values():
+        before = removed.get(entry.referenced_file)
         is_vector = entry.content_type is ContentType.POSITION_DELETE
         is_joined = is_vector and before is not None and before.record_count == entry.record_count
         joined += is_joined
         if not (is_joined or (is_vector and converted)):
-            yield f"{entry.location} came as EXISTING, and is no data file and no vector of a conversion or a join"
+            yield f"{entry.location} was added as EXISTING, but is no data file and no vector of a conversion or a join"
     most = summary.get(JOINED_VECTORS, "0")
     if not converted and not (most.isdecimal() and joined <= int(most[:12])):
-        yield f"its summary says that {most[:20]} vectors were joined, its rows show {joined}"
-    for target, entry in went.items():
-        after = came.get(target)
-        if target not in gone and (after is None or after.record_count < entry.record_count):
-            yield f"the vector of {target} went, and no larger one came for it"
+        yield f"its summary states that {most[:20]} vectors were joined, but its rows show {joined}"
+    for target, entry in removed.items():
+        after = added.get(target)
+        if target not in removed_files and (after is None or after.record_count < entry.record_count):
+            yield f"the vector of {target} was removed, but no larger one was added for it"
 
 
-def _came(old: TableState, new: TableState) -> Iterator[ContentEntry]:
-    """Root rows of this snapshot that are not shown as added; removed ones too."""
+def _added(old: TableState, new: TableState) -> Iterator[ContentEntry]:
+    """Root rows of this snapshot that are not shown as added, including removed ones."""
     snapshot, first = new.header.snapshot.snapshot_id, old.header.snapshot.sequence_number
     known = {id(block) for block in old.root.blocks}
     for block in new.root.blocks:
@@ -141,8 +144,8 @@ def _came(old: TableState, new: TableState) -> Iterator[ContentEntry]:
                 yield entry
 
 
-def _went(old: TableState, new: TableState) -> Iterator[ContentEntry]:
-    """What was live, is not any more in the same identity, and is not shown as removed."""
+def _replaced(old: TableState, new: TableState) -> Iterator[ContentEntry]:
+    """Entries that were live, are no longer live with the same identity, and are not shown as removed."""
     shown = set(map(_identity, _shown_as_removed(old, new)))
     for row in old.live.rows.values():
         if _identity(row.entry) not in shown and not _is_live(new, row.entry):
@@ -150,17 +153,17 @@ def _went(old: TableState, new: TableState) -> Iterator[ContentEntry]:
     for location, lookup in old.live.lookups.items():
         dead = old.live.dead.get(location, BitMap())
         if location in new.live.lookups:
-            gone = new.live.dead.get(location, BitMap()) - dead - _removed(new, location)
+            newly_dead = new.live.dead.get(location, BitMap()) - dead - _removed(new, location)
         else:
-            gone = BitMap(range(lookup.leaf.length)) - dead
-        for entry in lookup.leaf.entries_at(list(gone)):
+            newly_dead = BitMap(range(lookup.leaf.length)) - dead
+        for entry in lookup.leaf.entries_at(list(newly_dead)):
             is_settled = entry.version_info.status is Status.DELETED or _identity(entry) in shown
             if not is_settled and not _is_live(new, entry):
                 yield entry
 
 
 def _shown_as_removed(old: TableState, new: TableState) -> Iterator[ContentEntry]:
-    """What left the root's rows, and what one of its new leaves took over and lost again in the same root."""
+    """Rows that the root shows as removed, and entries that a new leaf took over and lost in the same root."""
     for row in new.root.rows:
         if row.entry.version_info.status is Status.DELETED:
             yield row.entry

@@ -1,14 +1,14 @@
-"""What one snapshot changed, read from its root alone.
+"""The changes of one snapshot, read from its root alone.
 
-Owns: status and manifest vectors → changes, whichever of the format's writers made them. Does not own: changes over
+Owns: deriving changes from status and manifest vectors, for all writers of the format. Does not own: changes over
 several versions (`net_changes`), reading leaves (`rootline.storage.metadata.table_loader`).
-Invariants: maintenance shows as nothing; a file that a root adds and removes again is in no change; one leaf at a time
-is enough, except those that a rewrite has just written.
+Invariants: Maintenance shows no change. A file that a root adds and removes is in no change. Leaves are read one at a
+time, except those that a rewrite has just written.
 
-Theory. Our writers show a leaf's change by its ADDED vector. Others may (change detection in the proposal)
-- drop a leaf, and its vectors, as DELETED: its ADDED vector is the change, else its entries minus the prior vectors;
-- write leaves again as ADDED: their EXISTING entries are carried over, their ADDED ones came, their DELETED ones went;
-- do both at once: what a dropped leaf still held and a new one carries over has only moved.
+Theory. Our writers show a leaf's change by its ADDED vector. Other writers may (change detection in the proposal)
+- drop a leaf and its vectors as DELETED: the change is its ADDED vector, or else its entries minus the prior vectors.
+- rewrite leaves as ADDED: EXISTING entries are carried over, ADDED entries are added, DELETED entries are removed.
+- do both together: an entry of a dropped leaf that a new leaf carries over has only moved.
 
 Source: format page, "Status", "Manifest vectors" and "Reading must also understand".
 """
@@ -39,12 +39,12 @@ class Changes:
 
     @property
     def added_files(self) -> tuple[ContentEntry, ...]:
-        """Data files that came."""
+        """Data files that were added."""
         return _of_type(self.added, ContentType.DATA)
 
     @property
     def removed_files(self) -> tuple[ContentEntry, ...]:
-        """Data files that went."""
+        """Data files that were removed."""
         return _of_type(self.removed, ContentType.DATA)
 
     def __bool__(self) -> bool:
@@ -53,7 +53,8 @@ class Changes:
 
 @dataclass(slots=True)
 class RootDiff:
-    """One root's changes, leaf by leaf: `of_root`, then `of_leaf` for each of `changed`, after `carry` for `carriers`.
+    """One root's changes. Call `carry` for each leaf of `carriers`, then `of_root`, then `of_leaf` for each of
+    `changed`.
 
     Raises `Corrupt` (`vector-corrupt`) when a manifest vector cannot be read.
     """
@@ -63,7 +64,7 @@ class RootDiff:
     changed: tuple[ContentEntry, ...] = field(init=False)
     """Root rows of the leaves that the snapshot changed, added or dropped."""
     carriers: tuple[ContentEntry, ...] = field(init=False)
-    """Root rows of the leaves that may hold what a dropped leaf held."""
+    """Root rows of the leaves that may contain entries of a dropped leaf."""
     _vectors: dict[str, dict[Status, BitMap]] = field(init=False)
     _carried: set[EntryPlace] = field(default_factory=set)
 
@@ -80,14 +81,14 @@ class RootDiff:
             self._carried |= {entry.place for entry in rows if _status(entry) is not Status.ADDED}
 
     def carry(self, manifest: ContentEntry, leaf: Leaf) -> None:
-        """Take note of what one of `carriers` carries over."""
+        """Record the entries that a leaf of `carriers` carries over."""
         dead = self._prior(manifest)
         for ordinal, entry in enumerate(leaf.entries()):
             if _status(entry) is not Status.ADDED and ordinal not in dead:
                 self._carried.add(entry.place)
 
     def of_root(self) -> Changes:
-        """What came and went in the root's own rows."""
+        """The root's own rows that were added and removed."""
         files = [row.entry for row in self.root.rows if row.entry.content_type in _FILES]
         return Changes(
             tuple(entry for entry in files if _status(entry) is Status.ADDED),
@@ -95,7 +96,7 @@ class RootDiff:
         )
 
     def of_leaf(self, manifest: ContentEntry, leaf: Leaf) -> Changes:
-        """What came and went with one of `changed`."""
+        """The entries that were added and removed with a leaf of `changed`."""
         leaf, removed = leaf.of_row(manifest), self._removed(manifest)
         if _status(manifest) is Status.EXISTING:
             return Changes((), tuple(_living(leaf, removed)))
@@ -105,16 +106,16 @@ class RootDiff:
                 return Changes((), tuple(_living(leaf, removed)))
             rest = _living(leaf, BitMap(range(leaf.length)) - prior)
             return Changes((), tuple(entry for entry in rest if entry.place not in self._carried))
-        came: list[ContentEntry] = []
-        went: list[ContentEntry] = []
+        added: list[ContentEntry] = []
+        deleted: list[ContentEntry] = []
         for ordinal, entry in enumerate(leaf.entries()):
             if ordinal in prior:
                 continue
             if _status(entry) is Status.ADDED and ordinal not in removed:
-                came.append(entry)
+                added.append(entry)
             elif _status(entry) is Status.DELETED or (_status(entry) is Status.EXISTING and ordinal in removed):
-                went.append(entry)
-        return Changes(tuple(came), tuple(went))
+                deleted.append(entry)
+        return Changes(tuple(added), tuple(deleted))
 
     def _removed(self, manifest: ContentEntry) -> BitMap:
         return self._vectors.get(manifest.location, {}).get(Status.ADDED, _NOTHING)
@@ -132,12 +133,11 @@ def diff(root: Root, leaves: Mapping[str, Leaf], stored: StoredOrdinals | None =
 
     Args:
         root: any root.
-        leaves: at least those that `RootDiff` names as `changed` and `carriers`.
+        leaves: at least those in `RootDiff.changed` and `RootDiff.carriers`.
         stored: the manifest vectors in Puffin files.
 
     Raises:
         Corrupt: `object-missing`, such a leaf is not in `leaves`; `vector-corrupt`.
-
     """
     work = RootDiff(root, stored or {})
     for manifest in work.carriers:
@@ -172,7 +172,7 @@ def _living(leaf: Leaf, ordinals: Iterable[int]) -> Iterator[ContentEntry]:
 def _leaf(manifest: ContentEntry, leaves: Mapping[str, Leaf]) -> Leaf:
     leaf = leaves.get(manifest.location)
     if leaf is None:
-        raise Corrupt("object-missing", f"leaf {manifest.location} is needed to find what its root changed")
+        raise Corrupt("object-missing", f"leaf {manifest.location} is needed to derive the changes of its root")
     return leaf
 
 

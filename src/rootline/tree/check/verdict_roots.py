@@ -1,7 +1,8 @@
-"""Roots that record verdicts and nothing else: a batch in which every intent was rejected, or a duplicate.
+"""Roots that only record verdicts: every intent of the batch was rejected or a duplicate.
 
-Owns: telling them from their parents. Does not own: who leaves them out (`rootline.client.version_history`, exports).
-Invariants: pure; a root of maintenance, of a tag, or of anything that this file does not know of is no such root.
+Owns: distinguishing them by comparison with their parents. Does not own: their omission from history
+(`rootline.client.version_history`) and exports.
+Invariants: Pure. A root of maintenance, of a tag, or with any unknown change is not such a root.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _TOTALS = "total-"
 
 
 def may_record_verdicts_only(header: RootHeader) -> bool:
-    """Whether the parent must be read to know; `False` for all roots that say what they changed."""
+    """Whether the parent must be read to decide. `False` for every root whose summary states a change."""
     snapshot = header.snapshot
     return (
         header.version > 0
@@ -29,7 +30,7 @@ def may_record_verdicts_only(header: RootHeader) -> bool:
 
 
 def records_verdicts_only(before: Root, after: Root) -> bool:
-    """Whether `after`, the root that follows `before`, has the same table, and verdicts besides."""
+    """Whether `after`, the root that follows `before`, has the same table and only adds verdicts."""
     old, new = before.header, after.header
     if not may_record_verdicts_only(new) or before.codec != after.codec:
         return False
@@ -45,7 +46,7 @@ def records_verdicts_only(before: Root, after: Root) -> bool:
 
 
 def _live_rows(root: Root, other: Root) -> Counter[bytes]:
-    """The live rows of `root` in blocks that `other` has not, without their status, which every commit moves on."""
+    """The live rows of `root` in blocks that `other` does not have, without status, which every commit updates."""
     shared = {block.digest for block in other.blocks}
     return Counter(
         row.tail
@@ -57,7 +58,9 @@ def _live_rows(root: Root, other: Root) -> Counter[bytes]:
 
 
 def _dead(root: Root) -> dict[str, BitMap]:
-    """Leaf → its dead ordinals: what one root adds to a vector in a row of its own, the next folds into one row."""
+    """Leaf → its dead ordinals. The vector that one root adds in a separate row is folded by the next root into one
+    row.
+    """
     dead: dict[str, BitMap] = {}
     for entry in (row.entry for row in root.rows):
         if _is_inline_vector(entry) and entry.version_info.status is not Status.DELETED:

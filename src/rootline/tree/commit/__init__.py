@@ -1,1 +1,1 @@
-"""A batch of intents becomes the next root and a verdict for each."""
+"""Apply a batch of intents: the next root and one verdict per intent."""

@@ -1,7 +1,8 @@
-"""Make the live index follow a commit.
+"""Update the live index after a commit.
 
-Owns: the next version's index. Does not own: which rows the next root has (`next_root`).
-Invariants: the result equals an index built from nothing over the new root; work is the change plus one shallow copy.
+Owns: the next version's index. Does not own: the rows of the next root (`next_root`).
+Invariants: The result equals an index built from scratch over the new root. The work is proportional to the change,
+plus one shallow copy.
 """
 
 from __future__ import annotations
@@ -23,14 +24,13 @@ _Value = TypeVar("_Value")
 def advanced_index(
     draft: Draft, fresh: Iterable[Row], vectors: Mapping[str, ManifestVectorUpdate], unsettled: tuple[int, ...]
 ) -> LiveIndex:
-    """The index after `draft`.
+    """The live index after the root of `draft`.
 
     Args:
         draft: of the new root.
-        fresh: the row objects that the new root has and its parent had not, manifest vectors left out.
-        vectors: the manifest vectors that change.
-        unsettled: ordinals of the new root's blocks that the next one must rewrite.
-
+        fresh: the row objects of the new root that its parent does not have, except manifest vectors.
+        vectors: the manifest vectors that change, by leaf.
+        unsettled: ordinals of the new root's blocks that the next root must rewrite.
     """
     before = draft.live
     dropped = draft.in_leaves.dropped
@@ -64,7 +64,7 @@ def advanced_index(
 
 
 def _stored(draft: Draft, vectors: Mapping[str, ManifestVectorUpdate]) -> Mapping[StoredAt, BitMap]:
-    """The manifest vectors in Puffin files that the next root still names."""
+    """The manifest vectors in Puffin files that the next root still references."""
     before, moving = draft.live.stored, draft.stored_vectors()
     if not before and not moving:
         return before

@@ -1,9 +1,9 @@
-"""Apply a batch of intents to a table: the next root, and a verdict for each.
+"""Apply a batch of intents to a table: the next root, and a verdict for each intent.
 
 Owns: the order of the steps over a batch. Does not own: the steps of one intent (`decide`), the header (`next_header`),
 the root's bytes (`next_root`).
-Invariants: the result equals applying the intents one by one; the same arguments give the same bytes; what breaks a
-rule of our own crashes (`Internal`) before anything is written.
+Invariants: The result equals applying the intents one by one. The same arguments give the same bytes. A violation of an
+internal rule raises `Internal` before anything is written.
 
 Source: protocol page, section 2.
 """
@@ -45,27 +45,26 @@ def apply_batch(
     limits: HeaderLimits = HEADER_LIMITS,
     relief: OwnFlush | None = None,
 ) -> Applied | Needs | NoTable:
-    """The next root of `table` after `records`, which are at or above its offsets, ascending in each partition.
+    """The next root of `table` after `records`, or the objects that are needed first.
 
     Args:
-        state: the head's state; `None` when the table does not exist (only a `create` makes a root then).
+        state: the head's state, or `None` when the table does not exist (only a `create` makes a root then).
         table: the table's name.
-        records: at least one.
-        fetched: what has been fetched; empty at first.
+        records: at least one, at or above the table's offsets, ascending in each partition.
+        fetched: the objects fetched so far. Empty in the first call.
         stamp: commit id, coordinator id, wall clock.
-        acknowledged: how far the log is known to hold the verdicts; their outcomes are kept no longer.
-        writer_retention_s: how long an idle `process/` writer stays in the ledger, by the log's append times.
-        log_retention_s: how long the log keeps a record; a horizon stays behind it.
-        limits: of the header; what exceeds them moves to pages.
-        relief: leaves of the coordinator's own that hold rows of the head, or of a root before it.
+        acknowledged: the position up to which the log is known to contain the verdicts. Their outcomes are dropped.
+        writer_retention_s: seconds that an idle `process/` writer stays in the ledger, by the log's append times.
+        log_retention_s: seconds that the log keeps a record. A horizon stays older than that.
+        limits: of the header. Content above them moves to pages.
+        relief: leaves that the coordinator wrote from rows of the head, or of an earlier root.
 
     Returns:
-        `Applied`, with a verdict for each record up to one that waits for the next root; or `Needs`, the objects to
-        fetch before trying again; or `NoTable`.
+        `Applied`, with verdicts for all records up to the first that must wait for the next root, or `Needs`, the
+        objects to fetch before the next call, or `NoTable`.
 
     Raises:
-        Internal: `invariant-broken`, the batch or the result breaks a rule of our own.
-
+        Internal: `invariant-broken`, the batch or the result breaks an internal rule.
     """
     _check_batch(state, table, records)
     decisions = Decisions(state, table, fetched, log_retention_s)
@@ -106,7 +105,7 @@ def _check_batch(state: TableState | None, table: TableName, records: Sequence[R
     if not records:
         raise Internal("invariant-broken", f"{table}: a batch without records makes no root")
     if state is not None and state.header.table != table:
-        raise Internal("invariant-broken", f"{table}: the state is of {state.header.table}")
+        raise Internal("invariant-broken", f"{table}: the state belongs to table {state.header.table}")
     nexts: dict[tuple[str, int], int] = {}
     for record in records:
         log, partition, offset = record.position
@@ -115,7 +114,7 @@ def _check_batch(state: TableState | None, table: TableName, records: Sequence[R
             lowest = 0 if state is None else next_offset(state.header, log, partition)
         if offset < lowest:
             raise Internal(
-                "invariant-broken", f"{table}: record {offset} of partition {partition} of {log} is decided already"
+                "invariant-broken", f"{table}: record {offset} of partition {partition} of {log} is already decided"
             )
         if record.intent.table != table:
             raise Internal("invariant-broken", f"{table}: record {offset} is for table {record.intent.table!r:.200}")

@@ -1,8 +1,8 @@
-"""Decide intents one after the other: which table they are for, the ledger, the rules that all kinds share, the kind's.
+"""Decide intents one after the other: the table they are for, the ledger, the shared rules, the rules of the kind.
 
-Owns: the order of the checks, and what is noted of each decision. Does not own: the rules of the kinds (`kinds`).
-Invariants: every record gets one verdict, and the outcome and ledger that go with it; a rejected intent leaves no
-trace in the draft; only `Invalid` rejects, everything else is not this intent's fault and stops the batch.
+Owns: the order of the checks, and the record of each decision. Does not own: the rules of each kind (`kinds`).
+Invariants: Every record gets one verdict, with its outcome and ledger entry. A rejected intent does not change the
+draft. Only `Invalid` rejects an intent. Any other error is not the intent's fault and stops the batch.
 
 Source: protocol page, section 2.
 """
@@ -19,7 +19,7 @@ from rootline.schemas.root_header import RejectedSequence
 from rootline.schemas.verdict import Verdict
 from rootline.tree.commit import verdicts
 from rootline.tree.commit.arrival_rules import (
-    brought_by,
+    added_locations,
     check_arrival,
     check_not_condemned,
     retirement_of,
@@ -60,11 +60,11 @@ from rootline.tree.state.pending_object import PendingObject
 from rootline.tree.state.table_state import TableState
 
 MESSAGE_CHARS_MAX = 300
-"""Of a rejection: the root keeps it until the verdict is published, and the ledger longer."""
+"""The length of a rejection's message. The root keeps it until the verdict is published, the ledger longer."""
 
 
 class Decisions:
-    """What a batch has come to so far; `draft` is `None` while there is no table."""
+    """The decisions of a batch so far. `draft` is `None` while there is no table."""
 
     def __init__(
         self, parent: TableState | None, table: TableName, fetched: FetchedObjects, log_retention_s: int
@@ -78,7 +78,7 @@ class Decisions:
         self.objects: list[PendingObject] = []
         self.summary: dict[str, str] = {}
         self.needs = Needs()
-        """What must be fetched before anything of the batch counts."""
+        """Objects to fetch before the batch can be applied."""
         self.ledger = (
             LedgerDraft({}) if parent is None else LedgerDraft(parent.header.ledger, parent.known_pages.ledger)
         )
@@ -90,10 +90,10 @@ class Decisions:
         self._has_changed_name = False
 
     def ends_before(self, record: Record) -> bool:
-        """Whether `record` waits for the next root.
+        """Whether `record` must wait for the next root.
 
-        One root changes what its name is at most once; and what begins, or is emptied, takes nothing over from intents
-        of the same root: they would be committed without a trace.
+        One root creates, drops or restores the table of its name at most once. A new or purged table contains nothing
+        of the earlier intents in its root: they would be committed without a trace.
         """
         if self.draft is None or not self._has_committed or record.refusal is not None:
             return False
@@ -103,37 +103,37 @@ class Decisions:
         return self._has_changed_name and kind in (AFTER_DROP if is_tombstone else AFTER_CREATE)
 
     def decide(self, record: Record) -> None:
-        """Give the next record its verdict, or note what is missing for it."""
+        """Decide the next record, or add the objects it needs to `needs`."""
         intent, draft = record.intent, self.draft
         try:
             is_same = draft is not None and is_of_this_table(draft, intent)
-        except Invalid as error:  # what the ledger says is about another table
-            self._reject(record, error.code, error.message, is_kept=False)
+        except Invalid as error:  # the ledger belongs to another table
+            self._reject(record, error.code, error.message, in_ledger=False)
             return
         if is_same and self._known_to_ledger(record):
             return
-        if (
-            record.refusal is not None
-        ):  # not in the ledger: it may use the name of a writer who has nothing to do with it
-            self._reject(record, *record.refusal, is_kept=False)
+        if record.refusal is not None:  # not in the ledger: the writer name may belong to somebody else
+            self._reject(record, *record.refusal, in_ledger=False)
             return
         try:
             row = None if draft is None or not draft.is_table else fast_append_row(draft, intent)
             if self.draft is not None and row is not None:
-                if self.draft.left and retirement_of(self.draft, row.entry.location):
-                    self._repeats(record, self.draft)
+                if self.draft.retired and retirement_of(self.draft, row.entry.location):
+                    self._duplicate(record, self.draft)
                     return
                 if self.draft.sweeps and self._waits_for_dates(record, [row.entry.location]):
                     return
                 self._commit(record, self.draft, self.draft.accept_row(row))
                 return
-            outcome = _begun(self.table, record, self._fetched) if self.draft is None else self._judged(record)
+            outcome = (
+                _beginning_of(self.table, record, self._fetched) if self.draft is None else self._change_of(record)
+            )
             if self.draft is not None and isinstance(outcome, Change):
                 if was_committed_before(self.draft, intent, outcome):
-                    self._repeats(record, self.draft)
+                    self._duplicate(record, self.draft)
                     return
                 if self.draft.sweeps:
-                    outcome = self._arriving(record, outcome)
+                    outcome = self._check_change(record, outcome)
         except Invalid as error:
             self._reject(record, error.code, error.message)
             return
@@ -156,7 +156,7 @@ class Decisions:
             outcome = Change(outcome.effect)
         draft = self.draft
         if draft is None:
-            raise Internal("invariant-broken", f"{self.table}: a change without a table")
+            raise Internal("invariant-broken", f"{self.table}: a change was decided, but there is no table")
         self._commit(record, draft, draft.accept(outcome))
         self._has_changed_name = draft.is_first or draft.parent is None or draft.is_tombstone is not self._was_tombstone
 
@@ -177,8 +177,8 @@ class Decisions:
             return False
         named = None if version == VERSION_FORGOTTEN else version
         if self.contents.is_another(intent, record.headers):
-            is_kept = record.refusal is None
-            self._reject(record, "sequence-reused", _reused(self.table, intent, named), is_kept=is_kept)
+            in_ledger = record.refusal is None
+            self._reject(record, "sequence-reused", _reused(self.table, intent, named), in_ledger=in_ledger)
             return True
         self.ledger.put(writer, known[0])
         self.outcomes.duplicate(record.position, named)
@@ -186,15 +186,15 @@ class Decisions:
         return True
 
     def _waits_for_dates(self, record: Record, locations: Sequence[str]) -> bool:
-        """Whether the store must be asked before a record may bring `locations`. Raises `Invalid`."""
-        assert self.draft is not None, "only what is in a table was condemned"
+        """Whether dates must be read from the store before `locations` may be added. Raises `Invalid`."""
+        assert self.draft is not None, "only a table has condemned files"
         needs = check_arrival(self.draft, record, locations, self._fetched)
         if needs is not None:
             self.needs |= needs
         return needs is not None
 
-    def _judged(self, record: Record) -> Change | Beginning | Needs:
-        """What an intent does to the table. Raises `Invalid`."""
+    def _change_of(self, record: Record) -> Change | Beginning | Needs:
+        """The change that an intent makes to the table. Raises `Invalid`."""
         draft, intent = self.draft, record.intent
         judge = KINDS[intent.kind].judge
         assert draft is not None, "there is a root"
@@ -219,15 +219,18 @@ class Decisions:
             check_room(draft, change)
         return change
 
-    def _arriving(self, record: Record, change: Change) -> Change | Needs:
-        """A change of a table that is swept, or what must be asked of the store first. Raises `Invalid`."""
+    def _check_change(self, record: Record, change: Change) -> Change | Needs:
+        """Check the files that a change adds to a table with a horizon or condemned files.
+
+        Returns the change, or the dates to read from the store first. Raises `Invalid`.
+        """
         draft = self.draft
         assert draft is not None, "there is a root"
         check_not_condemned(draft, [item.location for item in change.objects])
-        return check_arrival(draft, record, brought_by(record.intent, change), self._fetched) or change
+        return check_arrival(draft, record, added_locations(record.intent, change), self._fetched) or change
 
-    def _repeats(self, record: Record, draft: Draft) -> None:
-        """What a record brings was committed before; no one knows in which version."""
+    def _duplicate(self, record: Record, draft: Draft) -> None:
+        """Answer `duplicate`: all files of the record were committed before, in an unknown version."""
         self.outcomes.duplicate(record.position, None)
         self.verdicts.append(verdicts.duplicate(self.table, draft.definition.table_uuid, record, None))
 
@@ -244,13 +247,15 @@ class Decisions:
                 self.contents.committed(intent, record.headers)
         self.verdicts.append(verdicts.committed(self.table, record, self.version, draft.snapshot_id, number))
 
-    def _reject(self, record: Record, code: str, message: str, *, is_kept: bool = True) -> None:
-        """`is_kept`: in the ledger too, to be said again wherever the intent comes from."""
+    def _reject(self, record: Record, code: str, message: str, *, in_ledger: bool = True) -> None:
+        """Reject a record. `in_ledger`: store the rejection in the ledger, so that a copy of the intent gets the same
+        answer.
+        """
         intent = record.intent
         if len(message) > MESSAGE_CHARS_MAX:
             message = message[: MESSAGE_CHARS_MAX - 1] + "…"
         self.outcomes.rejected(record.position, code, message)
-        if is_kept and intent.writer_id is not None and intent.writer_sequence is not None:
+        if in_ledger and intent.writer_id is not None and intent.writer_sequence is not None:
             writer = WriterId(intent.writer_id)
             known = self.ledger.record_of(writer)
             rejection = RejectedSequence(intent.writer_sequence, intent.intent_id, code, message)
@@ -262,11 +267,11 @@ def _reused(table: TableName, intent: Intent, version: Version | None) -> str:
     when = "" if version is None else f" in version {version}"
     return (
         f"{table}: sequence {intent.writer_sequence} of writer {intent.writer_id!r:.80} was committed{when} with other "
-        "content; give other data a sequence of its own"
+        "content: publish this data under a new sequence"
     )
 
 
-def _begun(table: TableName, record: Record, fetched: FetchedObjects) -> Beginning | Needs:
+def _beginning_of(table: TableName, record: Record, fetched: FetchedObjects) -> Beginning | Needs:
     intent = record.intent
     begin = KINDS[intent.kind].begin
     if begin is None:
@@ -276,7 +281,7 @@ def _begun(table: TableName, record: Record, fetched: FetchedObjects) -> Beginni
 
 
 def _check_shared(draft: Draft, intent: Intent) -> None:
-    """The rules that all kinds share on a table that is there. Raises `Invalid`."""
+    """Check the rules that all kinds share, on a table that exists. Raises `Invalid`."""
     definition = draft.definition
     if intent.schema_id is not None and intent.schema_id != definition.current_schema_id:
         definition.schema_by_id(intent.schema_id)

@@ -1,8 +1,12 @@
-"""The manifest vectors of the next root: fold what was, show what this snapshot removes.
+"""The manifest vectors of the next root.
 
-Owns: which vector rows leave, stay and come. Does not own: which ordinals are removed or moved (`draft`) or dead in a
-new leaf (`flush`).
-Invariants: at most one EXISTING and one ADDED vector per leaf, disjoint; bits only grow; what is made here is inline.
+A vector that an earlier root added is folded into the leaf's EXISTING vector. Entries that this snapshot removes are a
+second vector of the leaf, with status ADDED.
+
+Owns: the vector rows that are removed, unchanged and added. Does not own: which ordinals are removed or moved
+(`draft`), which are dead in a new leaf (`flush`).
+Invariants: A leaf has at most one EXISTING and one ADDED vector, and the two are disjoint. Bits are only ever set.
+Vectors made here are inline.
 
 Source: format page, "Manifest vectors".
 """
@@ -30,16 +34,16 @@ from rootline.tree.draft.draft import Draft
 
 @dataclass(frozen=True, slots=True)
 class ManifestVectorUpdate:
-    """One leaf's vectors: the parent's rows that leave, those that come, all that there are then, and their union."""
+    """One leaf's vectors: rows of the parent to drop, new rows, all rows of the next root, and their union."""
 
-    gone: tuple[Row, ...]
+    replaced: tuple[Row, ...]
     fresh: tuple[Row, ...]
     rows: tuple[Row, ...]
     dead: BitMap
 
 
 def manifest_vector_updates(draft: Draft) -> dict[str, ManifestVectorUpdate]:
-    """By leaf, for every leaf whose vectors change; leaves that are dropped are not among them."""
+    """The updates of every leaf whose vectors change, by leaf. Dropped leaves are not included."""
     updates: dict[str, ManifestVectorUpdate] = {}
     leaves, stored = draft.in_leaves, draft.stored_vectors()
     changing = {*leaves.removed, *leaves.moved, *stored}
@@ -74,7 +78,7 @@ def _update_of_known(
     elif stored is not None:
         return _update(draft, location, rows, (stored.row,), dead)
     elif not folds:
-        return _update(draft, location, (), (), dead, kept=rows)
+        return _update(draft, location, (), (), dead, unchanged=rows)
     else:
         newest = max((row.entry.version_info for row in rows), key=lambda info: info.sequence_number or 0)
         numbers = VersionInfo(Status.EXISTING, newest.snapshot_id, newest.sequence_number, newest.file_sequence_number)
@@ -83,28 +87,28 @@ def _update_of_known(
 
 
 def _never_live(draft: Draft, location: str, leaf: IncomingLeaf) -> ManifestVectorUpdate:
-    """What one root adds in a leaf and removes again was dead before it: it is in no change."""
-    gone = draft.in_leaves.removed[location]
-    row = _row(leaf.row.entry, gone.ordinals, draft.numbers_at(gone.number), draft.codec)
-    return ManifestVectorUpdate((), (row,), (row,), gone.ordinals)
+    """The vector of entries that one root both adds and removes. They were never live, so no change shows them."""
+    removed = draft.in_leaves.removed[location]
+    row = _row(leaf.row.entry, removed.ordinals, draft.numbers_at(removed.number), draft.codec)
+    return ManifestVectorUpdate((), (row,), (row,), removed.ordinals)
 
 
 def _update(
     draft: Draft,
     location: str,
-    gone: tuple[Row, ...],
+    replaced: tuple[Row, ...],
     existing: tuple[Row, ...],
     dead: BitMap,
-    kept: tuple[Row, ...] = (),
+    unchanged: tuple[Row, ...] = (),
 ) -> ManifestVectorUpdate:
-    """`existing` is fresh, `kept` stays as it is; what this batch removes is added to both."""
+    """`existing` rows are new, `unchanged` ones the parent's. An ADDED row has the entries removed by this batch."""
     removed = draft.in_leaves.removed.get(location)
     if removed is None:
-        return ManifestVectorUpdate(gone, existing, (*kept, *existing), dead)
+        return ManifestVectorUpdate(replaced, existing, (*unchanged, *existing), dead)
     incoming = draft.in_leaves.incoming.get(location)
     leaf = draft.live.leaf_rows[location].entry if incoming is None else incoming.row.entry
     added = _row(leaf, removed.ordinals, draft.numbers_at(removed.number, Status.ADDED), draft.codec)
-    return ManifestVectorUpdate(gone, (*existing, added), (*kept, *existing, added), dead | removed.ordinals)
+    return ManifestVectorUpdate(replaced, (*existing, added), (*unchanged, *existing, added), dead | removed.ordinals)
 
 
 def _row(leaf: ContentEntry, ordinals: BitMap, numbers: VersionInfo, codec: EntryCodec) -> Row:

@@ -1,9 +1,10 @@
 """The next root's header.
 
-Owns: how each part of it follows from the parent's and the batch. Does not own: the parts' own rules (`ledger`,
-`outcomes`, `summary`), what moves to pages (`ledger_spill`, `outcome_spill`, `left_spill`), its bytes (`header_codec`).
-Invariants: everything that is not advanced is carried forward; sequence numbers and timestamps strictly increase,
-offsets never decrease; ledger and outcomes are within their limits.
+Owns: how each part of it follows from the parent's header and the batch. Does not own: the parts' own rules (`ledger`,
+`outcomes`, `summary`), the parts that move to pages (`ledger_spill`, `outcome_spill`, `left_spill`), its bytes
+(`header_codec`).
+Invariants: Every field that the batch does not change is carried forward. Sequence numbers and timestamps strictly
+increase. Offsets never decrease. Ledger and outcomes are within their limits.
 
 Source: protocol page, section 1.
 """
@@ -20,11 +21,11 @@ from rootline.tree.draft.batch import Record, Stamp
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.left import restored_through
 from rootline.tree.draft.summary import operation_of, summary_of
-from rootline.tree.intents.kinds import said_by_kinds
+from rootline.tree.intents.kinds import summary_of_kinds
 from rootline.tree.intents.sweep import orphan_age_s
 from rootline.tree.ledger.header_limits import HeaderLimits
 from rootline.tree.ledger.ledger_spill import fit_ledger
-from rootline.tree.ledger.left_spill import Forgetting, fit_left
+from rootline.tree.ledger.left_spill import RetiredRetention, fit_retired
 from rootline.tree.ledger.log_time import counted_ms, log_time_after, log_time_of, oldest_seen_ms
 from rootline.tree.ledger.outcome_spill import fit_outcomes
 from rootline.tree.ledger.outcomes import Acknowledged, advanced, kept
@@ -35,7 +36,7 @@ from rootline.tree.state.table_state import TableState
 
 
 class NextHeader(NamedTuple):
-    """The header, the pages that it names, and those of them to store before the root."""
+    """The header, the pages that it references, and the new pages, which must be stored before the root."""
 
     header: RootHeader
     pages: TablePages
@@ -53,7 +54,7 @@ def next_header(
     writer_retention_s: int,
     limits: HeaderLimits,
 ) -> NextHeader:
-    """The header of `draft`'s root; arguments as in `apply_batch`."""
+    """The header of `draft`'s root. Arguments as in `apply_batch`."""
     before = None if parent is None else parent.header
     earlier_snapshot = _adopted_snapshot(draft) if before is None else before.snapshot
     timestamp_ms = stamp.now_ms
@@ -72,14 +73,14 @@ def next_header(
         operation=operation_of(draft.effect),
         summary={
             **summary_of(draft.counts.added, draft.counts.removed, totals, decisions.summary),
-            **said_by_kinds(before, draft),
+            **summary_of_kinds(before, draft),
             **({ADOPTED_SNAPSHOT: str(earlier_snapshot.snapshot_id)} if before is None and earlier_snapshot else {}),
         },
     )
     earlier = Outcomes() if before is None else kept(before.outcomes, acknowledged)
-    pages = NO_PAGES if parent is None else parent.pages  # all of them, or nothing would have been decided
+    pages = NO_PAGES if parent is None else parent.pages  # all were read, as every decision needs them
     if is_another:
-        earlier, pages = _joined(earlier, pages, acknowledged), NO_PAGES  # what pages say goes into pages of its own
+        earlier, pages = _joined(earlier, pages, acknowledged), NO_PAGES  # a new table writes its own pages
     outcomes = fit_outcomes(
         decisions.outcomes.after(earlier),
         pages.outcomes,
@@ -99,19 +100,19 @@ def next_header(
         table_uuid=draft.definition.table_uuid,
         salt=draft.salt,
     )
-    undone = restored_through(draft.carried)
+    restored = restored_through(draft.carried)
     latest_ms = max([timestamp_ms, *(record.appended_ms for record in records)])
-    left = fit_left(
-        draft.left.header,
-        draft.left.pages,
-        draft.left.leaving(undone),
-        Forgetting(
+    retired = fit_retired(
+        draft.retired.header,
+        draft.retired.pages,
+        draft.retired.newly_retired(restored),
+        RetiredRetention(
             now_ms=latest_ms,
             horizon_ms=draft.carried.horizon_ms,
             counted_ms=counted_ms(log_time),
             orphan_age_ms=1000 * orphan_age_s(draft.definition.properties, draft.log_retention_s),
         ),
-        restored_through=undone,
+        restored_through=restored,
         table_uuid=draft.definition.table_uuid,
         salt=draft.salt,
     )
@@ -142,7 +143,7 @@ def next_header(
         contents=decisions.contents.finished(),
         horizon_ms=draft.carried.horizon_ms,
         condemned=tuple([_dated(item, draft, timestamp_ms) for item in draft.carried.condemned]),
-        left=left.header,
+        left=retired.header,
         parent_next_row_id=0 if before is None else before.next_row_id,
         expiry=draft.carried.expiry,
         redefined_in=_redefined_in(None if is_another else before, draft),
@@ -151,14 +152,14 @@ def next_header(
         replaced_at=SequenceNumber(draft.carried.replaced_at),
         drops=tuple([item if item.dropped_ms else item._replace(dropped_ms=latest_ms) for item in draft.carried.drops]),
     )
-    pages = TablePages(ledger.pages, outcomes.pages, draft.condemned, draft.kept, left.pages)
-    return NextHeader(header, pages, (*outcomes.objects, *ledger.objects, *left.objects))
+    pages = TablePages(ledger.pages, outcomes.pages, draft.condemned, draft.kept, retired.pages)
+    return NextHeader(header, pages, (*outcomes.objects, *ledger.objects, *retired.objects))
 
 
 def _marks(
     before: RootHeader | None, offsets: Sequence[PartitionOffset], records: Sequence[Record]
 ) -> tuple[bytes | None, ...]:
-    """The marks of `offsets`, after `records`, which ascend in each partition."""
+    """The marks of `offsets` after `records`, which ascend in each partition."""
     last = {(record.position.log, record.position.partition): record for record in records}
     found: list[bytes | None] = []
     for log, partition, _ in offsets:
@@ -171,7 +172,7 @@ def _marks(
 
 
 def _joined(newest: Outcomes, pages: TablePages, acknowledged: Acknowledged) -> Outcomes:
-    """The outcomes of all pages that are not acknowledged, and the header's."""
+    """The outcomes of the header and of all pages, except acknowledged ones."""
     parts = [*(kept(page.outcomes, acknowledged) for page in pages.outcomes), newest]
     return Outcomes(
         tuple([run for part in parts for run in part.runs]), tuple([item for part in parts for item in part.exceptions])
@@ -179,21 +180,21 @@ def _joined(newest: Outcomes, pages: TablePages, acknowledged: Acknowledged) -> 
 
 
 def _redefined_in(before: RootHeader | None, draft: Draft) -> Version | None:
-    """The version that changed the definition of the table that goes on, this one included."""
+    """The last version that changed the definition, this one included. `None` for the first root of a table."""
     if before is None:
         return None
     return before.redefined_in if draft.carried.definition == before.definition else draft.version
 
 
 def _dated(item: Condemned, draft: Draft, timestamp_ms: int) -> Condemned:
-    """A page that this root names first is not older than the root."""
+    """`item`, dated no earlier than the root if this root is the first to reference it."""
     if item.since_version != draft.version:
         return item
     return item._replace(since_ms=max(item.since_ms, timestamp_ms))
 
 
 def _adopted_snapshot(draft: Draft) -> Snapshot | None:
-    """The snapshot of an Iceberg table that root 0 goes on from."""
+    """The snapshot of the Iceberg table that root 0 continues, or `None`."""
     adopted = draft.parent
     if adopted is None or adopted.header.snapshot.snapshot_id == NO_SNAPSHOT:
         return None

@@ -1,14 +1,16 @@
-"""Join the next root from the parent's blocks and one fresh one.
+"""Join the next root from the parent's blocks and one new block.
 
 Owns: which rows go into which block. Does not own: the bytes of rows, blocks and files (`root_codec`), what changed
 (`draft`).
-Invariants: a block whose rows do not change is the same object in the next root, its bytes are never made again; rows
-that show this snapshot's change (ADDED, DELETED) are in the last blocks only; DELETED rows are in one root only. When
-the layout of statistics changes, every row that has some is encoded once more.
+Invariants:
+* A block whose rows do not change is the same object in the next root. Its bytes are reused.
+* Rows that show this snapshot's change (ADDED, DELETED) are in the last blocks only. DELETED rows are in one root only.
+* When the layout of statistics changes, every row with statistics is encoded in the new layout.
 
-Layout: settled blocks of EXISTING rows · the open block, which holds the youngest EXISTING rows together with this
-snapshot's change and is made again each time. So it is kept short: when its EXISTING rows grow many they settle,
-joining the last settled block while that has room. A row is compressed a few times in its life, however large the root.
+Layout: settled blocks of EXISTING rows, then the open block. The open block contains the youngest EXISTING rows and
+this snapshot's change, and is rebuilt in each root, so it is kept short. When its EXISTING rows become too many, they
+settle: they join the last settled block while that has room, or make new ones. A row is compressed only a few times,
+however large the root becomes.
 
 Source: format page, "Root manifest" and "Status".
 """
@@ -31,25 +33,24 @@ from rootline.tree.state.table_state import TableState
 
 BLOCK_ROWS_MAX: Final = 256
 BLOCK_BYTES_MAX: Final = 64 * 1024
-"""Of a block before compression."""
+"""Bytes of a block before compression."""
 
 
 def next_root(draft: Draft, header: RootHeader, pages: TablePages = NO_PAGES) -> tuple[TableState, bytes]:
     """The state after `draft`, and its root's bytes.
 
     Args:
-        draft: with every vector placed.
+        draft: with the place of every vector set.
         header: of the new root.
-        pages: that the header names.
-
+        pages: referenced by the header.
     """
     parent = draft.parent
     sync = sync_marker(header.table_uuid) if parent is None else parent.root.sync
     vectors = manifest_vector_updates(draft)
-    gone = _replaced_row_ids(draft, vectors)
+    replaced = _replaced_row_ids(draft, vectors)
     carried = _Carried(draft, sync)
     if parent is not None:
-        carried.take(parent.root.blocks, parent.live.unsettled, gone)
+        carried.take(parent.root.blocks, parent.live.unsettled, replaced)
     changed = draft.in_leaves
     leaf_rows = [*(incoming.row for incoming in changed.incoming.values()), *changed.reaffiliated.values()]
     carried.fresh += leaf_rows
@@ -88,7 +89,7 @@ def next_root(draft: Draft, header: RootHeader, pages: TablePages = NO_PAGES) ->
 
 
 class _Carried:
-    """The parent's rows on their way into the next root."""
+    """The parent's rows, sorted into blocks that are reused and rows that are encoded again."""
 
     def __init__(self, draft: Draft, sync: bytes) -> None:
         self.settled: list[RootBlock] = []
@@ -100,18 +101,18 @@ class _Carried:
         self._fits = draft.parent is None or draft.parent.root.codec.layout == draft.codec.layout
 
     def fitting(self, row: Row) -> Row:
-        """A row of the parent in the layout of the next root."""
-        return row if self._fits else row.again(self._draft.codec)
+        """A row of the parent, in the statistics layout of the next root."""
+        return row if self._fits else row.in_layout_of(self._draft.codec)
 
-    def take(self, blocks: Sequence[RootBlock], unsettled: tuple[int, ...], gone: set[int]) -> None:
-        """Sort the parent's blocks: as they are, rebuilt without the rows that are gone, or taken apart."""
+    def take(self, blocks: Sequence[RootBlock], unsettled: tuple[int, ...], replaced: set[int]) -> None:
+        """Sort the parent's blocks: reused, rebuilt without the rows in `replaced`, or dissolved into `young`."""
         opened = set(unsettled) if self._fits else set(range(len(blocks)))
         for ordinal, block in enumerate(blocks):
             if ordinal in opened:
                 self._open.append(block)
-                self.young += self._settling(block.rows, gone)
-            elif gone and any(id(row) in gone for row in block.rows):
-                rest = [row for row in block.rows if id(row) not in gone]
+                self.young += self._settling(block.rows, replaced)
+            elif replaced and any(id(row) in replaced for row in block.rows):
+                rest = [row for row in block.rows if id(row) not in replaced]
                 if len(rest) < len(block.rows) // 2 or _size(rest) < BLOCK_BYTES_MAX // 4:
                     self.young += rest
                 else:
@@ -120,16 +121,16 @@ class _Carried:
                 self.settled.append(block)
 
     def seal(self, rows: Sequence[Row]) -> RootBlock:
-        """A block of `rows`: the parent's own where it has just these."""
+        """A block of `rows`: an open block of the parent if it has exactly these rows."""
         for block in self._open:
             if len(block.rows) == len(rows) and all(map(_is, block.rows, rows)):
                 return block
         return seal(rows, self._draft.codec, self._sync)
 
-    def _settling(self, rows: Iterable[Row], gone: set[int]) -> Iterator[Row]:
+    def _settling(self, rows: Iterable[Row], replaced: set[int]) -> Iterator[Row]:
         for row in rows:
             numbers = row.entry.version_info
-            if id(row) in gone or numbers.status is Status.DELETED:
+            if id(row) in replaced or numbers.status is Status.DELETED:
                 continue
             fitting = self.fitting(row)
             if numbers.status is Status.EXISTING:
@@ -147,15 +148,15 @@ class _Carried:
 
 
 def _replaced_row_ids(draft: Draft, vectors: dict[str, ManifestVectorUpdate]) -> set[int]:
-    """The identities of the parent's row objects that are not in the next root as they are."""
-    gone = {id(row) for rows in (draft.rows.removed, draft.rows.moved) for row in rows.values()}
-    gone.update(id(row) for update in vectors.values() for row in update.gone)
-    gone.update(id(draft.live.leaf_rows[location]) for location in draft.in_leaves.reaffiliated)
-    gone.update(id(row) for row in draft.live.orphans)
+    """The identities of the parent's row objects that the next root changes or drops."""
+    replaced = {id(row) for rows in (draft.rows.removed, draft.rows.moved) for row in rows.values()}
+    replaced.update(id(row) for update in vectors.values() for row in update.replaced)
+    replaced.update(id(draft.live.leaf_rows[location]) for location in draft.in_leaves.reaffiliated)
+    replaced.update(id(row) for row in draft.live.orphans)
     for location in draft.in_leaves.dropped:
-        gone.add(id(draft.live.leaf_rows[location]))
-        gone.update(id(row) for row in draft.live.manifest_vector_rows.get(location, ()))
-    return gone
+        replaced.add(id(draft.live.leaf_rows[location]))
+        replaced.update(id(row) for row in draft.live.manifest_vector_rows.get(location, ()))
+    return replaced
 
 
 def _deleted(draft: Draft, row: Row) -> Row:
@@ -166,7 +167,7 @@ def _deleted(draft: Draft, row: Row) -> Row:
 
 
 def _rows_of_last(blocks: list[RootBlock], more_bytes: int) -> tuple[Row, ...]:
-    """The rows of the last block, which is taken out, if it has room for some more."""
+    """Remove the last block if it has room for `more_bytes`, and return its rows."""
     if blocks and len(blocks[-1].rows) < BLOCK_ROWS_MAX and _size(blocks[-1].rows) + more_bytes <= BLOCK_BYTES_MAX:
         return blocks.pop().rows
     return ()

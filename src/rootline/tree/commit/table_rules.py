@@ -1,11 +1,11 @@
-"""Which table of a name an intent is for: the rules that come before the ledger, whose answers belong to one table.
+"""Rules that relate an intent to one of the tables of a name. They run before the ledger, which belongs to one table.
 
-Owns: these rules, what a tombstone still takes, and which kinds wait for the next root. Does not own: the kinds
+Owns: these rules, the kinds that a tombstone accepts, the kinds that wait for the next root. Does not own: the kinds
 (`rootline.tree.intents`), the ledger.
-Invariants: an intent never applies to a table of another uuid; once a table of the name was dropped, no intent applies
-that does not say which one it is for.
+Invariants: An intent never applies to a table with another uuid. Once a table of the name was dropped, an intent
+without a uuid never applies.
 
-Source: definitions page, section 2; decision 0067.
+Source: definitions page, section 2. Decision 0067.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _OF_TOMBSTONES: Final = frozenset(
 )
 _OF_VIEWS: Final = VIEW_KINDS | {IntentKind.EXPIRE, IntentKind.SWEEP}
 AFTER_DROP: Final = frozenset((IntentKind.RESTORE, IntentKind.EXPIRE, IntentKind.SWEEP))
-"""Kinds that wait for the next root where this one drops or purges the table, besides those that make one."""
+"""Kinds that wait for the next root if this root drops or purges the table, besides those that create one."""
 AFTER_CREATE: Final = frozenset((IntentKind.DROP, IntentKind.DROP_VIEW))
-"""Kinds that wait for the next root where this one makes the table, or brings it back; and so does `purge`, always."""
+"""Kinds that wait for the next root if this root creates or restores the table. `purge` always waits."""
 
 
 def is_of_this_table(draft: Draft, intent: Intent) -> bool:
-    """Whether the ledger knows what became of the intent; `False` for a `create` of another table.
+    """Whether the ledger applies to the intent: `False` for a `create` of another table.
 
     Raises:
-        Invalid: `table-uuid-mismatch`, the intent is for another table; `table-uuid-missing`, it does not say.
-
+        Invalid: `table-uuid-mismatch`, the intent is for another table. `table-uuid-missing`, the intent has no uuid
+            and needs one.
     """
     named, known = intent.table_uuid, draft.definition.table_uuid
     if named is not None and named.int == known.int:
@@ -49,16 +49,18 @@ def is_of_this_table(draft: Draft, intent: Intent) -> bool:
             raise Invalid(
                 "table-uuid-missing",
                 f"{draft.table}: a table of this name was dropped in version {draft.carried.drops[-1].version}, and "
-                "the intent does not say which one it is for: name its table_uuid",
+                "the intent does not name the table it is for: set its table_uuid",
             )
         return True
-    gone = next((drop.version for drop in reversed(draft.carried.drops) if drop.table_uuid == named), None)
-    after = "" if gone is None else f", which was dropped in version {gone}"
+    dropped_in = next((drop.version for drop in reversed(draft.carried.drops) if drop.table_uuid == named), None)
+    after = "" if dropped_in is None else f", which was dropped in version {dropped_in}"
     raise Invalid("table-uuid-mismatch", f"{draft.table} has uuid {known}, the intent names {named}{after}")
 
 
 def check_kind_of_name(draft: Draft, intent: Intent) -> None:
-    """Raises `Invalid` (`table-dropped`, `name-is-view`, `name-is-table`) unless the kind fits what the name is."""
+    """Raises `Invalid` (`table-dropped`, `name-is-view`, `name-is-table`) if the kind does not fit the object of the
+    name.
+    """
     if draft.is_tombstone and intent.kind not in _OF_TOMBSTONES:
         raise Invalid("table-dropped", dropped_words(draft.table, draft.carried.drops[-1]))
     if draft.carried.name_is is NameState.VIEW and intent.kind not in _OF_VIEWS:
@@ -70,6 +72,6 @@ def check_kind_of_name(draft: Draft, intent: Intent) -> None:
 def check_name_is_free(draft: Draft) -> None:
     """Raises `Invalid` (`table-exists`, `view-exists`) unless the newest root is a tombstone."""
     if draft.is_table:
-        raise Invalid("table-exists", f"{draft.table} exists already")
+        raise Invalid("table-exists", f"{draft.table} already exists")
     if not draft.is_tombstone:
         raise Invalid("view-exists", f"{draft.table} is a view: replace it, drop it first, or choose another name")

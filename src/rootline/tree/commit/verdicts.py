@@ -1,8 +1,8 @@
-"""Answer a record that a root has already decided.
+"""Verdicts: made for a new decision, or read back for a record that a root has already decided.
 
-Owns: the reading of a header's offsets and outcomes, and of the outcomes' pages, and what a verdict looks like. Does
-not own: how they are recorded (`outcomes`).
-Invariants: an answer equals the verdict given at first; a record that is not decided yet has none.
+Owns: reading a header's offsets, outcomes and outcome pages, and the form of a verdict. Does not own: how outcomes are
+recorded (`outcomes`).
+Invariants: A verdict that is read back equals the one that was given first. An undecided record has no verdict.
 
 Source: protocol page, section 4.
 """
@@ -27,7 +27,7 @@ from rootline.tree.state.table_state import TableState
 
 
 def next_offset(header: RootHeader, log: str, partition: int) -> int:
-    """The next offset to apply of one partition of one log; records below it are decided. 0 when never read."""
+    """The next offset to apply of one log partition: 0 if nothing was read yet. Records below it are decided."""
     for offset in header.offsets:
         if offset.log == log and offset.partition == partition:
             return offset.next_offset
@@ -35,24 +35,29 @@ def next_offset(header: RootHeader, log: str, partition: int) -> int:
 
 
 def is_last_decided(header: RootHeader, position: LogPosition, value: bytes, appended_ms: int) -> bool:
-    """Whether this is the last record of its partition that the root decided, as far as the root can tell."""
+    """Whether this can be the last record of its partition that the root decided. Roots without a mark match any
+    record.
+    """
     mark = header.mark_at(position.log, position.partition)
     return mark is None or mark == mark_of(value, appended_ms)
 
 
 def log_went_back(header: RootHeader, position: LogPosition, end: int | None = None) -> str:
-    """The reason to decide nothing: the log `end`s at the last decided position, or has another record there."""
+    """The message that stops a table whose log was rewound.
+
+    The log either `end`s at the last decided position, or has a different record there.
+    """
     log, partition, offset = position
-    but = "holds another record there, or none" if end is None else f"ends at {end}"
+    but = "has a different record there, or none" if end is None else f"ends at {end}"
     return (
         f"{header.table}: root {header.version} has applied partition {partition} of the log {log} up to offset "
-        f"{offset + 1}, but the log {but}: it was restored from an older copy, or truncated, so answers of this root "
-        "are about other records. Bring the log back; `rootline explain log-behind-root` says how to go on without"
+        f"{offset + 1}, but the log {but}: it was restored from an older copy, or truncated, so outcomes of this root "
+        "are about other records. Restore the log, or see `rootline explain log-behind-root`"
     )
 
 
 def answer(state: TableState, record: Record) -> Verdict | None:
-    """The verdict on a record below the root's offset; `None`: it was published before and is kept no longer.
+    """The verdict on a record below the root's offset, or `None` if it was published before and is no longer stored.
 
     Also `None` for a record that the root has not decided: compare with `next_offset` first.
     """
@@ -71,7 +76,7 @@ def answer(state: TableState, record: Record) -> Verdict | None:
 
 
 def _uuid_at(header: RootHeader, version: Version) -> UUID:
-    """Of the table that a version committed to; the name may have been another's then."""
+    """The uuid of the table that `version` committed to. The name may have belonged to another table then."""
     for drop in header.drops:
         if version <= drop.version:
             return drop.table_uuid
@@ -96,7 +101,7 @@ def _outcome_at(state: TableState, log: str, partition: int, offset: int) -> Out
 def committed(
     table: TableName, record: Record, version: Version, snapshot_id: SnapshotId, number: SequenceNumber
 ) -> Verdict:
-    """The verdict on an intent that `version` committed."""
+    """The verdict on an intent committed in `version`."""
     log, partition, offset = record.position
     return Verdict.proven(
         {
@@ -116,7 +121,7 @@ def committed(
 
 
 def duplicate(table: TableName, table_uuid: UUID, record: Record, version: Version | None) -> Verdict:
-    """The verdict on an intent that was committed before, in `version` where that is known."""
+    """The verdict on an intent that was committed before, in `version` if known."""
     return Verdict(
         intent_id=record.intent.intent_id,
         table=table,

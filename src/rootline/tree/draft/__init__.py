@@ -1,1 +1,1 @@
-"""The table while a batch is applied, and the changes that make it up."""
+"""A table while a batch is applied, and the changes of its accepted intents."""

@@ -1,9 +1,9 @@
-"""What goes into the application of a batch, and what comes out.
+"""Input and output of the function that applies a batch.
 
 Owns: the value types between the commit machine and the tree. Does not own: how a batch is applied (`apply`), how
 objects are fetched or stored (`rootline.storage`).
-Invariants: values only; verdicts are in the order of the records; every object of `Applied.objects` must be stored
-before the root that references it, and storing the same one twice is harmless (its name follows from its content).
+Invariants: Values only. Verdicts are in the order of the records. Every object of `Applied.objects` must be stored
+before the root that references it. Storing an object twice is harmless, as its name follows from its content.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ UNKNOWN_SIZE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One decoded intent, its position on the log, and the bytes of its record (key, value and headers).
+    """A decoded intent, its position on the log, and the bytes of its record (key, value and headers).
 
-    `buffered_bytes`: about what all of it takes in memory, which is many times as much.
+    `buffered_bytes`: the memory that all of this takes, approximately. It is many times the encoded size.
     """
 
     position: LogPosition
@@ -50,14 +50,16 @@ class Record:
     headers: Headers = ()
     buffered_bytes: int = 0
     oldest_file_ms: int | None = None
-    """What the writer says of its files: the store's date of the first upload; it is only a claim."""
+    """The store's date of the first upload among the intent's files, as the writer claims."""
     refusal: tuple[str, str] | None = None
-    """Code and reason, if who published it may not: then it is rejected, and never judged."""
+    """Code and reason if the publisher lacks the permission. Such an intent is rejected without further checks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What the edge adds to a root: a fresh commit id, who commits, and the wall clock (milliseconds, epoch)."""
+    """The coordinator's part of a root: a new commit id, the coordinator's id, and the wall clock (milliseconds,
+    epoch).
+    """
 
     commit_id: CommitId
     coordinator_id: str
@@ -67,8 +69,8 @@ class Stamp:
 class VectorAt(NamedTuple):
     """A deletion vector's place: the Puffin file as its entry names it, and the blob's offset (bytes).
 
-    A blob begins with its own length. Where an entry says how long blob and file are, the code that fetches
-    the vector checks it; `UNKNOWN_SIZE`: nothing is said.
+    A blob begins with its own length. If an entry states the lengths of blob and file, the code that fetches the vector
+    checks them. `UNKNOWN_SIZE`: not stated.
     """
 
     location: str
@@ -78,7 +80,7 @@ class VectorAt(NamedTuple):
 
 
 class Adopting(NamedTuple):
-    """A root that says what an Iceberg table is, and the definition that the new table is to have."""
+    """A root that describes an Iceberg table, and the definition of the new table."""
 
     named: AdoptedRoot
     definition: TableDefinition
@@ -96,11 +98,13 @@ class AdoptedTable(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchedObjects:
-    """Objects fetched for a batch. `None`: looked for, and absent or unreadable; an intent that needs it is rejected.
+    """Objects fetched for a batch. `None`: absent or unreadable, so an intent that needs the object is rejected.
 
-    `troubles`: why a leaf that is there cannot be read. `proofs`: what was found out about leaves already; one that is
-    missing, or of another definition, is worked out again. `adopted`: what a new table goes on from, or why
-    it cannot, under the keys of `Needs.adopting`. `files`: what is wrong with data files that were looked at.
+    * `troubles`: the reasons why stored leaves cannot be read.
+    * `proofs`: known proofs of leaves. A proof that is missing, or is for another definition, is computed.
+    * `adopted`: the state that a new table continues from, or the reason against it, under the keys of
+      `Needs.adopting`.
+    * `files`: the faults of data files that were compared with the store, `None` for a file without fault.
     """
 
     leaves: Mapping[str, Leaf | None] = field(default_factory=dict)
@@ -110,16 +114,16 @@ class FetchedObjects:
     roots: Mapping[Version, Root | None] = field(default_factory=dict)
     adopted: Mapping[bytes, AdoptedTable | Invalid] = field(default_factory=dict)
     condemned: Mapping[str, CondemnedPage | None] = field(default_factory=dict)
-    """Proposals of sweeps, by location."""
+    """Pages proposed by sweeps, by location."""
     dates: Mapping[str, int | None] = field(default_factory=dict)
-    """When files were stored, by location: the store's own dates."""
+    """Upload dates of files in the store, by location: ms, epoch."""
     kept: Mapping[StoredPage, RetainedPage | None] = field(default_factory=dict)
     files: Mapping[StatedFile, Invalid | None] = field(default_factory=dict)
     definitions: Mapping[DefinitionReference, TableDefinition | None] = field(default_factory=dict)
-    """Of older versions."""
+    """Definitions of older versions."""
 
     def with_more(self, more: FetchedObjects) -> FetchedObjects:
-        """Both; where both know an object, `more` does."""
+        """Both together. Where both have an object, that of `more` is used."""
         return FetchedObjects(
             {**self.leaves, **more.leaves},
             {**self.vectors, **more.vectors},
@@ -140,12 +144,14 @@ NOTHING_FETCHED: Final = FetchedObjects()
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Objects to fetch before the batch can be applied; then apply it again, whole.
+    """Objects to fetch before the batch can be applied. Then the whole batch is applied from the start.
 
-    `proving`: leaf → the definition to prove it under; leaves of maintenance need no proof.
-    `versions`: whose roots. `adopting`: roots that say what an Iceberg table is, with all that they name. `older`: the
-    rows of those leaves that are manifests of older formats, and the definition: they are read by them. `files`: data
-    files to compare with what is stored.
+    * `proving`: leaf → the definition to prove it under. Leaves of maintenance need no proof.
+    * `versions`: read the roots of these versions.
+    * `adopting`: roots that describe an Iceberg table, to be read with everything that they reference.
+    * `older`: the root rows and the definition of leaves that are manifests of older formats. They are needed to read
+      them.
+    * `files`: data files to compare with the store.
     """
 
     leaves: frozenset[str] = frozenset()
@@ -155,16 +161,16 @@ class Needs:
     adopting: Mapping[bytes, Adopting] = field(default_factory=dict)
     older: Mapping[str, tuple[ContentEntry, TableDefinition]] = field(default_factory=dict)
     condemned: Mapping[str, tuple[StoredPage, uuid.UUID]] = field(default_factory=dict)
-    """Proposals of sweeps, by location, and the table that they must be of."""
+    """Pages proposed by sweeps, by location, and the uuid of the table that they must belong to."""
     dates: frozenset[str] = frozenset()
     kept: Mapping[StoredPage, uuid.UUID] = field(default_factory=dict)
-    """Pages of kept versions, and the table that they must be of."""
+    """Pages of retained versions, and the uuid of the table that they must belong to."""
     files: frozenset[StatedFile] = frozenset()
     definitions: Mapping[DefinitionReference, uuid.UUID] = field(default_factory=dict)
-    """Definitions of older versions, and the table that they must be of."""
+    """Definitions of older versions, and the uuid of the table that they must belong to."""
 
     def __bool__(self) -> bool:
-        """Whether anything is needed."""
+        """Whether any object is needed."""
         return bool(
             self.leaves
             or self.vectors
@@ -178,7 +184,7 @@ class Needs:
         )
 
     def __or__(self, other: Needs) -> Needs:
-        """All of both."""
+        """The needs of both."""
         return Needs(
             self.leaves | other.leaves,
             self.vectors | other.vectors,
@@ -196,7 +202,9 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The next root's `body`, the state that it holds, and the verdicts to publish once it is confirmed."""
+    """The next root's bytes and state, its verdicts to publish once the root is confirmed, and the objects to store
+    first.
+    """
 
     state: TableState
     body: bytes
@@ -206,9 +214,9 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class NoTable:
-    """There is no table, and nothing of the batch creates one: rejections with no root to record them.
+    """Rejections without a root to record them: there is no table, and no intent of the batch creates one.
 
-    The same intents get the same verdicts again, so they may be published at once.
+    The same intents always get the same verdicts, so the verdicts may be published without a commit.
     """
 
     verdicts: tuple[Verdict, ...]

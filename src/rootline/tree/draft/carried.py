@@ -1,4 +1,4 @@
-"""What a root's header carries forward, unless an intent changes it."""
+"""The header fields that a root carries forward unless an intent changes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rootline.schemas.root_header import Condemned, DefinitionReference, Drop, E
 
 @dataclass(frozen=True, slots=True)
 class CarriedFields:
-    """The fields of the next header that a kind of intent may replace: a change brings a whole new value of this."""
+    """The fields of the next header that an intent may change. A change contains a complete new value of this class."""
 
     definition: DefinitionReference
     oldest_version: Version = Version(0)
@@ -29,7 +29,7 @@ class CarriedFields:
 
     @staticmethod
     def of(header: RootHeader) -> CarriedFields:
-        """What a root carries."""
+        """The fields that a root carries forward."""
         return CarriedFields(
             header.definition,
             header.oldest_version,

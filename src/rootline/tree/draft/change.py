@@ -1,8 +1,8 @@
-"""What an accepted intent does to the live set, worked out before anything is touched.
+"""The change that an accepted intent makes to the live set, complete before any of it is applied.
 
 Owns: the value types between the rules of a kind and the draft. Does not own: the rules (`rootline.tree.intents`), the
 draft.
-Invariants: a change is complete before it is accepted, so a rejected intent leaves no trace.
+Invariants: A change is complete before it is accepted, so a rejected intent leaves no trace.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rootline.tree.state.totals import Tally
 
 
 class Effect(Flag):
-    """What kind of work was accepted; decides the snapshot's operation."""
+    """The kind of work that was accepted. It decides the snapshot's operation."""
 
     NOTHING = 0
     ADDS = auto()
@@ -39,7 +39,7 @@ class Effect(Flag):
 
 @dataclass(frozen=True, slots=True)
 class MergedVector:
-    """A vector that the coordinator writes itself: `entry` has no place yet, that comes with the batch's Puffin."""
+    """A vector that the coordinator writes. `entry` has no place until the batch's Puffin file is encoded."""
 
     entry: ContentEntry
     positions: BitMap64
@@ -47,9 +47,10 @@ class MergedVector:
 
 @dataclass(frozen=True, slots=True)
 class IncomingLeaf:
-    """A leaf that comes into the tree: `row` is its own row in the root, `dead` its dead ordinals.
+    """A leaf that enters the tree: `row` is its own row in the root, `dead` its dead ordinals.
 
-    One of maintenance takes entries over; one that a writer wrote adds them, and `brings` is what they count for.
+    `added_tally` counts the entries that a writer's leaf adds. It is `None` for a leaf of maintenance, which takes over
+    entries of the table.
     """
 
     lookup: LeafLookup
@@ -59,13 +60,13 @@ class IncomingLeaf:
 
 
 def is_added_leaf(leaf: IncomingLeaf | None) -> bool:
-    """Whether `leaf` adds entries in this batch, instead of taking them over."""
+    """Whether the entries of `leaf` are new, not taken over from the table."""
     return leaf is not None and leaf.added_tally is not None
 
 
 @dataclass(frozen=True, slots=True)
 class StoredManifestVector:
-    """A leaf's manifest vector that is stored in a Puffin file: its row in the root, and what it holds."""
+    """A leaf's manifest vector that is stored in a Puffin file: its row in the root, and its ordinals."""
 
     row: Row
     ordinals: BitMap
@@ -73,11 +74,11 @@ class StoredManifestVector:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Rows to add, live entries that leave (vectors of removed files included), and what maintenance moves.
+    """Rows to add, live entries to remove (vectors of removed files included), and entries that maintenance moves.
 
-    `incoming` take over the root rows `moved` and, of other leaves, the ordinals `moved_ordinals`. `reaffiliate`:
-    delete leaf → the data leaf that it belongs to from now on. `stored_vectors`: leaf → the manifest vector that
-    replaces its own.
+    * `incoming`: leaves that take over the root rows `moved` and, of other leaves, the ordinals `moved_ordinals`.
+    * `reaffiliate`: delete leaf → the data leaf that it belongs to from now on.
+    * `stored_vectors`: leaf → the manifest vector that replaces its current one.
     """
 
     effect: Effect
@@ -90,38 +91,41 @@ class Change:
     reaffiliate: Mapping[str, str | None] = field(default_factory=dict)
     stored_vectors: Mapping[str, StoredManifestVector] = field(default_factory=dict)
     removed_from: Mapping[str, BitMap] = field(default_factory=dict)
-    """Leaf → ordinals that leave, many at once; those of `removed` are not among them."""
+    """Leaf → ordinals to remove, for many entries. Entries of `removed` are not among them."""
     objects: tuple[PendingObject, ...] = ()
-    """To store before the root, such as leaves of `incoming` that the coordinator wrote itself."""
+    """Objects to store before the root, such as leaves of `incoming` that the coordinator wrote."""
     replaced: tuple[Live, ...] = ()
-    """Live entries that leave because `rewritten` says the same now: no root shows them as removed."""
+    """Live entries that `rewritten` replaces with the same content. No root shows them as removed."""
     rewritten: tuple[Row, ...] = ()
-    """EXISTING rows of what says the same as `replaced`: files that hold its rows, vectors that delete its rows."""
+    """EXISTING rows with the content of `replaced`: files with the same rows, vectors that delete the same rows."""
     prior_vectors: tuple[Row, ...] = ()
-    """EXISTING rows of vectors that this root shows as removed in place of those of their data files that the batch has
-    removed: a conversion adds to both, so that the difference is what other intents deleted."""
+    """EXISTING rows of vectors that this root shows as removed, instead of the vectors removed by this batch.
+
+    For conversions. A conversion adds the same positions to the vector before and after the batch, so that the
+    difference is exactly what the other intents deleted.
+    """
     written: Mapping[str, Mapping[str, BitMap64]] = field(default_factory=dict)
-    """Vectors of `rewritten` that `objects` holds: location → data file → its deleted positions."""
+    """Vectors of `rewritten` that are among `objects`: location → data file → its deleted positions."""
     carried: CarriedFields | None = None
-    """What the header carries from now on; `None`: as it was."""
+    """The header's carried fields from now on. `None`: unchanged."""
     definition: TableDefinition | None = None
-    """The table's from now on; `carried` and `objects` go with it. `None`: as it was."""
+    """The table's definition from now on, with `carried` and `objects` to match. `None`: unchanged."""
     restored: Version | None = None
-    """The version that the table's content is now that of."""
+    """The version whose content the table has from now on."""
     new_schema_id: int | None = None
-    """The table was replaced: all that was live leaves, and this is the first schema that counts."""
+    """Set when the table was replaced: all live entries are removed, and this is the first schema of the new table."""
     condemned: tuple[CondemnedPage, ...] | None = None
-    """The pages that `carried.condemned` names; `None`: as they were."""
+    """The pages that `carried.condemned` references. `None`: unchanged."""
     kept: tuple[RetainedPage, ...] | None = None
-    """The page that `carried.expiry` names, if it names one; `None`: as it was."""
+    """The page that `carried.expiry` references, or nothing. `None`: unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """A table that an intent begins: its definition, and what it goes on from, if that is an Iceberg table.
+    """A table that an intent begins: its definition, and the state of an Iceberg table that it continues.
 
-    `carried`, `condemned`: what the header carries on where there was a root before: a tombstone, or a table that is
-    purged now. `None`: there was none, or as it was.
+    `carried`, `condemned`: the fields to carry on if the name had a root before, a tombstone or a table that is purged.
+    `None`: there was no root before, or the field is unchanged.
     """
 
     definition: TableDefinition

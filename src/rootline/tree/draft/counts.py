@@ -1,4 +1,4 @@
-"""What came and went in a batch, as totals."""
+"""Totals of the entries that a batch adds and removes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DATA: Final = ContentType.DATA
 
 
 class Counts:
-    """Shown by the next root, or not, because rewrites moved the rows elsewhere."""
+    """`added` and `removed` are shown by the next root. `rewritten` and `replaced` are not: their rows only moved."""
 
     __slots__ = ("added", "before", "removed", "replaced", "rewritten")
 
@@ -22,12 +22,12 @@ class Counts:
 
     @property
     def totals(self) -> Totals:
-        """The live totals as the batch leaves them so far."""
+        """The live totals after the intents accepted so far."""
         shown = totals_after(self.before, self.added, self.removed)
         return totals_after(shown, self.rewritten, self.replaced)
 
     @property
     def data_bytes(self) -> int:
-        """The live data files' bytes so far."""
-        came = self.added.sizes[_DATA] + self.rewritten.sizes[_DATA]
-        return self.before.data_bytes + came - self.removed.sizes[_DATA] - self.replaced.sizes[_DATA]
+        """The bytes of live data files after the intents accepted so far."""
+        new = self.added.sizes[_DATA] + self.rewritten.sizes[_DATA]
+        return self.before.data_bytes + new - self.removed.sizes[_DATA] - self.replaced.sizes[_DATA]

@@ -1,9 +1,9 @@
-"""The table while a batch is applied: the parent's live set, and what the batch's accepted intents did to it.
+"""The table while a batch is applied: the parent's live set with the changes of the accepted intents.
 
-Owns: looking through both, taking changes in, counting. Does not own: the rules of the kinds (`intents`), how it
-becomes a root (`next_root`, `next_header`).
-Invariants: a later intent sees what the earlier ones left; what a batch adds and removes again leaves no trace;
-sequence numbers are handed out one by one, row ids only forward.
+Owns: lookups over both, applying changes, counting. Does not own: the rules of each kind (`intents`), the root made
+from the draft (`next_root`, `next_header`).
+Invariants: A later intent sees the changes of earlier ones. An entry that a batch both adds and removes leaves no
+trace. Every accepted intent gets the next sequence number. Row ids only increase.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ LONG_MAX = 2**63 - 1
 
 
 class Draft:
-    """Made with `on` or `beginning`; changed by `accept` only."""
+    """Made by `on`, `to_plan_on` or `beginning`, changed by `accept`, `accept_row`, `place_merged` and `drop_leaf`."""
 
     def __init__(
         self, parent: TableState | None, version: Version, definition: TableDefinition, carried: CarriedFields
     ) -> None:
         self.parent = parent
-        """What the next root's entries go on from: the root before it, or an adopted table's."""
+        """The state that the next root continues: its parent root, or an adopted table."""
         self.table = "" if parent is None else parent.header.table
         self.definition = definition
         self._row_limits = definition, limits_of(definition)
@@ -71,30 +71,30 @@ class Draft:
         self.in_leaves = LeafOverlay(self.live)
         self.merged: dict[str, MergedVector] = {}
         self.written: dict[str, Mapping[str, BitMap64]] = {}
-        """The vectors that conversions wrote in this batch, as `Change.written`."""
+        """The vectors that conversions wrote in this batch, as in `Change.written`."""
         self.changes: list[Change] = []
-        """The accepted ones, but for those of `accept_row`."""
+        """The accepted changes, except those of `accept_row`."""
         self.effect = Effect.NOTHING
         self.counts = Counts(Totals() if parent is None else parent.header.totals)
         self.condemned: tuple[CondemnedPage, ...] = ()
-        """What no intent may add any more, besides what is older than `carried.horizon_ms`."""
-        self.left = RetiredDraft()
+        """Pages of locations that no intent may add. Files older than `carried.horizon_ms` may not be added either."""
+        self.retired = RetiredDraft()
         self.appended_ms = 0
-        """The log's append time of the intent that is decided now."""
+        """The log's append time of the intent that is being decided."""
         self.log_retention_s = 0
-        """How long the log keeps a record."""
+        """Seconds that the log keeps a record."""
         self.kept: RetainedPage | None = None
-        """The versions that can be read below the oldest addressable one."""
+        """The readable versions below the oldest addressable one."""
         self.is_tombstone = carried.name_is is NameState.TOMBSTONE
-        """Whether the table was dropped, as the batch leaves it so far."""
+        """Whether the table is dropped after the intents accepted so far."""
         self.is_table = carried.name_is is NameState.TABLE
-        """Whether the name is a table, as the batch leaves it so far."""
+        """Whether the name is a table after the intents accepted so far."""
         self.is_first = False
-        """Whether a table begins in this root; a `parent` is then an adopted table, no root of ours."""
+        """Whether a table begins in this root. A `parent` is then the state of an adopted table, not a root."""
 
     @staticmethod
     def on(parent: TableState) -> Draft:
-        """A draft of the root after `parent`'s, which was loaded with its pages."""
+        """A draft of the root after `parent`'s. `parent` must be loaded with its pages."""
         header = parent.header
         draft = Draft.to_plan_on(parent)
         if header.condemned:
@@ -102,12 +102,12 @@ class Draft:
         if header.expiry is not None:
             draft.kept = parent.known_pages.kept
         if header.left:
-            draft.left = RetiredDraft(header.left, parent.known_pages.left if header.left.pages else ())
+            draft.retired = RetiredDraft(header.left, parent.known_pages.left if header.left.pages else ())
         return draft
 
     @staticmethod
     def to_plan_on(parent: TableState) -> Draft:
-        """The same for plans, which ask what is live and nothing that pages say: `parent` may be without them."""
+        """A draft for plans, which need the live set only. `parent` may be without its pages."""
         header = parent.header
         return Draft(parent, Version(header.version + 1), parent.definition, CarriedFields.of(header))
 
@@ -115,7 +115,7 @@ class Draft:
     def beginning(begun: Beginning, before: Draft | None = None) -> Draft:
         """A draft of a table's first root, or of the root that purges it.
 
-        `before`: of the same root, as the batch has left it so far; `None`: this is root 0 of the name.
+        `before`: the draft of the same root so far. `None`: this is root 0 of the name.
         """
         version = Version(0) if before is None else before.version
         draft = Draft(begun.adopted, version, begun.definition, begun.carried or CarriedFields(begun.reference))
@@ -126,7 +126,7 @@ class Draft:
             draft.removals = Removals(before.sequence_number)
             draft.condemned = before.condemned if begun.condemned is None else begun.condemned
             if not draft.is_first:
-                draft.left = before.left
+                draft.retired = before.retired
             draft.appended_ms, draft.log_retention_s = before.appended_ms, before.log_retention_s
         return draft
 
@@ -137,7 +137,7 @@ class Draft:
 
     @property
     def addressable(self) -> Addressable:
-        """The versions that an intent may name."""
+        """The versions that an intent may reference."""
         if self.is_first or self.parent is None:
             return Addressable.of(None)
         newest = self.parent.header
@@ -145,7 +145,7 @@ class Draft:
 
     @property
     def totals(self) -> Totals:
-        """The live totals as the batch leaves them so far."""
+        """The live totals after the intents accepted so far."""
         return self.counts.totals
 
     @property
@@ -155,36 +155,36 @@ class Draft:
 
     @property
     def salt(self) -> bytes:
-        """For the names of objects that follow from their content: once a table is swept, no root's are made again.
+        """A part of the names of content-addressed objects, unique to each root of a swept table.
 
-        A deletion that is sent twice, or comes late, never hits what was made since.
+        A late or repeated deletion of a condemned object therefore never deletes a newer object.
         """
         return f"root {self.version}".encode() if self.sweeps else b""
 
     @property
     def row_limits(self) -> RowLimits:
-        """How many rows a file and an intent may have, by the definition as the batch leaves it so far."""
+        """The most rows of a file and of an intent, by the current definition of the draft."""
         if self._row_limits[0] is not self.definition:
             self._row_limits = self.definition, limits_of(self.definition)
         return self._row_limits[1]
 
     def numbers(self, status: Status = Status.ADDED) -> VersionInfo:
-        """Snapshot id and sequence numbers of what the next accepted intent adds."""
+        """Snapshot id and sequence numbers of the entries that the next accepted intent adds."""
         number = self.sequence_number + 1
         return unchecked_version_info(status, self.snapshot_id, number, number)
 
     def numbers_at(self, number: int, status: Status = Status.EXISTING) -> VersionInfo:
-        """Snapshot id and sequence numbers of what the intent with that sequence number did."""
+        """Snapshot id and sequence numbers of entries of the intent with sequence number `number`."""
         return unchecked_version_info(status, self.snapshot_id, number, number)
 
     def with_definition(self, definition: TableDefinition, carried: CarriedFields) -> Draft:
-        """This draft as an intent sees it that changes the definition; to look at only, `self` stays as it is."""
+        """A read-only view of this draft under a changed definition. `self` is unchanged."""
         seen = copy(self)
         seen.definition, seen.codec, seen.carried = definition, EntryCodec.of_definition(definition), carried
         return seen
 
     def find(self, place: EntryPlace) -> Live | None:
-        """The live entry at `place`, as the accepted intents left it."""
+        """The live entry at `place`."""
         row = self.rows.at(place)
         if row is not None:
             return Live(row.entry, row=row)
@@ -195,23 +195,27 @@ class Draft:
         return Live(lookup.entry(ordinal), leaf=lookup.location, ordinal=ordinal)
 
     def vector_of(self, data_location: str) -> Live | None:
-        """The live vector of a data file, as the accepted intents left it."""
+        """The live vector of a data file."""
         return self.rows.vector_of(data_location) or self.in_leaves.vector_of(data_location)
 
     def removed_vector_of(self, data_location: str) -> Live | None:
-        """The vector of a data file that the next root shows as removed, so far."""
+        """The vector that the next root shows as removed from a data file, so far."""
         row = self.rows.removed_vector_of(data_location)
         return self.in_leaves.removed_vector_of(data_location) if row is None else Live(row.entry, row=row)
 
     def is_condemned(self, location: str) -> bool:
-        """Whether no intent may add this location any more."""
+        """Whether a page of condemned locations contains this location."""
         return is_condemned(location, self.table, self.condemned)
 
     def is_live(self, location: str) -> bool:
-        """Whether some live entry has exactly this location (vectors of a shared file by their first blob only)."""
-        came, before = self.rows.new_rows, self.rows.before.rows
+        """Whether a live entry has exactly this location (of vectors in a shared Puffin file, only the first blob is
+        found).
+        """
+        new_rows, before = self.rows.new_rows, self.rows.before.rows
         for place in ((ContentType.DATA, location, None), (ContentType.EQUALITY_DELETE, location, None)):
-            if place in came or (place in before and place not in self.rows.removed and place not in self.rows.moved):
+            if place in new_rows or (
+                place in before and place not in self.rows.removed and place not in self.rows.moved
+            ):
                 return True
         if not self.live.lookups and not self.in_leaves.incoming:
             return False
@@ -233,14 +237,14 @@ class Draft:
         return {leaf: vector for change in self.changes for leaf, vector in change.stored_vectors.items()}
 
     def accept(self, change: Change) -> SequenceNumber:
-        """Take in a change whose every rule has been checked; its sequence number."""
+        """Apply a change that passed every check. Returns its sequence number."""
         self.sequence_number = number = SequenceNumber(self.sequence_number + 1)
         self.effect |= change.effect
         self.changes.append(change)
         if change.definition is not None:
             self._redefine(change.definition)
         if change.replaced:
-            self.left.note(change, number)
+            self.retired.note(change, number)
         if change.removed or change.replaced:
             self.removals = removals_after(self.removals, change, number, self.definition, self.codec.statistics)
         for live in change.removed:
@@ -248,16 +252,16 @@ class Draft:
         for live in change.replaced:
             self._replace(live, number)
         for row in change.rewritten:
-            self._bring(row, self.counts.rewritten)
+            self._add_row(row, self.counts.rewritten)
         self.written.update(change.written)
         for leaf, ordinals in change.removed_from.items():
             self._remove_from(leaf, ordinals, number)
         for row in change.added:
-            self._bring(row, self.counts.added)
+            self._add_row(row, self.counts.added)
         for row in change.prior_vectors:
-            self._show_before(row, number)
+            self._show_prior_vector(row, number)
         for merged in change.merged:
-            self._bring(Row(merged.entry, b""), self.counts.added)
+            self._add_row(Row(merged.entry, b""), self.counts.added)
             self.merged[merged.entry.referenced_file or ""] = merged
         for row in change.moved:
             self.rows.moved[row.entry.place] = row
@@ -276,37 +280,37 @@ class Draft:
         return number
 
     def accept_row(self, row: Row) -> SequenceNumber:
-        """Take in a change that adds one row and nothing else; its sequence number."""
+        """Apply a change that only adds one row. Returns its sequence number."""
         self.sequence_number = number = SequenceNumber(self.sequence_number + 1)
         if self.effect is not Effect.ADDS:
             self.effect |= Effect.ADDS
-        self._bring(row, self.counts.added)
+        self._add_row(row, self.counts.added)
         return number
 
     def place_merged(self, rows: Iterable[Row]) -> None:
-        """Put the written rows of merged vectors in the place of the unwritten ones."""
+        """Replace the rows of merged vectors with rows that state their place in the Puffin file."""
         for row in rows:
             unplaced = self.merged.pop(row.entry.referenced_file or "").entry
             self.rows.take_back(unplaced.place)
             self.counts.added.count(unplaced, -1)
-            self._bring(row, self.counts.added)
+            self._add_row(row, self.counts.added)
 
     def drop_leaf(self, location: str) -> None:
-        """Take out a leaf none of whose entries is live, or leaves in this batch."""
+        """Drop a leaf without live entries, from which this batch removed nothing."""
         self.in_leaves.dropped.add(location)
         self.counts.removed.count(self.live.leaf_rows[location].entry)
 
     def _redefine(self, definition: TableDefinition) -> None:
-        """Go on under another definition; the parent's rows follow when the root is made."""
+        """Continue under another definition. Rows of the parent are encoded in its layout when the root is made."""
         before, self.codec = self.codec, EntryCodec.of_definition(definition)
         self.definition = definition
         if self.codec.layout == before.layout:
             return
-        self.rows.encode_again(self.codec)
+        self.rows.encode_in_layout_of(self.codec)
         for location, leaf in self.in_leaves.incoming.items():
-            self.in_leaves.incoming[location] = replace(leaf, row=leaf.row.again(self.codec))
+            self.in_leaves.incoming[location] = replace(leaf, row=leaf.row.in_layout_of(self.codec))
 
-    def _bring(self, row: Row, tally: Tally) -> None:
+    def _add_row(self, row: Row, tally: Tally) -> None:
         entry = row.entry
         self.rows.add(row)
         tally.count(entry)
@@ -333,7 +337,7 @@ class Draft:
             self.counts.removed.take(tally)
 
     def _replace(self, live: Live, number: SequenceNumber) -> None:
-        """Let an entry leave without a trace: what says the same comes with the same change."""
+        """Remove an entry without a trace. The same change adds its content elsewhere."""
         if live.leaf is None and self.rows.forget(live.entry.place) is not None:
             self.counts.rewritten.count(live.entry, -1)
             return
@@ -341,11 +345,11 @@ class Draft:
         if live.row is not None:
             self.rows.moved[live.entry.place] = live.row
         else:
-            assert live.leaf is not None, "an entry that the parent has"
+            assert live.leaf is not None, "an entry of the parent"
             self.in_leaves.move(live.leaf, BitMap([live.ordinal]), number)
 
-    def _show_before(self, row: Row, number: SequenceNumber) -> None:
-        """Show `row` as the vector that a data file had before the batch, in place of the one that it had."""
+    def _show_prior_vector(self, row: Row, number: SequenceNumber) -> None:
+        """Show `row` as removed, in place of the vector that its data file had before the batch."""
         before = self.removed_vector_of(row.entry.referenced_file or "")
         for tally in (self.counts.rewritten, self.counts.removed):
             tally.count(row.entry)
@@ -368,9 +372,9 @@ class Draft:
             self.in_leaves.remove(live.leaf, BitMap([live.ordinal]), number)
             self._count_removed(entry, is_new=self.in_leaves.is_added(live.leaf))
             return
-        came = self.rows.take_back(entry.place)
-        if came is not None:
-            self._count_removed(entry, is_new=came.entry.version_info.status is Status.ADDED)
+        new_row = self.rows.take_back(entry.place)
+        if new_row is not None:
+            self._count_removed(entry, is_new=new_row.entry.version_info.status is Status.ADDED)
             if entry.content_type is ContentType.POSITION_DELETE:
                 self.merged.pop(entry.referenced_file or "", None)
             return

@@ -1,11 +1,11 @@
-"""Where the entries of a leaf came from: root rows, or entries of leaves that the leaf replaces.
+"""The sources of a leaf's entries: root rows, or entries of leaves that the leaf replaces.
 
-Owns: finding an entry's source while it is live there, and the proof that the entry says the same. Does not own: what
-is done with what was found (`flush`).
-Invariants: an entry names its source by its own place and file sequence number, which one live entry can have; what is
-not live in the root or in one of the leaves named is not found; statistics are not compared.
+Owns: finding the live source of an entry, and the proof that both have the same content. Does not own: how the sources
+are used (`flush`).
+Invariants: An entry has the same place and file sequence number as its source, and at most one live entry has both. An
+entry without a live source in the root or in a replaced leaf has no origin. Statistics are not compared.
 
-Source: protocol page, section 5; decision 0034.
+Source: protocol page, section 5. Decision 0034.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ _COMPARED: Final = {
     "split_offsets": ("split_offsets",),
     "equality_ids": ("equality_ids",),
 }
-"""What an entry and its source say alike: member of an entry → columns of a leaf's rows.
+"""Members that an entry and its source must have in common: member of an entry → columns of a leaf's rows.
 
-All but status and statistics: comparing those would cost more than the commit.
+Everything except status and statistics. Comparing statistics would cost more than the commit.
 """
 _of_entry: Final = attrgetter(*_COMPARED)
 
 
 class Origin(NamedTuple):
-    """Where a live entry is: a root row, or an ordinal of a leaf."""
+    """The place of a live entry: a root row, or an ordinal of a leaf."""
 
     row: Row | None
     leaf: str = ""
@@ -61,7 +61,7 @@ class Origin(NamedTuple):
 
 @dataclass(slots=True)
 class _Source:
-    """A leaf that is replaced: what of it other leaves of the same intent took already."""
+    """A leaf that is replaced. `taken`: entries that leaves of the same intent have taken over so far."""
 
     lookup: LeafLookup
     numbers: list[int | None]
@@ -70,7 +70,7 @@ class _Source:
 
 @dataclass(slots=True)
 class LeafSources:
-    """The sources of one intent's leaves; the draft is only read."""
+    """The sources of one intent's leaves. The draft is not changed."""
 
     draft: Draft
     _sources: list[_Source]
@@ -78,7 +78,7 @@ class LeafSources:
 
     @staticmethod
     def of(draft: Draft, replaces: Sequence[str]) -> LeafSources:
-        """`replaces`: leaves; those that have left the table are no source of anything."""
+        """The sources among the leaves `replaces`. Leaves that are no longer part of the table are ignored."""
         sources: list[_Source] = []
         for location in dict.fromkeys(replaces):
             lookup = draft.live.lookups.get(location)
@@ -87,12 +87,11 @@ class LeafSources:
         return LeafSources(draft, sources)
 
     def origins(self, leaf: Leaf) -> list[Origin | None]:
-        """For each entry of `leaf` its source, `None` where nothing is live in that very place.
+        """The origin of each entry of `leaf`, or `None` where no source is live.
 
         Raises:
-            Invalid: `leaf-invalid`, an entry is not EXISTING, is there twice, or is not what its source is.
+            Invalid: `leaf-invalid`, an entry is not EXISTING, occurs twice, or differs from its source.
             Corrupt: `leaf-corrupt`, a column cannot be read.
-
         """
         places, numbers = self._keys(leaf)
         found = self._in_leaves(places, numbers)
@@ -107,32 +106,34 @@ class LeafSources:
             if origin is not None and origin.row is None:
                 of_leaf[origin.leaf].append(ordinal)
         for source in self._sources:
-            mine = of_leaf.get(source.lookup.location)
-            if mine:
-                theirs = [origin.ordinal for ordinal in mine if (origin := found[ordinal]) is not None]
-                self._compare_with_leaf(leaf, mine, source.lookup, theirs)
+            ordinals = of_leaf.get(source.lookup.location)
+            if ordinals:
+                source_ordinals = [origin.ordinal for ordinal in ordinals if (origin := found[ordinal]) is not None]
+                self._compare_with_leaf(leaf, ordinals, source.lookup, source_ordinals)
         return found
 
     def _keys(self, leaf: Leaf) -> tuple[list[EntryPlace], list[int | None]]:
         """Places and file sequence numbers of the entries. Raises `Invalid` as `origins`."""
         types, locations, offsets, statuses, numbers = (leaf.rows.column(name).to_pylist() for name in _KEYS)
         if not _TYPES.keys() >= set(types):
-            raise Invalid("leaf-invalid", f"{leaf.location!r} holds entries of types that there are not")
+            raise Invalid("leaf-invalid", f"{leaf.location!r} contains entries of unknown content types")
         places = list(map(EntryPlace, map(_TYPES.__getitem__, types), locations, offsets))
         known = len(self._seen)
         for place, status in zip(places, statuses, strict=True):
             self._seen.add(place)
             known += 1
             if status != Status.EXISTING or len(self._seen) < known:
-                raise Invalid("leaf-invalid", f"{leaf.location!r}: {place.location!r} is not EXISTING, or there twice")
+                raise Invalid(
+                    "leaf-invalid", f"{leaf.location!r}: {place.location!r} is not EXISTING, or is listed twice"
+                )
         return places, numbers
 
     def _in_leaves(self, places: list[EntryPlace], numbers: list[int | None]) -> list[Origin | None]:
         found: list[Origin | None] = [None] * len(places)
         for source in self._sources:
-            location, gone = source.lookup.location, source.taken | self.draft.in_leaves.dead_in(source.lookup.location)
+            location, dead = source.lookup.location, source.taken | self.draft.in_leaves.dead_in(source.lookup.location)
             for index, ordinal in enumerate(source.lookup.leaf.ordinals_of(places)):
-                if ordinal is not None and source.numbers[ordinal] == numbers[index] and ordinal not in gone:
+                if ordinal is not None and source.numbers[ordinal] == numbers[index] and ordinal not in dead:
                     found[index] = Origin(None, location, ordinal)
                     source.taken.add(ordinal)
         return found
@@ -144,10 +145,12 @@ class LeafSources:
             if _of_entry(row.entry) != _of_entry(entry):
                 raise Invalid("leaf-invalid", f"{leaf.location!r}: {entry.location!r} differs from its row in the root")
 
-    def _compare_with_leaf(self, leaf: Leaf, mine: list[int], source: LeafLookup, theirs: list[int]) -> None:
+    def _compare_with_leaf(
+        self, leaf: Leaf, ordinals: list[int], source: LeafLookup, source_ordinals: list[int]
+    ) -> None:
         for name in chain.from_iterable(_COMPARED.values()):
-            ours = leaf.rows.column(name).take(pa.array(mine, pa.int64()))
-            if not ours.equals(source.leaf.rows.column(name).take(pa.array(theirs, pa.int64()))):
+            column = leaf.rows.column(name).take(pa.array(ordinals, pa.int64()))
+            if not column.equals(source.leaf.rows.column(name).take(pa.array(source_ordinals, pa.int64()))):
                 raise Invalid(
                     "leaf-invalid",
                     f"{leaf.location!r}: the {name} of an entry differs from that in {source.location!r}",

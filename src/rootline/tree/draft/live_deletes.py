@@ -1,7 +1,7 @@
 """The live equality deletes of a draft.
 
-Owns: the walk over them. Does not own: what they reach (`equality_reach`).
-Invariants: a table without equality deletes costs nothing here.
+Owns: the iteration over them. Does not own: the files that they reach (`equality_reach`).
+Invariants: Costs nothing for a table without equality deletes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rootline.tree.draft.draft import Draft
 
 
 def live_equality_deletes(draft: Draft) -> Iterator[ContentEntry]:
-    """Every live equality delete, in the root, in the batch and in leaves."""
+    """The live equality deletes of the root, of the batch and of leaves."""
     if not draft.totals.equality_deletes:
         return
     for place, row in draft.live.equality_deletes.items():

@@ -1,8 +1,8 @@
 """Write the merged vectors of a batch into one Puffin file.
 
-Owns: the file's name and the rows that follow from it. Does not own: what is merged (`vector_merge`).
-Invariants: the same inputs give the same name and bytes, so a rebase that merges the same reuses the object, and a
-loser's is an orphan.
+Owns: the file's name and the rows that follow from it. Does not own: the merge (`vector_merge`).
+Invariants: The same inputs give the same name and bytes. A retry that merges the same vectors reuses the object. The
+object of a lost commit is an orphan.
 
 Source: protocol page, section 3.
 """
@@ -26,9 +26,9 @@ from rootline.tree.state.pending_object import PendingObject
 def write_merged(
     merged: Iterable[MergedVector], codec: EntryCodec, salt: bytes = b""
 ) -> tuple[PendingObject, list[Row]]:
-    """The Puffin of at least one merged vector, and the rows that reference it, in the order of their data files.
+    """The Puffin file of at least one merged vector, and the rows that reference it, in the order of their data files.
 
-    `salt`: of the file's name, so that no other root than the one that is made now names this object.
+    `salt`: part of the file's name, so that only the root being made references this object.
     """
     ordered = sorted(merged, key=lambda vector: vector.entry.referenced_file or "")
     puffin = encode_puffin([VectorBlob(vector.entry.referenced_file or "", vector.positions) for vector in ordered])

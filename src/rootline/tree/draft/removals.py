@@ -1,18 +1,19 @@
-"""What a table remembers of removals, so that a serializable intent sees them.
+"""The newest removals of a table, recorded so that a serializable intent detects them.
 
-Owns: what counts as a removal, how much is remembered, what a filter makes of it. Does not own: the other rules of
-isolation (`rootline.tree.rules.isolation_rules`), restores and replaces, which have numbers of their own, bytes
-(`header_codec`).
-Invariants: one-sided. Every removal after `forgotten` is remembered with the partition it was in; where something is
-not known, it may match. Maintenance removes nothing.
+Owns: what counts as a removal, how many are recorded, and matching them against a filter. Does not own: the other rules
+of isolation (`rootline.tree.rules.isolation_rules`), restores and replaces, which have their own sequence numbers, the
+bytes (`header_codec`).
+Invariants: One-sided: every removal after `forgotten` is recorded with its partition, and anything unknown may match.
+Maintenance removes no rows.
 
-Theory. A live entry shows its sequence number for as long as it lives. Of what left, a root shows only what it removed
-itself. So the header carries the newest removals: sequence number and partition, one for each partition. There are few
-of them, because every root carries them; what does not fit is forgotten, and then a filter of any partition conflicts.
+Theory. A live entry has a sequence number as long as it lives. Of removed entries, a root shows only those that it
+removed itself. So the header records the newest removals: the newest sequence number for each partition. Every root
+carries them, so they are few. A removal that does not fit is forgotten, and after that a filter on any partition
+conflicts.
 
-A rewrite takes a vector away along with the file that it deleted from. It changes no rows, but the vector was the one
-thing that showed that rows had left: it is remembered under the vector's own number. A conversion leaves a newer
-vector where it takes one away, and that shows as much.
+A rewrite drops a vector together with its data file. The rewrite changes no rows, but the vector was the only evidence
+that rows had been deleted, so it is recorded under its own sequence number. A conversion replaces a vector with a newer
+one, which is evidence enough.
 
 Source: protocol page, section 2, "isolation".
 """
@@ -33,14 +34,16 @@ from rootline.tree.filter.prune import PruningFilter, may_match
 from rootline.tree.proof.statistics_rules import partition_statistics
 
 REMEMBERED_MAX: Final = 16
-"""Partitions: some tens of bytes of every root for each."""
+"""The most partitions recorded. Each costs some tens of bytes in every root."""
 REMEMBERED_BYTES_MAX: Final = 1_024
-"""Of their values together."""
+"""The most bytes of their values together."""
 _Partition = tuple[int, tuple[tuple[Bound | None, Bound | None], ...]]
 
 
 def removals_of(parent: RootHeader | None) -> Removals:
-    """What is known when a batch begins. A parent that says nothing may have removed anything before."""
+    """The removals known when a batch begins. A parent without the field may have removed anything up to its own
+    number.
+    """
     if parent is None:
         return Removals()
     return parent.removals or Removals(parent.snapshot.sequence_number)
@@ -49,7 +52,7 @@ def removals_of(parent: RootHeader | None) -> Removals:
 def removals_after(
     before: Removals, change: Change, number: SequenceNumber, definition: TableDefinition, codec: StatisticsCodec
 ) -> Removals:
-    """`before` and what an accepted change removed with sequence number `number`."""
+    """`before` and the removals of an accepted change with sequence number `number`."""
     if change.restored is not None or change.new_schema_id is not None:
         return before
     found: dict[_Partition, tuple[SequenceNumber, ContentEntry]] = {}
@@ -74,7 +77,7 @@ def removals_after(
 
 
 def conflicting(removals: Removals, read: int, pruning: PruningFilter, codec: StatisticsCodec) -> SequenceNumber | None:
-    """The number of a removal after `read` of rows that may have matched; `None` if there was none."""
+    """The number of a removal after `read` whose rows may have matched, or `None`."""
     if removals.forgotten > read:
         return removals.forgotten
     for item in reversed(removals.newest):
@@ -86,7 +89,7 @@ def conflicting(removals: Removals, read: int, pruning: PruningFilter, codec: St
 
 
 def _removed(change: Change, number: SequenceNumber) -> Iterator[tuple[ContentEntry, SequenceNumber]]:
-    """Entries whose leaving changed rows, and when it did; a vector leaves with its file, or for a newer one."""
+    """The entries whose removal changed rows, and its sequence number. A vector is removed with its file."""
     for live in change.removed:
         if live.entry.content_type is not ContentType.POSITION_DELETE:
             yield live.entry, number
@@ -105,10 +108,10 @@ def _partition_of(entry: ContentEntry, definition: TableDefinition) -> _Partitio
 
 def _bounded(forgotten: SequenceNumber, items: Iterable[Removal], stats_schema: bytes) -> Removals:
     newest = sorted(item for item in items if item.sequence_number > forgotten)
-    held = sum(len(item.partition) for item in newest)
-    while len(newest) > REMEMBERED_MAX or held > REMEMBERED_BYTES_MAX:
+    size = sum(len(item.partition) for item in newest)
+    while len(newest) > REMEMBERED_MAX or size > REMEMBERED_BYTES_MAX:
         oldest = newest.pop(0)
-        held -= len(oldest.partition)
+        size -= len(oldest.partition)
         forgotten = max(forgotten, oldest.sequence_number)
     return Removals(forgotten, tuple(newest), stats_schema if newest else b"")
 

@@ -1,7 +1,7 @@
-"""How much fits into one root.
+"""The limit on rows and bytes of one root.
 
-Owns: the limit and the check before a change is accepted. Does not own: keeping roots small (the flush does).
-Invariants: a batch never makes a root that readers would refuse; a root that is full says so to the writer.
+Owns: the limit, and the check before a change is accepted. Does not own: keeping roots small (`flush`).
+Invariants: A batch never makes a root that readers reject. A full root rejects the intent.
 """
 
 from __future__ import annotations
@@ -13,24 +13,25 @@ from rootline.tree.draft.change import Change
 from rootline.tree.draft.draft import Draft
 
 ROWS_MAX: Final = 200_000
-"""Below what `root_codec` reads, since DELETED rows and leaves' rows come on top."""
+"""Less than `root_codec` reads, as DELETED rows and rows of leaves are added."""
 ADDED_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Of the rows that one batch adds, before compression."""
+"""Bytes of the rows that one batch adds, before compression."""
 
 
 def has_room(draft: Draft, rows: int, size_in_bytes: int) -> bool:
-    """Whether so many more rows fit, whose tails have so many bytes."""
-    return len(draft.rows) + rows <= ROWS_MAX and draft.rows.came_bytes + size_in_bytes <= ADDED_BYTES_MAX
+    """Whether `rows` more rows fit, whose tails have `size_in_bytes` bytes."""
+    return len(draft.rows) + rows <= ROWS_MAX and draft.rows.new_bytes + size_in_bytes <= ADDED_BYTES_MAX
 
 
 def check_room(draft: Draft, change: Change) -> None:
-    """Raises `Invalid` (`root-full`) when the root would have too many rows or bytes with `change`."""
+    """Raises `Invalid` (`root-full`) if the root would have too many rows or bytes with `change`."""
     rows = len(change.added) + len(change.rewritten) + len(change.removed)
     size = sum([len(row.tail) for row in (*change.added, *change.rewritten)])
     if not has_room(draft, rows, size):
         rows += len(draft.rows)
-        size += draft.rows.came_bytes
+        size += draft.rows.new_bytes
         raise Invalid(
             "root-full",
-            f"the root would have {rows} rows, {size} bytes of them new; at most {ROWS_MAX} and {ADDED_BYTES_MAX} fit",
+            f"the root would have {rows} rows, {size} bytes of them new; at most {ROWS_MAX} and {ADDED_BYTES_MAX} fit: "
+            "flush the table, then publish again",
         )

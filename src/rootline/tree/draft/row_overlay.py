@@ -1,9 +1,9 @@
-"""Rows of the root while a batch is applied: the parent's, less what left, and those that the batch brings.
+"""Rows of the root while a batch is applied: the parent's rows, without removed ones, and the rows that the batch adds.
 
-Owns: which rows are live in the root, and what the next root shows of their coming and going. Does not own: entries in
+Owns: which rows are live in the root, and which additions and removals the next root shows. Does not own: entries in
 leaves (`leaf_overlay`), counting (`draft`).
-Invariants: a place is live at most once; what the batch adds and removes again leaves no trace, but a rewritten row
-that is removed again is shown as removed, because its rows were there before.
+Invariants: At most one row is live at a place. A row that the batch both adds and removes leaves no trace. A rewritten
+row that is removed is shown as removed, because its content was in the table before the batch.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from rootline.tree.state.live_index import Live, LiveIndex
 
 
 class RowOverlay:
-    """Over the rows of `before`. Made with nothing changed."""
+    """Changes over the rows of `before`. A new overlay has no changes."""
 
     def __init__(self, before: LiveIndex) -> None:
         self.before = before
         self.new_rows: dict[EntryPlace, Row] = {}
-        """Rows that the batch brings: ADDED ones, and EXISTING ones that rewrites made."""
-        self.came_bytes = 0
-        """Of their tails, before compression; what left again included."""
+        """Rows that the batch adds: ADDED ones, and EXISTING ones of rewrites."""
+        self.new_bytes = 0
+        """Bytes of the tails of all rows that were added, before compression. Removed rows are not subtracted."""
         self.removed: dict[EntryPlace, Row] = {}
         """The parent's rows that the next root shows as removed."""
         self.moved: dict[EntryPlace, Row] = {}
-        """The parent's rows that leave without a trace: a leaf, or a rewritten file, has their content."""
+        """The parent's rows removed without a trace: a leaf or a rewritten file has their content."""
         self.rewritten_removed: list[Row] = []
         self._vectors: dict[str, ContentEntry] = {}
 
     def __len__(self) -> int:
-        """How many rows the next root has at most."""
+        """The most rows that the next root can have."""
         return len(self.before.rows) + len(self.new_rows) + len(self.removed)
 
     def of_parent(self, place: EntryPlace) -> Row | None:
-        """The parent's row at `place`, if it is still live there."""
+        """The parent's row at `place`, if it is still live."""
         row = self.before.rows.get(place)
         return None if row is None or place in self.removed or place in self.moved else row
 
@@ -47,9 +47,9 @@ class RowOverlay:
 
     def vector_of(self, data_location: str) -> Live | None:
         """The live vector of a data file, if a row of the root is one."""
-        came = self._vectors.get(data_location)
-        if came is not None:
-            return Live(came)
+        new_vector = self._vectors.get(data_location)
+        if new_vector is not None:
+            return Live(new_vector)
         row = self.before.vectors.get(data_location)
         return Live(row.entry, row=row) if row is not None and self.of_parent(row.entry.place) is not None else None
 
@@ -61,7 +61,7 @@ class RowOverlay:
         return before if found is None and before is not None and before.entry.place in self.removed else found
 
     def forget(self, place: EntryPlace) -> Row | None:
-        """Let a row that a rewrite or a conversion of this batch made leave without a trace; `None`: there is none."""
+        """Remove a row that a rewrite or conversion of this batch made, without a trace. `None`: no such row."""
         row = self.new_rows.get(place)
         if row is None or row.entry.version_info.status is not Status.EXISTING:
             return None
@@ -70,7 +70,7 @@ class RowOverlay:
         return row
 
     def live(self) -> Iterator[Row]:
-        """The live rows: the parent's, then those of the batch."""
+        """The live rows: the parent's, then the batch's."""
         for place, row in self.before.rows.items():
             if place not in self.removed and place not in self.moved:
                 yield row
@@ -85,20 +85,20 @@ class RowOverlay:
         return (row for row in self.new_rows.values() if row.entry.version_info.status is Status.EXISTING)
 
     def add(self, row: Row) -> None:
-        """Let a row come."""
+        """Add a row."""
         entry = row.entry
         self.new_rows[entry.place] = row
-        self.came_bytes += len(row.tail)
+        self.new_bytes += len(row.tail)
         if entry.content_type is ContentType.POSITION_DELETE:
             self._vectors[entry.referenced_file or ""] = entry
 
-    def encode_again(self, codec: EntryCodec) -> None:
-        """Let what came have the layout of `codec`. What has no place yet is not encoded before it has one."""
-        self.new_rows = {place: row.again(codec) if row.tail else row for place, row in self.new_rows.items()}
-        self.rewritten_removed = [row.again(codec) for row in self.rewritten_removed]
+    def encode_in_layout_of(self, codec: EntryCodec) -> None:
+        """Encode the new rows in the layout of `codec`, except rows that have no place yet."""
+        self.new_rows = {place: row.in_layout_of(codec) if row.tail else row for place, row in self.new_rows.items()}
+        self.rewritten_removed = [row.in_layout_of(codec) for row in self.rewritten_removed]
 
     def take_back(self, place: EntryPlace) -> Row | None:
-        """Let a row that came leave again; `None`: no row came at `place`."""
+        """Remove a row that the batch added. `None`: the batch added no row at `place`."""
         row = self.new_rows.pop(place, None)
         if row is None:
             return None

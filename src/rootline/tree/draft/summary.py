@@ -1,9 +1,9 @@
-"""A snapshot's operation and summary, in Iceberg's words, so that they recompute from the root.
+"""A snapshot's operation and summary, in Iceberg's terms. Both can be recomputed from the root.
 
-Owns: the words and the counting. Does not own: what the counters count (`totals`).
-Invariants: what one root adds and removes again is in no count; zero counts are left out, totals never are.
+Owns: the keys and the counting. Does not own: what the counters count (`totals`).
+Invariants: An entry that one root both adds and removes is not counted. Counts of zero are omitted, totals never are.
 
-Source: the Iceberg specification, "Snapshots"; format page, "Status".
+Source: the Iceberg specification, "Snapshots". Format page, "Status".
 """
 
 from __future__ import annotations
@@ -18,25 +18,30 @@ from rootline.tree.state.totals import Tally
 
 USER_SUMMARY_CHARS_MAX: Final = 4_096
 CHANGED_TAGS: Final = "rootline.changed-tags"
-"""In a snapshot's summary: the tags that its intents set, moved or deleted."""
+"""Key of a snapshot's summary: the tags that its intents set, moved or deleted."""
 RESTORED_VERSIONS: Final = "rootline.restored-versions"
-"""In a snapshot's summary: the versions that its intents restored, in their order."""
+"""Key of a snapshot's summary: the versions that its intents restored, in order."""
 REPLACED_TABLE: Final = "rootline.replaced-table"
-"""In a snapshot's summary: the id of the schema from which the table counts, where its intents replaced it."""
+"""Key of a snapshot's summary: the id of the new table's first schema, if an intent replaced the table."""
 CHANGED_DEFINITION: Final = "rootline.definition"
-"""In a snapshot's summary: the SHA-256 of the table's definition, where its intents changed it."""
+"""Key of a snapshot's summary: the SHA-256 of the table's definition, if an intent changed it."""
 REPLACED_FILES: Final = "rootline.replaced-data-files"
 REWRITTEN_FILES: Final = "rootline.rewritten-data-files"
-"""In a snapshot's summary: how many data files its rewrites replaced, and by how many; no other count knows of them."""
+"""Keys of a snapshot's summary: the data files that rewrites replaced, and the files that replaced them.
+
+Rewritten files are in no other count.
+"""
 CONVERTED_DELETES: Final = "rootline.converted-equality-deletes"
-"""In a snapshot's summary: how many equality deletes became vectors; no other count knows of them."""
+"""Key of a snapshot's summary: equality deletes that became vectors. They are in no other count."""
 JOINED_VECTORS: Final = "rootline.joined-vectors"
-"""In a snapshot's summary: how many vectors of data files moved into a Puffin file with others, unchanged."""
+"""Key of a snapshot's summary: vectors of data files that moved unchanged into a Puffin file with others."""
 _RESERVED: Final = ("added-", "removed-", "deleted-", "total-", "changed-partition-count", "operation", "rootline.")
 
 
 def operation_of(effect: Effect) -> Operation:
-    """All adds: append; all removals: delete; all maintenance, or nothing at all: replace; else overwrite."""
+    """The operation: `append` or `delete` if all intents add or remove, `replace` for maintenance or nothing, or
+    `overwrite`.
+    """
     if effect is Effect.ADDS:
         return Operation.APPEND
     if effect is Effect.REMOVES:
@@ -47,18 +52,20 @@ def operation_of(effect: Effect) -> Operation:
 
 
 def check_user_summary(summary: Mapping[str, str]) -> None:
-    """Raises `Invalid` (`intent-malformed`) when an intent's summary is long or uses a word of the snapshot's own."""
+    """Raises `Invalid` (`intent-malformed`) if an intent's summary is too long or uses a reserved key."""
     if not summary:
         return
     if sum(len(key) + len(value) for key, value in summary.items()) > USER_SUMMARY_CHARS_MAX:
-        raise Invalid("intent-malformed", f"summary has more than {USER_SUMMARY_CHARS_MAX} characters")
+        raise Invalid("intent-malformed", f"summary has more than {USER_SUMMARY_CHARS_MAX} characters: shorten it")
     for key in summary:
         if key.startswith(_RESERVED):
-            raise Invalid("intent-malformed", f"summary: {key[:80]!r} is counted by the table itself, leave it out")
+            raise Invalid(
+                "intent-malformed", f"summary: {key[:80]!r} is reserved for the table's own counts: remove it"
+            )
 
 
 def summary_of(added: Tally, removed: Tally, totals: Totals, user: Mapping[str, str]) -> dict[str, str]:
-    """The summary: what changed, the totals after it, and what the intents sent along."""
+    """The summary: the changes, the totals after them, and the users' own keys."""
     changed = {
         "added-data-files": added.data_files,
         "added-delete-files": added.vectors + added.equality_deletes,
@@ -88,5 +95,5 @@ def summary_of(added: Tally, removed: Tally, totals: Totals, user: Mapping[str, 
 
 
 def changed_tags(before: Mapping[str, int], after: Mapping[str, int]) -> str:
-    """The names of the tags that are not where they were, ascending, with commas between them."""
+    """The names of tags that were set, moved or deleted, ascending, separated by commas."""
     return ",".join(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))

@@ -1,12 +1,12 @@
-"""What is live in an older version and not now, and the other way round.
+"""Entries that are live in an older version but not now, and the reverse.
 
-Owns: the comparison. Does not own: what follows from it (`restore`), what one root changed (`root_diff`).
-Invariants: a leaf that both versions have is compared by its vectors alone, so the work is what differs; an entry that
-has only moved, or been rewritten into another place of the metadata, is in neither answer.
+Owns: the comparison. Does not own: the restore that uses it (`restore`), the changes of one root (`root_diff`).
+Invariants: A leaf in both versions is compared by its vectors alone, so the work is proportional to the difference. An
+entry that only moved within the tree is on neither side.
 
-Theory. An entry is the same if it names the same content at the same data sequence number: neither flush nor compaction
-nor an earlier restore changes these. Bits of manifest vectors only grow, so what a leaf of both versions had then and
-has not now is exactly the bits that came.
+Theory. Two entries are the same if they have the same content and the same data sequence number. Flush, compaction and
+earlier restores change neither. Bits of manifest vectors are only ever set. So the entries of a common leaf that were
+live then and are not now are exactly the bits that were set since.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ Identity = tuple[int, str, int | None, int | None]
 """Content type, location, offset in a Puffin file, data sequence number."""
 _COLUMNS: Final = ["status", "content_type", "location", "offset", "sequence_number"]
 ENTRIES_MAX: Final = 1_000_000
-"""That may come back in one restore: the coordinator makes leaves of them between two commits."""
+"""The most entries to restore with one intent. The coordinator writes them into leaves between two commits."""
 MANY: Final = 1_000
-"""Entries of one older leaf that come back in a leaf of their own, not in the root."""
+"""From this number, the restored entries of one older leaf are written into a new leaf, not into the root."""
 _FEW: Final = 16
-"""Of so many entries of a leaf at most one is wanted: each is decoded by itself."""
+"""If at most one of this many entries of a leaf is wanted, entries are decoded one at a time."""
 
 
 @dataclass(slots=True)
 class OlderVersion:
-    """An older root, sorted: its live rows, the rows of its leaves, and what is dead in these.
+    """An older root, sorted: its live rows, the rows of its leaves, and the dead ordinals of these.
 
-    `stored`: its manifest vectors that are stored in Puffin files (`manifest_vectors_in_files`).
+    `stored`: its manifest vectors in Puffin files (`manifest_vectors_in_files`).
 
     Raises `Corrupt` (`vector-corrupt`) when a manifest vector cannot be read.
     """
@@ -65,12 +65,12 @@ class OlderVersion:
                 self.rows.append(row)
 
     def leaves_apart(self, draft: Draft) -> list[ContentEntry]:
-        """Root rows of the leaves that the table does not have any more."""
+        """Root rows of the leaves that are no longer part of the table."""
         return [row for location, row in self.leaf_rows.items() if draft.in_leaves.lookup(location) is None]
 
 
 def manifest_vectors_in_files(root: Root) -> list[ContentEntry]:
-    """The rows of the manifest vectors that must be read before the root can be sorted."""
+    """The rows of manifest vectors in Puffin files. They must be read before the root can be sorted."""
     vectors = (row.entry for row in root.rows if row.entry.content_type is ContentType.MANIFEST_DV)
     living = (entry for entry in vectors if entry.version_info.status is not Status.DELETED)
     return [entry for entry in living if entry.deletion_vector is None or entry.deletion_vector.inline_content is None]
@@ -78,9 +78,10 @@ def manifest_vectors_in_files(root: Root) -> list[ContentEntry]:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What lived `then` only, each with its row if it was in the root; and what lives `now` only.
+    """Entries that were live only `then`, each with its row if it was in the root, and entries that are live only
+    `now`.
 
-    `then_in_leaves`, `now_in_leaves`: location → a leaf and many of its ordinals; their entries are not made.
+    `then_in_leaves`, `now_in_leaves`: location → leaf and ordinals, for many entries. Their entries are not decoded.
     """
 
     then: tuple[Live, ...]
@@ -90,11 +91,10 @@ class Difference:
 
 
 def difference(older: OlderVersion, draft: Draft, leaves: Mapping[str, Leaf]) -> Difference:
-    """Between an older version and the draft. `leaves`: at least those of `older.leaves_apart(draft)`.
+    """The difference between an older version and the draft. `leaves`: at least those of `older.leaves_apart(draft)`.
 
     Raises:
         Invalid: `restore-impossible`, more than `ENTRIES_MAX` entries differ.
-
     """
     then, now = _Side(), _Side()
     for row in older.rows:
@@ -113,34 +113,37 @@ def difference(older: OlderVersion, draft: Draft, leaves: Mapping[str, Leaf]) ->
         lookup = draft.in_leaves.lookup(location)
         if lookup is not None and location not in older.leaf_rows:
             now.take_leaf(lookup.leaf, BitMap(range(lookup.leaf.length)) - draft.in_leaves.dead_in(location))
-    returning, leaving = then.without(now), now.without(then)
-    if len(returning) > ENTRIES_MAX:
+    only_then, only_now = then.without(now), now.without(then)
+    if len(only_then) > ENTRIES_MAX:
         raise Invalid(
-            "restore-impossible", f"{len(returning)} entries would come back, at most {ENTRIES_MAX} may in one intent"
+            "restore-impossible",
+            f"{len(only_then)} entries would be restored, at most {ENTRIES_MAX} can be in one intent",
         )
-    back, many = list(then.rows(returning)), {}
-    for location, (leaf, ordinals) in then.in_leaves(returning).items():
+    restored, many = list(then.rows(only_then)), {}
+    for location, (leaf, ordinals) in then.in_leaves(only_then).items():
         if len(ordinals) < MANY:
-            back += _entries(leaf, ordinals)
+            restored += _entries(leaf, ordinals)
         else:
             many[location] = (leaf, ordinals)
-    return Difference(tuple(back), tuple(now.rows(leaving)), many, now.in_leaves(leaving))
+    return Difference(tuple(restored), tuple(now.rows(only_now)), many, now.in_leaves(only_now))
 
 
 class _Side:
-    """Entries by what they are. Those of leaves are told apart by columns, and made only if they are asked for."""
+    """The live entries of one version, by identity. Entries of leaves are compared by columns, and decoded only if
+    needed.
+    """
 
     def __init__(self) -> None:
         self._rows: dict[Identity, Live] = {}
         self._in_leaves: dict[Identity, tuple[Leaf, int]] = {}
 
     def take(self, live: Live) -> None:
-        """An entry outside leaves."""
+        """Add an entry outside leaves."""
         place = live.entry.place
         self._rows[*place, live.entry.version_info.sequence_number] = live
 
     def take_leaf(self, leaf: Leaf, ordinals: BitMap) -> None:
-        """Some entries of a leaf; DELETED ones are none."""
+        """Add entries of a leaf, except DELETED ones."""
         if not ordinals:
             return
         chosen = leaf.rows.select(_COLUMNS).take(pa.array(ordinals, pa.int64()))
@@ -150,15 +153,15 @@ class _Side:
                 self._in_leaves[key] = (leaf, ordinal)
 
     def without(self, other: _Side) -> list[Identity]:
-        """What the other side does not have."""
+        """The entries that the other side does not have."""
         return [key for key in (*self._rows, *self._in_leaves) if not other._has(key)]
 
     def rows(self, keys: Iterable[Identity]) -> Iterator[Live]:
-        """The entries of `keys` that are outside leaves."""
+        """The entries of `keys` outside leaves."""
         return (self._rows[key] for key in keys if key in self._rows)
 
     def in_leaves(self, keys: Iterable[Identity]) -> dict[str, tuple[Leaf, BitMap]]:
-        """Location → leaf and ordinals of the others."""
+        """Location → leaf and ordinals of the entries of `keys` in leaves."""
         found: dict[str, tuple[Leaf, BitMap]] = {}
         for key in keys:
             if key not in self._rows:
@@ -176,6 +179,6 @@ def _entries(leaf: Leaf, ordinals: BitMap) -> Iterator[Live]:
         for ordinal, entry in zip(chosen, leaf.entries_at(chosen), strict=True):
             yield Live(entry, leaf=leaf.location, ordinal=ordinal)
         return
-    for ordinal, entry in enumerate(leaf.entries()):  # neighbours decode their statistics together
+    for ordinal, entry in enumerate(leaf.entries()):  # a full scan decodes statistics in batches
         if ordinal in ordinals:
             yield Live(entry, leaf=leaf.location, ordinal=ordinal)

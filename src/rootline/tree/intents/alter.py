@@ -1,6 +1,7 @@
-"""The kind `alter`: another definition for the table, and nothing else.
+"""The kind `alter`: change the table's definition, and nothing else.
 
-The changes are those of `redefinition`, which comes first whatever the kind; here is what a root says of it.
+Owns: the summary of changed definitions. Does not own: the changes themselves, which any kind may contain
+(`redefinition`).
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from rootline.tree.draft.summary import CHANGED_DEFINITION
 
 
 def alter(_draft: Draft, _intent: Intent, _fetched: FetchedObjects) -> Change:
-    """No file comes or goes."""
+    """An empty change: the definition is changed by `redefinition`, and no file is."""
     return Change(Effect.NOTHING)
 
 
 def summary_of_alters(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
-    """What a root's summary says: the digest of the definition, if it is another one than before."""
+    """Keys for the snapshot's summary: the digest of the definition, if it changed."""
     if any(change.definition is not None for change in draft.changes):
         return {CHANGED_DEFINITION: draft.carried.definition.digest.hex()}
     return {}
 
 
 def alter_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
-    """What is wrong with the definition that a root names, given the root before it, in words."""
+    """Violations in a root's definition, compared with the root before it, as sentences."""
     stated = after.snapshot.summary.get(CHANGED_DEFINITION)
     changed = after.definition.digest.hex() if after.definition != before.definition else None
     if stated != changed:
-        yield f"the definition that its intents made is {changed}, its summary says {stated!r:.80}"
+        yield f"its intents changed the definition to {changed}, but its summary states {stated!r:.80}"

@@ -1,6 +1,6 @@
-"""The kind `append`: new data files, named one by one or in leaves.
+"""The kind `append`: new data files, listed one by one or in leaves.
 
-The commonest append has a way of its own (`fast_append`), which makes the same row.
+The most common append has a faster implementation (`fast_append`), which makes the same row.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rootline.tree.rules.writer_leaves import missing_leaves, writer_leaves
 
 
 def append(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
-    """New data files, named one by one or in leaves. Raises `Invalid`."""
+    """Add data files, listed one by one or in leaves. Raises `Invalid`."""
     needs = missing_leaves(draft, intent, fetched)
     if needs is not None:
         return needs

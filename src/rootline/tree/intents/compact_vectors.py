@@ -1,15 +1,15 @@
-"""The kind `compact_vectors`: vectors move into Puffin files that a worker wrote, with unchanged positions.
+"""The kind `compact_vectors`: move vectors unchanged into Puffin files that a worker wrote.
 
-A manifest vector moves out of the root. The vectors of many data files are joined in few Puffin files, so a scan opens
-few: such a vector names the one that it replaces.
+A manifest vector moves out of the root. The vectors of many data files are joined in a few Puffin files, so that a scan
+opens few files. The intent names the vector that each of these replaces.
 
-Owns: which vectors may move, and their rows. Does not own: which are worth it (`rootline.maintenance`), the rows of
-manifest vectors that are replaced (`manifest_vectors`).
-Invariants: no row that a scan shows changes. A vector that was overtaken, by a removal from its leaf or by a delete
-from its data file, stays where it is, and the others of the intent move. A joined vector keeps the sequence number of
-the one that it replaces, because it deletes the same rows since the same commit.
+Owns: which vectors may move, and their rows. Does not own: which moves are worthwhile (`rootline.maintenance`), the
+replaced rows of manifest vectors (`manifest_vectors`).
+Invariants: No row that a scan returns changes. If a vector changed since the worker read it, by a removal from its leaf
+or a delete from its data file, it does not move, and the others of the intent do. A joined vector keeps the sequence
+number of the vector it replaces, because it deletes the same rows since the same commit.
 
-Source: format page, "Manifest vectors" and "Deletion vectors"; decision 0034.
+Source: format page, "Manifest vectors" and "Deletion vectors". Decision 0034.
 """
 
 from __future__ import annotations
@@ -47,12 +47,11 @@ VECTORS_PREFIX: Final = "metadata/vectors/"
 
 
 def compact_vectors(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
-    """Move manifest vectors and join vectors of data files.
+    """Move manifest vectors, and join vectors of data files.
 
     Raises:
-        Invalid: `vector-invalid`, `location-invalid`, `file-already-live`; `compaction-stale`, none of the vectors is
-            the one that the worker read.
-
+        Invalid: `vector-invalid`, `location-invalid`, `file-already-live`; `compaction-stale`, every vector changed
+            since the worker read it.
     """
     of_leaves = [vector for vector in intent.add_vectors if vector.replaces_vector is None]
     for vector in of_leaves:
@@ -72,7 +71,10 @@ def compact_vectors(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Ch
     for item in joining:
         item.check_positions(draft, fetched)
     if not (stored or joining):
-        raise Invalid("compaction-stale", "each of the vectors was replaced since the worker read, or left the table")
+        raise Invalid(
+            "compaction-stale",
+            "every vector was replaced or removed since the worker read the table: plan the compaction again",
+        )
     return Change(
         Effect.MAINTAINS,
         stored_vectors=stored,
@@ -82,20 +84,20 @@ def compact_vectors(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Ch
 
 
 def summary_of_joins(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
-    """Words for the snapshot's summary: nothing else in it counts joined vectors."""
+    """Keys for the snapshot's summary: the number of joined vectors, which no other key counts."""
     joined = sum(len(change.rewritten) for change in draft.changes if _only_joins(change))
     return {JOINED_VECTORS: str(joined)} if joined else {}
 
 
 def _only_joins(change: Change) -> bool:
-    """Whether a change replaces vectors and nothing else: a rewrite replaces data, a conversion equality deletes."""
+    """Whether a change replaces vectors only. A rewrite also replaces data files, a conversion equality deletes."""
     types = {live.entry.content_type for live in change.replaced}
     return types == {ContentType.POSITION_DELETE}
 
 
 @dataclass(frozen=True, slots=True)
 class _Joined:
-    """A vector that moves to `row`'s place: `current` is live now, `data` its data file."""
+    """A vector that moves to the place of `row`. `current`: the live vector. `data`: its data file."""
 
     vector: AddedVector
     data: ContentEntry
@@ -108,7 +110,7 @@ class _Joined:
             raise Invalid(
                 "vector-invalid",
                 f"the vector of {self.data.location!r} at {self.vector.offset} of {self.vector.location!r} deletes "
-                "other rows than the one that it replaces: a compaction changes no row",
+                "other rows than the vector it replaces: write the same positions",
             )
 
 
@@ -121,7 +123,7 @@ def _joined(draft: Draft, vector: AddedVector) -> _Joined | None:
     if current is None or data is None or reference_of(current) != vector.replaces_vector:
         return None
     info = current.entry.version_info
-    if info.snapshot_id == draft.snapshot_id:  # this root is to show it as added
+    if info.snapshot_id == draft.snapshot_id:  # this root must show it as added
         return None
     check_added_vector(draft, vector, data.entry)
     numbers = VersionInfo(Status.EXISTING, draft.snapshot_id, info.sequence_number, draft.sequence_number + 1)
@@ -132,7 +134,7 @@ def _proven(vector: AddedVector, fetched: FetchedObjects) -> BitMap:
     found = fetched.vectors[place_of(vector)]
     if found is None or len(found) != vector.cardinality or found.max() >= 2**32:
         raise Invalid(
-            "vector-invalid", f"{vector.location!r} at {vector.offset} is not the vector that the intent names"
+            "vector-invalid", f"{vector.location!r} at {vector.offset} is not the vector that the intent describes"
         )
     return BitMap(found)
 

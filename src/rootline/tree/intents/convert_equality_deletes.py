@@ -1,22 +1,23 @@
-"""The kind `convert_equality_deletes`: equality deletes leave, deletion vectors that say the same come.
+"""The kind `convert_equality_deletes`: replace equality deletes with deletion vectors that delete the same rows.
 
-Owns: its rules, and the vectors that come of it. Does not own: which deletes are worth it (`rootline.maintenance`),
+Owns: its rules, and the resulting vectors. Does not own: which deletes are worth converting (`rootline.maintenance`),
 which rows they delete (`rootline.workers.jobs`), which files they may reach (`equality_reach_rules`), merging
 (`vector_merge`).
-Invariants: no row that a scan shows changes, and no root shows the change; a row that is deleted stays deleted,
-whatever came after the worker read; it is applied whole or not at all.
+Invariants: No row that a scan returns changes, and no root shows the change. A deleted row stays deleted, whatever was
+committed after the worker read the table. The intent is applied as a whole or not at all.
 
-Theory. The worker read the table at sequence number R and looked for the rows of each delete in every file that the
-delete may reach. A file that came later, by a rewrite or a restore, has not been looked at, although the delete may
-reach it: rows of it would come back. So every live file within reach must be one that the intent lists and that came by
-R. A file that is not live any more, or came again under its name, needs nothing. Deletes only add up, so any set of
-them may be converted without the others.
+Theory. The worker read the table at sequence number R and searched every file that a delete may reach for its rows. A
+file added after R, by a rewrite or a restore, was not searched, but the delete may reach it: some of its rows would
+become live. So every live file within reach must be listed by the intent and must have been added by R. A file that is
+no longer live, or was added again under its name, needs nothing. Deletes only add up, so any set of them may be
+converted without the others.
 
-A vector may have grown since R. Then the two are merged here, and the one that the worker wrote is left for the
-sweep. One that came in the same batch is to be shown as added by the root that is being made, with the rows that its
-intent deleted and no others: so the vector that the file had before the batch is shown with the conversion's rows too.
+A vector may have grown since R. Then the two are merged here, and the worker's vector becomes an orphan for the sweep.
+If the live vector was added in the same batch, the root must show it as added, with exactly the rows that its intent
+deleted. So the conversion's rows are also added to the vector that the file had before the batch, which the root shows
+as removed.
 
-Source: definitions page, section 4; decision 0034.
+Source: definitions page, section 4. Decision 0034.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from rootline.tree.rules.vector_merge import (
     place_of,
     proven,
     vector_to_read,
-    wanted,
+    vectors_to_merge,
 )
 from rootline.tree.scan.delete_index import DeleteIndex
 from rootline.tree.state.live_index import Live
@@ -58,40 +59,39 @@ from rootline.tree.state.pending_object import PendingObject
 
 
 def convert_equality_deletes(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
-    """Equality deletes that leave, and the vectors that come for them.
+    """Replace equality deletes with vectors.
 
     Raises:
-        Invalid: `version-unknown`; `stale-source`, a delete, a file within reach or a vector is not what was read;
-            `vector-invalid`, `location-invalid`, `file-already-live`; `intent-malformed`, what leaves is no equality
-            delete; `equality-delete-unread`.
-
+        Invalid: `version-unknown`; `stale-source`, a delete, a file within reach or a vector is not the one that was
+            read; `vector-invalid`, `location-invalid`, `file-already-live`; `intent-malformed`, a file to remove is not
+            an equality delete; `equality-delete-unread`.
     """
     read = read_number(draft, intent)
-    leaving = [_leaving(draft, item.location, item.content_type, read) for item in intent.remove_files]
-    reached = _reached(draft, intent, leaving, read)
-    newest = max(_number(live.entry) for live in leaving)
+    deletes = [_delete_to_convert(draft, item.location, item.content_type, read) for item in intent.remove_files]
+    reached = _reached(draft, intent, deletes, read)
+    newest = max(_number(live.entry) for live in deletes)
     vectors = [item for vector in intent.add_vectors if (item := _incoming(draft, vector, reached, newest, read))]
     places = {at for item in vectors for at in _wanted(draft, intent, item)}
     missing = frozenset(at for at in places if at not in fetched.vectors)
     if missing:
         return Needs(vectors=missing)
-    coming = _Coming(draft, intent, fetched, leaving)
+    conversion = _Conversion(draft, intent, fetched, deletes)
     for item in vectors:
-        coming.take(item)
-    return coming.change()
+        conversion.take(item)
+    return conversion.change()
 
 
 def summary_of_conversions(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
-    """What a root's summary says of its conversions: no other count knows of them."""
+    """Keys for the snapshot's summary: the number of converted deletes, which no other key counts."""
     converted = draft.counts.replaced.equality_deletes
     return {CONVERTED_DELETES: str(converted)} if converted else {}
 
 
 @dataclass(frozen=True, slots=True)
 class _Incoming:
-    """A vector to add, its data file, the vector that this one has now, and the entry it is to have.
+    """A vector to add, its data file, the live vector of that file, and the entry of the new vector.
 
-    `before`: the vector that the next root is to show as removed, where it shows `current` as added.
+    `before`: the vector that the next root must show as removed, if it shows `current` as added.
     """
 
     vector: AddedVector
@@ -102,7 +102,7 @@ class _Incoming:
 
     @property
     def is_shown(self) -> bool:
-        """Whether the next root shows the vector that is live now as added."""
+        """Whether the next root shows the live vector as added."""
         return (
             self.current is not None
             and self.current.entry.version_info.snapshot_id == (self.entry.version_info.snapshot_id)
@@ -110,27 +110,27 @@ class _Incoming:
         )
 
 
-def _leaving(draft: Draft, location: str, content_type: ContentType, read: int) -> Live:
+def _delete_to_convert(draft: Draft, location: str, content_type: ContentType, read: int) -> Live:
     if content_type is not ContentType.EQUALITY_DELETE:
         raise Invalid(
             "intent-malformed", f"{location!r}: kind convert_equality_deletes removes equality deletes, nothing else"
         )
     check_location(location, is_live=draft.is_live)
     live = draft.find(EntryPlace(content_type, location))
-    if live is None or _came(live.entry) > read:
+    if live is None or _added_at(live.entry) > read:
         raise _stale(f"equality delete {location!r} is not the one that the worker read at sequence number {read}")
     return live
 
 
-def _reached(draft: Draft, intent: Intent, leaving: Sequence[Live], read: int) -> Mapping[str, ContentEntry]:
-    """The live files that one of the deletes may reach: each of them was read."""
+def _reached(draft: Draft, intent: Intent, deletes: Sequence[Live], read: int) -> Mapping[str, ContentEntry]:
+    """The live files that one of the deletes may reach. The worker has read each of them."""
     listed = {*intent.replaces, *(vector.referenced_file for vector in intent.add_vectors)}
     found: dict[str, ContentEntry] = {}
-    for entry in reached_files(draft, DeleteIndex.of((live.entry for live in leaving), draft.definition, None)):
-        if entry.location not in listed or _came(entry) > read:
+    for entry in reached_files(draft, DeleteIndex.of((live.entry for live in deletes), draft.definition, None)):
+        if entry.location not in listed or _added_at(entry) > read:
             raise _stale(
-                f"{entry.location!r}, which came at sequence number {_came(entry)}, may hold rows that the equality "
-                f"deletes delete; the worker, which read {read}, does not list it"
+                f"{entry.location!r}, added at sequence number {_added_at(entry)}, may contain rows of the equality "
+                f"deletes, but the worker, which read {read}, does not list it"
             )
         found[entry.location] = entry
     return found
@@ -139,21 +139,22 @@ def _reached(draft: Draft, intent: Intent, leaving: Sequence[Live], read: int) -
 def _incoming(
     draft: Draft, vector: AddedVector, reached: Mapping[str, ContentEntry], newest: int, read: int
 ) -> _Incoming | None:
-    """A vector as it comes; `None`: its file has left the table, or came again without the rows of that time."""
+    """The checked vector, or `None` if its data file was removed, or was added again after the worker read."""
     check_own_location(draft, vector.location)
     check_location(vector.referenced_file, is_live=draft.is_live)
     data = reached.get(vector.referenced_file)
     if data is None:
         live = draft.find(EntryPlace(ContentType.DATA, vector.referenced_file))
-        if live is not None and _came(live.entry) <= read:
+        if live is not None and _added_at(live.entry) <= read:
             raise Invalid(
-                "vector-invalid", f"no equality delete that leaves may reach {vector.referenced_file!r}: name no vector"
+                "vector-invalid",
+                f"no converted equality delete can reach {vector.referenced_file!r}: remove its vector from the intent",
             )
         return None
     check_added_vector(draft, vector, data)
     current = draft.vector_of(vector.referenced_file)
     if current is None and vector.replaces_vector is not None:
-        raise _stale(f"{vector.referenced_file!r} has no deletion vector any more, the worker replaces one")
+        raise _stale(f"{vector.referenced_file!r} no longer has the deletion vector that the worker replaces")
     number = max(newest, 0 if current is None else _number(current.entry))
     numbers = VersionInfo(Status.EXISTING, draft.snapshot_id, number, draft.sequence_number + 1)
     item = _Incoming(vector, data, current, vector_entry(draft, vector, data, numbers))
@@ -165,24 +166,24 @@ def _incoming(
 def _wanted(draft: Draft, intent: Intent, item: _Incoming) -> set[VectorAt]:
     places = {place_of(item.vector)}
     if item.current is not None:
-        places |= wanted(intent, item.vector, item.current.entry, draft)
+        places |= vectors_to_merge(intent, item.vector, item.current.entry, draft)
     if item.before is not None:
         places |= vector_to_read(item.before.entry, draft)
     return places
 
 
-class _Coming:
-    """What a conversion comes to, vector by vector."""
+class _Conversion:
+    """The change of one conversion, collected vector by vector."""
 
-    def __init__(self, draft: Draft, intent: Intent, fetched: FetchedObjects, leaving: Sequence[Live]) -> None:
+    def __init__(self, draft: Draft, intent: Intent, fetched: FetchedObjects, deletes: Sequence[Live]) -> None:
         self._draft, self._intent, self._fetched = draft, intent, fetched
-        self._replaced, self._removed = list(leaving), list[Live]()
+        self._replaced, self._removed = list(deletes), list[Live]()
         self._stored: list[ContentEntry] = []
         self._merged: list[MergedVector] = []
         self._before: list[MergedVector] = []
 
     def take(self, item: _Incoming) -> None:
-        """Raises `Invalid`: `vector-invalid`."""
+        """Add a vector. Raises `Invalid` (`vector-invalid`)."""
         draft, fetched, current = self._draft, self._fetched, item.current
         positions = proven(item.vector, item.data, fetched)
         outcome: BitMap64 | Settled = Settled.AS_ADDED
@@ -191,13 +192,13 @@ class _Coming:
                 check_keeps(positions, current.entry, draft, fetched)
             else:
                 outcome = merge(positions, self._intent, item.vector, current.entry, draft, fetched)
-        if outcome is Settled.AS_IT_WAS:
+        if outcome is Settled.AS_LIVE:
             return
         after = outcome if isinstance(outcome, BitMap64) else positions
         entry = item.entry
         if current is not None and item.is_shown:
             self._removed.append(current)
-            self._show_before(item, after - live_positions(current.entry, draft, fetched))
+            self._show_prior_vector(item, after - live_positions(current.entry, draft, fetched))
             entry = replace(entry, version_info=current.entry.version_info)
         elif current is not None:
             self._replaced.append(current)
@@ -207,7 +208,7 @@ class _Coming:
             self._stored.append(entry)
 
     def change(self) -> Change:
-        """All of it, what was merged written."""
+        """The complete change. Merged vectors are encoded into Puffin files."""
         draft = self._draft
         rows = [Row.of(entry, draft.codec) for entry in self._stored]
         before: list[Row] = []
@@ -231,8 +232,10 @@ class _Coming:
             written=written,
         )
 
-    def _show_before(self, item: _Incoming, converted: BitMap64) -> None:
-        """`converted`: what the conversion adds to the vector that this batch brought."""
+    def _show_prior_vector(self, item: _Incoming, converted: BitMap64) -> None:
+        """Add `converted`, the positions that the conversion adds to a vector of this batch, to the vector shown as
+        removed.
+        """
         if not converted:
             return
         positions = converted
@@ -243,11 +246,11 @@ class _Coming:
         self._before.append(MergedVector(entry, positions))
 
     def _number_before(self, item: _Incoming) -> int:
-        """As old as what was read: the vector of this batch is newer, and is not in it."""
+        """The data sequence number of the prior vector: at most the newest number that a writer can have read."""
         return min(_number(item.entry), self._draft.read_number_max)
 
 
-def _came(entry: ContentEntry) -> int:
+def _added_at(entry: ContentEntry) -> int:
     return entry.version_info.file_sequence_number or 0
 
 

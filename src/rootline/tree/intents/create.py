@@ -1,12 +1,12 @@
-"""The kind `create`: a table begins, empty or from an Iceberg table's snapshot.
+"""The kind `create`: a new table, empty or from an Iceberg table's snapshot.
 
-Owns: reading the definition, where it is stored, what is needed to adopt. Does not own: the rules of a definition
-(`definition_rules`) and of what is adopted (`adoption`).
-Invariants: the definition's location follows from the intent and the definition, so a retry writes the same object; a
-uuid is one table's for ever, also after a drop; what an adopted table names outside its folder is stored with its first
-root, so that other tables know it whatever becomes of that one.
+Owns: reading the definition, its location, the objects needed to adopt a table. Does not own: the rules of a definition
+(`definition_rules`) and of an adopted table (`adoption`).
+Invariants: The definition's location follows from the intent and the definition, so a retry writes the same object. A
+uuid belongs to one table forever, also after a drop. The locations outside its folder that an adopted table references
+are stored with its first root, so that sweeps of other tables know them even after the source table changes.
 
-Source: format page, "Table definition"; decision 0038.
+Source: format page, "Table definition". Decision 0038.
 """
 
 from __future__ import annotations
@@ -42,9 +42,8 @@ def create(intent: Intent, fetched: FetchedObjects, _appended_ms: int = 0) -> Be
     """A table with the intent's definition.
 
     Raises:
-        Invalid: `definition-invalid`, naming the field; `property-invalid`; `table-uuid-mismatch`; or a rule of
-            adoption is broken.
-
+        Invalid: `definition-invalid`, with the name of the field; `property-invalid`; `table-uuid-mismatch`; or a rule
+            of adoption is broken.
     """
     check_user_summary(intent.summary)
     definition = definition_of(intent)
@@ -64,29 +63,31 @@ def create(intent: Intent, fetched: FetchedObjects, _appended_ms: int = 0) -> Be
 
 
 def create_again(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Beginning | Needs:
-    """A table where `draft`, a tombstone, is the newest root: nothing in it can reach the table that was.
+    """A new table after a tombstone, the newest root of `draft`. It cannot reach the content of the dropped table.
 
     Raises:
-        Invalid: as `create`; `adoption-unsupported`; `table-dropped`, its uuid is that of a table that was dropped.
-
+        Invalid: as `create`; `adoption-unsupported`; `table-dropped`, its uuid is that of a dropped table.
     """
     if intent.adopt is not None:
         raise Invalid(
-            "adoption-unsupported", f"{draft.table} had a table that was dropped: adopt under a name that had none"
+            "adoption-unsupported",
+            f"{draft.table} had a table that was dropped: adopt under a name that never had a table",
         )
     begun = create(intent, fetched)
     return after_drop(draft, begun) if isinstance(begun, Beginning) else begun
 
 
 def after_drop(draft: Draft, begun: Beginning) -> Beginning:
-    """What begins where `draft`, a tombstone, is the newest root. Raises `Invalid` (`table-dropped`)."""
+    """`begun`, with the fields that a tombstone passes on: horizon, condemned pages, drops. Raises `Invalid`
+    (`table-dropped`).
+    """
     new_uuid, drops = begun.definition.table_uuid, draft.carried.drops
     for drop in drops:
         if drop.table_uuid == new_uuid:
             raise Invalid(
                 "table-dropped",
-                f"{draft.table}: the table with uuid {new_uuid} was dropped in version {drop.version}; give a new "
-                "table a uuid of its own",
+                f"{draft.table}: the table with uuid {new_uuid} was dropped in version {drop.version}: create the new "
+                "table with another uuid",
             )
     encoded = [
         encode_condemned_page(new_uuid, page.horizon_ms, page.locations, page.replaces, draft.salt)
@@ -115,7 +116,7 @@ def after_drop(draft: Draft, begun: Beginning) -> Beginning:
 
 
 def uuid_of(intent: Intent) -> UUID | None:
-    """The uuid of the table that a `create` makes; `None`: its definition cannot be read."""
+    """The uuid of the table that a `create` makes, or `None` if its definition cannot be read."""
     if intent.table_uuid is not None:
         return intent.table_uuid
     try:
@@ -125,33 +126,33 @@ def uuid_of(intent: Intent) -> UUID | None:
 
 
 def definition_of(intent: Intent) -> TableDefinition:
-    """The definition that a `create` carries.
+    """The definition in a `create`.
 
     Raises:
-        Invalid: `definition-invalid`, naming the field; `property-invalid`; `table-uuid-mismatch`.
-
+        Invalid: `definition-invalid`, with the name of the field; `property-invalid`; `table-uuid-mismatch`.
     """
     text = intent.definition or ""
     definition = given_definition(text)
     if intent.table_uuid is not None and intent.table_uuid != definition.table_uuid:
         raise Invalid(
             "table-uuid-mismatch",
-            f"the intent names table uuid {intent.table_uuid}, its definition {definition.table_uuid}",
+            f"the intent names uuid {intent.table_uuid}, but its definition {definition.table_uuid}: use one uuid",
         )
     if definition.oldest_schema_id:
         raise Invalid(
-            "definition-invalid", "definition: oldest-schema-id is for a table that was replaced; leave it out"
+            "definition-invalid",
+            "definition: oldest-schema-id is only valid for a table that was replaced: remove it",
         )
     check_definition(definition)
     if intent.adopt is None:
         check_added(None, definition)
-    else:  # what other engines made of a table is adopted unchanged, but for properties that are ours to judge
+    else:  # an adopted table is accepted unchanged, except for properties of our own
         check_adopted(definition.properties)
     return definition
 
 
 def stored_definition(intent: Intent, definition: TableDefinition) -> tuple[PendingObject, DefinitionReference]:
-    """The object to store, and the root's reference to it."""
+    """The definition's object to store, and the root's reference to it."""
     body = definition.to_json()
     digest = hashlib.sha256(body).digest()
     location = definition_location(uuid5(_DEFINITIONS, f"{intent.intent_id}\0{digest.hex()}"))

@@ -1,12 +1,13 @@
-"""The kinds `drop` and `purge`: the table goes, its name comes free.
+"""The kinds `drop` and `purge`: remove the table and free its name.
 
-Owns: their rules, what a drop leaves behind, how `restore` brings a table back, and what must hold between roots where
-a name stops being a table or becomes one again. Does not own: who looks for tables (`name_state`), what a new table of
-the name begins with (`rootline.tree.draft.draft`), deletion (the sweep).
-Invariants: a dropped table keeps its entries, definition and ledger in its tombstones, so that it can come back as it
-was; one that is purged keeps none. A drop names the table's uuid, so that it never hits the table that came after.
+Owns: their rules, the fields of a tombstone, how `restore` restores a dropped table, and the rules between roots where
+a name stops being a table or becomes one. Does not own: who searches for tables (`name_state`), the first state of a
+new table of the name (`rootline.tree.draft.draft`), deletion of files (the sweep).
+Invariants: A dropped table keeps its entries, definition and ledger in its tombstones, so that it can be restored
+unchanged. A purged table keeps none of its entries. A drop names the table's uuid, so that it never drops a later table
+of the name.
 
-Source: definitions page, section 2; decision 0067.
+Source: definitions page, section 2. Decision 0067.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from rootline.tree.draft.draft import Draft
 from rootline.tree.state.name_state import dropped_words
 
 NAME_IS: Final = "rootline.name"
-"""In a snapshot's summary: `dropped`, `purged`, `restored` or `created`, where its intents changed what the name is."""
+"""Key of a snapshot's summary: `dropped`, `purged`, `restored` or `created`, if it changed the name's state."""
 KEPT_PROPERTY: Final = "rootline.drop.retention-seconds"
-"""How long a dropped table can be brought back, before workers purge it."""
+"""Property: seconds that a dropped table can be restored before workers purge it."""
 KEPT_S_DEFAULT: Final = 7 * 24 * 3600
 _WORDS: Final = {
     (NameState.TABLE, NameState.TOMBSTONE): "dropped",
@@ -38,22 +39,22 @@ _WORDS: Final = {
 
 
 def drop(draft: Draft, _intent: Intent, _fetched: FetchedObjects) -> Change:
-    """The table is no longer there; `restore` brings it back. Raises `Invalid` (`table-dropped`)."""
+    """Drop the table, which `restore` can undo. Raises `Invalid` (`table-dropped`)."""
     if draft.is_tombstone:
         raise Invalid("table-dropped", dropped_words(draft.table, draft.carried.drops[-1]))
     return Change(Effect.NOTHING, carried=dropped(draft, is_purged=False))
 
 
 def purge(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Beginning:
-    """The table and its files go for good, dropped before or not.
+    """Remove the table and its files for good, whether it was dropped before or not.
 
-    Every version before it is given up, tagged ones included: no one can read them any more.
+    Every version before this root expires, tagged ones included: none can be read.
 
-    `made_from_version`, which workers name: only what was dropped in that version, and only when its time is over.
+    Workers set `made_from_version`: then the table must have been dropped in that version, and its retention must be
+    over.
 
     Raises:
-        Invalid: `table-dropped`, it was purged before; `purge-stale`, what a worker saw is not so.
-
+        Invalid: `table-dropped`, it was purged before; `purge-stale`, the table's state is not the one the worker saw.
     """
     carried = draft.carried
     if intent.made_from_version is not None:
@@ -69,16 +70,16 @@ def purge(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Beginning:
 
 
 def without_past(draft: Draft, carried: CarriedFields) -> CarriedFields:
-    """`carried` where no version before the next root can be read any more."""
-    assert draft.parent is not None, "a root that other intents made"
-    given_up = Expiry(draft.parent.header.earlier_bytes + draft.parent.root.size_in_bytes)
-    return replace(carried, oldest_version=draft.version, tags={}, expiry=given_up)
+    """`carried`, changed so that no version before the next root can be read."""
+    assert draft.parent is not None, "a root exists before this one"
+    expiry = Expiry(draft.parent.header.earlier_bytes + draft.parent.root.size_in_bytes)
+    return replace(carried, oldest_version=draft.version, tags={}, expiry=expiry)
 
 
 def kept_until_ms(drop: Drop, definition: TableDefinition) -> int:
-    """Until when a dropped table can be brought back, if no one purges it (milliseconds, epoch).
+    """The time until which a dropped table can be restored, unless somebody purges it (milliseconds, epoch).
 
-    A property that is no number counts as not set.
+    A property that is not a number counts as not set.
     """
     text = definition.properties.get(KEPT_PROPERTY, "")
     is_number = text.isascii() and text.isdigit() and len(text) <= 10
@@ -88,22 +89,21 @@ def kept_until_ms(drop: Drop, definition: TableDefinition) -> int:
 def _check_is_over(draft: Draft, made_from: int) -> None:
     last = draft.carried.drops[-1] if draft.is_tombstone else None
     if last is None or last.version != made_from or not last.dropped_ms:
-        raise Invalid("purge-stale", f"{draft.table} is not what was dropped in version {made_from}: look at it again")
+        raise Invalid("purge-stale", f"{draft.table} was not last dropped in version {made_from}: plan the purge again")
     until_ms = kept_until_ms(last, draft.definition)
     if draft.appended_ms < until_ms:
         raise Invalid(
             "purge-stale",
-            f"{draft.table} was dropped in version {made_from} and is kept until {until_ms}; the intent was published "
-            f"at {draft.appended_ms}",
+            f"{draft.table} was dropped in version {made_from} and is kept until {until_ms}, but the intent was "
+            f"published at {draft.appended_ms}: publish it again after that time",
         )
 
 
-def brought_back(draft: Draft, intent: Intent) -> Change:
-    """The dropped table as it was, under its uuid.
+def restored_table(draft: Draft, intent: Intent) -> Change:
+    """The dropped table, restored unchanged under its uuid.
 
     Raises:
         Invalid: `table-dropped`, it was purged; `restore-impossible`, the intent names another version than the drop's.
-
     """
     last = draft.carried.drops[-1]
     if last.is_purged:
@@ -111,14 +111,14 @@ def brought_back(draft: Draft, intent: Intent) -> Change:
     if intent.ref is None or intent.ref.version != last.version:
         raise Invalid(
             "restore-impossible",
-            f"{draft.table} was dropped in version {last.version}: name that one to bring the table back, and restore "
-            "an earlier version after it",
+            f"{draft.table} was dropped in version {last.version}: restore that version first, and then an earlier "
+            "one if needed",
         )
     return Change(Effect.NOTHING, carried=replace(draft.carried, name_is=NameState.TABLE))
 
 
 def summary_of_drops(before: RootHeader | None, draft: Draft) -> dict[str, str]:
-    """What a root's summary says of what its name is."""
+    """Keys for the snapshot's summary: the change of the name's state."""
     if before is None:
         return {NAME_IS: "dropped"} if draft.is_tombstone else {}
     word = _word(
@@ -128,22 +128,22 @@ def summary_of_drops(before: RootHeader | None, draft: Draft) -> dict[str, str]:
 
 
 def drop_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
-    """What is wrong with what a root says of its name, given the root before it, in words."""
+    """Violations in a root's name fields, compared with the root before it, as sentences."""
     stated = after.snapshot.summary.get(NAME_IS)
     word = _word(before, after.name_is, after.drops, is_new=after.table_uuid != before.table_uuid)
     if stated != word:
-        yield f"its name is {after.name_is} after {before.name_is}: {word}, its summary says {stated!r:.40}"
+        yield f"its name is {after.name_is} after {before.name_is}: {word}, but its summary states {stated!r:.40}"
     if len(after.drops) < len(before.drops):
-        yield f"{len(after.drops)} drops are remembered, the parent remembers {len(before.drops)}"
+        yield f"it records {len(after.drops)} drops, its parent {len(before.drops)}"
     if after.is_tombstone and not before.is_tombstone and after.drops[-1].version != after.version:
-        yield f"the table is dropped in version {after.version}, it says {after.drops[-1].version}"
+        yield f"the table was dropped in version {after.version}, but it records {after.drops[-1].version}"
     if purges(before, after):
         if after.totals != Totals():
-            yield f"its table was purged, and the totals are {after.totals}"
+            yield f"its table was purged, but the totals are {after.totals}"
         if after.oldest_version != after.version or after.tags:
-            yield f"its table was purged, and versions from {after.oldest_version} on can be read"
+            yield f"its table was purged, but versions from {after.oldest_version} on can be read"
     elif before.is_tombstone and after.is_tombstone and after.totals != before.totals:
-        yield f"the totals of a dropped table are {after.totals}, they were {before.totals}"
+        yield f"the totals of a dropped table changed from {before.totals} to {after.totals}"
 
 
 def starts_new_table(before: RootHeader, after: RootHeader) -> bool:
@@ -158,24 +158,24 @@ def purges(before: RootHeader, after: RootHeader) -> bool:
 
 
 def beginning_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
-    """What is wrong with the first root of another table of the name, given the tombstone before it, in words."""
+    """Violations in the first root of a new table of the name, compared with the tombstone before, as sentences."""
     yield from drop_violations(before, after)
     if after.snapshot.parent_id is not None:
-        yield f"it is the first of its table, its parent snapshot is {after.snapshot.parent_id}"
+        yield f"it is the first root of its table, but its parent snapshot is {after.snapshot.parent_id}"
     if after.oldest_version != after.version or after.tags or after.restored_at or after.replaced_at:
-        yield "it can reach versions, tags, restores or replaces of the table that had the name before"
+        yield "it can reach versions, tags, restores or replaces of the earlier table of its name"
     if after.expiry is None or after.expiry.given_up_bytes != after.earlier_bytes or after.expiry.kept is not None:
-        yield f"it gives up {after.expiry}, of {after.earlier_bytes} bytes of roots before it"
+        yield f"its expiry is {after.expiry}, but the roots before it have {after.earlier_bytes} bytes"
     if after.drops != before.drops or after.table_uuid in {item.table_uuid for item in before.drops}:
-        yield f"table {after.table_uuid} begins after {len(before.drops)} drops and remembers {len(after.drops)}"
+        yield f"table {after.table_uuid} begins after {len(before.drops)} drops, but records {len(after.drops)}"
     if after.horizon_ms != before.horizon_ms or len(after.condemned) != len(before.condemned):
-        yield "what no root may add any more changed"
+        yield "the condemned locations or the horizon changed"
 
 
 def dropped(draft: Draft, *, is_purged: bool) -> CarriedFields:
-    """What a tombstone carries of the table or view that `draft` is."""
-    said = Drop(draft.definition.table_uuid, draft.version, 0, is_purged)  # the header puts the root's time in
-    drops = (*draft.carried.drops, said)[-DROPS_MAX:]
+    """The carried fields of the tombstone that replaces the table or view of `draft`."""
+    record = Drop(draft.definition.table_uuid, draft.version, 0, is_purged)  # the header sets the time
+    drops = (*draft.carried.drops, record)[-DROPS_MAX:]
     return replace(draft.carried, name_is=NameState.TOMBSTONE, drops=drops, view=None)
 
 

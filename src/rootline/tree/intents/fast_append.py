@@ -1,12 +1,12 @@
-"""The row of the commonest intent, an append of one data file, with all its rules checked at once.
+"""The row of the most common intent, an append of one data file, with all its rules checked together.
 
-Owns: recognising an intent that breaks no rule, and its row. Does not own: the rules, which are where they are
-explained (`decide`, `file_rules`, `statistics_rules`, `root_room`) and give the reasons of a rejection.
-Invariants: one-sided. Where there is a row, the general way makes the same one (a property test holds the two against
-each other); where there is none, the intent goes the general way, and may well be accepted.
+Owns: recognizing an intent that breaks no rule, and its row. Does not own: the rules, which have their own modules
+(`decide`, `file_rules`, `statistics_rules`, `root_room`) and give the reasons of a rejection.
+Invariants: One-sided: if a row is returned, the general path makes the same row (a property test compares the two). If
+none is returned, the general path decides, and may accept the intent.
 
-Theory. The general way to a row asks a dozen functions, and each of them is there for a case that hardly ever comes.
-Half of the time that an append takes, its statistics left out, went into asking.
+Theory. The general path calls a dozen functions for a row, and each is there for a rare case. Half of the time of an
+append, statistics aside, went into these calls.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rootline.tree.proof.row_limits import is_plausible
 
 
 def fast_append_row(draft: Draft, intent: Intent) -> Row | None:
-    """The row that `intent` adds; `None`: ask the general way. Raises `Invalid` (`spec-unknown`) as that would."""
+    """The row that `intent` adds, or `None`: use the general path. Raises `Invalid` (`spec-unknown`), as that would."""
     files = intent.add_data_files
     if (
         len(files) != 1
@@ -60,7 +60,7 @@ def fast_append_row(draft: Draft, intent: Intent) -> Row | None:
         or not is_plain(location)
         or location.startswith(RESERVED_PREFIXES)
         or draft.is_live(location)
-        or not statistics.proof.holds(encoded, record_count, definition.spec_by_id(file.partition_spec_id).expr_ids)
+        or not statistics.proof.proves(encoded, record_count, definition.spec_by_id(file.partition_spec_id).expr_ids)
     ):
         return None
     entry = unchecked_entry(

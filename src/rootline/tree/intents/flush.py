@@ -1,10 +1,11 @@
-"""The kinds `flush` and `compact_leaves`: leaves that take entries over from the root, and from other leaves.
+"""The kinds `flush` and `compact_leaves`: leaves that take over entries from the root and from other leaves.
 
-Owns: which entries of a leaf are live in the very place that they came from, and the leaf's own root row. Does not own:
-what is moved and when (`rootline.maintenance`), finding those places (`leaf_sources`), which leaves leave and what
-delete leaves belong to then (`dead_leaves`), the aggregates (`aggregates`).
-Invariants: no live set and no row count changes; what was removed, replaced or moved since is dead in the new leaf, so
-it can neither come back nor double; a vector moves only along with its data file when its leaf is affiliated.
+Owns: which entries of a leaf are live at their source, and the leaf's own root row. Does not own: what is moved and
+when (`rootline.maintenance`), finding the sources (`leaf_sources`), dropped leaves and the affiliation of delete leaves
+(`dead_leaves`), the aggregates (`aggregates`).
+Invariants: The live set and all row counts are unchanged. An entry that was removed, replaced or moved since the plan
+is dead in the new leaf, so it neither becomes live nor is counted twice. A vector in an affiliated leaf moves only
+together with its data file.
 
 Source: protocol page, section 5.
 """
@@ -35,11 +36,10 @@ _STALE: Final = {IntentKind.FLUSH: "flush-stale", IntentKind.COMPACT_LEAVES: "co
 
 
 def flush(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
-    """Of kind `flush` or `compact_leaves`.
+    """Take over entries into the intent's leaves, for `flush` and `compact_leaves`.
 
     Raises:
         Invalid: `leaf-invalid`, `location-invalid`, `version-unknown`, `flush-stale` or `compaction-stale`.
-
     """
     stale = _STALE[intent.kind]
     for manifest in intent.add_manifests:
@@ -58,7 +58,7 @@ def flush(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Nee
     if not work.incoming and (intent.add_manifests or not has_use):
         places = [*(manifest.location for manifest in intent.add_manifests), *intent.replaces]
         names = ", ".join(repr(place) for place in places[:4])
-        raise Invalid(stale, f"nothing of {names} is live any more in the place that it came from")
+        raise Invalid(stale, f"no entry of {names} is live at its source any more: plan again")
     return Change(
         Effect.MAINTAINS,
         incoming=tuple(work.incoming.values()),
@@ -69,7 +69,9 @@ def flush(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Nee
 
 
 class Takeover:
-    """What leaves of one intent, or of the coordinator's own, take over; the draft is only read."""
+    """The entries that new leaves take over, for one intent or for the coordinator's own flush. The draft is not
+    changed.
+    """
 
     def __init__(self, draft: Draft, replaces: Sequence[str]) -> None:
         self.draft = draft
@@ -79,7 +81,7 @@ class Takeover:
         self._sources = LeafSources.of(draft, replaces)
 
     def take(self, manifest: AddedManifest, leaf: Leaf) -> None:
-        """Match a leaf's entries with what they came from."""
+        """Match a leaf's entries with their sources."""
         draft = self.draft
         try:
             origins = self._sources.origins(leaf)
@@ -104,7 +106,7 @@ class Takeover:
         self.incoming[manifest.location] = IncomingLeaf(LeafLookup(leaf), leaf_row, dead)
 
     def _moves(self, manifest: AddedManifest, leaf: Leaf) -> BitMap | None:
-        """The entries of an affiliated delete leaf that may move to it; `None`: of any other leaf, all may."""
+        """The ordinals of an affiliated delete leaf that may move to it, or `None` for any other leaf: all may."""
         owner = manifest.referenced_file
         if owner is None:
             return None
@@ -113,11 +115,11 @@ class Takeover:
         )
 
     def _target_moves(self, entry: ContentEntry, location: str, owner: str) -> bool:
-        """Whether the data file of a vector is live in the data leaf that the vector's leaf belongs to."""
+        """Whether a vector's data file is live in `owner`, the data leaf of the vector's leaf."""
         if entry.content_type is not ContentType.POSITION_DELETE:
             raise Invalid(
                 "leaf-invalid",
-                f"{location!r} belongs to one data leaf, yet holds {entry.location!r}, no vector",
+                f"{location!r} belongs to one data leaf, but contains {entry.location!r}, which is not a vector",
             )
         place = EntryPlace(ContentType.DATA, entry.referenced_file or "")
         ours = self.incoming.get(owner)
@@ -155,18 +157,20 @@ def _check_manifest(draft: Draft, manifest: AddedManifest, stale: str) -> None:
     if not manifest.location.startswith(LEAVES_PREFIX):
         raise Invalid("location-invalid", f"leaf {manifest.location[:80]!r} is not in {LEAVES_PREFIX}")
     if manifest.content_type not in CONTENT_OF:
-        raise Invalid("leaf-invalid", f"{manifest.location!r}: content type {int(manifest.content_type)} is no leaf's")
+        raise Invalid(
+            "leaf-invalid", f"{manifest.location!r}: content type {int(manifest.content_type)} is not a leaf's"
+        )
     if manifest.file_format is not FileFormat.PARQUET:
         raise Invalid("leaf-invalid", f"{manifest.location!r}: a flushed leaf is Parquet, not {manifest.file_format}")
     if manifest.location in draft.live.leaf_rows or manifest.location in draft.in_leaves.incoming:
-        raise Invalid(stale, f"leaf {manifest.location!r} is part of the table already")
+        raise Invalid(stale, f"leaf {manifest.location!r} is already part of the table")
     if manifest.referenced_file is not None and manifest.content_type is ContentType.DATA_MANIFEST:
-        raise Invalid("leaf-invalid", f"{manifest.location!r}: a data leaf belongs to no other leaf")
+        raise Invalid("leaf-invalid", f"{manifest.location!r}: a data leaf must not have referenced_file")
     draft.definition.spec_by_id(manifest.partition_spec_id)
 
 
 def _proven(manifest: AddedManifest, leaf: Leaf | None) -> Leaf:
-    """The leaf, if it is what the intent says."""
+    """The leaf, if it matches the intent."""
     name = repr(manifest.location)
     if leaf is None:
         raise Invalid("leaf-invalid", f"{name} is absent or cannot be read")

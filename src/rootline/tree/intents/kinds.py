@@ -1,13 +1,12 @@
-"""The table of kinds: how an intent of each is decided, and what its root says and must keep.
+"""The table of kinds: the functions that decide an intent, add its summary and check its roots.
 
-Owns: one row for each kind. Does not own: the rules (one file for each kind beside this one), what a kind carries on
+Owns: one row for each kind. Does not own: the rules (one file for each kind beside this one), the fields of a kind on
 the wire (`rootline.schemas.intent_rules`).
-Invariants: every kind has a row; a kind is decided on a table or begins one, never both.
+Invariants: Every kind has a row. A kind is decided on a table or begins one, never both.
 
-What an accepted intent does is a `Change`, a value; the draft, the next root, its header and the checks read it from
-there. So a new kind is its file, its row here, and its row of the wire. Two things may come with it: words in the
-snapshot's summary, because no root may change what its header carries in silence, and the rule that holds those words
-against the header.
+An accepted intent is a `Change`, a value. The draft, the next root, its header and the checks only read that value. So
+a new kind is its file, its row here, and its row of the wire. It may also have keys of the snapshot's summary, because
+no root may change its header silently, and the rule that compares the keys with the header.
 """
 
 from __future__ import annotations
@@ -48,27 +47,27 @@ from rootline.tree.intents.tag import summary_of_tags, tag, tag_violations
 from rootline.tree.intents.view import create_view, drop_view, replace_view, summary_of_views, view_violations
 
 Judge = Callable[[Draft, Intent, FetchedObjects], Change | Beginning | Needs]
-"""What an intent does to a table, or what must be fetched to tell. Raises `Invalid`: it is rejected."""
+"""The change that an intent makes to a table, or the objects to fetch first. Raises `Invalid` to reject the intent."""
 Begin = Callable[[Intent, FetchedObjects, int], Beginning | Needs]
-"""The same where there is nothing; the number is the log's append time of the intent."""
-Says = Callable[[RootHeader | None, Draft], Mapping[str, str]]
-"""Words for the snapshot's summary, from the header before and the draft."""
+"""The table or view that an intent begins where there is no root. The number is the intent's append time (ms)."""
+SummaryOf = Callable[[RootHeader | None, Draft], Mapping[str, str]]
+"""Keys for the snapshot's summary, from the parent's header and the draft."""
 HeaderRule = Callable[[RootHeader, RootHeader], Iterator[str]]
-"""What is wrong with a header, given the one before it, in words."""
+"""Violations in a header, compared with the parent's, as sentences."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One row. `finding`: the code under which `rootline check` reports what breaks `rule`."""
+    """One row. `finding`: the code under which `rootline check` reports violations of `rule`."""
 
     judge: Judge | None = None
     begin: Begin | None = None
-    says: Says | None = None
+    summary: SummaryOf | None = None
     rule: HeaderRule | None = None
     finding: str = "snapshot-wrong"
 
 
-KINDS: Final[Mapping[IntentKind, Kind]] = {  # words of the summary come in this order
+KINDS: Final[Mapping[IntentKind, Kind]] = {  # the summary's keys are in this order
     IntentKind.APPEND: Kind(append),
     IntentKind.REMOVE: Kind(remove),
     IntentKind.OVERWRITE: Kind(overwrite),
@@ -76,36 +75,36 @@ KINDS: Final[Mapping[IntentKind, Kind]] = {  # words of the summary come in this
     IntentKind.CREATE: Kind(begin=create),
     IntentKind.FLUSH: Kind(flush),
     IntentKind.COMPACT_LEAVES: Kind(flush),
-    IntentKind.COMPACT_VECTORS: Kind(compact_vectors, says=summary_of_joins),
-    IntentKind.TAG: Kind(tag, says=summary_of_tags, rule=tag_violations, finding="tags-wrong"),
-    IntentKind.RESTORE: Kind(restore, says=summary_of_restores, rule=restore_violations),
-    IntentKind.REWRITE: Kind(rewrite, says=summary_of_rewrites),
-    IntentKind.CONVERT_EQUALITY_DELETES: Kind(convert_equality_deletes, says=summary_of_conversions),
-    IntentKind.ALTER: Kind(alter, says=summary_of_alters, rule=alter_violations),
-    IntentKind.REPLACE: Kind(replace, says=summary_of_replaces, rule=replace_violations),
-    IntentKind.EXPIRE: Kind(expire, says=summary_of_expiry, rule=expiry_violations),
-    IntentKind.SWEEP: Kind(sweep, says=summary_of_sweeps, rule=sweep_violations),
-    IntentKind.DROP: Kind(drop, says=summary_of_drops, rule=drop_violations),
+    IntentKind.COMPACT_VECTORS: Kind(compact_vectors, summary=summary_of_joins),
+    IntentKind.TAG: Kind(tag, summary=summary_of_tags, rule=tag_violations, finding="tags-wrong"),
+    IntentKind.RESTORE: Kind(restore, summary=summary_of_restores, rule=restore_violations),
+    IntentKind.REWRITE: Kind(rewrite, summary=summary_of_rewrites),
+    IntentKind.CONVERT_EQUALITY_DELETES: Kind(convert_equality_deletes, summary=summary_of_conversions),
+    IntentKind.ALTER: Kind(alter, summary=summary_of_alters, rule=alter_violations),
+    IntentKind.REPLACE: Kind(replace, summary=summary_of_replaces, rule=replace_violations),
+    IntentKind.EXPIRE: Kind(expire, summary=summary_of_expiry, rule=expiry_violations),
+    IntentKind.SWEEP: Kind(sweep, summary=summary_of_sweeps, rule=sweep_violations),
+    IntentKind.DROP: Kind(drop, summary=summary_of_drops, rule=drop_violations),
     IntentKind.PURGE: Kind(purge),
     IntentKind.CREATE_VIEW: Kind(begin=create_view),
-    IntentKind.REPLACE_VIEW: Kind(replace_view, says=summary_of_views, rule=view_violations),
+    IntentKind.REPLACE_VIEW: Kind(replace_view, summary=summary_of_views, rule=view_violations),
     IntentKind.DROP_VIEW: Kind(drop_view),
 }
 
 
-def said_by_kinds(before: RootHeader | None, draft: Draft) -> dict[str, str]:
-    """What the kinds of a batch have to say in the snapshot's summary."""
+def summary_of_kinds(before: RootHeader | None, draft: Draft) -> dict[str, str]:
+    """The keys that the kinds add to the snapshot's summary."""
     if before is not None and draft.is_first:
-        return summary_of_drops(before, draft)  # nothing else of the table that was goes on
-    said: dict[str, str] = {}
+        return summary_of_drops(before, draft)  # the new table continues nothing else of the earlier one
+    summary: dict[str, str] = {}
     for kind in KINDS.values():
-        if kind.says is not None:
-            said.update(kind.says(before, draft))
-    return said
+        if kind.summary is not None:
+            summary.update(kind.summary(before, draft))
+    return summary
 
 
 def carried_violations(before: RootHeader, after: RootHeader) -> Iterator[tuple[str, str]]:
-    """What is wrong with what a header carries, given the one before it: (code of the finding, sentence)."""
+    """Violations in a header's carried fields, compared with the parent's: (code of the finding, sentence)."""
     if starts_new_table(before, after):
         yield from (("parent-mismatch", sentence) for sentence in beginning_violations(before, after))
         return

@@ -1,7 +1,8 @@
-"""The kind `overwrite`: files leave, and others come that replace them.
+"""The kind `overwrite`: replace files with new ones.
 
-Owns: what must hold between the two. Does not own: the rules of files (`file_rules`) and removals (`removal_rules`).
-Invariants: no row that an equality delete has deleted comes back, because the writer had not read that delete.
+Owns: the rules that relate removed and added files. Does not own: the rules of files (`file_rules`) and removals
+(`removal_rules`).
+Invariants: A row deleted by an equality delete that the writer had not read does not become live again.
 
 Source: protocol page, section 2, "Validation".
 """
@@ -20,16 +21,16 @@ from rootline.tree.rules.writer_leaves import missing_leaves, writer_leaves
 
 
 def overwrite(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
-    """Files that leave and files that replace them. Raises `Invalid`."""
+    """Remove files and add others. Raises `Invalid`."""
     needs = missing_leaves(draft, intent, fetched)
     if needs is not None:
         return needs
-    leaving = removals(draft, intent, fetched)
-    if isinstance(leaving, Needs):
-        return leaving
-    data = (live.entry for live in leaving if live.entry.content_type is ContentType.DATA)
+    removed = removals(draft, intent, fetched)
+    if isinstance(removed, Needs):
+        return removed
+    data = (live.entry for live in removed if live.entry.content_type is ContentType.DATA)
     check_no_unseen_deletes(draft, intent, data, "stale-source")
     added = added_rows(draft, intent)
     leaves = writer_leaves(draft, intent, fetched, added)
-    effect = (Effect.ADDS if added or leaves else Effect.NOTHING) | (Effect.REMOVES if leaving else Effect.NOTHING)
-    return Change(effect, added=tuple(added), removed=tuple(leaving), incoming=leaves)
+    effect = (Effect.ADDS if added or leaves else Effect.NOTHING) | (Effect.REMOVES if removed else Effect.NOTHING)
+    return Change(effect, added=tuple(added), removed=tuple(removed), incoming=leaves)

@@ -1,12 +1,13 @@
-"""Changes of the definition that an intent carries: they come first, and the result is what its files are judged by.
+"""Changes of the definition in an intent. They are applied first, and the intent's files are checked against the
+result.
 
-Owns: what the changes make of the table, and how that goes into the intent's `Change`. Does not own: what they say and
+Owns: the table's definition after the changes, and adding it to the intent's `Change`. Does not own: the changes and
 whether they are legal (`rootline.tree.evolution`), the rest of the intent (its kind).
-Invariants: the draft is not touched before the whole intent is accepted, so a rejected one changes no definition; of
-two intents that were made for one definition and add to its schemas the second is rejected, or two columns would get
-one id.
+Invariants: The draft is unchanged until the whole intent is accepted, so a rejected intent changes no definition. If
+two intents were made for one definition and both add to its schemas, the second is rejected. Otherwise two columns
+would get the same id.
 
-Source: docs/protocol.md, "Changing a definition"; docs/decisions/0064.
+Source: docs/protocol.md, "Changing a definition". docs/decisions/0064.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from rootline.tree.state.pending_object import PendingObject
 
 @dataclass(frozen=True, slots=True)
 class Redefinition:
-    """The definition that a table goes on with, and its object to store."""
+    """The definition that a table continues with, and its object to store."""
 
     definition: TableDefinition
     reference: DefinitionReference
@@ -36,27 +37,26 @@ class Redefinition:
 
     @staticmethod
     def of(intent: Intent, definition: TableDefinition) -> Redefinition:
-        """Of a definition that `intent` makes; the same intent makes the same object."""
+        """A definition made by `intent`. The same intent always makes the same object."""
         pending, reference = stored_definition(intent, definition)
         return Redefinition(definition, reference, pending)
 
     def seen(self, draft: Draft) -> Draft:
-        """`draft` under this definition, to judge by; `draft` itself stays as it is."""
+        """A view of `draft` under this definition, for checks. `draft` is unchanged."""
         return draft.with_definition(self.definition, replace(draft.carried, definition=self.reference))
 
     def with_change(self, draft: Draft, change: Change) -> Change:
-        """What the rest of the intent does, and this, as one change of `draft`."""
+        """`change` together with this redefinition, as one change of `draft`."""
         carried = replace(change.carried or draft.carried, definition=self.reference)
         return replace(change, objects=(self.pending, *change.objects), carried=carried, definition=self.definition)
 
 
 def redefinition(draft: Draft, intent: Intent) -> Redefinition | None:
-    """What the changes that `intent` carries make of the table; `None` when it carries none, or they change nothing.
+    """The table's definition after the changes of `intent`, or `None` if it has none, or they change nothing.
 
     Raises:
         Invalid: `definition-invalid`, `column-untracked`, `evolution-illegal`; `definition-changed`, the changes were
             made for another definition.
-
     """
     if intent.definition is None or intent.kind not in CHANGING_KINDS:
         return None
@@ -67,7 +67,7 @@ def redefinition(draft: Draft, intent: Intent) -> Redefinition | None:
         raise Invalid(
             "definition-changed",
             f"the changes were made for definition {changes.replaces.hex()[:16]}…, "
-            f"the table's is {current.hex()[:16]}… by now: plan them on that one",
+            f"the table's is now {current.hex()[:16]}…: plan the changes again",
         )
     after = (replaced_definition if intent.kind is IntentKind.REPLACE else evolved)(before, changes)
     if after is before:
@@ -75,12 +75,12 @@ def redefinition(draft: Draft, intent: Intent) -> Redefinition | None:
     if changes.replaces is None and _numbered(after) != _numbered(before):
         raise Invalid(
             "definition-invalid",
-            "definition changes: those that add a schema, a partition spec or a sort order need replaces-definition, "
-            "the SHA-256 of the definition that they were made for, because ids follow from it",
+            "definition changes: a change that adds a schema, a partition spec or a sort order needs "
+            "replaces-definition, the SHA-256 of the definition it was made for, because new ids depend on it",
         )
     return Redefinition.of(intent, after)
 
 
 def _numbered(definition: TableDefinition) -> tuple[int, ...]:
-    """How many there are of what gets an id when it is added."""
+    """The numbers of schemas, partition specs and sort orders, which get ids when they are added."""
     return len(definition.schemas), len(definition.partition_specs), len(definition.sort_orders)

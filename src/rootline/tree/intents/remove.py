@@ -1,4 +1,4 @@
-"""The kind `remove`: files leave, with their vectors."""
+"""The kind `remove`: remove files with their vectors."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from rootline.tree.rules.removal_rules import removals
 
 
 def remove(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
-    """Files that leave, with their vectors. Raises `Invalid`."""
-    leaving = removals(draft, intent, fetched)
-    return leaving if isinstance(leaving, Needs) else Change(Effect.REMOVES, removed=tuple(leaving))
+    """Remove files with their vectors. Raises `Invalid`."""
+    removed = removals(draft, intent, fetched)
+    return removed if isinstance(removed, Needs) else Change(Effect.REMOVES, removed=tuple(removed))

@@ -1,13 +1,13 @@
-"""The kind `replace`: the table goes on empty, or with other rows, perhaps with other columns.
+"""The kind `replace`: the table continues empty, or with other rows, possibly with other columns.
 
-Owns: what leaves, and which intents were meant for what the table held before. Does not own: the definition that the
-table goes on with (`redefinition`), files that come (`append`).
-Invariants: whatever is live when the intent is applied leaves, and no leaf is written for it; uuid, history and ledger
-stay; the definition gets a schema that is new, so an intent that names an earlier one is told from those made since.
+Owns: which entries are removed, and rejecting intents that were meant for the earlier content. Does not own: the new
+definition (`redefinition`), the added files (`append`).
+Invariants: Everything that is live when the intent is applied is removed, without writing a leaf. Uuid, history and
+ledger continue. The definition gets a new schema, so that an intent made for an earlier one can be recognized.
 
-Theory. The root shows what left as it shows any removal: its own rows as removed, and of each leaf a vector of all
-ordinals, which is a few bytes. So changes, exports and restores know it without knowing the kind. Of a writer who names
-no schema no one can say what its rows are for, as of one who names no uuid after a drop.
+Theory. The root shows this like any removal: its own rows as removed, and for each leaf a vector of all ordinals, which
+takes a few bytes. So changes, exports and restores need no code for this kind. If a writer names no schema, the table
+cannot know which content its rows are meant for. The same is true of a writer without a uuid after a drop.
 
 Source: docs/decisions/0074.
 """
@@ -34,72 +34,73 @@ from rootline.tree.rules.file_rules import added_rows
 from rootline.tree.rules.writer_leaves import missing_leaves, writer_leaves
 from rootline.tree.state.live_mask import live_mask
 
-_BRINGS: Final = ("add_data_files", "add_equality_deletes", "add_manifests")
-"""What an intent may bring that fits any table, whatever is live there."""
+_ADDED: Final = ("add_data_files", "add_equality_deletes", "add_manifests")
+"""The fields of an intent whose files could be added to any table, whatever is live there."""
 
 
 def replace(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
-    """Everything leaves; the intent's files come. `draft` is under the definition of after. Raises `Invalid`."""
+    """Remove everything, and add the intent's files. `draft` has the new definition already. Raises `Invalid`."""
     needs = missing_leaves(draft, intent, fetched)
     if needs is not None:
         return needs
-    leaving = tuple(draft.live_rows())
-    leaving_leaves = dict(_live_in_leaves(draft))
+    removed = tuple(draft.live_rows())
+    removed_in_leaves = dict(_live_in_leaves(draft))
     added = added_rows(draft, intent)
     leaves = writer_leaves(draft, intent, fetched, added)
-    effect = Effect.REMOVES if leaving or leaving_leaves else Effect.NOTHING
+    effect = Effect.REMOVES if removed or removed_in_leaves else Effect.NOTHING
     return Change(
         effect | (Effect.ADDS if added or leaves else Effect.NOTHING),
         added=tuple(added),
         incoming=leaves,
-        removed=leaving,
-        removed_from=leaving_leaves,
+        removed=removed,
+        removed_from=removed_in_leaves,
         carried=with_fields(draft.carried, replaced_at=SequenceNumber(draft.sequence_number + 1)),
         new_schema_id=draft.definition.oldest_schema_id,
     )
 
 
 def check_meant_for_this(draft: Draft, intent: Intent) -> None:
-    """Raises `Invalid` (`table-replaced`, `schema-id-missing`) for rows that may be meant for what was here before.
+    """Raises `Invalid` (`table-replaced`, `schema-id-missing`) for rows that may be meant for the table before a
+    replace.
 
-    A replace itself names the definition that it was made for, and maintenance the root.
+    A replace itself names the definition it was made for, and maintenance names the root.
     """
     first = draft.definition.oldest_schema_id
     if not first or intent.kind is IntentKind.REPLACE or intent.kind in MAINTENANCE_KINDS:
         return
     if intent.schema_id is None:
-        if any(getattr(intent, name) for name in _BRINGS):
+        if any(getattr(intent, name) for name in _ADDED):
             raise Invalid(
                 "schema-id-missing",
-                f"{draft.table}: the table was replaced, with schema {first}, and the intent does not say which schema "
-                "it was made for: name its schema_id",
+                f"{draft.table}: the table was replaced, with schema {first}, and the intent does not name the schema "
+                "it was made for: set its schema_id",
             )
     elif intent.schema_id < first:
         raise Invalid(
             "table-replaced",
-            f"{draft.table}: the intent was made for schema {intent.schema_id}, and the table was replaced since, with "
-            f"schema {first}: open the table again",
+            f"{draft.table}: the intent was made for schema {intent.schema_id}, but the table has been replaced since, "
+            f"with schema {first}: open the table again",
         )
 
 
 def summary_of_replaces(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
-    """What a root's summary says of replaces: the first schema that counts after the last of them."""
+    """Keys for the snapshot's summary: the first schema of the table after its last replace."""
     ids = [change.new_schema_id for change in draft.changes if change.new_schema_id is not None]
     return {REPLACED_TABLE: str(ids[-1])} if ids else {}
 
 
 def replace_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
-    """What is wrong with what a root says of replaces, given the root before it, in words."""
+    """Violations in a root's replace fields, compared with the root before it, as sentences."""
     if (after.replaced_at > before.replaced_at) != (REPLACED_TABLE in after.snapshot.summary):
-        yield f"replaced at sequence number {after.replaced_at}, which its summary does not say"
+        yield f"replaced at sequence number {after.replaced_at}, which does not match its summary"
     if not before.replaced_at <= after.replaced_at <= after.snapshot.sequence_number:
-        yield f"replaced at sequence number {after.replaced_at}, before it was at {before.replaced_at}"
+        yield f"replaced at sequence number {after.replaced_at}, but its parent at {before.replaced_at}"
     if after.replaced_at > before.replaced_at and after.definition == before.definition:
-        yield "the table was replaced, and has no new schema"
+        yield "the table was replaced, but has no new schema"
 
 
 def _live_in_leaves(draft: Draft) -> Iterator[tuple[str, BitMap]]:
-    """Leaf → the ordinals that are live in it, of leaves that have some."""
+    """The leaves with live entries, and the live ordinals of each."""
     for location in draft.in_leaves.locations():
         lookup = draft.in_leaves.lookup(location)
         if lookup is None:

@@ -1,12 +1,12 @@
-"""The kind `restore`: the table's content as it was in an earlier version.
+"""The kind `restore`: set the table's content to that of an earlier version.
 
-Owns: its rules, and the rows of what comes back. Does not own: what differs (`version_difference`), the counters that
-never go back (`draft`).
-Invariants: afterwards exactly the entries of that version are live, each with its data sequence number and row ids of
-then, so that equality deletes reach the files that they reached then and no others; the root alone shows what came and
-went; offsets, outcomes, ledger, tags, sequence numbers and row ids only go on.
+Owns: its rules, and the rows of restored entries. Does not own: the difference (`version_difference`), the counters,
+which never decrease (`draft`).
+Invariants: Afterwards exactly the entries of that version are live. Each has the data sequence number and row ids it
+had then, so that equality deletes reach the same files as then. The root alone shows what was added and removed.
+Offsets, outcomes, ledger and tags continue, and sequence numbers and row ids only increase.
 
-Source: protocol page, section 2, `restore`; decision 0026.
+Source: protocol page, section 2, `restore`. Decision 0026.
 """
 
 from __future__ import annotations
@@ -29,25 +29,24 @@ from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import RESTORED_VERSIONS
 from rootline.tree.draft.version_difference import Difference, OlderVersion, difference, manifest_vectors_in_files
 from rootline.tree.evolution.restored import restored_definition
-from rootline.tree.intents.drop import brought_back
+from rootline.tree.intents.drop import restored_table
 from rootline.tree.intents.redefinition import Redefinition
 from rootline.tree.proof.adopted_rows import is_adopted
-from rootline.tree.rules.restored_leaves import returning_leaf
+from rootline.tree.rules.restored_leaves import restored_leaf
 from rootline.tree.rules.vector_merge import place_of_vector
 from rootline.tree.state.live_index import Live
 from rootline.tree.state.pending_object import PendingObject
 
 
 def restore(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
-    """Back to the version that the intent names; or, of a table that was dropped, back to being a table.
+    """Restore the version that the intent names, or the whole table if it was dropped.
 
     Raises:
         Invalid: `version-unknown`, it is not addressable; `restore-impossible`, it cannot be read, or the table cannot
-            go back to its definition; `table-dropped`, it was purged.
-
+            return to its definition; `table-dropped`, it was purged.
     """
     if draft.is_tombstone:
-        return brought_back(draft, intent)
+        return restored_table(draft, intent)
     version = Version((intent.ref or VersionReference(version=-1)).version or 0)
     draft.addressable.check(version)
     if version not in fetched.roots:
@@ -62,9 +61,9 @@ def restore(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | N
     older = _older(root, fetched, places)
     header = older.root.header
     if header.table_uuid != draft.definition.table_uuid:
-        raise Invalid("restore-impossible", f"version {version} is of another table, {header.table_uuid}")
+        raise Invalid("restore-impossible", f"version {version} belongs to another table, {header.table_uuid}")
     if header.is_tombstone:
-        raise Invalid("restore-impossible", f"the table was dropped in version {version}: name an earlier one")
+        raise Invalid("restore-impossible", f"the table was dropped in version {version}: restore an earlier version")
     redefined: Redefinition | None = None
     if header.definition.digest != draft.carried.definition.digest:
         if header.definition not in fetched.definitions:
@@ -75,7 +74,7 @@ def restore(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | N
 
 
 def _redefined(draft: Draft, intent: Intent, root: Root, fetched: FetchedObjects) -> Redefinition | None:
-    """The definition that goes with the content of `root`; `None`: the one that there is."""
+    """The definition that matches the content of `root`, or `None` if the current one does."""
     version, named = root.header.version, root.header.definition
     then = fetched.definitions[named]
     if then is None:
@@ -84,13 +83,14 @@ def _redefined(draft: Draft, intent: Intent, root: Root, fetched: FetchedObjects
         after = restored_definition(draft.definition, then)
     except Invalid as error:
         raise Invalid(
-            "restore-impossible", f"the table cannot go back to the definition of version {version}: {error.message}"
+            "restore-impossible",
+            f"the table cannot return to the definition of version {version}: {error.message}",
         ) from error
     return None if after is draft.definition else Redefinition.of(intent, after)
 
 
 def _restored(draft: Draft, older: OlderVersion, fetched: FetchedObjects) -> Change | Needs:
-    """The content of `older` in place of what the draft has."""
+    """The change that replaces the draft's content with that of `older`."""
     version = older.root.header.version
     apart = older.leaves_apart(draft)
     missing = frozenset(row.location for row in apart if row.location not in fetched.leaves)
@@ -109,13 +109,13 @@ def _restored(draft: Draft, older: OlderVersion, fetched: FetchedObjects) -> Cha
     incoming: list[IncomingLeaf] = []
     written: list[PendingObject] = []
     for old_leaf, ordinals in found.then_in_leaves.values():
-        back, encoded = returning_leaf(draft, old_leaf, ordinals, next_row_id)
-        next_row_id += 0 if back.added_tally is None else back.added_tally.rows
-        incoming.append(back)
+        restored, encoded = restored_leaf(draft, old_leaf, ordinals, next_row_id)
+        next_row_id += 0 if restored.added_tally is None else restored.added_tally.rows
+        incoming.append(restored)
         written.append(PendingObject(encoded.location, encoded.body))
     return Change(
         _effect(found),
-        added=tuple(_returning(draft, live, numbers, fits=fits) for live in found.then),
+        added=tuple(_restored_row(draft, live, numbers, fits=fits) for live in found.then),
         incoming=tuple(incoming),
         objects=tuple(written),
         removed=found.now,
@@ -126,17 +126,17 @@ def _restored(draft: Draft, older: OlderVersion, fetched: FetchedObjects) -> Cha
 
 
 def summary_of_restores(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
-    """What a root's summary says of restores: the versions, in the order of the intents."""
+    """Keys for the snapshot's summary: the restored versions, in the order of the intents."""
     versions = [str(change.restored) for change in draft.changes if change.restored is not None]
     return {RESTORED_VERSIONS: ",".join(versions)} if versions else {}
 
 
 def restore_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
-    """What is wrong with what a root says of restores, given the root before it, in words."""
+    """Violations in a root's restore fields, compared with the root before it, as sentences."""
     if (after.restored_at > before.restored_at) != (RESTORED_VERSIONS in after.snapshot.summary):
-        yield f"restored at sequence number {after.restored_at}, which its summary does not say"
+        yield f"restored at sequence number {after.restored_at}, which does not match its summary"
     if not before.restored_at <= after.restored_at <= after.snapshot.sequence_number:
-        yield f"restored at sequence number {after.restored_at}, before it was at {before.restored_at}"
+        yield f"restored at sequence number {after.restored_at}, but its parent at {before.restored_at}"
 
 
 def _older(root: Root, fetched: FetchedObjects, places: Iterable[VectorAt]) -> OlderVersion:
@@ -147,12 +147,12 @@ def _older(root: Root, fetched: FetchedObjects, places: Iterable[VectorAt]) -> O
         raise Invalid("restore-impossible", f"version {root.header.version}: {error.message}") from error
 
 
-def _returning(draft: Draft, live: Live, number: int | None, *, fits: bool) -> Row:
-    """The row of what comes back: this snapshot adds it, its content is as old as it was."""
+def _restored_row(draft: Draft, live: Live, number: int | None, *, fits: bool) -> Row:
+    """The row of a restored entry: added by this snapshot, with the data sequence number it had."""
     numbers = VersionInfo(Status.ADDED, draft.snapshot_id, live.entry.version_info.sequence_number, number)
     if live.row is not None:
         row = live.row.with_version_info(numbers)
-        return row if fits else row.again(draft.codec)
+        return row if fits else row.in_layout_of(draft.codec)
     return Row.of(live.entry.with_version_info(numbers), draft.codec)
 
 

@@ -1,18 +1,18 @@
-"""The kind `rewrite`: data files leave, others come that hold the same rows. No net change to data.
+"""The kind `rewrite`: replace data files with others that contain the same rows. No net change to data.
 
-Owns: its rules, and the rows of what comes. Does not own: the rules of single files (`file_rules`), of seeing their
-vectors (`removal_rules`), how sources leave without a trace (`draft`).
-Invariants: rows that are deleted stay deleted, whatever came after the writer read; what came after still reaches the
-new files; the new files hold as many rows as those that left had, as far as metadata tells.
+Owns: its rules, and the new rows. Does not own: the rules of single files (`file_rules`), of the vectors of sources
+(`removal_rules`), how sources are removed without a trace (`draft`).
+Invariants: Deleted rows stay deleted, whatever was committed after the writer read the table. Deletes committed since
+still reach the new files. The new files contain as many rows as the sources had, as far as metadata can prove.
 
-Theory. The writer read the table at sequence number R, applied every delete that it found, and wrote what was left.
-So the new files are as old as R: an equality delete up to R has done its work on them, a newer one has not, and reaches
-them because their data sequence number is R. The sources' own numbers play no part, but a source, or a vector, that
-came after R cannot have been read at R. What is newer than R and would not reach the new files, because it is of
-another partition spec, would be undone. Rows are counted in bounds: a source loses what its vector deletes, which is
-exact, and what equality deletes up to R delete, of which statistics only tell whether they may delete anything at all.
+Theory. The writer read the table at sequence number R, applied every delete that it found, and wrote the remaining
+rows. So the new files get R as data sequence number: an equality delete up to R is applied already, and a newer one
+reaches them. The sources' own numbers do not matter, but a source or vector added after R cannot have been read at R. A
+newer equality delete of another partition spec would not reach the new files, and its effect would be lost, so the
+intent is rejected. Rows are counted in bounds: a source loses what its vector deletes, which is exact, and what
+equality deletes up to R delete. Statistics only prove that such a delete matches nothing.
 
-Source: format page, "Rewrites"; protocol page, section 2; decision 0034.
+Source: format page, "Rewrites". Protocol page, section 2. Decision 0034.
 """
 
 from __future__ import annotations
@@ -39,34 +39,33 @@ from rootline.tree.state.live_index import Live
 
 
 def rewrite(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
-    """Files that leave, with their vectors, and those that hold their rows from now on.
+    """Replace files and their vectors with the files that contain their rows.
 
     Raises:
         Invalid: `version-unknown`, no one can have read that sequence number; `stale-source`, a file or its deletes are
-            not those that were read; `row-count-mismatch`; or a rule of the new files is broken.
-
+            not the ones that were read; `row-count-mismatch`; or a rule of the new files is broken.
     """
     read = read_number(draft, intent)
     if any(item.content_type is not ContentType.DATA for item in intent.remove_files):
-        raise Invalid("intent-malformed", "kind rewrite replaces data files only: remove equality deletes with remove")
-    leaving = _sources(draft, intent, read, fetched)
-    if isinstance(leaving, Needs):
-        return leaving
-    coming = [_rewritten(draft, row, read) for row in added_rows(draft, intent)]
-    _check_later_deletes(draft, leaving, coming, read)
-    _check_counts(draft, leaving, coming, read)
-    return Change(Effect.MAINTAINS, replaced=tuple(leaving), rewritten=tuple(coming))
+        raise Invalid("intent-malformed", "kind rewrite replaces data files only: use remove for equality deletes")
+    sources = _sources(draft, intent, read, fetched)
+    if isinstance(sources, Needs):
+        return sources
+    new_rows = [_rewritten(draft, row, read) for row in added_rows(draft, intent)]
+    _check_later_deletes(draft, sources, new_rows, read)
+    _check_counts(draft, sources, new_rows, read)
+    return Change(Effect.MAINTAINS, replaced=tuple(sources), rewritten=tuple(new_rows))
 
 
 def summary_of_rewrites(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
-    """What a root's summary says of its rewrites: no other count knows of them."""
+    """Keys for the snapshot's summary: the numbers of replaced and new files, which no other key counts."""
     replaced, rewritten = draft.counts.replaced.data_files, draft.counts.rewritten.data_files
     return {REPLACED_FILES: str(replaced), REWRITTEN_FILES: str(rewritten)} if replaced else {}
 
 
 def _sources(draft: Draft, intent: Intent, read: int, fetched: FetchedObjects) -> list[Live] | Needs:
     try:
-        leaving = removals(draft, intent, fetched)
+        sources = removals(draft, intent, fetched)
     except Invalid as error:
         if error.code != "file-not-live":
             raise
@@ -74,65 +73,70 @@ def _sources(draft: Draft, intent: Intent, read: int, fetched: FetchedObjects) -
             "stale-source",
             f"{error.message} any more: it was removed or rewritten since the writer read; plan the rewrite again",
         ) from None
-    for live in () if isinstance(leaving, Needs) else leaving:
-        info = live.entry.version_info  # a vector that a compaction moved has another file, and deletes the same rows
-        came = (info.file_sequence_number if _is_data(live) else info.sequence_number) or 0
-        if came > read:
+    for live in () if isinstance(sources, Needs) else sources:
+        info = live.entry.version_info  # a compacted vector is in another file, but deletes the same rows
+        added = (info.file_sequence_number if _is_data(live) else info.sequence_number) or 0
+        if added > read:
             raise Invalid(
                 "stale-source",
-                f"{live.entry.location!r} came at sequence number {came}, after {read}, which the writer read",
+                f"{live.entry.location!r} was added at sequence number {added}, after {read}, which the writer read: "
+                "plan the rewrite again",
             )
-    return leaving
+    return sources
 
 
 def _rewritten(draft: Draft, row: Row, read: int) -> Row:
-    """The row of a new file: as old as what was read, and no change that anybody has to look at."""
+    """The row of a new file: EXISTING, with the sequence number that was read as its data sequence number."""
     number = row.entry.version_info.file_sequence_number
     numbers = VersionInfo(Status.EXISTING, draft.snapshot_id, read, number)
     return row.with_version_info(numbers)
 
 
-def _came_at(equality: ContentEntry) -> int:
+def _added_at(equality: ContentEntry) -> int:
     return equality.version_info.sequence_number or 0
 
 
-def _check_later_deletes(draft: Draft, leaving: Sequence[Live], coming: Sequence[Row], read: int) -> None:
-    """Of every delete that the writer did not read: where it reaches a source, it must reach what replaces it."""
-    later = [equality for equality in live_equality_deletes(draft) if _came_at(equality) > read]
+def _check_later_deletes(draft: Draft, sources: Sequence[Live], new_rows: Sequence[Row], read: int) -> None:
+    """Check that every delete that the writer did not read and that reaches a source also reaches the new files."""
+    later = [equality for equality in live_equality_deletes(draft) if _added_at(equality) > read]
     for equality in later:
-        if not any(_is_data(live) and may_delete_rows(equality, live.entry, draft.definition) for live in leaving):
+        if not any(_is_data(live) and may_delete_rows(equality, live.entry, draft.definition) for live in sources):
             continue
-        for row in coming:
+        for row in new_rows:
             if not _keeps_reaching(draft, equality, row.entry):
                 raise Invalid(
                     "stale-source",
-                    f"equality delete {equality.location!r} of sequence number {_came_at(equality)} may delete rows of "
-                    f"the sources; the writer read {read}, and it would not reach {row.entry.location!r}",
+                    f"equality delete {equality.location!r} of sequence number {_added_at(equality)} may delete rows "
+                    f"of the sources, but the writer read {read}, and it would not reach {row.entry.location!r}",
                 )
 
 
 def _keeps_reaching(draft: Draft, equality: ContentEntry, data: ContentEntry) -> bool:
-    """Whether `equality` looks at a new file: it looks in its own spec, or everywhere. Tuples follow from the rows."""
+    """Whether `equality` can reach a new file: its spec is the file's, or is unpartitioned."""
     spec = draft.definition.spec_by_id(equality.partition_spec_id)
     return data.partition_spec_id == spec.spec_id or is_unpartitioned(spec, draft.definition)
 
 
-def _check_counts(draft: Draft, leaving: Sequence[Live], coming: Sequence[Row], read: int) -> None:
-    """Every row that no delete up to `read` can have reached is there, and none that a vector deletes."""
-    seen = [equality for equality in live_equality_deletes(draft) if _came_at(equality) <= read]
-    deleted = {live.entry.referenced_file: live.entry.record_count for live in leaving if not _is_data(live)}
+def _check_counts(draft: Draft, sources: Sequence[Live], new_rows: Sequence[Row], read: int) -> None:
+    """Check the number of new rows.
+
+    They are at least the source rows that no delete up to `read` can match, and at most those that no vector deletes.
+    """
+    seen = [equality for equality in live_equality_deletes(draft) if _added_at(equality) <= read]
+    deleted = {live.entry.referenced_file: live.entry.record_count for live in sources if not _is_data(live)}
     has_older = has_older_deletes(row.entry for row in draft.live.leaf_rows.values())
     most = least = 0
-    for live in filter(_is_data, leaving):
+    for live in filter(_is_data, sources):
         rows = live.entry.record_count - deleted.get(live.entry.location, 0)
         most += rows
         if not (has_older or any(may_delete_rows(equality, live.entry, draft.definition) for equality in seen)):
             least += rows
-    written = sum(row.entry.record_count for row in coming)
+    written = sum(row.entry.record_count for row in new_rows)
     if not least <= written <= most:
         expected = str(most) if least == most else f"{least} to {most}"
         raise Invalid(
-            "row-count-mismatch", f"the sources have {expected} rows that are not deleted, the new files hold {written}"
+            "row-count-mismatch",
+            f"the sources have {expected} rows that are not deleted, the new files {written}: rewrite them again",
         )
 
 

@@ -1,8 +1,8 @@
 """The kind `row_delta`: data files, deletion vectors and equality deletes in one change.
 
 Owns: its rules, and when vectors are merged. Does not own: where merged vectors are written (`merged_puffin`).
-Invariants: a data file has one live vector; none becomes live that was not read and is what its entry says; a row that
-is deleted stays deleted; two updates of one row never both land.
+Invariants: A data file has at most one live vector. No vector becomes live before it was read and compared with its
+entry. A deleted row stays deleted. Of two concurrent updates of one row, at most one is committed.
 
 Source: protocol page, section 2, "Validation", `row_delta`.
 """
@@ -33,7 +33,7 @@ from rootline.tree.rules.vector_merge import (
     merge,
     place_of,
     proven,
-    wanted,
+    vectors_to_merge,
 )
 from rootline.tree.rules.writer_deletes import DeletesOfLeaves
 from rootline.tree.rules.writer_leaves import missing_leaves, writer_leaves
@@ -41,7 +41,7 @@ from rootline.tree.state.live_index import Live
 
 
 def row_delta(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
-    """Raises `Invalid`: a rule of the files or vectors is broken, or `row-conflict`."""
+    """Add data files, vectors and equality deletes. Raises `Invalid`: a rule is broken, or `row-conflict`."""
     needs = missing_leaves(draft, intent, fetched)
     if needs is not None:
         return needs
@@ -57,7 +57,7 @@ def row_delta(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change |
     places = {place_of(item.vector) for item in vectors}
     for item in vectors:
         if item.is_overtaken or item.current is not None:
-            places |= wanted(intent, item.vector, item.replaced, draft)
+            places |= vectors_to_merge(intent, item.vector, item.replaced, draft)
     missing = frozenset(at for at in places if at not in fetched.vectors)
     if missing:
         return Needs(vectors=missing)
@@ -70,7 +70,7 @@ def row_delta(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change |
             outcome = merge(positions, intent, item.vector, item.replaced, draft, fetched)
         elif item.current is not None:
             check_keeps(positions, item.replaced, draft, fetched)
-        if outcome is Settled.AS_IT_WAS:
+        if outcome is Settled.AS_LIVE:
             continue
         if isinstance(outcome, BitMap64):
             merged.append(MergedVector(merged_entry(item.entry, outcome), outcome))
@@ -85,11 +85,11 @@ def row_delta(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change |
 def _check_deletes(intent: Intent) -> None:
     leaves = (manifest.content_type for manifest in intent.add_manifests)
     if not (intent.add_vectors or intent.add_equality_deletes or ContentType.DELETE_MANIFEST in leaves):
-        raise Invalid("intent-malformed", "kind row_delta deletes rows: without a delete it is an append")
+        raise Invalid("intent-malformed", "kind row_delta must have a delete: use append to add files only")
 
 
 def _check_updates(draft: Draft, intent: Intent, vectors: list[_Incoming]) -> None:
-    """A row that was deleted by value since the writer read it is deleted in its file, not in the intent's new one."""
+    """Reject an update of files with equality deletes that the writer had not read: they would miss the new rows."""
     if not vectors or not adds_files(intent) or intent.read_sequence_number is None:
         return
     of_table = (item.data for item in vectors if item.data.version_info.sequence_number is not None)
@@ -98,7 +98,7 @@ def _check_updates(draft: Draft, intent: Intent, vectors: list[_Incoming]) -> No
 
 @dataclass(frozen=True, slots=True)
 class _Incoming:
-    """A vector to add, with the data file that it belongs to and the vector that this one has now."""
+    """A vector to add, its data file, and the live vector of that file."""
 
     vector: AddedVector
     data: ContentEntry
@@ -112,11 +112,12 @@ class _Incoming:
 
     @property
     def replaced(self) -> ContentEntry:
-        """The vector that is live now: the one that the writer started from, or one that landed since."""
+        """The live vector: the one that the writer started from, or a newer one."""
         if self.current is None:
             raise Invalid(
                 "row-conflict",
-                f"{self.vector.referenced_file!r} has no deletion vector any more, the writer replaces one",
+                f"{self.vector.referenced_file!r} no longer has the deletion vector that the writer replaces: read the "
+                "table again",
             )
         return self.current.entry
 
@@ -124,7 +125,7 @@ class _Incoming:
 def _incoming(
     draft: Draft, vector: AddedVector, own: Mapping[str, ContentEntry], in_leaves: DeletesOfLeaves
 ) -> _Incoming:
-    """Everything about a vector that can be checked without reading it."""
+    """The vector to add, after every check that does not need its bytes."""
     data = _target(draft, vector, own, in_leaves)
     current = draft.vector_of(vector.referenced_file)
     return _Incoming(vector, data, current, vector_entry(draft, vector, data, draft.numbers()))

@@ -1,12 +1,12 @@
-"""Leaves that the coordinator writes itself, because the root has grown too long.
+"""Leaves that the coordinator writes itself when the root has become too long.
 
-Owns: how such leaves become part of a draft. Does not own: when that is due and what is in them
+Owns: how such leaves become part of a draft. Does not own: when this is due and their content
 (`rootline.maintenance.flush_plan`), when they are written (`rootline.coordinator.protocol.self_flush_rules`),
 storing them (the caller stores a batch's objects).
-Invariants: they hold EXISTING entries of a root that the draft's parent follows from; what is not live any more in the
-place that it came from is dead in the leaf; nothing that is live changes, and no intent's verdict does.
+Invariants: They contain EXISTING entries of the draft's parent or of an earlier root. An entry that is no longer live
+at its source is dead in the leaf. No live entry changes, and no intent's verdict changes.
 
-Source: format page, "Leaf manifest"; architecture page, "The way of a flush"; decision 0025.
+Source: format page, "Leaf manifest". Architecture page, "The way of a flush". Decision 0025.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from rootline.tree.state.pending_object import PendingObject
 
 @dataclass(frozen=True, slots=True)
 class OwnFlush:
-    """What a flush of a worker would name, store and have fetched: `manifests` (data leaves first), bytes, leaves."""
+    """The leaves of a flush: `manifests` as a worker's intent would list them (data leaves first), bytes, decoded
+    leaves.
+    """
 
     manifests: tuple[AddedManifest, ...] = ()
     encoded: tuple[EncodedLeaf, ...] = ()
@@ -32,15 +34,15 @@ class OwnFlush:
 
     @property
     def entries(self) -> int:
-        """In all leaves together."""
+        """The number of entries in all leaves."""
         return sum(manifest.record_count for manifest in self.manifests)
 
 
 def take_own_leaves(draft: Draft, flush: OwnFlush) -> tuple[PendingObject, ...]:
-    """Let leaves take over what they hold and the draft still has; the objects to store before the root.
+    """Let leaves take over their live entries from the draft. Returns the objects to store before the root.
 
-    A leaf that the table has already is left out: a root that names it landed, of this coordinator or of another; so is
-    one that was condemned since it was encoded. The snapshot's operation is that of its intents.
+    A leaf that is already part of the table is skipped: an earlier commit, of this coordinator or another, added it. A
+    leaf that was condemned since it was encoded is skipped too. The snapshot's operation is that of its intents.
     """
     work = Takeover(draft, ())
     for manifest in flush.manifests:

@@ -1,12 +1,13 @@
-"""The kind `sweep`: the horizon rises, and locations that nothing references are condemned.
+"""The kind `sweep`: raise the horizon, and condemn locations that nothing references.
 
-Owns: what a proposal may say, and what the next root makes of it. Does not own: what is proposed
-(`rootline.maintenance.orphan_sweep_plan`), what a condemned location means for an intent
+Owns: the rules for a proposed page, and the condemned pages of the next root. Does not own: the proposal
+(`rootline.maintenance.orphan_sweep_plan`), the effect of a condemned location on an intent
 (`rootline.tree.commit.arrival_rules`), deletion (`rootline.workers.jobs.sweep_job`).
-Invariants: the horizon only rises, and stays behind the log's time, whatever one clock says; a location that is live
-by now is not condemned; a page goes only when the horizon has passed it, or when a newer one names all that it did.
+Invariants: The horizon never decreases, and is older than the log's time, whatever a single clock reads. A location
+that became live is not condemned. A page is dropped only when the horizon has passed it, or when a newer page contains
+all of its locations.
 
-Source: definitions page, section 4; decision 0063.
+Source: definitions page, section 4. Decision 0063.
 """
 
 from __future__ import annotations
@@ -31,20 +32,21 @@ from rootline.tree.state.pending_object import PendingObject
 
 ORPHAN_AGE_PROPERTY: Final = "rootline.sweep.orphan-age-s"
 HORIZON: Final = "rootline.horizon-ms"
-"""In a snapshot's summary: the horizon, when it rose."""
+"""Key of a snapshot's summary: the horizon, if it rose."""
 CONDEMNED: Final = "rootline.condemned-locations"
-"""In a snapshot's summary: how many locations the pages name that it is the first to name."""
+"""Key of a snapshot's summary: the number of locations in pages that this root is the first to reference."""
 PAGES_PREFIX: Final = "metadata/pages/"
 PAGES_MAX: Final = 16
 LOCATIONS_MAX: Final = 4_000_000
-"""Of all pages together: sixteen bytes each in the memory of every coordinator of the table."""
+"""The most locations in all pages together: sixteen bytes each in the memory of every coordinator of the table."""
 _DAY_S: Final = 24 * 3600
 
 
 def orphan_age_s(properties: Mapping[str, str], log_retention_s: int) -> int:
-    """How far the horizon stays behind: a day more than the log keeps its records, or what the property says if longer.
+    """The age of the horizon in seconds: a day more than the log keeps records, or the property's value if that is
+    longer.
 
-    A value that is no number counts as not set: the worker reports it.
+    A value that is not a number counts as not set. The worker reports it.
     """
     least = log_retention_s + _DAY_S
     text = properties.get(ORPHAN_AGE_PROPERTY, "")
@@ -52,10 +54,12 @@ def orphan_age_s(properties: Mapping[str, str], log_retention_s: int) -> int:
 
 
 def sweep(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
-    """Raises `Invalid`: `location-invalid`, `page-invalid`, `sweep-stale`, `horizon-wrong`."""
+    """Raise the horizon and condemn locations. Raises `Invalid`: `location-invalid`, `page-invalid`, `sweep-stale`,
+    `horizon-wrong`.
+    """
     named = intent.page
     if named is None:
-        raise Invalid("intent-malformed", "kind sweep must carry page")
+        raise Invalid("intent-malformed", "kind sweep needs the field page")
     check_location(named.location)
     if not named.location.startswith(PAGES_PREFIX):
         raise Invalid("location-invalid", f"page {named.location[:80]!r} is not in {PAGES_PREFIX}")
@@ -63,7 +67,7 @@ def sweep(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Nee
         return Needs(condemned={named.location: (named, draft.definition.table_uuid)})
     proposed = fetched.condemned[named.location]
     if proposed is None or proposed.reference.digest != named.digest:
-        raise Invalid("page-invalid", f"page {named.location!r} is absent, or not the page that the intent names")
+        raise Invalid("page-invalid", f"page {named.location!r} is absent, or is not the page that the intent names")
     _check_horizon(draft, proposed)
     horizon_ms = max(draft.carried.horizon_ms, proposed.horizon_ms)
     kept = _kept(draft, proposed, horizon_ms)
@@ -71,24 +75,26 @@ def sweep(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Nee
     live = [location_hash(form) for location in since for form in own_forms(location, table)]
     known = [page.locations for page in draft.condemned if page.reference.digest in proposed.replaces]
     page, objects = _without(proposed, [item for item in live if not any(item in one for one in known)], draft)
-    came = (page,) if len(page.locations) else ()
-    pages = (*(page for _, page in kept), *came)
+    new_pages = (page,) if len(page.locations) else ()
+    pages = (*(page for _, page in kept), *new_pages)
     if len(pages) > PAGES_MAX or sum(len(item.locations) for item in pages) > LOCATIONS_MAX:
         raise Invalid(
-            "page-invalid", f"the table would remember more than {PAGES_MAX} pages or {LOCATIONS_MAX} locations"
+            "page-invalid",
+            f"the table would have more than {PAGES_MAX} pages or {LOCATIONS_MAX} locations: sweep less in one intent",
         )
     condemned = tuple(item for item, _ in kept)
-    condemned += tuple(Condemned(page.reference, draft.version, draft.appended_ms) for page in came)
-    if not came and condemned == draft.carried.condemned and horizon_ms == draft.carried.horizon_ms:
-        raise Invalid("sweep-stale", "the horizon is there already, and every location that it condemns is live")
+    condemned += tuple(Condemned(page.reference, draft.version, draft.appended_ms) for page in new_pages)
+    if not new_pages and condemned == draft.carried.condemned and horizon_ms == draft.carried.horizon_ms:
+        raise Invalid("sweep-stale", "the horizon is already there, and every location to condemn is live")
     carried = replace(draft.carried, horizon_ms=horizon_ms, condemned=condemned)
-    return Change(Effect.MAINTAINS, carried=carried, condemned=pages, objects=objects if came else ())
+    return Change(Effect.MAINTAINS, carried=carried, condemned=pages, objects=objects if new_pages else ())
 
 
 def live_since(draft: Draft, sequence_number: int) -> Iterator[str]:
-    """Locations that became live after a sequence number, and all that the root names besides its entries.
+    """Locations that became live after a sequence number, and every object that the root references besides its
+    entries.
 
-    A leaf that came since is named with all of its entries: which of them came with it is not looked at.
+    A leaf added since then yields all of its entries, whether they are new or not.
     """
     for live in draft.live_rows():
         if _is_since(live.entry.version_info, sequence_number):
@@ -113,34 +119,34 @@ def live_since(draft: Draft, sequence_number: int) -> Iterator[str]:
 
 
 def summary_of_sweeps(before: RootHeader | None, draft: Draft) -> dict[str, str]:
-    """What a root's summary says of sweeps."""
-    said: dict[str, str] = {}
+    """Keys for the snapshot's summary: the new horizon and the number of condemned locations."""
+    summary: dict[str, str] = {}
     if draft.carried.horizon_ms > (0 if before is None else before.horizon_ms):
-        said[HORIZON] = str(draft.carried.horizon_ms)
+        summary[HORIZON] = str(draft.carried.horizon_ms)
     known = () if before is None else before.condemned
     if draft.carried.condemned != known:
         fresh = {item.page for item in draft.carried.condemned} - {item.page for item in known}
-        said[CONDEMNED] = str(sum(len(page.locations) for page in draft.condemned if page.reference in fresh))
-    return said
+        summary[CONDEMNED] = str(sum(len(page.locations) for page in draft.condemned if page.reference in fresh))
+    return summary
 
 
 def sweep_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
-    """What is wrong with horizon and condemned pages of a root, given the root before it, in words."""
+    """Violations in a root's horizon and condemned pages, compared with the root before it, as sentences."""
     summary = after.snapshot.summary
     if after.horizon_ms < before.horizon_ms:
-        yield f"the horizon went back from {before.horizon_ms} to {after.horizon_ms}"
+        yield f"the horizon decreased from {before.horizon_ms} to {after.horizon_ms}"
     if (after.horizon_ms > before.horizon_ms) != (HORIZON in summary):
-        yield f"the horizon is {after.horizon_ms} after {before.horizon_ms}, its summary says {summary.get(HORIZON)!r}"
+        yield f"the horizon is {after.horizon_ms} after {before.horizon_ms}, its summary has {summary.get(HORIZON)!r}"
     if (after.condemned != before.condemned) != (CONDEMNED in summary):
-        yield "what is condemned changed, and its summary does not say so"
-    came = [item for item in after.condemned if item not in before.condemned]
-    gone = [item for item in before.condemned if item not in after.condemned]
-    for item in came:
+        yield "the condemned pages changed, but its summary does not state it"
+    added = [item for item in after.condemned if item not in before.condemned]
+    dropped = [item for item in before.condemned if item not in after.condemned]
+    for item in added:
         if item.since_version != after.version or item.since_ms < after.snapshot.timestamp_ms:
-            yield f"page {item.page.location} came with this root, it says version {item.since_version}"
-    for item in gone:
-        if item.since_ms > after.horizon_ms and not came:
-            yield f"page {item.page.location} left before the horizon passed {item.since_ms}"
+            yield f"page {item.page.location} is new in this root, but is dated version {item.since_version}"
+    for item in dropped:
+        if item.since_ms > after.horizon_ms and not added:
+            yield f"page {item.page.location} was dropped before the horizon passed {item.since_ms}"
 
 
 def _check_horizon(draft: Draft, page: CondemnedPage) -> None:
@@ -150,16 +156,18 @@ def _check_horizon(draft: Draft, page: CondemnedPage) -> None:
     if page.horizon_ms > youngest_ms:
         raise Invalid(
             "horizon-wrong",
-            f"the horizon {page.horizon_ms} is too young: by the log's time until now it may be {youngest_ms} at most",
+            f"the horizon {page.horizon_ms} is too young: by the log's time it may be at most {youngest_ms}",
         )
 
 
 def _kept(draft: Draft, proposed: CondemnedPage, horizon_ms: int) -> list[tuple[Condemned, CondemnedPage]]:
-    """The pages that stay. Raises `Invalid` (`sweep-stale`, `page-invalid`)."""
+    """The pages that the table keeps. Raises `Invalid` (`sweep-stale`, `page-invalid`)."""
     named = dict(zip([item.page.digest for item in draft.carried.condemned], draft.condemned, strict=True))
     absent = [digest for digest in proposed.replaces if digest not in named]
     if absent:
-        raise Invalid("sweep-stale", f"page {absent[0].hex()[:32]}, which it replaces, is not the table's any more")
+        raise Invalid(
+            "sweep-stale", f"page {absent[0].hex()[:32]}, to be replaced, is not a page of the table any more"
+        )
     kept = []
     for item, page in zip(draft.carried.condemned, draft.condemned, strict=True):
         if item.page.digest not in proposed.replaces:
@@ -167,7 +175,8 @@ def _kept(draft: Draft, proposed: CondemnedPage, horizon_ms: int) -> list[tuple[
         elif item.since_ms > horizon_ms and any(one not in proposed.locations for one in page.locations):
             raise Invalid(
                 "page-invalid",
-                f"page {item.page.location} cannot go: the new one lacks some of it, and the horizon has not passed it",
+                f"page {item.page.location} must stay: the new page lacks some of its locations, and the horizon has "
+                "not passed it",
             )
     return kept
 
@@ -175,7 +184,7 @@ def _kept(draft: Draft, proposed: CondemnedPage, horizon_ms: int) -> list[tuple[
 def _without(
     proposed: CondemnedPage, live: list[bytes], draft: Draft
 ) -> tuple[CondemnedPage, tuple[PendingObject, ...]]:
-    """The page without what is live by now; the coordinator's own object, if anything is."""
+    """The page without live locations, and the object to store if any location was removed from it."""
     locations: LocationHashes = proposed.locations.without(live)
     if locations is proposed.locations:
         return proposed, ()

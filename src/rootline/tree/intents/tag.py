@@ -1,8 +1,9 @@
-"""Names for versions: what a tag may be, what an intent may do to one, and what must hold from root to root.
+"""The kind `tag`: names for versions.
 
-Owns: these rules. Does not own: which versions are addressable (`addressable`), expiry, which respects tags.
-Invariants: a tag names a version that was addressable when it was set; it changes by an intent of kind tag only, and
-the root of that intent says so in its summary; every other commit carries tags forward.
+Owns: the rules for a tag, for changing one, and from root to root. Does not own: which versions are addressable
+(`addressable`), expiry, which respects tags.
+Invariants: A tag names a version that was addressable when it was set. Only an intent of kind `tag` changes it, and the
+root of that intent states it in its summary. Every other commit carries tags forward.
 
 Source: protocol page, sections 1 and 2, `tag`.
 """
@@ -42,34 +43,34 @@ def tag(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Change:
         draft.addressable.check(ref.version)
         tags[name] = ref.version
         if len(tags) > TAGS_MAX:
-            raise Invalid("tag-invalid", f"the table has {TAGS_MAX} tags already, which is the limit")
+            raise Invalid("tag-invalid", f"the table already has {TAGS_MAX} tags, which is the limit: delete one first")
     return Change(Effect.NOTHING, carried=replace(draft.carried, tags=tags))
 
 
 def check_tag_name(name: str) -> str:
-    """`name`. Raises `Invalid` (`tag-invalid`) unless it can be a tag's."""
+    """`name`. Raises `Invalid` (`tag-invalid`) if it is not a valid name of a tag."""
     if not _NAME.fullmatch(name):
         raise Invalid("tag-invalid", f"tag {name[:80]!r} is not 1 to 64 letters, digits, '.', '_' or '-'")
     return name
 
 
 def summary_of_tags(before: RootHeader | None, draft: Draft) -> dict[str, str]:
-    """What a root's summary says of tags."""
+    """Keys for the snapshot's summary: the names of changed tags."""
     changed = changed_tags({} if before is None else before.tags, draft.carried.tags)
     return {CHANGED_TAGS: changed} if changed else {}
 
 
 def tag_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
-    """What is wrong with the tags of a root, given those of the root before it, in words."""
+    """Violations in a root's tags, compared with the root before it, as sentences."""
     stated = after.snapshot.summary.get(CHANGED_TAGS, "")
     changed = changed_tags(before.tags, after.tags)
     if changed != stated:
-        yield f"the tags that changed are {changed!r}, its summary says {stated!r}"
+        yield f"the changed tags are {changed!r}, but its summary states {stated!r}"
     known = Addressable.of(before)
     kept = before.expiry is not None and before.expiry.kept is not None
     for name, version in after.tags.items():
         if before.tags.get(name) == version or (kept and 0 <= version < before.oldest_version):
-            continue  # what is kept below the oldest is in a page (`page_rules`)
+            continue  # versions retained below the oldest are listed in a page (`page_rules`)
         try:
             known.check(version)
         except Invalid as error:

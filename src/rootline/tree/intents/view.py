@@ -1,11 +1,11 @@
-"""The kinds `create_view`, `replace_view` and `drop_view`: a name is a view, which has versions and no files.
+"""The kinds `create_view`, `replace_view` and `drop_view`: a name can be a view, which has versions but no files.
 
-Owns: how a view begins, changes and ends on the chain of its name, and what must hold between two of its roots. Does
-not own: a view's metadata (`rootline.schemas.view_metadata`), tombstones (`drop`).
-Invariants: a view's root has no entries, and its definition no columns; the view's uuid is the table's uuid of its
-roots; a view that was dropped does not come back.
+Owns: how a view begins, changes and ends on the chain of its name, and the rules between two of its roots. Does not
+own: a view's metadata (`rootline.schemas.view_metadata`), tombstones (`drop`).
+Invariants: A view's root has no entries, and its definition no columns. The view's uuid is the table uuid of its roots.
+A dropped view cannot be restored.
 
-Source: definitions page, section 3; decision 0067.
+Source: definitions page, section 3. Decision 0067.
 """
 
 from __future__ import annotations
@@ -33,24 +33,23 @@ from rootline.tree.intents.create import stored_definition
 from rootline.tree.intents.drop import dropped, without_past
 
 VIEW_VERSION: Final = "rootline.view"
-"""In a snapshot's summary: the view's current version, where its intents changed the view."""
+"""Key of a snapshot's summary: the view's current version, if its intents changed the view."""
 _PROPERTIES: Final = {"rootline.expire": "true"}
-"""Of a view's definition: its old roots go as a table's do."""
+"""Properties of a view's definition: its old roots expire as a table's do."""
 
 
 def create_view(intent: Intent, _fetched: FetchedObjects, appended_ms: int) -> Beginning:
-    """A view where there is no root.
+    """A view under a name without a root.
 
     Raises:
         Invalid: `view-invalid`, `view-dialect-twice`, `view-too-large`; `table-uuid-mismatch`.
-
     """
     check_user_summary(intent.summary)
     view = view_of_request(intent.definition or "", appended_ms, name=intent.table)
     if view.view_uuid is None or view.view_uuid != intent.table_uuid:
         raise Invalid(
             "table-uuid-mismatch",
-            f"{intent.table}: the intent names uuid {intent.table_uuid}, its view {view.view_uuid}",
+            f"{intent.table}: the intent names uuid {intent.table_uuid}, but its view {view.view_uuid}: use one uuid",
         )
     definition = definition_of_view(view.view_uuid)
     pending, reference = stored_definition(intent, definition)
@@ -59,7 +58,7 @@ def create_view(intent: Intent, _fetched: FetchedObjects, appended_ms: int) -> B
 
 
 def replace_view(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Change:
-    """The view with another version, an earlier one again, or other properties. Raises as `changed_view`."""
+    """Give the view a new or earlier version, or other properties. Raises as `changed_view`."""
     name = draft.table
     view = ViewMetadata.from_json(_view_of(draft), name=name)
     after = changed_view(view, intent.definition or "", draft.appended_ms, name=name)
@@ -67,13 +66,13 @@ def replace_view(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Chan
 
 
 def drop_view(draft: Draft, _intent: Intent, _fetched: FetchedObjects) -> Change:
-    """The view is there no more, and none of its versions can be read."""
+    """Drop the view. None of its versions can be read afterwards."""
     return Change(Effect.NOTHING, carried=without_past(draft, dropped(draft, is_purged=True)), kept=())
 
 
 @lru_cache(maxsize=64)
 def definition_of_view(view_uuid: UUID) -> TableDefinition:
-    """The definition that a view's roots name: nothing but its uuid."""
+    """The definition that a view's roots reference. It only has the view's uuid."""
     return TableDefinition(
         table_uuid=view_uuid,
         schemas=(Schema(schema_id=0),),
@@ -89,20 +88,20 @@ def definition_of_view(view_uuid: UUID) -> TableDefinition:
 
 
 def summary_of_views(before: RootHeader | None, draft: Draft) -> dict[str, str]:
-    """What a root's summary says of the view."""
+    """Keys for the snapshot's summary: the view's current version, if it changed."""
     word = _word(None if before is None else before.view, draft.carried.view)
     return {} if word is None else {VIEW_VERSION: word}
 
 
 def view_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
-    """What is wrong with what a root says of its view, given the root before it, in words."""
-    said, word = after.snapshot.summary.get(VIEW_VERSION), _word(before.view, after.view)
-    if said != word:
-        yield f"its view is at version {word}, its summary says {said!r:.40}"
+    """Violations in a root's view, compared with the root before it, as sentences."""
+    stated, word = after.snapshot.summary.get(VIEW_VERSION), _word(before.view, after.view)
+    if stated != word:
+        yield f"its view is at version {word}, but its summary states {stated!r:.40}"
     if (after.view is not None) is not (after.name_is is NameState.VIEW):
-        yield f"its name is {after.name_is}, and it has {'a' if after.view else 'no'} view"
+        yield f"its name is {after.name_is}, but it has {'a' if after.view else 'no'} view"
     if after.view is not None and after.totals != Totals():
-        yield f"it is a view, and its totals are {after.totals}"
+        yield f"it is a view, but its totals are {after.totals}"
 
 
 def _word(before: bytes | None, after: bytes | None) -> str | None:
@@ -113,5 +112,5 @@ def _word(before: bytes | None, after: bytes | None) -> str | None:
 
 def _view_of(draft: Draft) -> bytes:
     if draft.carried.view is None:
-        raise Internal("invariant-broken", f"{draft.table} is said to be a view, and has none")
+        raise Internal("invariant-broken", f"{draft.table} is recorded as a view, but has no view metadata")
     return draft.carried.view

@@ -1,1 +1,1 @@
-"""What each writer has had decided, which outcomes are unpublished, and the pages that hold the overflow."""
+"""The writers' ledger, unpublished outcomes and retired locations, in the header and in pages."""

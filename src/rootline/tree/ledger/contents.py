@@ -1,8 +1,9 @@
-"""What the newest intents of a table held, as their writers said: so that a sequence used again for other data shows.
+"""Content digests of a table's newest intents, to detect a sequence that a writer reuses for other data.
 
-Owns: which are remembered. Does not own: what follows (`rootline.tree.commit.decide`), what a writer says
+Owns: the digests that are recorded. Does not own: the rejection (`rootline.tree.commit.decide`), a writer's header
 (`rootline.schemas.bytes.record_headers`), the bytes (`header_codec`).
-Invariants: at most `CONTENTS_MAX`, the newest; of what is forgotten, or was never said, nothing is claimed.
+Invariants: At most the `CONTENTS_MAX` newest digests are recorded. An intent without a recorded digest is never
+reported as reused.
 
 Source: decision 0012.
 """
@@ -20,24 +21,24 @@ CONTENTS_MAX: Final = 64
 
 
 class ContentDraft:
-    """The contents while a batch is applied: the parent's, and those of the batch."""
+    """The content digests while a batch is applied: the parent's, and the batch's."""
 
     def __init__(self, parent: tuple[ContentDigest, ...]) -> None:
         self._kept = parent
 
     def committed(self, intent: Intent, headers: Headers) -> None:
-        """Remember what a committed intent said that it holds, if it did."""
+        """Record the content digest of a committed intent, if its writer stated one."""
         new = _kept(intent, headers)
         if new is not None:
             self._kept = (*self._kept, new)[-CONTENTS_MAX:]
 
     def is_another(self, intent: Intent, headers: Headers) -> bool:
-        """Whether the pair of `intent` was committed with another content than the one that this record says."""
+        """Whether the writer and sequence of `intent` were committed with another content digest than this record's."""
         new = _kept(intent, headers)
         return new is not None and any(old.pair == new.pair and old != new for old in self._kept)
 
     def finished(self) -> tuple[ContentDigest, ...]:
-        """The next root's."""
+        """The content digests of the next root."""
         return self._kept
 
 

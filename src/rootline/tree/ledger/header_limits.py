@@ -1,7 +1,7 @@
-"""How much ledger and outcomes a root's header may hold; what exceeds it is stored in pages.
+"""Limits on the ledger and outcomes in a root's header. Content above a limit is stored in pages.
 
-Owns: the limits. Does not own: what moves when one is exceeded (`ledger_spill`, `outcome_spill`).
-Invariants: a header over a limit is never written; under any limit everything fits, because all of it can move.
+Owns: the limits. Does not own: which content moves when one is exceeded (`ledger_spill`, `outcome_spill`).
+Invariants: No header exceeds a limit. Any content fits under any limit, because all of it can move to pages.
 
 Source: protocol page, section 1.
 """
@@ -16,7 +16,7 @@ HEADER_BYTES_MAX: Final = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class HeaderLimits:
-    """Bytes, as encoded in the header. Tests lower them; no one else should, and readers know no others."""
+    """Bytes, as encoded in the header. Only tests use lower limits. Readers do not depend on them."""
 
     ledger_bytes: int = HEADER_BYTES_MAX
     outcome_bytes: int = HEADER_BYTES_MAX

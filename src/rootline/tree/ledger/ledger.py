@@ -1,13 +1,13 @@
-"""The writer ledger: what each writer has had decided on a table.
+"""The writer ledger: the decisions on each writer's intents for a table.
 
-Owns: how sequences are recorded and looked up. Does not own: what follows from it (`apply`), bytes (`header_ledger`,
-`ledger_page`), what moves from the header to pages (`ledger_spill`).
-Invariants: no sequence is ever called committed that was not; runs ascend and do not overlap; a gap can be filled at
-any time. Where the runs of a writer grow too many, the oldest neighbours become one run that no longer knows its
-commits (`VERSION_FORGOTTEN`), never one that swallows a gap.
+Owns: how sequences are recorded and looked up. Does not own: the verdicts that follow (`apply`), bytes
+(`header_ledger`, `ledger_page`), which records move from the header to pages (`ledger_spill`).
+Invariants: The ledger never reports an uncommitted sequence as committed. Runs ascend and do not overlap. A gap can be
+filled at any time. When a writer has too many runs, the oldest neighbors without a gap between them become one run
+without versions (`VERSION_FORGOTTEN`).
 
-A writer's records, one in the header and perhaps one in each page, are parts of one: a sequence is in one of them at
-most, and the header's rejections are younger than those of any page, a page's younger than those of an older page.
+A writer's records, one in the header and at most one in each page, are parts of one record. A sequence is in at most
+one part. The header's rejections are newer than those of any page, and a page's newer than those of older pages.
 
 Source: protocol page, section 2, "The ledger".
 """
@@ -29,18 +29,18 @@ from rootline.schemas.root_header import CommittedRun, RejectedSequence, WriterR
 
 VERSION_FORGOTTEN: Final = Version(-1)
 RUNS_MAX: Final = 64
-"""Of a writer in the header, as far as runs touch."""
+"""The most runs of a writer in the header, if neighbors without a gap can be joined."""
 PAGE_RUNS_MAX: Final = 16
-"""Of a writer in a page: commits of long ago seldom need their version, and pages of many writers are rewritten."""
+"""The most runs of a writer in a page. Versions of old commits are rarely needed, and large pages are rewritten."""
 REJECTED_MAX: Final = 32
 
 
 def committed_version(parts: Iterable[WriterRecord], sequence: int) -> Version | None:
-    """The version that committed `sequence`; `VERSION_FORGOTTEN`: committed, but in which is not known any more."""
+    """The version that committed `sequence`, `VERSION_FORGOTTEN` if the version is no longer known, or `None`."""
     for record in parts:
         runs = record.committed
         if not runs or sequence > runs[-1].last:
-            continue  # what comes next is new to most records
+            continue  # the common case: a sequence above all runs
         run = _run_of(record, sequence)
         if run is not None:
             return Version(run.version + (sequence - run.first) * run.stride)
@@ -48,20 +48,20 @@ def committed_version(parts: Iterable[WriterRecord], sequence: int) -> Version |
 
 
 def rejection_of(parts: Iterable[WriterRecord], intent_id: str) -> RejectedSequence | None:
-    """The rejection that the same intent got before, if it is one of the newest `REJECTED_MAX` of all `parts`."""
-    left = REJECTED_MAX
+    """The earlier rejection of the same intent, if it is among the newest `REJECTED_MAX` of all `parts`."""
+    budget = REJECTED_MAX
     for record in parts:
-        for rejected in record.rejected[-left:]:
+        for rejected in record.rejected[-budget:]:
             if rejected.intent_id == intent_id:
                 return rejected
-        left -= len(record.rejected)
-        if left <= 0:
+        budget -= len(record.rejected)
+        if budget <= 0:
             break
     return None
 
 
 def with_committed(record: WriterRecord, sequence: int, version: Version) -> WriterRecord:
-    """`record` after `sequence`, which was not committed before, was committed in `version`."""
+    """`record` after `version` committed `sequence` for the first time."""
     runs = record.committed
     if not runs or sequence > runs[-1].last:
         last = _extended(runs[-1], sequence, version) if runs else None
@@ -72,7 +72,9 @@ def with_committed(record: WriterRecord, sequence: int, version: Version) -> Wri
 
 
 def with_rejected(record: WriterRecord, rejected: RejectedSequence) -> WriterRecord:
-    """`record` after a rejection; the newest `REJECTED_MAX` are kept, what is forgotten is validated afresh."""
+    """`record` after a rejection. It keeps the newest `REJECTED_MAX`. A copy of an older rejected intent is validated
+    again.
+    """
     return WriterRecord(record.committed, (*record.rejected, rejected)[-REJECTED_MAX:], record.last_seen_ms)
 
 
@@ -81,7 +83,7 @@ def _first(run: CommittedRun) -> int:
 
 
 def _extended(run: CommittedRun, sequence: int, version: Version) -> CommittedRun | None:
-    """`run` and the sequence after it as one run, if they make one."""
+    """`run` extended by `sequence`, or `None` if they do not make one run."""
     first, last, began, stride = run
     if sequence != last + 1 or began == VERSION_FORGOTTEN:
         return None
@@ -93,7 +95,7 @@ def _extended(run: CommittedRun, sequence: int, version: Version) -> CommittedRu
 
 
 def _filled(runs: tuple[CommittedRun, ...], sequence: int, version: Version) -> tuple[CommittedRun, ...]:
-    """`runs` with a gap filled (the one before the first run included)."""
+    """`runs` with `sequence` added in a gap, or before the first run."""
     at = bisect_right(runs, sequence, key=_first)
     before = _extended(runs[at - 1], sequence, version) if at else None
     if before is not None:
@@ -102,7 +104,7 @@ def _filled(runs: tuple[CommittedRun, ...], sequence: int, version: Version) -> 
 
 
 def _bounded(runs: tuple[CommittedRun, ...], runs_max: int) -> tuple[CommittedRun, ...]:
-    """At most `runs_max` runs, as far as neighbours without a gap between them allow."""
+    """At most `runs_max` runs, if enough neighbors without a gap between them can be joined."""
     over = len(runs) - runs_max
     if over <= 0 or not any(older.last + 1 == newer.first for older, newer in pairwise(runs)):
         return runs
@@ -118,12 +120,12 @@ def _bounded(runs: tuple[CommittedRun, ...], runs_max: int) -> tuple[CommittedRu
 
 
 def for_page(record: WriterRecord) -> WriterRecord:
-    """What a page keeps of a record that moves there."""
+    """The part of a record that a page stores when the record moves there."""
     return WriterRecord(_bounded(record.committed, PAGE_RUNS_MAX), record.rejected, record.last_seen_ms)
 
 
 def united(older: WriterRecord, newer: WriterRecord) -> WriterRecord:
-    """Two parts of one writer's record as one of a page; `older` was put aside before `newer` began."""
+    """One record for a page from two parts of a writer's record. `older` moved to a page before `newer` began."""
     runs: list[CommittedRun] = []
     for run in merge(older.committed, newer.committed):
         joined = _joined(runs[-1], run) if runs else None
@@ -139,7 +141,7 @@ def united(older: WriterRecord, newer: WriterRecord) -> WriterRecord:
 
 
 def _joined(older: CommittedRun, newer: CommittedRun) -> CommittedRun | None:
-    """Two runs without a gap between them as one that still knows every commit, if they make one."""
+    """One run for two neighbors, with all versions, or `None` if there is no such run."""
     if newer.first == newer.last:
         return _extended(older, newer.first, newer.version)
     if older.last + 1 != newer.first or VERSION_FORGOTTEN in (older.version, newer.version):
@@ -152,13 +154,13 @@ def _joined(older: CommittedRun, newer: CommittedRun) -> CommittedRun | None:
 
 
 def lost_runs(old: Iterable[CommittedRun], kept: Sequence[WriterRecord]) -> list[CommittedRun]:
-    """Those of `old`, ascending, that the `kept` parts of a record do not call committed in the same versions."""
+    """The runs of `old` that the `kept` parts of a record do not report as committed in the same versions."""
     known = {run for record in kept for run in record.committed}
     return [run for run in old if run not in known and not _is_kept(run, kept)]
 
 
 def _is_kept(run: CommittedRun, kept: Sequence[WriterRecord]) -> bool:
-    """Whether a run that is not theirs is inside one of theirs, or follows from theirs together."""
+    """Whether runs of `kept` cover `run`, with the same versions where these are known."""
     sequence = run.first
     while sequence <= run.last:
         found = next((each for record in kept if (each := _run_of(record, sequence)) is not None), None)
@@ -179,7 +181,9 @@ def _run_of(record: WriterRecord, sequence: int) -> CommittedRun | None:
 
 
 class LedgerDraft:
-    """The ledger while a batch is applied: the parent's, in its header and its pages, and what the batch touches."""
+    """The ledger while a batch is applied: the parent's, in its header and pages, and the records that the batch
+    changes.
+    """
 
     def __init__(self, parent: Mapping[WriterId, WriterRecord], pages: Sequence[LedgerPage] = ()) -> None:
         self._parent = HeaderLedger.of(parent)
@@ -187,30 +191,30 @@ class LedgerDraft:
         self._touched: dict[WriterId, WriterRecord] = {}
 
     def record_of(self, writer: WriterId) -> WriterRecord:
-        """What the header will say of a writer, so far."""
+        """The writer's record in the header, so far."""
         found = self._touched.get(writer)
         return found if found is not None else self._parent.records.get(writer, _NOBODY)
 
     def parts_of(self, writer: WriterId) -> tuple[WriterRecord, ...]:
-        """All that is known of a writer: what the header will say of it, and what pages do, the newest first."""
+        """All parts of a writer's record: the header's, so far, then those of pages, newest first."""
         record = self.record_of(writer)
         if not self._pages:
             return (record,)
         return (record, *[part for page in self._pages if (part := page.record_of(writer)) is not None])
 
     def put(self, writer: WriterId, record: WriterRecord) -> None:
-        """Note what has become of a writer (for a duplicate, that it was seen)."""
+        """Store a writer's record. A duplicate stores it unchanged, because the writer was seen."""
         self._touched[writer] = record
 
     def finished(self, now_ms: int, oldest_ms: int) -> HeaderLedger:
-        """The next root's ledger before anything moves: touched records are stamped with `now_ms`.
+        """The next root's ledger before anything moves to pages. Changed records are stamped with `now_ms`.
 
-        `process/` writers that were last seen before `oldest_ms` are left out. Both are times of the log.
+        `process/` writers that were last seen before `oldest_ms` are omitted. Both are times of the log (ms).
         """
         idle: list[WriterId] = []
         for writer, record in self._parent.records.items():
             if record.last_seen_ms >= oldest_ms:
-                break  # they are in the order in which they were seen
+                break  # records are in the order of their last-seen times
             if writer.startswith(PROCESS_WRITER_PREFIX):
                 idle.append(writer)
         if not idle and not self._touched:

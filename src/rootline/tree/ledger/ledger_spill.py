@@ -1,12 +1,14 @@
-"""Keep the header's part of the ledger small: what was seen longest ago moves to pages.
+"""Keep the header's part of the ledger small: the records that were not seen for longest move to pages.
 
-Owns: which records and parts of records move, and merging them into pages. Does not own: what records mean (`ledger`),
-the pages' bytes (`rootline.schemas.bytes.root.ledger_page`), which pages are merged (`page_merge`).
-Invariants: no fact is lost but those of `process/` writers idle beyond the retention; the header is within its limit
-whatever it held before; it falls to half of it each time, so that a page is made for every few hundred small commits,
-not for each; the same ledger and pages give the same page.
+Owns: which records and parts of records move, and merging them into pages. Does not own: the meaning of records
+(`ledger`), the pages' bytes (`rootline.schemas.bytes.root.ledger_page`), which pages are merged (`page_merge`).
+Invariants:
+* Nothing is lost except records of `process/` writers idle beyond the retention.
+* The header is within its limit, whatever was in it before.
+* Each move reduces it to half of the limit, so that one page is made for a few hundred small commits.
+* The same ledger and pages give the same page.
 
-Source: protocol page, section 1; format page, "Pages".
+Source: protocol page, section 1. Format page, "Pages".
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ _Rows = dict[WriterId, bytes]
 
 
 class FittedLedger(NamedTuple):
-    """What the header says, the pages beside it, and the page to store first, if there is a new one."""
+    """The ledger in the header, the pages, and the page to store before the root, if there is a new one."""
 
     header: HeaderLedger
     pages: tuple[LedgerPage, ...]
@@ -50,16 +52,15 @@ def fit_ledger(
     table_uuid: uuid.UUID,
     salt: bytes = b"",
 ) -> FittedLedger:
-    """`ledger` within `limit_bytes`.
+    """`ledger` within `limit_bytes`, with the rest in pages.
 
     Args:
         ledger: as it would be in the header.
         pages: of the parent.
         limit_bytes: of the header's part, encoded.
-        oldest_ms: `process/` writers that were last seen before may leave the pages that are merged.
-        table_uuid: whose pages they are.
+        oldest_ms: records of `process/` writers last seen before this time are dropped from merged pages.
+        table_uuid: of the pages' table.
         salt: of a new page's name.
-
     """
     if ledger.size_in_bytes <= limit_bytes:
         return FittedLedger(ledger, pages)
@@ -78,29 +79,29 @@ def fit_ledger(
 
 
 def _divided(ledger: HeaderLedger, target: int) -> tuple[dict[WriterId, WriterRecord], dict[WriterId, WriterRecord]]:
-    """(what moves, what stays of a record that moves in part): the coldest first, until `target` bytes are left.
+    """(the records to move, the remaining parts of split records): least recently seen first, down to `target` bytes.
 
-    The warmest record moves in part if it alone is too large: its newest runs and rejections stay.
+    The most recently seen record is split if it is too large alone. Its newest runs and rejections stay in the header.
     """
-    left = ledger.size_in_bytes
+    size_in_bytes = ledger.size_in_bytes
     spilled: dict[WriterId, WriterRecord] = {}
     kept: dict[WriterId, WriterRecord] = {}
     for writer, record in ledger.records.items():
-        if left <= target:
+        if size_in_bytes <= target:
             break
         size = ledger.size_of(writer)
         if len(spilled) == len(ledger) - 1:
-            newest = _newest_of(writer, record, target - (left - size))
+            newest = _newest_of(writer, record, target - (size_in_bytes - size))
             if newest is not None:
                 kept[writer] = newest
                 record = _rest_of(record, newest)
         spilled[writer] = record
-        left -= size
+        size_in_bytes -= size
     return spilled, kept
 
 
 def _newest_of(writer: WriterId, record: WriterRecord, budget: int) -> WriterRecord | None:
-    """The newest rejections (up to half of `budget` bytes) and runs of a record; `None` when not even one fits."""
+    """The newest rejections (up to half of `budget` bytes) and runs of a record, or `None` if not even one fits."""
     room = budget - len(encode_record(writer, WriterRecord(last_seen_ms=record.last_seen_ms))) - 1
     rejections = runs = 0
     bare = len(encode_record(writer, WriterRecord()))

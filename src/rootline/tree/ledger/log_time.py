@@ -1,16 +1,16 @@
-"""The time by which writers are idle: the log's append times, as roots carry them.
+"""The log's append time as recorded by roots. It decides which writers are idle.
 
-Owns: how that time advances, what a jump of it counts for, since when a writer must have been seen to stay. Does not
-own: what leaves the ledger then (`ledger`, `ledger_spill`), bytes (`header_codec`).
-Invariants: time never goes back; no clock of a coordinator has a part in it; one step counts for a seventh of the
-retention at most, however far the append times jumped, so no single jump makes an idle writer leave.
+Owns: how that time advances, how much of a jump counts, and the oldest last-seen time of a writer that stays. Does not
+own: which writers are dropped (`ledger`, `ledger_spill`), bytes (`header_codec`).
+Invariants: Time never decreases. No coordinator's clock is used. One step counts as at most a seventh of the retention,
+however far the append times jumped, so no single jump drops an idle writer.
 
-Theory. A writer is stamped with the newest append time that its root knew. Where append times went forward by more
-than a step from one root to the next, the rest of the way is *skipped*: it is no idle time of writers seen before the
-jump. A jump counts for one step of idle time and writers seen before it leave in time, so at most eight jumps are of
-interest at once. A table that was quiet for a month has made a jump too: its writers stay longer, which does no harm.
+Theory. A writer is stamped with the newest append time that its root knew. Where append times advanced by more than one
+step from one root to the next, the rest of the jump is *skipped*: it is not idle time for writers seen before the jump.
+Each jump still counts as one step, so these writers are dropped eventually, and at most eight jumps must be recorded. A
+table without commits for a month has such a jump too. Its writers stay longer, which is harmless.
 
-Source: protocol page, sections 2 and 8; decision 0012.
+Source: protocol page, sections 2 and 8. Decision 0012.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import Final
 from rootline.schemas.root_header import ClockJump, LogTime, RootHeader
 
 _STEPS: Final = 7
-"""Of a retention: with seven days of it, one step is a day."""
+"""Steps in a retention: with seven days of retention, one step is a day."""
 _APART_MS: Final = 24 * 3600 * 1000
-"""How far clocks may differ before people are told."""
+"""The difference between clocks from which a warning is logged."""
 
 
 def log_time_of(parent: RootHeader | None) -> LogTime:
-    """The time when a batch begins; a root that does not say it has seen its writers by then."""
+    """The log time that the parent records, or for a root without it the newest last-seen time of its writers."""
     if parent is None:
         return LogTime(0)
     if parent.log_time is not None:
@@ -35,7 +35,7 @@ def log_time_of(parent: RootHeader | None) -> LogTime:
 
 
 def log_time_after(before: LogTime, appended_ms: int, retention_ms: int) -> LogTime:
-    """The time after a batch whose newest record was appended at `appended_ms`; 0: the log does not say."""
+    """The time after a batch whose newest record was appended at `appended_ms` (0: the log has no append times)."""
     if appended_ms <= before.newest_ms:
         return before
     skipped_ms = appended_ms - before.newest_ms - retention_ms // _STEPS
@@ -48,20 +48,20 @@ def log_time_after(before: LogTime, appended_ms: int, retention_ms: int) -> LogT
 
 
 def oldest_seen_ms(time: LogTime, retention_ms: int) -> int:
-    """Writers that were last seen before this are idle for longer than the retention."""
+    """The oldest last-seen time within the retention. Writers last seen before it are idle."""
     return _of_interest(time.newest_ms - retention_ms, time.jumps)[0]
 
 
 def counted_ms(time: LogTime | None) -> int:
-    """The newest time without what was skipped: a clock that jumped ahead counts for a step, and so does a quiet month.
+    """The newest append time without skipped time: a clock that jumped ahead, or a quiet month, counts as one step.
 
-    What must never be ahead of the log goes by this.
+    Use it for times that must never be ahead of the log.
     """
     return 0 if time is None else time.newest_ms - sum(jump.skipped_ms for jump in time.jumps)
 
 
 def clocks_apart(before: RootHeader, after: RootHeader) -> str | None:
-    """What to tell people when, from one root to the next, the log's and the coordinators' clocks went a day apart."""
+    """A warning if, from one root to the next, the clocks of log and coordinator advanced by a day more or less."""
     if before.log_time is None or after.log_time is None or not before.log_time.newest_ms:
         return None
     of_log_ms = after.log_time.newest_ms - before.log_time.newest_ms
@@ -69,13 +69,13 @@ def clocks_apart(before: RootHeader, after: RootHeader) -> str | None:
     if abs(of_log_ms - of_host_ms) <= _APART_MS:
         return None
     return (
-        f"the log's append times went on by {of_log_ms / 1000:.0f} s, the coordinator's wall clock by "
-        f"{of_host_ms / 1000:.0f} s: compare the clocks of brokers and coordinators; no writer is forgotten for it"
+        f"the log's append times advanced by {of_log_ms / 1000:.0f} s, the coordinator's wall clock by "
+        f"{of_host_ms / 1000:.0f} s: compare the clocks of brokers and coordinators; no writer is dropped because of it"
     )
 
 
 def _of_interest(oldest_ms: int, jumps: tuple[ClockJump, ...]) -> tuple[int, tuple[ClockJump, ...]]:
-    """(the time of the oldest writers to stay, the jumps that some of them were seen before)."""
+    """(the oldest last-seen time of writers to keep, the jumps after which some of them were not seen)."""
     for index in range(len(jumps) - 1, -1, -1):
         at_ms, skipped_ms = jumps[index]
         if oldest_ms - skipped_ms > at_ms:

@@ -1,11 +1,11 @@
 """Keep the header's part of the outcomes small: the oldest move to pages.
 
-Owns: which outcomes move, merging them into pages, when a page goes. Does not own: what is recorded (`outcomes`), the
-pages' bytes (`rootline.schemas.bytes.root.outcome_page`), which pages are merged (`page_merge`).
-Invariants: no outcome is lost that is not acknowledged; the header is within its limit whatever a batch came to; a
-page goes when all of it is acknowledged, or with what is left of it into a new one.
+Owns: which outcomes move, merging them into pages, when a page is dropped. Does not own: what is recorded (`outcomes`),
+the pages' bytes (`rootline.schemas.bytes.root.outcome_page`), which pages are merged (`page_merge`).
+Invariants: No unacknowledged outcome is lost. The header is within its limit, however large the batch was. A page is
+dropped when all of it is acknowledged, or when its remaining outcomes are merged into a new page.
 
-Source: protocol page, sections 1 and 4; format page, "Pages".
+Source: protocol page, sections 1 and 4. Format page, "Pages".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NUMBERS_BYTES: Final = 5 * 20 + 16  # of one outcome: numbers of 64 bits, brack
 
 
 class FittedOutcomes(NamedTuple):
-    """What the header says, the pages beside it, and the page to store first, if there is a new one."""
+    """The outcomes in the header, the pages, and the page to store before the root, if there is a new one."""
 
     header: Outcomes
     pages: tuple[OutcomePage, ...]
@@ -41,7 +41,9 @@ def fit_outcomes(
     table_uuid: uuid.UUID,
     salt: bytes = b"",
 ) -> FittedOutcomes:
-    """`outcomes` within `limit_bytes`, beside those of the parent's `pages` that are not `acknowledged` as a whole."""
+    """`outcomes` within `limit_bytes`, with the rest in pages. Pages of the parent are dropped if all of them is
+    acknowledged.
+    """
     pages = tuple(page for page in pages if not is_acknowledged(page, acknowledged)) if pages else pages
     if are_within(outcomes, limit_bytes):
         return FittedOutcomes(outcomes, pages)
@@ -57,13 +59,15 @@ def fit_outcomes(
 
 
 def is_acknowledged(page: OutcomePage, acknowledged: Acknowledged) -> bool:
-    """Whether all of a page is: its reference says how far it reaches."""
+    """Whether all outcomes of a page are acknowledged. The page is not read: its reference states the offsets that it
+    covers.
+    """
     covers = page.reference.covers
     return all(item.last_offset < acknowledged.get((item.log, item.partition), 0) for item in covers)
 
 
 def are_within(outcomes: Outcomes, limit_bytes: int) -> bool:
-    """Whether the header may hold these outcomes. Encodes them only when they may be too many."""
+    """Whether these outcomes fit in the header. Encodes them only if an upper bound exceeds the limit."""
     if _most_bytes(outcomes.runs) + _most_bytes(outcomes.exceptions) <= limit_bytes:
         return True
     return len(encode_outcomes(outcomes)) <= limit_bytes
@@ -79,17 +83,17 @@ def _most_bytes(items: Iterable[Outcome]) -> int:
 
 
 def _most_bytes_of(text: str) -> int:
-    return len(text) * (2 if text.isascii() and text.isprintable() else 12)  # a character may be two escaped halves
+    return len(text) * (2 if text.isascii() and text.isprintable() else 12)  # up to two escaped surrogates
 
 
 def _divided(outcomes: Outcomes, target: int) -> tuple[Outcomes, Outcomes]:
-    """(what moves, what stays): the oldest first, until `target` bytes are left."""
-    left = len(encode_outcomes(outcomes))
+    """(the outcomes to move, the outcomes that stay): oldest first, down to `target` bytes."""
+    size = len(encode_outcomes(outcomes))
     moved: set[Outcome] = set()
     for item in sorted(outcomes.items, key=_age):
-        if left <= target:
+        if size <= target:
             break
-        left -= len(_encoded(item)) - _EMPTY_BYTES + 1
+        size -= len(_encoded(item)) - _EMPTY_BYTES + 1
         moved.add(item)
     return (
         Outcomes(

@@ -1,8 +1,8 @@
 """Outcomes not yet known to be published, and the log offsets: how both advance from root to root.
 
 Owns: recording and dropping. Does not own: verdicts made from them (`verdicts`).
-Invariants: offsets only grow; an outcome goes only when the verdicts of its root are known to be published; every
-record of a batch, however decided, is recorded.
+Invariants: Offsets only increase. An outcome is dropped only when its root's verdicts are known to be published. Every
+record of a batch is recorded, whatever its verdict.
 
 Source: protocol page, section 4.
 """
@@ -16,7 +16,7 @@ from rootline.schemas.identifiers import LogId, LogPosition, SequenceNumber, Ver
 from rootline.schemas.root_header import OutcomeException, OutcomeRun, Outcomes, PartitionOffset
 
 Acknowledged = Mapping[tuple[LogId, int], int]
-"""(log, partition) → every record of the table before this offset has a verdict that the log has acknowledged."""
+"""(log, partition) → the offset below which every record of the table has a verdict acknowledged by the log."""
 
 NOTHING_ACKNOWLEDGED: Final[Acknowledged] = {}
 
@@ -32,7 +32,7 @@ def kept(outcomes: Outcomes, acknowledged: Acknowledged) -> Outcomes:
 
 
 def advanced(offsets: Sequence[PartitionOffset], positions: Sequence[LogPosition]) -> tuple[PartitionOffset, ...]:
-    """`offsets` after the records at `positions`: by max, in order of log and partition."""
+    """`offsets` after the records at `positions`, in order of log and partition. No offset decreases."""
     nexts = {(offset.log, offset.partition): offset.next_offset for offset in offsets}
     for log, partition, offset in positions:
         if offset >= nexts.get((log, partition), 0):
@@ -41,7 +41,7 @@ def advanced(offsets: Sequence[PartitionOffset], positions: Sequence[LogPosition
 
 
 class OutcomeDraft:
-    """The outcomes of one batch, as they come."""
+    """The outcomes of one batch, in the order of the decisions."""
 
     def __init__(self, version: Version) -> None:
         self._version = version
@@ -49,7 +49,7 @@ class OutcomeDraft:
         self._exceptions: list[OutcomeException] = []
 
     def committed(self, position: LogPosition, sequence_number: SequenceNumber) -> None:
-        """A committed intent: the last run grows, or a new one begins."""
+        """Record a committed intent. It extends the last run, or begins a new one."""
         log, partition, offset = position
         if self._runs:
             same_log, same_partition, first, last, version, number = self._runs[-1]
@@ -64,13 +64,13 @@ class OutcomeDraft:
         self._runs.append(OutcomeRun(log, partition, offset, offset, self._version, sequence_number))
 
     def duplicate(self, position: LogPosition, duplicate_of: Version | None) -> None:
-        """An intent that was committed before, in `duplicate_of` where that is known."""
+        """Record an intent that was committed before, in `duplicate_of` if known."""
         self._exceptions.append(OutcomeException(*position, self._version, None, None, duplicate_of))
 
     def rejected(self, position: LogPosition, code: str, message: str) -> None:
-        """A rejection."""
+        """Record a rejection."""
         self._exceptions.append(OutcomeException(*position, self._version, code, message, None))
 
     def after(self, earlier: Outcomes) -> Outcomes:
-        """`earlier` and this batch's."""
+        """`earlier`, followed by this batch's outcomes."""
         return Outcomes((*earlier.runs, *self._runs), (*earlier.exceptions, *self._exceptions))

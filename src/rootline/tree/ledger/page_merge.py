@@ -1,13 +1,13 @@
-"""Which pages a new one takes in.
+"""The rule for merging existing pages into a new one.
 
 Owns: the rule. Does not own: how pages are merged (`ledger_spill`, `outcome_spill`).
-Invariants: pages are in order from the oldest to the newest, each at least `GROWTH` times as large as the next; only
-neighbours are merged, the newest ones, so that the order stays that of time.
+Invariants: Pages are ordered from oldest to newest, each at least `GROWTH` times as large as the next. Only the newest
+neighbors are merged, so the order remains that of time.
 
-Theory. A page that is at least `GROWTH` times the next makes the number of pages logarithmic: all pages hold at least
-GROWTH^(n-1) times what the newest holds, which is about half a header's limit, so that twelve pages are tens of
-gigabytes. And a row is written again only when what came after it has grown to a part of its page, so that over its
-life it is written a few times for each power of `GROWTH`, not once for each page that is made after it.
+Theory. With a factor of `GROWTH` between pages, their number is logarithmic: n pages contain at least GROWTH^(n-1)
+times the bytes of the newest page, which is about half of a header's limit. Twelve pages are tens of gigabytes. A row
+is rewritten only when newer rows have grown to a fraction of its page. Over its life it is rewritten a few times for
+each power of `GROWTH`, not once for every later page.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ GROWTH: Final = 4
 
 
 def first_to_merge(content_bytes: Sequence[int], fresh_bytes: int) -> int:
-    """The index from which on pages of these sizes are merged with `fresh_bytes` of new rows; their number: none."""
+    """The index of the first page to merge with `fresh_bytes` of new rows. `len(content_bytes)` means that none is
+    merged.
+    """
     weight = fresh_bytes
     at = len(content_bytes)
     while at and content_bytes[at - 1] < GROWTH * weight:

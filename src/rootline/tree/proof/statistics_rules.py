@@ -38,7 +38,7 @@ def statistics_of(data_file: DataFile, definition: TableDefinition, codec: Entry
     encoded, known = data_file.content_stats, codec.statistics
     if encoded is not None and data_file.stats_schema == known.fingerprint:
         spec_ids = definition.spec_by_id(data_file.partition_spec_id).expr_ids
-        if known.proof.holds(encoded, data_file.record_count, spec_ids):
+        if known.proof.proves(encoded, data_file.record_count, spec_ids):
             return LazyStats(known, encoded, data_file.location)
     return examined_statistics(data_file, definition, codec)
 

@@ -1,1 +1,1 @@
-"""What an intent may bring and take, whichever its kind: files, leaves, vectors, removals, isolation."""
+"""Rules that several kinds of intent share: files, leaves, vectors, removals, isolation."""

@@ -1,8 +1,8 @@
-"""A deletion vector that an intent adds by name: what can be told without reading it, and its entry.
+"""The checks of a deletion vector that need only its description in the intent, and its entry.
 
-Owns: these rules, and the entries of vectors. Does not own: what the vector holds (`vector_merge`), which kinds bring
-one, vectors in a writer's leaves (`writer_deletes`).
-Invariants: a vector deletes no more rows than its data file has, lies within its Puffin file, and has its data file's
+Owns: these rules, and the entries of vectors. Does not own: the vector's positions (`vector_merge`), which kinds may
+add vectors, vectors in a writer's leaves (`writer_deletes`).
+Invariants: A vector deletes no more rows than its data file has, lies within its Puffin file, and has its data file's
 partition.
 """
 
@@ -29,7 +29,7 @@ def check_added_vector(draft: Draft, vector: AddedVector, data: ContentEntry) ->
     """Raises `Invalid`: `file-already-live`, `vector-invalid`."""
     if draft.find(EntryPlace(ContentType.POSITION_DELETE, vector.location, vector.offset)) is not None:
         raise Invalid(
-            "file-already-live", f"the vector at {vector.offset} of {vector.location!r} is part of the table already"
+            "file-already-live", f"the vector at {vector.offset} of {vector.location!r} is already part of the table"
         )
     if vector.cardinality > data.record_count:
         raise Invalid(
@@ -61,7 +61,7 @@ def vector_entry(draft: Draft, vector: AddedVector, data: ContentEntry, numbers:
 
 
 def merged_entry(entry: ContentEntry, positions: BitMap64) -> ContentEntry:
-    """The entry of a merged vector; location, offset and sizes follow when its Puffin file is written."""
+    """The entry of a merged vector. Location, offset and sizes are set when its Puffin file is written."""
     return ContentEntry(
         content_type=ContentType.POSITION_DELETE,
         location=f"{MERGED_LOCATION}{entry.referenced_file}",

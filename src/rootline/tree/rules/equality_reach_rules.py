@@ -1,8 +1,8 @@
 """The live data files of a draft that equality deletes may reach, by the rule that scans apply.
 
-Owns: the walk over root and leaves. Does not own: the rule (`rootline.tree.scan.delete_index`, and over columns
+Owns: the iteration over root and leaves. Does not own: the rule (`rootline.tree.scan.delete_index`, and over columns
 `delete_mask`).
-Invariants: no file within reach is left out; a leaf whose files are all younger than the deletes is not looked into.
+Invariants: No file within reach is omitted. A leaf whose files are all newer than the deletes is not read.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What must hold for a file that an intent adds, and the row that comes of it.
+"""Rules for a file that an intent adds, and its row.
 
-Owns: the rules that data files and equality delete files share. Does not own: statistics (`statistics_rules`),
-locations' text (`intent_rules`), which kinds add files.
-Invariants: a row that is returned can be encoded; its status and numbers are those of the next accepted intent.
+Owns: the rules that data files and equality delete files share. Does not own: statistics (`statistics_rules`), the text
+of locations (`intent_rules`), which kinds add files.
+Invariants: Every returned row can be encoded. Its status and numbers are those of the next accepted intent.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ def added_rows(draft: Draft, intent: Intent) -> list[Row]:
     """The rows of an intent's `add_data_files` and `add_equality_deletes`.
 
     Raises:
-        Invalid: a file breaks a rule; the message names it.
-
+        Invalid: a file breaks a rule. The message names the file.
     """
     next_row_id = draft.next_row_id
     size = draft.counts.data_bytes
@@ -55,7 +54,7 @@ def added_rows(draft: Draft, intent: Intent) -> list[Row]:
         next_row_id += data_file.record_count
         size += data_file.file_size_in_bytes
         if next_row_id > LONG_MAX or size > LONG_MAX:
-            raise Invalid("intent-malformed", f"{data_file.location!r}: the table's counters would not fit 64 bits")
+            raise Invalid("intent-malformed", f"{data_file.location!r}: the table's counters would exceed 64 bits")
         rows.append(Row.of(entry, draft.codec))
     check_intent_rows(next_row_id - draft.next_row_id, limits)
     for equality in intent.add_equality_deletes:
@@ -66,7 +65,7 @@ def added_rows(draft: Draft, intent: Intent) -> list[Row]:
 def _equality_row(draft: Draft, equality: EqualityDeleteFile) -> Row:
     check_equality_ids(draft, repr(equality.location), equality.equality_ids)
     if equality.sort_order_id is not None:
-        raise Invalid("intent-malformed", f"{equality.location!r}: an equality delete has no sort_order_id")
+        raise Invalid("intent-malformed", f"{equality.location!r}: an equality delete must not have sort_order_id")
     entry = ContentEntry(
         content_type=ContentType.EQUALITY_DELETE,
         location=equality.location,
@@ -84,18 +83,18 @@ def _equality_row(draft: Draft, equality: EqualityDeleteFile) -> Row:
 
 
 def check_equality_ids(draft: Draft, name: str, equality_ids: Sequence[int]) -> None:
-    """Raises `Invalid` (`intent-malformed`) unless these can be an equality delete's columns."""
+    """Raises `Invalid` (`intent-malformed`) unless these ids can be an equality delete's columns."""
     columns = draft.definition.tracked_by_id
     for column_id in equality_ids:
         if column_id not in columns or columns[column_id].is_expression:
-            known = "no primitive column whose values can be compared (ids above 10,000,000 have no statistics)"
+            known = "not a primitive column with comparable values (ids above 10,000,000 have no statistics)"
             raise Invalid("intent-malformed", f"{name}: equality id {column_id} is {known}")
     if len(set(equality_ids)) != len(equality_ids):
-        raise Invalid("intent-malformed", f"{name}: an equality id is named twice")
+        raise Invalid("intent-malformed", f"{name}: an equality id occurs twice")
 
 
 def check_named_once(intent: Intent) -> None:
-    """Raises `Invalid` (`file-named-twice`) when an intent names a file, a blob or a blob's data file twice."""
+    """Raises `Invalid` (`file-named-twice`) when an intent lists a file, a blob or a blob's data file twice."""
     if intent.kind is IntentKind.APPEND and len(intent.add_data_files) == 1 and not intent.add_manifests:
         return
     adds = len(intent.add_data_files) + len(intent.add_equality_deletes)
@@ -113,14 +112,14 @@ def check_named_once(intent: Intent) -> None:
 
 
 def check_own_location(draft: Draft, location: str) -> None:
-    """Raises `Invalid` (`location-invalid`) unless a writer may put a file there."""
+    """Raises `Invalid` (`location-invalid`) unless a writer may store a file there."""
     if not is_plain(location):
         check_location(location, is_live=draft.is_live)
     if location.startswith(RESERVED_PREFIXES):
         folder = location.partition("/")[0]
         raise Invalid(
             "location-invalid",
-            f"location {location[:80]!r} is in {folder}/, which holds the table's own objects: use data/",
+            f"location {location[:80]!r} is in {folder}/, which is reserved for the table's own objects: use data/",
         )
 
 
@@ -128,7 +127,7 @@ def _once(names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise Invalid("file-named-twice", f"the intent names {name!r} twice")
+            raise Invalid("file-named-twice", f"the intent lists {name!r} twice: list it once")
         seen.add(name)
 
 
@@ -136,7 +135,7 @@ def _checked_content(draft: Draft, data_file: DataFile) -> ContentStats:
     location = data_file.location
     check_own_location(draft, location)
     if draft.is_live(location):
-        raise Invalid("file-already-live", f"{location!r} is part of the table already")
+        raise Invalid("file-already-live", f"{location!r} is already part of the table")
     return statistics_of(data_file, draft.definition, draft.codec)
 
 

@@ -1,9 +1,9 @@
-"""Serializable isolation: nothing that the intent's filter may match came or left after the snapshot that was read.
+"""Serializable isolation: no row that may match the intent's filter was added or removed after the snapshot it read.
 
-Owns: the check. Does not own: filters (`filters`), what statistics say about them (`prune`), what is remembered of
-removals (`removals`).
-Invariants: an intent that passes would have read the same rows now; rows that a restore brings back are marked by no
-entry where it took a vector away, so a writer who read before a restore reads again.
+Owns: the check. Does not own: filters (`filters`), matching statistics against them (`prune`), the recorded removals
+(`removals`).
+Invariants: An intent that passes would read the same rows now. A restore may remove a vector without leaving an entry
+that shows the restored rows, so a writer that read before a restore is always rejected.
 
 Source: protocol page, section 2, "isolation".
 """
@@ -26,55 +26,57 @@ from rootline.tree.scan.leaf_pruning import prune_leaf
 from rootline.tree.state.leaf_lookup import LeafLookup
 
 FILTER_CHARS_MAX: Final = 65_536
-"""Other tables wait while a filter is read."""
+"""The most characters in a filter of an intent. Other tables wait while a filter is parsed."""
 _AT_ONCE: Final = 64
 
 
 def check_isolation(draft: Draft, intent: Intent) -> None:
-    """Raises `Invalid`: `isolation-conflict`, naming the file; `filter-invalid`."""
+    """Raises `Invalid`: `isolation-conflict`, with the name of the file; `filter-invalid`."""
     read = intent.read_sequence_number
     if intent.isolation is not Isolation.SERIALIZABLE or read is None:
         return
     if draft.restored_at > read:
         raise Invalid(
             "isolation-conflict",
-            f"an earlier version was restored at sequence number {draft.restored_at}; the writer read {read}",
+            f"an earlier version was restored at sequence number {draft.restored_at}, after {read}, which the writer "
+            "read: read the table again",
         )
     if draft.carried.replaced_at > read:
         raise Invalid(
             "isolation-conflict",
-            f"the table was replaced at sequence number {draft.carried.replaced_at}; the writer read {read}",
+            f"the table was replaced at sequence number {draft.carried.replaced_at}, after {read}, which the writer "
+            "read: read the table again",
         )
     if len(intent.filter or "") > FILTER_CHARS_MAX:
         raise Invalid(
             "filter-invalid",
             f"the filter of an intent has at most {FILTER_CHARS_MAX} characters, this one {len(intent.filter or '')}: "
-            "name ranges in place of many values, or leave isolation at snapshot",
+            "use ranges instead of many values, or use snapshot isolation",
         )
     schema = None if intent.schema_id is None else draft.definition.schema_by_id(intent.schema_id)
     pruning = PruningFilter.of(intent.filter, draft.definition, schema)
-    gone = conflicting(draft.removals, read, pruning, draft.codec.statistics)
-    if gone is not None:
+    removed_at = conflicting(draft.removals, read, pruning, draft.codec.statistics)
+    if removed_at is not None:
         raise Invalid(
             "isolation-conflict",
-            f"rows that may match the filter were removed up to sequence number {gone}, after {read}, which the writer "
-            "read",
+            f"rows that may match the filter were removed up to sequence number {removed_at}, after {read}, which "
+            "the writer read: read the table again",
         )
     for entry in entries_after(draft, read, pruning):
         if _may_match(draft, entry, pruning):
             raise Invalid(
                 "isolation-conflict",
                 f"{entry.location!r} may match the filter and was added at sequence number "
-                f"{entry.version_info.sequence_number}, after {read}, which the writer read",
+                f"{entry.version_info.sequence_number}, after {read}, which the writer read: read the table again",
             )
 
 
 def entries_after(draft: Draft, sequence_number: int, pruning: PruningFilter) -> Iterator[ContentEntry]:
-    """Live entries with rows of after that number; a leaf that is older as a whole is not opened.
+    """Live entries with a data sequence number above `sequence_number`, of data leaves only those that may match.
 
-    The data sequence number decides: what a rewrite made is as old as what it read. Restores are looked at before.
-
-    Of data leaves only entries that may match: those are found over columns, because a leaf may be new as a whole.
+    Leaves without newer entries are not read. The data sequence number decides, because a rewrite's file contains rows
+    as old as its sources. Restores are checked separately. Data leaves are filtered by columns, because all entries of
+    a leaf may be new.
     """
     for row in draft.rows.new_rows.values():
         if (row.entry.version_info.sequence_number or 0) > sequence_number:
@@ -105,7 +107,7 @@ def _ordinals_after(lookup: LeafLookup, row: ContentEntry, sequence_number: int,
 
 
 def _may_match(draft: Draft, entry: ContentEntry, pruning: PruningFilter) -> bool:
-    """A vector matters where its data file does."""
+    """Whether an entry may match the filter. A vector may match if its data file may."""
     if entry.content_type is ContentType.POSITION_DELETE:
         data = draft.find(EntryPlace(ContentType.DATA, entry.referenced_file or ""))
         return data is None or entry_may_match(pruning, data.entry)

@@ -1,8 +1,8 @@
-"""What an intent says of a leaf, and what the leaf is: the same for leaves of writers and of workers.
+"""The check that a leaf matches its description in an intent, for leaves of writers and of workers.
 
-Owns: where leaves are stored, which content each type of row names, and that check. Does not own: the rest of what must
-hold (`writer_leaves`, `flush`).
-Invariants: a leaf that passed holds what its intent said: content, entries, bytes.
+Owns: where leaves are stored, the content for each type of row, and that check. Does not own: the other rules of leaves
+(`writer_leaves`, `flush`).
+Invariants: A checked leaf has the content type, number of entries and size that its intent states.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ CONTENT_OF: Final = {
 
 
 def check_stated(manifest: AddedManifest, leaf: Leaf, name: str) -> None:
-    """Raises `Invalid` (`leaf-invalid`) unless `leaf` is what `manifest` says; `name` is what errors call it."""
+    """Raises `Invalid` (`leaf-invalid`) unless `leaf` matches `manifest`. `name`: for error messages."""
     if leaf.content is not CONTENT_OF[manifest.content_type]:
-        raise Invalid("leaf-invalid", f"{name} holds {leaf.content} entries, the intent says otherwise")
+        raise Invalid("leaf-invalid", f"{name} contains {leaf.content} entries, unlike the content type in the intent")
     if leaf.length != manifest.record_count or leaf.size_in_bytes != manifest.file_size_in_bytes:
         raise Invalid(
             "leaf-invalid",
-            f"{name} has {leaf.length} entries in {leaf.size_in_bytes} bytes, the intent says "
+            f"{name} has {leaf.length} entries in {leaf.size_in_bytes} bytes, the intent states "
             f"{manifest.record_count} in {manifest.file_size_in_bytes}",
         )

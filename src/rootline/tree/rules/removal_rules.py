@@ -1,8 +1,9 @@
-"""The rules for a file that an intent removes, and for all that is removed with it.
+"""Rules for the files that an intent removes, and for their vectors.
 
-Owns: the rules of `remove_files`. Does not own: what replaces the files (`append`).
-Invariants: a data file is never removed without its vector, and never while rows of it are deleted that the writer did
-not know. A vector that a compaction moved is the one that the writer saw: both are read and compared.
+Owns: the rules of `remove_files`. Does not own: the files that replace them (`append`).
+Invariants: A data file is never removed without its vector. It is never removed while rows are deleted from it that the
+writer did not see as deleted. A vector that a compaction moved is compared with the one that the writer saw by reading
+both.
 
 Source: protocol page, section 2, "Validation".
 """
@@ -22,39 +23,38 @@ _REMOVABLE = (ContentType.DATA, ContentType.EQUALITY_DELETE)
 
 
 def removals(draft: Draft, intent: Intent, fetched: FetchedObjects) -> list[Live] | Needs:
-    """The live entries that `remove_files` names, with their vectors, or the objects that must be fetched to decide.
+    """The live entries in `remove_files`, with their vectors, or the objects that must be fetched to decide.
 
     Raises:
         Invalid: `location-invalid`, `intent-malformed`, `file-not-live`, `stale-source`.
-
     """
-    leaving: list[Live] = []
+    removed: list[Live] = []
     needed: set[VectorAt] = set()
     for item in intent.remove_files:
         check_location(item.location, is_live=draft.is_live)
         if item.content_type not in _REMOVABLE:
             raise Invalid(
                 "intent-malformed",
-                f"{item.location!r}: content type {int(item.content_type)} cannot be removed by itself, only 0 or 2",
+                f"{item.location!r}: content type {int(item.content_type)} cannot be removed by an intent, only 0 or 2",
             )
         live = draft.find(EntryPlace(item.content_type, item.location))
         if live is None:
             raise Invalid("file-not-live", f"{item.location!r} is not part of the table")
-        leaving.append(live)
+        removed.append(live)
         vector = draft.vector_of(item.location) if item.content_type is ContentType.DATA else None
         needed |= _check_seen(draft, intent, item, vector, fetched)
         if vector is not None:
-            leaving.append(vector)
-    return Needs(vectors=frozenset(needed)) if needed else leaving
+            removed.append(vector)
+    return Needs(vectors=frozenset(needed)) if needed else removed
 
 
 def reference_of(vector: Live | None) -> VectorReference | None:
-    """A live vector as writers name it."""
+    """The reference that writers use for a live vector."""
     return None if vector is None else reference_of_entry(vector.entry)
 
 
 def reference_of_entry(entry: ContentEntry) -> VectorReference:
-    """A vector's entry as writers name it."""
+    """The reference that writers use for a vector's entry."""
     stored = entry.deletion_vector
     return VectorReference(location=entry.location, offset=(stored.offset if stored is not None else None) or 0)
 
@@ -62,7 +62,7 @@ def reference_of_entry(entry: ContentEntry) -> VectorReference:
 def _check_seen(
     draft: Draft, intent: Intent, item: RemovedFile, vector: Live | None, fetched: FetchedObjects
 ) -> set[VectorAt]:
-    """Vectors to read, in order to compare the live one with the one that the writer saw in another place."""
+    """The vectors to read, if the live vector and the one that the writer saw are in different places."""
     if reference_of(vector) == item.vector:
         return set()
     if item.vector is not None and vector is not None and not _is_newer(vector, intent):
@@ -73,7 +73,7 @@ def _check_seen(
     seen = "no deletion vector" if item.vector is None else f"{item.vector.location!r} at {item.vector.offset}"
     raise Invalid(
         "stale-source",
-        f"{item.location!r} has other deleted rows now than the writer saw (it saw {seen}): read the table again",
+        f"{item.location!r} now has other deleted rows than the writer saw (it saw {seen}): read the table again",
     )
 
 

@@ -1,12 +1,14 @@
-"""Many entries of one older leaf come back as a leaf of their own.
+"""A new leaf for many entries of one older leaf that are restored.
 
-Owns: that leaf, its root row, and what it counts for. Does not own: which entries come back (`version_difference`), a
-few of which become rows of the root instead (`restore`).
-Invariants: every entry is ADDED, as old as it was, with the row ids that it had; what only the commit knows (snapshot
-id, file sequence number) it inherits from its row; no loop over entries; the same batch on the same root gives the
-same leaf.
+Owns: that leaf, its root row, and its counts. Does not own: which entries are restored (`version_difference`), the few
+that become rows of the root instead (`restore`).
+Invariants:
+* Every entry is ADDED, with its data sequence number and row ids.
+* Snapshot id and file sequence number, which are known only at the commit, are inherited from the leaf's row.
+* Entries are copied by columns, without a loop.
+* The same batch on the same root gives the same leaf.
 
-Source: format page, "Leaf manifest"; decision 0026.
+Source: format page, "Leaf manifest". Decision 0026.
 """
 
 from __future__ import annotations
@@ -30,15 +32,14 @@ from rootline.tree.state.leaf_tally import tally_of_leaf
 _VERSION_INFO = "version_info"
 
 
-def returning_leaf(draft: Draft, older: Leaf, ordinals: BitMap, next_row_id: int) -> tuple[IncomingLeaf, EncodedLeaf]:
-    """The leaf of these entries of `older`, which is none of the table's, and its object to store.
+def restored_leaf(draft: Draft, older: Leaf, ordinals: BitMap, next_row_id: int) -> tuple[IncomingLeaf, EncodedLeaf]:
+    """A leaf with these entries of `older`, and its object to store. `older` is no longer part of the table.
 
     Args:
-        draft: what it is added to.
-        older: a leaf under the root row that named it.
-        ordinals: of at least one entry; none is DELETED.
-        next_row_id: of the table; the leaf's own entries have their ids, so those that its row stands for stay unused.
-
+        draft: the draft that the leaf is added to.
+        older: a leaf, read with the root row that referenced it.
+        ordinals: at least one entry, none DELETED.
+        next_row_id: of the table. The entries have row ids already, so the range of ids of the leaf's row stays unused.
     """
     encoded = encode_columns(_columns(older, ordinals), leaf_uuid=_uuid(draft, older), content=older.content)
     leaf = decode_leaf(encoded.body, location=encoded.location)
@@ -76,6 +77,6 @@ def _columns(older: Leaf, ordinals: BitMap) -> pa.Table:
 
 
 def _uuid(draft: Draft, older: Leaf) -> uuid.UUID:
-    """Fresh for each restore: the same entries may come back twice."""
+    """A new uuid for each restore, because the same entries may be restored twice."""
     named = f"{draft.definition.table_uuid}/{draft.version}/{draft.sequence_number}/{older.location}"
     return uuid.UUID(bytes=hashlib.sha256(named.encode()).digest()[:16])

@@ -1,4 +1,4 @@
-"""Equality deletes that a writer had not read when it wrote rows of a file again: what it wrote would undo them."""
+"""The check for equality deletes that a writer had not read when it rewrote rows, whose effect would be lost."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ def check_no_unseen_deletes(draft: Draft, intent: Intent, files: Iterable[Conten
                 raise Invalid(
                     code,
                     f"equality delete {delete.location!r} of sequence number {delete.version_info.sequence_number} "
-                    f"may delete rows of {data.location!r}; {known}",
+                    f"may delete rows of {data.location!r}, but {known}: read the table again",
                 )

@@ -1,9 +1,10 @@
-"""Prove the vector that an intent adds, and merge it with the one that is live by now.
+"""Check the vector that an intent adds, and merge it with the live one.
 
-Owns: what must be fetched, when a merge is allowed, and its result. Does not own: the blob (`merged_puffin`).
-Invariants: the result holds every position of the live vector and every one that the intent is the first to delete;
-what the writer read as deleted and a restore has brought back since stays; an intent that also adds files merges only
-if its own new positions are disjoint from those deleted since it read (else two updates of one row would both land).
+Owns: the vectors to fetch, when a merge is allowed, and its result. Does not own: the blob (`merged_puffin`).
+Invariants: The result has every position of the live vector, and every position that the intent is the first to delete.
+A row that the writer read as deleted, and that a restore has made live since, stays live. An intent that also adds
+files merges only if its new positions are disjoint from those deleted since it read. Otherwise two updates of one row
+would both be committed.
 
 Source: protocol page, section 2, "Validation", `row_delta`.
 """
@@ -23,28 +24,27 @@ from rootline.tree.draft.batch import FetchedObjects, VectorAt
 from rootline.tree.draft.draft import Draft
 
 MERGED_LOCATION: Final = "\0merged/"
-"""Begins the location of a merged vector until its Puffin is written; no real location can begin so."""
+"""Prefix for the location of a merged vector until its Puffin file is written. No real location has this prefix."""
 
 
 class Settled(Enum):
-    """A merge that needs no new blob."""
+    """A merge whose result is the added vector, or the live one, so that no new blob is needed."""
 
     AS_ADDED = auto()
-    AS_IT_WAS = auto()
+    AS_LIVE = auto()
 
 
 def place_of(vector: AddedVector) -> VectorAt:
-    """Where the vector that an intent adds must be, every byte of it said."""
+    """The place of an added vector, with all lengths."""
     return VectorAt(vector.location, vector.offset, vector.size_in_bytes, vector.file_size_in_bytes)
 
 
-def wanted(intent: Intent, vector: AddedVector, current: ContentEntry, draft: Draft) -> set[VectorAt]:
-    """What must be read besides the added vector; one that this batch merged itself is at hand.
+def vectors_to_merge(intent: Intent, vector: AddedVector, current: ContentEntry, draft: Draft) -> set[VectorAt]:
+    """The vectors to read besides the added one, except vectors that this batch wrote.
 
     Raises:
-        Invalid: `row-conflict`, the writer replaces an adopted table's vector that no leaf lists any more: an intent
-            cannot make anybody read where it pleases.
-
+        Invalid: `row-conflict`, the writer replaces an adopted table's vector that no leaf lists any more. It is not
+            read, because an intent must not make the coordinator read an arbitrary location.
     """
     places = vector_to_read(current, draft)
     read = vector.replaces_vector
@@ -52,8 +52,8 @@ def wanted(intent: Intent, vector: AddedVector, current: ContentEntry, draft: Dr
         if not _may_read(read, draft):
             raise Invalid(
                 "row-conflict",
-                f"the vector of {current.referenced_file!r} that the writer read, {read.location!r}, has left the "
-                "table: read the table again, and delete the rows that are still there",
+                f"the vector of {current.referenced_file!r} that the writer read, {read.location!r}, is no longer part "
+                "of the table: read the table again, and delete the rows that are still there",
             )
         places.add(VectorAt(read.location, read.offset))
     return places
@@ -62,7 +62,7 @@ def wanted(intent: Intent, vector: AddedVector, current: ContentEntry, draft: Dr
 def seen_to_compare(seen: VectorReference, current: ContentEntry, draft: Draft) -> set[VectorAt]:
     """The places of both vectors of a data file, if they may delete the same rows. Empty if they cannot be compared.
 
-    A compaction of vectors changes the place of a vector and nothing else, so a writer may have seen the old place.
+    A compaction of vectors only changes a vector's place, so a writer may have seen the old place.
     """
     if not _may_read(seen, draft):
         return set()
@@ -75,7 +75,7 @@ def deletes_as_seen(seen: VectorReference, current: ContentEntry, draft: Draft, 
 
 
 def _may_read(read: VectorReference, draft: Draft) -> bool:
-    """Whether a vector that a writer names may be read: an absolute one only if a leaf of the table lists it."""
+    """Whether a vector that a writer references may be read: one at an absolute location only if a leaf lists it."""
     place = EntryPlace(ContentType.POSITION_DELETE, read.location, read.offset)
     return not is_absolute(read.location) or draft.is_listed(place)
 
@@ -84,80 +84,79 @@ def proven(vector: AddedVector, data: ContentEntry, fetched: FetchedObjects) -> 
     """The positions of an added vector.
 
     Raises:
-        Invalid: `vector-invalid`, it cannot be read, or is not what the intent says.
-
+        Invalid: `vector-invalid`, it cannot be read, or does not match the intent.
     """
     positions = _read(fetched, place_of(vector), vector.cardinality)
     if positions.max() >= data.record_count:
         raise Invalid(
             "vector-invalid",
-            f"the vector of {data.location!r} deletes row {positions.max()}, the file has {data.record_count} rows",
+            f"the vector of {data.location!r} deletes row {positions.max()}, but the file has {data.record_count} rows",
         )
     return positions
 
 
 def merge(
-    ours: BitMap64,
+    added: BitMap64,
     intent: Intent,
     vector: AddedVector,
     current: ContentEntry,
     draft: Draft,
     fetched: FetchedObjects,
 ) -> BitMap64 | Settled:
-    """The live vector and what the intent adds to the one it read; `AS_ADDED`, `AS_IT_WAS` when that is one of them.
+    """The live vector merged with the positions that the intent adds, or `AS_ADDED` or `AS_LIVE` if it equals one of
+    them.
 
     Raises:
-        Invalid: `vector-invalid`, one cannot be read or does not agree with its entry; `row-conflict`.
-
+        Invalid: `vector-invalid`, a vector cannot be read or does not match its entry; `row-conflict`.
     """
     target = current.referenced_file or ""
-    theirs = live_positions(current, draft, fetched)
+    live = live_positions(current, draft, fetched)
     base = BitMap64()
     if vector.replaces_vector is not None:
         base = _read(fetched, VectorAt(vector.replaces_vector.location, vector.replaces_vector.offset), None)
     if adds_files(intent):
-        both = (ours - base) & (theirs - base)
+        both = (added - base) & (live - base)
         if both:
             raise Invalid(
                 "row-conflict",
                 f"row {both.min()} of {target!r} (and {len(both) - 1} more) was deleted by another intent "
-                "after the writer read",
+                "after the writer read: read the table again",
             )
-    union = theirs | (ours - base)
-    if union == theirs:
-        return Settled.AS_IT_WAS
-    return Settled.AS_ADDED if union == ours else union
+    union = live | (added - base)
+    if union == live:
+        return Settled.AS_LIVE
+    return Settled.AS_ADDED if union == added else union
 
 
-def check_keeps(ours: BitMap64, current: ContentEntry, draft: Draft, fetched: FetchedObjects) -> None:
-    """A vector that replaces the live one holds all its positions: else deleted rows would come back.
+def check_keeps(added: BitMap64, current: ContentEntry, draft: Draft, fetched: FetchedObjects) -> None:
+    """Check that a vector has all positions of the live vector that it replaces. Otherwise deleted rows would become
+    live.
 
     Raises:
         Invalid: `vector-invalid`.
-
     """
-    dropped = live_positions(current, draft, fetched) - ours
+    dropped = live_positions(current, draft, fetched) - added
     if dropped:
         raise Invalid(
             "vector-invalid",
             f"the vector of {current.referenced_file!r} lacks row {dropped.min()} (and {len(dropped) - 1} more) of the "
-            "one it replaces: a vector holds all deleted positions",
+            "one it replaces: write all deleted positions",
         )
 
 
 def vector_to_read(entry: ContentEntry, draft: Draft) -> set[VectorAt]:
-    """Where a vector of the table is, unless this batch wrote it itself."""
-    return {place_of_vector(entry)} if _at_hand(entry, draft) is None else set()
+    """The place of a live vector, or nothing if this batch wrote it."""
+    return {place_of_vector(entry)} if _written_positions(entry, draft) is None else set()
 
 
 def live_positions(current: ContentEntry, draft: Draft, fetched: FetchedObjects) -> BitMap64:
-    """What a vector of the table deletes. Raises `Invalid` (`vector-invalid`)."""
-    known = _at_hand(current, draft)
+    """The rows that a live vector deletes. Raises `Invalid` (`vector-invalid`)."""
+    known = _written_positions(current, draft)
     return known if known is not None else _read(fetched, place_of_vector(current), current.record_count)
 
 
-def _at_hand(entry: ContentEntry, draft: Draft) -> BitMap64 | None:
-    """The positions of a vector that this batch wrote itself: it may not be stored yet."""
+def _written_positions(entry: ContentEntry, draft: Draft) -> BitMap64 | None:
+    """The positions of a vector that this batch wrote. It may not be stored yet."""
     target = entry.referenced_file or ""
     merged = draft.merged.get(target)
     if merged is not None and merged.entry.place == entry.place:
@@ -166,16 +165,16 @@ def _at_hand(entry: ContentEntry, draft: Draft) -> BitMap64 | None:
 
 
 def adds_files(intent: Intent) -> bool:
-    """Whether an intent adds data files, by name or in leaves."""
+    """Whether an intent adds data files, directly or in leaves."""
     leaves = (manifest.content_type for manifest in intent.add_manifests)
     return bool(intent.add_data_files) or ContentType.DATA_MANIFEST in leaves
 
 
 def place_of_vector(entry: ContentEntry) -> VectorAt:
-    """Where a vector is stored, with its exact length. Raises `Corrupt` when its entry does not say."""
+    """The place of a stored vector, with its exact length. Raises `Corrupt` when its entry lacks it."""
     stored = entry.deletion_vector
     if stored is None or stored.offset is None or stored.size_in_bytes is None or entry.file_size_in_bytes is None:
-        raise Corrupt("vector-corrupt", f"the entry of {entry.location!r} does not say where its vector is")
+        raise Corrupt("vector-corrupt", f"the entry of {entry.location!r} lacks the place of its vector")
     return VectorAt(entry.location, stored.offset, stored.size_in_bytes, entry.file_size_in_bytes)
 
 

@@ -1,11 +1,10 @@
-"""The data files of an intent, compared with what is stored, where the table asks for it.
+"""Verification of an intent's data files against the store, for tables that require it.
 
-Owns: which files are to be looked at, and that none is accepted before. Does not own: looking at them
-(`rootline.storage.rows.file_footers`), files in leaves, which are looked at when their leaf is proven, the property
+Owns: which files must be verified, and rejecting an intent with a faulty one. Does not own: reading them
+(`rootline.storage.rows.file_footers`), files in leaves, which are verified when their leaf is proven, the property
 (`file_verification`).
-Invariants: an intent is not judged before all its data files were looked at; no place is looked at where a writer may
-not put a file; equality deletes are not looked at: no
-row ids are handed out by their counts.
+Invariants: An intent is not decided before all its data files are verified. Only locations where a writer may store a
+file are read. Equality deletes are not verified, because their record counts assign no row ids.
 
 Source: decision 0010.
 """
@@ -22,19 +21,19 @@ from rootline.tree.rules.file_rules import check_own_location
 
 
 def stated(file: DataFile) -> StatedFile:
-    """What an intent says of a file."""
+    """A data file as the intent describes it."""
     return StatedFile(
         file.location, file.file_format, file.record_count, file.file_size_in_bytes, file.key_metadata is not None
     )
 
 
 def is_in_place(file: StatedFile) -> bool:
-    """Whether it is where a writer may put a file, for certain; elsewhere the general rules decide first."""
+    """Whether a writer may certainly store a file there. Other locations are decided by the general rules first."""
     return is_plain(file.location) and not file.location.startswith(RESERVED_PREFIXES)
 
 
 def files_to_verify(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Needs | None:
-    """Files that no one has looked at yet; `None`: there are none. Raises `Invalid`, what was found wrong with one."""
+    """The files that are not verified yet, or `None`. Raises `Invalid` with the fault of a verified file."""
     if not intent.add_data_files or not verifies_files(draft.definition):
         return None
     for file in intent.add_data_files:

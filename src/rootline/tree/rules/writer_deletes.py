@@ -1,11 +1,11 @@
-"""Deletes in leaves that a writer wrote: each checked against its data file.
+"""Deletes in leaves that a writer wrote, each checked against its data file.
 
-Owns: the rules of vectors and equality deletes in such a leaf. Does not own: the leaf itself (`writer_leaves`), the
-blobs and when a vector replaces another (`vector_merge`), vectors that an intent names one by one (`row_delta`).
-Invariants: a leaf is as it is, so nothing of it is merged: who did not see the vector that is live now is told to read
-again; a vector shows its data file's own partition values, or pruning would lose its deletes.
+Owns: the rules of vectors and equality deletes in such a leaf. Does not own: the leaf (`writer_leaves`), the blobs and
+when a vector replaces another (`vector_merge`), vectors that an intent lists one by one (`row_delta`).
+Invariants: A stored leaf cannot be changed, so its vectors are never merged. A writer that did not see the live vector
+is rejected and must read again. A vector has its data file's partition values, because pruning depends on them.
 
-Source: the Single File Commits proposal, "A Complex Row Delta with Modified Delete Vectors"; format page, type 4.
+Source: the Single File Commits proposal, "A Complex Row Delta with Modified Delete Vectors". Format page, type 4.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rootline.tree.state.live_index import Live
 
 
 class DeletesOfLeaves:
-    """The deletes in the leaves of one intent. `data` finds the files that the same intent adds in leaves."""
+    """The deletes in the leaves of one intent, and the data files in its leaves."""
 
     def __init__(self, draft: Draft, intent: Intent, leaves: Sequence[IncomingLeaf]) -> None:
         self._draft, self._intent = draft, intent
@@ -46,12 +46,12 @@ class DeletesOfLeaves:
         return None
 
     def vectors(self) -> Iterator[AddedVector]:
-        """Each vector, as if the intent named it with the vector that it replaces; equality deletes are checked.
+        """Each vector, as the intent would list it, with the vector that it replaces. Equality deletes are checked on
+        the way.
 
         Raises:
             Invalid: `row-conflict`, the writer cannot have seen the live vector; `file-not-live`, `file-named-twice`,
                 `leaf-invalid`, `location-invalid`, `intent-malformed`.
-
         """
         for leaf in self._deletes:
             affinity = leaf.row.entry.referenced_file
@@ -61,7 +61,9 @@ class DeletesOfLeaves:
                 if entry.content_type is ContentType.POSITION_DELETE:
                     yield self._vector(name, entry, owner)
                 elif owner is not None:
-                    raise Invalid("leaf-invalid", f"{name}: the leaf belongs to one data leaf, yet this is no vector")
+                    raise Invalid(
+                        "leaf-invalid", f"{name}: the leaf belongs to one data leaf, but this entry is not a vector"
+                    )
                 else:
                     self._check_equality(name, entry)
 
@@ -69,21 +71,23 @@ class DeletesOfLeaves:
         owner = self._data.get(affinity) or self._draft.in_leaves.lookup(affinity)
         if owner is None or not owner.holds(ContentType.DATA):
             name = f"leaf {leaf.lookup.location!r}"
-            raise Invalid("leaf-invalid", f"{name} belongs to {affinity!r}, which is no data leaf of the table")
+            raise Invalid("leaf-invalid", f"{name} belongs to {affinity!r}, which is not a data leaf of the table")
         return owner
 
     def _vector(self, name: str, entry: ContentEntry, owner: LeafLookup | None) -> AddedVector:
         target = entry.referenced_file or ""
         stored = entry.deletion_vector
         if stored is None or stored.offset is None or stored.size_in_bytes is None:
-            raise Invalid("leaf-invalid", f"{name}: the vector lacks its place")
+            raise Invalid("leaf-invalid", f"{name}: the vector has no place: set offset and size")
         if target in self._targets or (entry.location, stored.offset) in self._places:
             raise Invalid("file-named-twice", f"{name}: the intent adds this vector, or one of {target!r}, twice")
         self._targets.add(target)
         self._places.add((entry.location, stored.offset))
         data = self.data_file(target) or self._read_data(name, target)
         if owner is not None and not self._is_live_in(owner, target):
-            raise Invalid("leaf-invalid", f"{name}: {target!r} is not live in {owner.location!r}: name no leaf")
+            raise Invalid(
+                "leaf-invalid", f"{name}: {target!r} is not live in {owner.location!r}: leave referenced_file empty"
+            )
         self._check_partition(name, entry, data)
         current = self._draft.vector_of(target)
         if current is not None:
@@ -99,7 +103,7 @@ class DeletesOfLeaves:
         )
 
     def _read_data(self, name: str, target: str) -> ContentEntry:
-        """The live data file, as the writer read it: not one that came since, or came back."""
+        """The live data file. Rejects one that was added or restored after the writer read."""
         live = self._draft.find(EntryPlace(ContentType.DATA, target))
         if live is None:
             raise Invalid("file-not-live", f"{name}: {target!r} is not part of the table")
@@ -107,8 +111,8 @@ class DeletesOfLeaves:
         if read is not None and max(number, self._draft.restored_at) > read:
             raise Invalid(
                 "row-conflict",
-                f"{name}: {target!r} came, or was restored, at sequence number {max(number, self._draft.restored_at)}; "
-                f"the writer read {read}: read again",
+                f"{name}: {target!r} was added or restored at sequence number {max(number, self._draft.restored_at)}, "
+                f"after {read}, which the writer read: read the table again",
             )
         return live.entry
 
@@ -126,7 +130,7 @@ class DeletesOfLeaves:
             if not _says_the_same(entry.content_stats, data.content_stats, expr_id):
                 raise Invalid("leaf-invalid", f"{name}: id {expr_id} is not the partition value of its data file")
         if len(entry.content_stats) > len(self._draft.definition.spec_by_id(data.partition_spec_id).expr_ids):
-            raise Invalid("leaf-invalid", f"{name}: a vector carries partition values and no other statistics")
+            raise Invalid("leaf-invalid", f"{name}: a vector must have partition values and no other statistics")
 
     def _check_seen(self, name: str, current: Live) -> None:
         read, number = self._intent.read_sequence_number, current.entry.version_info.file_sequence_number or 0
@@ -134,17 +138,17 @@ class DeletesOfLeaves:
             known = "no read_sequence_number was sent" if read is None else f"the writer read {read}"
             raise Invalid(
                 "row-conflict",
-                f"{name}: its data file has a vector of sequence number {number}; {known}: read again, and write a "
-                "vector that holds those rows too",
+                f"{name}: its data file has a vector of sequence number {number}, but {known}: read the table again, "
+                "and write a vector with those rows too",
             )
 
     def _check_equality(self, name: str, entry: ContentEntry) -> None:
         check_equality_ids(self._draft, name, entry.equality_ids or ())
         if entry.location in self._locations or self.data_file(entry.location) is not None:
-            raise Invalid("file-named-twice", f"{name}: the intent names this file twice")
+            raise Invalid("file-named-twice", f"{name}: the intent lists this file twice")
         self._locations.add(entry.location)
         if self._draft.is_live(entry.location):
-            raise Invalid("file-already-live", f"{name} is part of the table already")
+            raise Invalid("file-already-live", f"{name} is already part of the table")
 
 
 def _says_the_same(one: ContentStats, other: ContentStats, expr_id: int) -> bool:

@@ -1,12 +1,14 @@
-"""Leaves that a writer wrote, on their way into the tree.
+"""Checks of leaves that a writer wrote, before they are added to the tree.
 
-Owns: what must hold between such a leaf, its intent, the other leaves and the live set; its root row. Does not own:
+Owns: the rules between such a leaf, its intent, the other leaves and the live set, and its root row. Does not own:
 the leaf's own entries (`leaf_proof`), deletes in it (`writer_deletes`), leaves of workers (`flush`).
-Invariants: a leaf is in the tree once; what it adds is not live yet and is in no other place of its intent;
-its row's aggregates, counts and numbers are the coordinator's own; the entries of a data leaf are looked at by
-columns, one by one only to hash their locations.
+Invariants:
+* A leaf is in the tree at most once.
+* Its entries are not live yet, and are nowhere else in its intent.
+* The aggregates, counts and numbers of its row are computed by the coordinator.
+* The entries of a data leaf are checked by columns. One by one, only their locations are hashed.
 
-Source: format page, "Leaf manifest" and "Row ids"; protocol page, section 2, "Validation".
+Source: format page, "Leaf manifest" and "Row ids". Protocol page, section 2, "Validation".
 """
 
 from __future__ import annotations
@@ -35,28 +37,29 @@ from rootline.tree.rules.named_leaves import CONTENT_OF, LEAVES_PREFIX, check_st
 from rootline.tree.state.leaf_lookup import LeafLookup
 
 LEAVES_BYTES_MAX: Final = 512 * 1024 * 1024
-"""Of the leaves of one intent: they are in memory at once while it is decided. A million files or two."""
+"""The most bytes of one intent's leaves, which are in memory together: about one or two million files."""
 _FILES: Final = (ContentType.DATA, ContentType.EQUALITY_DELETE)
 
 
 def missing_leaves(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Needs | None:
-    """What must be fetched before `writer_leaves`; every rule that needs no leaf is checked before.
+    """The leaves to fetch before `writer_leaves`, after every check that does not need them.
 
     Raises:
         Invalid: `location-invalid`, `leaf-invalid`, `spec-unknown`, `file-already-live`.
-
     """
     for manifest in intent.add_manifests:
         _check_manifest(draft, intent, manifest)
     size = sum(manifest.file_size_in_bytes for manifest in intent.add_manifests)
     if size > LEAVES_BYTES_MAX:
-        raise Invalid("intent-too-large", f"the intent names {size} bytes of leaves, of {LEAVES_BYTES_MAX}: split it")
+        raise Invalid(
+            "intent-too-large", f"the intent lists {size} bytes of leaves, at most {LEAVES_BYTES_MAX}: split it"
+        )
     absent = frozenset(item.location for item in intent.add_manifests if _is_missing(item, draft, fetched))
     return Needs(absent, proving=dict.fromkeys(absent, draft.definition)) if absent else None
 
 
 def _is_missing(manifest: AddedManifest, draft: Draft, fetched: FetchedObjects) -> bool:
-    """Whether the leaf is not there, or its files were not looked at although the table asks for that."""
+    """Whether the leaf was not fetched, or its files were not verified although the table requires it."""
     location = manifest.location
     if fetched.leaves.get(location) is None or not verifies_files(draft.definition):
         return location not in fetched.leaves
@@ -67,17 +70,17 @@ def _is_missing(manifest: AddedManifest, draft: Draft, fetched: FetchedObjects) 
 def writer_leaves(
     draft: Draft, intent: Intent, fetched: FetchedObjects, rows: Sequence[Row]
 ) -> tuple[IncomingLeaf, ...]:
-    """The leaves of an intent, proven, with their root rows; data leaves first.
+    """The leaves of an intent, proven, with their root rows. Data leaves are first.
 
     Args:
-        draft: what they are added to.
-        intent: names them.
-        fetched: holds every one of them, or why it could not be read.
-        rows: the root rows that the intent adds besides, whose row ids come first.
+        draft: the draft that they are added to.
+        intent: lists the leaves.
+        fetched: each of the leaves, or the reason why it could not be read.
+        rows: the other root rows that the intent adds. Their row ids are first.
 
     Raises:
-        Invalid: `leaf-missing`, `leaf-invalid` and whatever else an entry can break; the message names leaf and entry.
-
+        Invalid: `leaf-missing`, `leaf-invalid` and every code that an entry can cause. The message names leaf and
+            entry.
     """
     if not intent.add_manifests:
         return ()
@@ -96,7 +99,7 @@ def writer_leaves(
             next_row_id += proof.rows
             size += proof.tally.data_bytes
         if next_row_id > LONG_MAX or size > LONG_MAX:
-            raise Invalid("intent-malformed", f"leaf {leaf.location!r}: the table's counters would not fit 64 bits")
+            raise Invalid("intent-malformed", f"leaf {leaf.location!r}: the table's counters would exceed 64 bits")
         check_intent_rows(next_row_id - draft.next_row_id, limits)
         lookup = LeafLookup(leaf.of_row(entry))
         found.append(IncomingLeaf(lookup, Row.of(entry, draft.codec), BitMap(), proof.tally))
@@ -112,26 +115,27 @@ def _check_manifest(draft: Draft, intent: Intent, manifest: AddedManifest) -> No
     allowed = list(CONTENT_OF) if intent.kind is IntentKind.ROW_DELTA else [ContentType.DATA_MANIFEST]
     if manifest.content_type not in allowed:
         raise Invalid(
-            "leaf-invalid", f"{name}: an intent of kind {intent.kind} adds no content type {int(manifest.content_type)}"
+            "leaf-invalid",
+            f"{name}: an intent of kind {intent.kind} cannot add content type {int(manifest.content_type)}",
         )
     if manifest.file_format is not FileFormat.PARQUET:
         raise Invalid("leaf-invalid", f"{name}: a writer's leaf is Parquet, not {manifest.file_format}")
     if manifest.referenced_file is not None and manifest.content_type is ContentType.DATA_MANIFEST:
-        raise Invalid("leaf-invalid", f"{name}: a data leaf belongs to no other leaf")
+        raise Invalid("leaf-invalid", f"{name}: a data leaf must not have referenced_file")
     if manifest.location in draft.live.leaf_rows or manifest.location in draft.in_leaves.incoming:
-        raise Invalid("file-already-live", f"{name} is part of the table already: a leaf belongs to one intent")
+        raise Invalid("file-already-live", f"{name} is already part of the table: write a new leaf for each intent")
     draft.definition.spec_by_id(manifest.partition_spec_id)
 
 
 def _stated(manifest: AddedManifest, fetched: FetchedObjects) -> Leaf:
-    """The leaf, if it is what the intent says."""
+    """The leaf, if it matches the intent."""
     leaf = fetched.leaves[manifest.location]
     name = f"leaf {manifest.location!r}"
     if leaf is None:
         trouble = fetched.troubles.get(manifest.location)
         if trouble is None:
             raise Invalid(
-                "leaf-missing", f"{name} does not exist, or is not a regular file: store it, then publish the intent"
+                "leaf-missing", f"{name} does not exist, or is not a regular file: store it, then publish again"
             )
         raise Invalid("leaf-invalid", f"{name}: {trouble}")
     check_stated(manifest, leaf, name)
@@ -154,7 +158,8 @@ def _root_row(draft: Draft, manifest: AddedManifest, leaf: Leaf, proof: LeafProo
     if proof.spec_id != manifest.partition_spec_id or aggregates is None:
         raise Invalid(
             "leaf-invalid",
-            f"leaf {leaf.location!r} has entries of spec {proof.spec_id}, the intent says {manifest.partition_spec_id}",
+            f"leaf {leaf.location!r} has entries of spec {proof.spec_id}, the intent states "
+            f"{manifest.partition_spec_id}",
         )
     numbers = draft.numbers()
     return ContentEntry(
@@ -173,7 +178,7 @@ def _root_row(draft: Draft, manifest: AddedManifest, leaf: Leaf, proof: LeafProo
 
 
 def _check_places(draft: Draft, intent: Intent, leaves: Sequence[Leaf]) -> None:
-    """No location of `leaves` is anywhere else: in another leaf, in the intent, in the table."""
+    """Check that no location of `leaves` is in another leaf, elsewhere in the intent, or live in the table."""
     if not leaves:
         return
     columns = [leaf.columns(["location"]).column(0) for leaf in leaves]
@@ -183,15 +188,15 @@ def _check_places(draft: Draft, intent: Intent, leaves: Sequence[Leaf]) -> None:
         twice = counts.filter(pc.greater(pc.struct_field(counts, "counts"), 1))[0]["values"].as_py()
         raise _named_twice(leaves, twice, "in more than one leaf of the intent")
     for location in _among(named_locations(intent), locations):
-        raise _named_twice(leaves, location, "in a leaf of the intent and beside it")
+        raise _named_twice(leaves, location, "both in a leaf of the intent and outside it")
     candidates = [*_among(_in_root(draft), locations), *_in_leaves(draft, locations)]
     for location in candidates:
         if draft.is_live(location):
-            raise Invalid("file-already-live", f"{_where(leaves, location)}: {location!r} is part of the table already")
+            raise Invalid("file-already-live", f"{_where(leaves, location)}: {location!r} is already part of the table")
 
 
 def named_locations(intent: Intent) -> list[str]:
-    """Locations of the files that an intent names itself, one by one."""
+    """Locations of the files that an intent lists itself, outside leaves."""
     lists = (intent.add_data_files, intent.add_equality_deletes, intent.remove_files)
     return [item.location for items in lists for item in items]
 
@@ -202,7 +207,7 @@ def _in_root(draft: Draft) -> list[str]:
 
 
 def _in_leaves(draft: Draft, locations: pa.ChunkedArray) -> list[str]:
-    """Those of `locations` that some leaf of the table may hold, dead or not."""
+    """The locations that may be in a leaf of the table, dead or not."""
     if not draft.live.lookups and not draft.in_leaves.incoming:
         return []
     names: list[str] = locations.to_pylist()
@@ -217,20 +222,20 @@ def _in_leaves(draft: Draft, locations: pa.ChunkedArray) -> list[str]:
 
 
 def _among(names: Iterable[str], locations: pa.ChunkedArray) -> list[str]:
-    """Those of `names` that are among `locations`."""
-    held = pa.array(list(names), pa.string())
-    if not len(held):
+    """The names that are among `locations`."""
+    wanted = pa.array(list(names), pa.string())
+    if not len(wanted):
         return []
-    found: list[str] = locations.filter(pc.is_in(locations, value_set=held)).to_pylist()
+    found: list[str] = locations.filter(pc.is_in(locations, value_set=wanted)).to_pylist()
     return found
 
 
 def _named_twice(leaves: Sequence[Leaf], location: str, where: str) -> Invalid:
-    return Invalid("file-named-twice", f"{_where(leaves, location)}: {location!r} is named {where}")
+    return Invalid("file-named-twice", f"{_where(leaves, location)}: {location!r} is listed {where}")
 
 
 def _where(leaves: Sequence[Leaf], location: str) -> str:
-    """The leaf and entry of a location that is known to be in one of `leaves`."""
+    """The leaf and entry of a location in `leaves`."""
     for leaf in leaves:
         ordinal = pc.index(leaf.columns(["location"]).column(0), location).as_py()
         if ordinal >= 0:

@@ -97,7 +97,7 @@ def test_a_list_longer_than_the_bytes_is_corrupt() -> None:
     encoded = encoded_of(entry)
     hostile = encoded.replace(b"\x04\x02\x04\x00", b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f")
     assert hostile != encoded
-    with pytest.raises(Corrupt, match="a list announces"):
+    with pytest.raises(Corrupt, match="a list states"):
         CODEC.decode_row(hostile)
 
 

@@ -105,5 +105,5 @@ def test_a_views_metadata_is_in_its_header_and_software_of_profile_1_refuses_it(
     ids=["view-without", "table-with", "tombstone-with"],
 )
 def test_only_a_view_has_a_views_metadata(wrong: RootHeader) -> None:
-    with pytest.raises(ValueError, match=f"{VIEW_KEY} is there for a view"):
+    with pytest.raises(ValueError, match=f"{VIEW_KEY} must be present for a view"):
         decode_header(encode_header(wrong))

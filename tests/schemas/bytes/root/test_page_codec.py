@@ -330,7 +330,7 @@ def test_a_page_of_another_kind_table_or_size_is_refused() -> None:
         decode_outcome_page(body, page.reference, TABLE_UUID, name=NAME)
     with pytest.raises(Corrupt, match="table-uuid"):
         decode_ledger_page(body, page.reference, uuid.UUID(int=1), name=NAME)
-    with pytest.raises(Corrupt, match="bytes that the root says"):
+    with pytest.raises(Corrupt, match="bytes that the root states"):
         decode_ledger_page(body, page.reference._replace(content_bytes=1), TABLE_UUID, name=NAME)
     with pytest.raises(Corrupt, match="bytes are stored"):
         decode_ledger_page(body + b"x", page.reference, TABLE_UUID, name=NAME)

@@ -287,7 +287,7 @@ class TestHostileBytes:
     @pytest.mark.parametrize("count", [b"1", b"3", b"02", b"", b"9" * 50])
     def test_a_count_that_is_not_that_of_the_blocks_is_corrupt(self, key: str, count: bytes) -> None:
         blocks = [block.encoded for block in decode_root(small_root(), name=NAME).blocks]
-        with pytest.raises(Corrupt, match="where the header counts"):
+        with pytest.raises(Corrupt, match="but the header counts"):
             decode_root(forged({**metadata_of(small_root()), key: count}, blocks), name=NAME)
 
     @pytest.mark.parametrize(

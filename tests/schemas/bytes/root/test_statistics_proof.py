@@ -114,7 +114,7 @@ def check_alike(encoded: bytes, rows: int, spec: int) -> None:
     assert repr(short) == repr(long)
     if not isinstance(short, tuple):
         assert repr(dict(short)) == repr(dict(long))  # type: ignore[arg-type]
-    if CODEC.statistics.proof.holds(encoded, rows, SPECS[spec].expr_ids):
+    if CODEC.statistics.proof.proves(encoded, rows, SPECS[spec].expr_ids):
         assert not isinstance(long, tuple)
 
 
@@ -191,7 +191,7 @@ def test_so_they_do_with_any_bytes(encoded: bytes) -> None:
 
 def proven(field_type: PrimitiveType, field: FieldStatistics, *, rows: int = ROWS, ids: Sequence[int] = ()) -> bool:
     codec = codec_of(field_type)
-    return codec.proof.holds(codec.encode({1: field}), rows, ids)
+    return codec.proof.proves(codec.encode({1: field}), rows, ids)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_nulls_in_every_place_are_proven() -> None:
     for field_type in TYPES:
         assert proven(field_type, FieldStatistics())
         assert proven(field_type, FieldStatistics(value_count=ROWS, null_value_count=ROWS, nan_value_count=0))
-    assert CODEC.statistics.proof.holds(CODEC.statistics.encode({}), ROWS, ())
+    assert CODEC.statistics.proof.proves(CODEC.statistics.encode({}), ROWS, ())
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_sizes_of_texts_may_differ_the_right_way_round() -> None:
 def test_nan_is_proven_nowhere(field_type: PrimitiveType, layout: str) -> None:
     codec = codec_of(field_type, nan_bounds=[1])
     both_nan = b"\x02\x02" + nan_bytes(layout) + b"\x02" + nan_bytes(layout) + b"\x00" * 6
-    assert not codec.proof.holds(both_nan, ROWS, ())
+    assert not codec.proof.proves(both_nan, ROWS, ())
 
 
 def test_a_partition_value_is_proven_when_both_bounds_are_it() -> None:
@@ -271,32 +271,32 @@ def test_a_partition_value_is_proven_when_both_bounds_are_it() -> None:
     assert not proven(LongType(), FieldStatistics(7, 8), ids=[1])
     assert not proven(LongType(), FieldStatistics(), ids=[1])
     assert not proven(LongType(), FieldStatistics(7, 7), ids=[2])
-    assert not LONG.proof.holds(LONG.encode({}), ROWS, [1])
+    assert not LONG.proof.proves(LONG.encode({}), ROWS, [1])
 
 
 def test_a_string_that_is_not_utf_8_is_not_proven() -> None:
     codec = codec_of(StringType())
-    assert codec.proof.holds(b"\x02\x02\x04ab\x02\x04ab" + b"\x00" * 6, ROWS, ())
+    assert codec.proof.proves(b"\x02\x02\x04ab\x02\x04ab" + b"\x00" * 6, ROWS, ())
     for violations in (b"\x04\xc3\x28", b"\x02\xff", b"\x04\xed\xa0"):
-        assert not codec.proof.holds(b"\x02\x02" + violations + b"\x02\x04zz" + b"\x00" * 6, ROWS, ())
+        assert not codec.proof.proves(b"\x02\x02" + violations + b"\x02\x04zz" + b"\x00" * 6, ROWS, ())
     split = b"\x02\x02\x02\xc3\x02\x02\xa4" + b"\x00" * 6  # the halves of one character
-    assert not codec.proof.holds(split, ROWS, ())
+    assert not codec.proof.proves(split, ROWS, ())
 
 
 def test_numbers_that_are_longer_than_they_need_to_be_are_left_to_the_decoder() -> None:
     padded = b"\x02\x02\x80\x00\x02\x02" + b"\x00" * 6
     assert LONG.decode(padded)[0] == {1: FieldStatistics(0, 1)}
-    assert not LONG.proof.holds(padded, ROWS, ())
+    assert not LONG.proof.proves(padded, ROWS, ())
 
 
 def test_a_very_wide_table_is_left_to_the_decoder() -> None:
     wide = StatisticsProof([TrackedField(at, f"c{at}", LongType()) for at in range(COLUMNS_MAX + 1)])
     wide.prepare()
-    assert not wide.holds(b"\x00" * (COLUMNS_MAX + 1), ROWS, ())
+    assert not wide.proves(b"\x00" * (COLUMNS_MAX + 1), ROWS, ())
 
 
 def test_the_pattern_is_compiled_when_enough_files_have_come() -> None:
     codec = StatisticsCodec([TrackedField(1, "c", LongType())])
     encoded = codec.encode({1: FieldStatistics(1, 2)})
-    answers = [codec.proof.holds(encoded, ROWS, ()) for _ in range(ASKED_IN_VAIN + 1)]
+    answers = [codec.proof.proves(encoded, ROWS, ()) for _ in range(ASKED_IN_VAIN + 1)]
     assert answers == [False] * ASKED_IN_VAIN + [True]
