@@ -20,21 +20,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rootline.adapters.s3.object_store import S3ObjectStore
-from rootline.client.write.data_file_writer import write_files
-from rootline.client.write.definition_builder import build_definition
-from rootline.schemas.absolute_locations import is_absolute
+from rootline.adapters.s3_object_store import S3ObjectStore
+from rootline.client.create_drop import build_definition
+from rootline.client.data_file_writer import write_files
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status, VersionInfo
 from rootline.schemas.identifiers import ObjectKey, TableName
-from rootline.schemas.object_keys import key_of
+from rootline.schemas.object_keys import is_absolute, key_of
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.stored_file import stored_key
 from rootline.storage.rows import scan_executor
 from rootline.storage.rows.data_file_formats import refuse_unreadable
 from rootline.storage.rows.data_file_reader import FileReading, RowsWanted, output_schema
-from rootline.storage.rows.decoding_ahead import OpenedFile
 from rootline.storage.rows.parquet_file import ParquetRows
+from rootline.storage.rows.scan_executor import OpenedFile
 from rootline.storage.rows.stored_rows import PART_READS, StoredRows
+from rootline.storage.stored_objects import stored_key
 from rootline.tree.filter.filters import BoundFilter
 from rootline.tree.filter.prune import PruningFilter
 from rootline.tree.scan.file_task import FileTask

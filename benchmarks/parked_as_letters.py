@@ -25,14 +25,12 @@ import structlog
 
 from rootline.coordinator.runtime.assignment import partition_assignment
 from rootline.coordinator.runtime.assignment.parking import Parking
-from rootline.ports.intent_feed import Partition
-from rootline.ports.pausing import Pause
-from rootline.schemas.bytes.log.intent_codec import decode_intent
+from rootline.ports.intent_feed import Partition, Pause
+from rootline.schemas.bytes.intent_codec import decode_intent
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.errors import RootlineError
-from rootline.schemas.identifiers import TableName
+from rootline.schemas.identifiers import LogPosition, TableName
 from rootline.schemas.intent import DataFile, EqualityDeleteFile, Intent, IntentKind
-from rootline.schemas.log_position import LogPosition
 from rootline.schemas.root_header import PartitionOffset
 from rootline.schemas.verdict import Verdict
 from rootline.testing.virtual_loop import run_virtually

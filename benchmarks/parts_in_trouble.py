@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.arrow_scans import SCANS, TABLE, Lake, Scan, scanned, systems
-from rootline.adapters.s3.object_store import S3ObjectStore
+from rootline.adapters.s3_object_store import S3ObjectStore
 from rootline.schemas.errors import RootlineError
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.table_definition import TableDefinition
