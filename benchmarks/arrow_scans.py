@@ -11,13 +11,14 @@ import asyncio
 import io
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from rootline.adapters.s3_object_store import S3ObjectStore
@@ -30,7 +31,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.rows import scan_executor
 from rootline.storage.rows.data_file_formats import refuse_unreadable
 from rootline.storage.rows.data_file_reader import FileReading, RowsWanted, output_schema
-from rootline.storage.rows.parquet_file import ParquetRows
+from rootline.storage.rows.parquet_file import STREAMED, ParquetRows, Portion
 from rootline.storage.rows.scan_executor import OpenedFile
 from rootline.storage.rows.stored_rows import PART_READS, StoredRows
 from rootline.storage.stored_objects import stored_key
@@ -115,6 +116,62 @@ class ArrowS3Files(scan_executor._FilesOfScan):
         return FileReading.of(stored.file, entry, self.wanted, found, residual, pruning, handed)
 
 
+class DatasetFiles(ArrowS3Files):
+    """Prototype A with the dataset's reader, which takes the file's length and says how reads are joined."""
+
+    async def find(self, task: FileTask) -> Callable[[], OpenedFile]:
+        entry, residual = task.data, task.residual
+        refuse_unreadable(entry)
+        found = await self.deletes.of_task(task)
+        pruning = None if residual is None else self._pruning_of(residual)
+        store, key, size = self.store, stored_key(self.table, entry.location), entry.file_size_in_bytes
+        assert isinstance(store, S3ObjectStore)
+        assert size is not None
+        system = arrow_system(store)
+        # the dataset shows no footer, and our pruning reads one
+        tail = None if residual is None else await store.part_of(key, max(0, size - 65_536), 65_536)
+
+        def opened() -> OpenedFile:
+            place = f"{store._bucket}/{store._prefix}{key}"
+            fragment = ds.ParquetFileFormat().make_fragment(place, system, file_size=size)
+            rows = DatasetRows(
+                _Footer(fragment.metadata, fragment.physical_schema),
+                entry.location,
+                pa.BufferReader(tail or b""),
+                fragment,
+            )
+            stored = StoredRows(rows)
+            return OpenedFile(stored, self._reading(stored, entry, found, residual, pruning))
+
+        return opened
+
+
+@dataclass(frozen=True, slots=True)
+class _Footer:
+    """What `ParquetRows` asks of a file besides its rows."""
+
+    metadata: pq.FileMetaData
+    schema_arrow: pa.Schema
+
+
+@dataclass(frozen=True)
+class DatasetRows(ParquetRows):
+    """Rows of a fragment of a dataset."""
+
+    fragment: Any = None
+
+    def batches_of(
+        self, groups: Sequence[int], columns: Sequence[str], at_once: Portion = STREAMED
+    ) -> Iterator[pa.RecordBatch]:
+        joined = pa.CacheOptions(hole_size_limit=131_072, range_size_limit=16 * 1024 * 1024, lazy=False)
+        options = ds.ParquetFragmentScanOptions(cache_options=joined, page_checksum_verification=True)
+        part = self.fragment.subset(row_group_ids=list(groups))
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        size = min(at_once.rows_max, 131_072)
+        for batch in part.to_batches(columns=list(columns), batch_size=size, fragment_scan_options=options):
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+
 class OwnStoreFiles(ArrowS3Files):
     """Prototype B: Arrow's reader fetches through a Python file over our own store, from Arrow's threads."""
 
@@ -180,6 +237,7 @@ class StoreFile(io.RawIOBase):
 WAYS: Final[dict[str, type[scan_executor._FilesOfScan]]] = {
     "ours": scan_executor._FilesOfScan,
     "arrow": ArrowS3Files,
+    "arrow's dataset": DatasetFiles,
     "arrow over our store": OwnStoreFiles,
 }
 systems: dict[str, Any] = {}

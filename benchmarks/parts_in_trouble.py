@@ -175,7 +175,7 @@ async def _ending(way: str, store: S3ObjectStore, lake: Lake) -> None:
     """Say how a scan of every column ends, and end the process, whatever still reads."""
     began = time.perf_counter()
     try:
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(20):
             await scanned(way, store, lake, SCANS[2])
     except (RootlineError, OSError, TimeoutError) as error:
         print(f"{time.perf_counter() - began:.1f} s: {type(error).__name__}: {str(error)[:230]}", flush=True)
