@@ -69,7 +69,7 @@ class LetterParking(Parking):
             end = frontier.next_offset(place)
             found = await owner.log.read_again(f"letters/{table}", PartitionOffset(*place, start), limit=4_096)
             records = [raw for raw in found.records if raw.position.offset < end]
-            own = self.late.sorted_out(place, records, {table: start})[table]
+            own = self.late.records_of(place, records, {table: start})[table]
             if _form is Form.LETTERS:
                 owner.open_table(table, [PartitionOffset(*place, end)])  # its machine forgets what it was given
             self._reject(table, [item for item in own if item[0].position.offset >= given_to], "it was set aside")
