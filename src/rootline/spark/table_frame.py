@@ -41,7 +41,7 @@ from rootline.tree.scan.file_task import FileTask
 
 if TYPE_CHECKING:
     from pyiceberg.types import NestedField
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from rootline.client.time_travel import Moment
 
