@@ -1,8 +1,8 @@
 """Rootline: one commit is one object.
 
-Owns: the public names, handed on lazily (PEP 562) so that a Spark executor loads only what it uses.
+Owns: the public names, imported lazily (PEP 562) so that a Spark executor loads only the modules that it uses.
 Does not own: any behaviour.
-Invariants: importing `rootline` imports nothing else.
+Invariants: Importing `rootline` imports no other module.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""From a URL to a lake, embedded or on services.
+"""`connect`: from a URL to a lake, embedded or on services.
 
-Owns: the choice of adapters for a lake, and whether this process may host it. Does not own: what lakes do
-(`rootline.client`), how an embedded lake is hosted (`rootline.hosting`).
-Invariants: a lake on Kafka is never hosted here; a process that only reads needs no log, and opens none that was named.
+Owns: the choice of adapters for a lake, and whether this process may host it. Does not own: the lake's methods
+(`rootline.client`), hosting an embedded lake (`rootline.hosting`).
+Invariants: A lake on Kafka is never hosted by this process. A process that only reads needs no log, and does not open a
+log that was named.
 """
 
 from __future__ import annotations
@@ -65,7 +66,10 @@ if TYPE_CHECKING:
     from rootline.hosting.embedded_host import EmbeddedHost
 
 CoordinatorPlace = Literal["auto", "elsewhere"]
-"""`auto`: hosted here, with its worker, if the log is embedded and no other process hosts it; `elsewhere`: never."""
+"""`auto`: this process hosts the coordinator and the worker if the log is embedded and no other process does.
+
+`elsewhere`: this process never hosts them.
+"""
 
 
 def connect(
@@ -76,33 +80,33 @@ def connect(
     settings: CoordinatorSettings | None = None,
     cache_bytes: int = CACHE_BYTES_MAX,
 ) -> Lake:
-    """Open a lake. Nothing is read or started before you use it.
+    """Open a lake. Nothing is read or started before the first use.
 
     Args:
-        url: the warehouse: a path, `file:///dir`, `s3://bucket/prefix`; the default is `ROOTLINE_WAREHOUSE`.
-        log: the intent log; the default is `ROOTLINE_LOG`, or else the log embedded in the warehouse's folder.
-        coordinator: whether this process may host the coordinator, and the worker with it, of a lake whose log is
-            embedded: in the warehouse's folder, or `sqlite:///dir`.
-        settings: of a coordinator hosted here.
-        cache_bytes: how much immutable metadata is kept for later plans; 0 keeps none.
+        url: the warehouse: a path, `file:///dir`, `s3://bucket/prefix`. The default is `ROOTLINE_WAREHOUSE`.
+        log: the intent log. The default is `ROOTLINE_LOG`, or else the log embedded in the warehouse's folder.
+        coordinator: whether this process may host the coordinator and the worker of a lake whose log is embedded (in
+            the warehouse's folder, or `sqlite:///dir`).
+        settings: the settings of a coordinator that this process hosts.
+        cache_bytes: the most bytes of immutable metadata to cache for later plans. 0 disables the cache.
 
     Returns:
-        The lake; close it, or use it in a `with` statement.
+        The lake. Close it, or use it in a `with` statement.
 
     Raises:
         Invalid: `setting-invalid`, no warehouse is named, or a URL has an unknown form.
         Unavailable: with `coordinator="elsewhere"`, the folder does not exist.
-
     """
     warehouse = checks.place(url, "url") if url is not None else os.environ.get("ROOTLINE_WAREHOUSE", "")
     if not warehouse:
         raise Invalid("setting-invalid", "no warehouse is named: pass a path or a URL, or set ROOTLINE_WAREHOUSE")
     if coordinator not in ("auto", "elsewhere"):
         raise Invalid("setting-invalid", f"coordinator {coordinator!r}: write 'auto' or 'elsewhere'")
-    warehouse = check_warehouse(warehouse)  # absolute, so that a forked or pickled lake is the same one in any folder
+    # absolute, so that a forked or pickled lake is the same in any working directory
+    warehouse = check_warehouse(warehouse)
     folder = local_folder(warehouse)
     if coordinator == "elsewhere" and folder is not None and not folder.is_dir():
-        raise Unavailable("store-unavailable", f"{folder}: there is no such folder: check the warehouse's URL")
+        raise Unavailable("store-unavailable", f"{folder}: there is no such folder. Check the warehouse's URL")
     cached = checks.whole(cache_bytes, "cache_bytes", least=0)
     if settings is not None:
         from rootline.coordinator.settings import CoordinatorSettings
@@ -115,17 +119,17 @@ def connect(
 
 
 def lake_folder(url: str) -> Path | None:
-    """The folder that a warehouse's URL names; `None` if it is not a folder of this machine."""
+    """The folder that a warehouse's URL names, or `None` if it is not a folder of this machine."""
     return local_folder(url)
 
 
 async def accept_log(log: str | None, warehouse: str, stored: SqliteIntentLog) -> None:
-    """Let the `stored` log of this URL go on as another one. Raises `Unavailable`: somebody hosts it."""
+    """Give the `stored` log of this URL a new identity. Raises `Unavailable` while a process hosts the lake."""
     lock = open_lock(warehouse, log)
     if lock is not None and not lock.try_acquire():
         raise Unavailable(
             "log-unavailable",
-            f"{log_name(log, warehouse)}: process {lock.holder_pid()} hosts the coordinator: close all programs that "
+            f"{log_name(log, warehouse)}: process {lock.holder_pid()} hosts the coordinator. Close all programs that "
             "have the lake open, then accept the log",
         )
     try:
@@ -136,13 +140,13 @@ async def accept_log(log: str | None, warehouse: str, stored: SqliteIntentLog) -
 
 
 def open_warehouse(url: str) -> ObjectStore:
-    """The object store alone; call it on the loop that will use it."""
+    """Open only the object store. Call it on the loop that will use it."""
     return open_store(url)
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddableLake:
-    """The address of a lake, which any process can open."""
+    """The address of a lake, from which any process can open it."""
 
     warehouse: str
     log: str | None
@@ -152,23 +156,25 @@ class EmbeddableLake:
 
     @property
     def name(self) -> str:
-        """Its name in messages."""
+        """The lake's name in messages."""
         return self.warehouse
 
     async def open(self) -> Session:
-        """Open it in this process, and host its services if that is needed here."""
+        """Open the lake in this process, and host its services if this process is the host."""
         store = open_store(self.warehouse)
         find_lake = lake_finder(store, self.warehouse, self.log)
         if self.coordinator == "elsewhere" or is_kafka(self.log):
             host = None
             log = LogOnDemand(partial(open_writer_log, self.log, self.warehouse), find_lake)
         else:
-            from rootline.hosting.embedded_host import EmbeddedHost  # the coordinator and the worker: only for a host
+            from rootline.hosting.embedded_host import (
+                EmbeddedHost,  # imports the coordinator and the worker, which only a host needs
+            )
 
             host = EmbeddedHost(store, self.warehouse, self.log, self.settings)
             log = LogOnDemand(host.open_log, find_lake)
             if self.log is None:
-                with contextlib.suppress(RootlineError):  # who only reads needs no log; the first record tries again
+                with contextlib.suppress(RootlineError):  # a reader needs no log, and the first record tries again
                     log.opened()
 
         shared = open_redis(self.warehouse, self.log)
@@ -197,7 +203,7 @@ class EmbeddableLake:
 
 
 def _keep_logs_quiet() -> None:
-    """Send our log lines to `logging`, as a library should, unless the program has configured structlog."""
+    """Send Rootline's log lines to `logging`, as a library should, unless the program has configured structlog."""
     if structlog.is_configured():
         return
     structlog.configure(
@@ -213,7 +219,10 @@ def _keep_logs_quiet() -> None:
 
 
 class _CallableModule(types.ModuleType):
-    """`rootline.connect` is this module once it was imported, and the function before: both can be called."""
+    """A module that can be called as the function `connect`.
+
+    `rootline.connect` is the function at first, and this module after it was imported.
+    """
 
     def __call__(self, *args: Any, **options: Any) -> Lake:
         return connect(*args, **options)

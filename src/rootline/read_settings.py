@@ -1,7 +1,7 @@
-"""Settings as a process has them: from the environment, and from files in the folder `ROOTLINE_SECRETS_DIR`.
+"""Reads settings from the environment and from files in the folder `ROOTLINE_SECRETS_DIR`.
 
-Owns: how they are read, and what is said when they cannot be. Does not own: what settings there are (each has a model
-beside what it sets).
+Owns: reading them, and the error when they cannot be read. Does not own: the settings, which are models next to the
+code that they configure.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ Model = TypeVar("Model", bound=BaseSettings)
 
 
 def read_settings(model: type[Model], prefix: str) -> Model:
-    """The settings in force; the environment comes before the folder. `prefix`: how the model's variables begin.
+    """Read the settings of a model.
+
+    The environment overrides the folder. `prefix`: the prefix of the model's variables.
 
     Raises:
-        Invalid: `setting-invalid`, naming each setting and what is wrong with it, never a value; or the folder.
-
+        Invalid: `setting-invalid`, naming each setting and its fault, but never a value, or naming the folder.
     """
     folder = os.environ.get("ROOTLINE_SECRETS_DIR")
     options: dict[str, Any] = {} if folder is None else {"_secrets_dir": folder}

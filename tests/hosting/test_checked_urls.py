@@ -21,7 +21,7 @@ from rootline.schemas.errors import Invalid
         ("file://host/lake", None, "with three slashes"),
         ("{file}", None, "is a file: a warehouse is a folder"),
         ("{folder}", "kafka://host", "'host' is not host:port"),
-        ("{folder}", "kafka://", "no Kafka server is named"),
+        ("{folder}", "kafka://", "no Kafka broker is named"),
         ("{folder}", "sqlite://folder/log", "write sqlite:///dir, with three slashes"),
         ("{folder}", "mysql://host", "use kafka://host:port, sqlite:///dir"),
         ("{folder}", "sqlite://{file}", "is a file: name the folder"),

@@ -1,9 +1,9 @@
-"""Removes files of a warehouse's folder, in the way that creation expects.
+"""Removes files of a warehouse's folder, under the lock that creation takes too.
 
 Owns: the calls, their order and the lock. Does not own: the choice of files (workers), creation
 (`local_object_store`).
-Invariants: names are removed only while the folder's `flock` is held alone, a few at a time, so that no commit waits
-for long. The folder is synced before the lock is released. Temporary files and other folders' names are never touched.
+Invariants: Names are removed only under the folder's exclusive `flock`, a few at a time, so that no commit waits long.
+The folder is synced before the lock is released. Temporary files and other folders' names are never removed.
 """
 
 from __future__ import annotations
@@ -18,21 +18,23 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
+from typing_extensions import override
+
 from rootline.adapters.object_key_rules import RESERVED_PREFIX, check_key, check_prefix
 from rootline.adapters.posix_files import BlockingCalls, wait_for_lock
-from rootline.ports.object_remover import DatedObject
+from rootline.ports.object_remover import DatedObject, ObjectRemover
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey
 
 _PAGE: Final = 1_000
 _AT_ONCE: Final = 64
-"""Names that go under one lock: a millisecond or two."""
+"""Names that are removed under one lock, which takes a millisecond or two."""
 _LOCK_WAIT_S: Final = 10.0
 _THREADS: Final = 1
 
 
-class LocalObjectRemover:
-    """For the warehouse in the folder `root`. Dates are those of the files."""
+class LocalObjectRemover(ObjectRemover):
+    """Removes files of the warehouse in the folder `root`. Dates are those of the files."""
 
     def __init__(self, root: Path) -> None:
         self._root = root.absolute()
@@ -41,15 +43,15 @@ class LocalObjectRemover:
     def __repr__(self) -> str:
         return f"the folder {self._root}"
 
+    @override
     async def inventory(self, prefix: str) -> AsyncIterator[Sequence[DatedObject]]:
-        """All files under `prefix`, ascending by key, a page at a time."""
         check_prefix(prefix)
         found = await self._calls.run(partial(self._inventory, prefix))
         for start in range(0, len(found), _PAGE):
             yield found[start : start + _PAGE]
 
+    @override
     async def remove(self, keys: Sequence[ObjectKey]) -> None:
-        """Remove these files; those that are not there are passed over."""
         by_folder: dict[str, list[str]] = defaultdict(list)
         for key in keys:
             check_key(key)
@@ -59,8 +61,9 @@ class LocalObjectRemover:
             for start in range(0, len(names), _AT_ONCE):
                 await self._calls.run(partial(_remove, self._root / folder, names[start : start + _AT_ONCE]))
 
+    @override
     async def close(self) -> None:
-        """Wait for calls under way."""
+        """Wait for running calls."""
         await self._calls.close()
 
     def _inventory(self, prefix: str) -> list[DatedObject]:
@@ -82,7 +85,7 @@ def _files(folder: Path, prefix: str) -> Iterator[DatedObject]:
         if entry.is_dir(follow_symlinks=False):
             yield from _files(folder / entry.name, f"{prefix}{entry.name}/")
         else:
-            with contextlib.suppress(FileNotFoundError):  # it went meanwhile
+            with contextlib.suppress(FileNotFoundError):  # it was removed meanwhile
                 found = entry.stat(follow_symlinks=False)
                 yield DatedObject(ObjectKey(prefix + entry.name), found.st_size, found.st_mtime_ns // 1_000_000)
 

@@ -1,12 +1,13 @@
 """Objects as files under a folder, durable and created at most once by `link`.
 
-Owns: the calls, their order and the locks, the list of file systems that a lake may not be on. Does not own: keys and
-absolute locations (`object_key_rules`), deletion (`local_object_remover`).
-Invariants: a name appears only with its whole body, synced. CREATED and EXISTS are answered after the folder is synced
-too. A root is read only after its folder is synced, and so is an object of a folder whose sync failed here. Only
-regular files are read, and absolute keys are not written. Creation holds a shared `flock` on the folder (deletion
-holds an exclusive one). Temporary files can never be keys and are hidden from LIST. A network file system is refused
-by name, because its locks, links and syncs depend on another machine. An unknown one is allowed.
+Owns: the calls, their order and the locks, the list of file systems that are refused. Does not own: keys and absolute
+locations (`object_key_rules`), deletion (`local_object_remover`).
+Invariants: A name appears only with its whole body, synced. CREATED and EXISTS are returned after the folder was synced
+too. A root is returned only after its folder was synced, and so is an object of a folder whose last sync by this
+process failed. Only regular files are read. Absolute keys are not written. Creation takes a shared `flock` on the
+folder, deletion an exclusive one. Temporary files are never valid keys, and hidden from LIST. A network file system is
+refused by its type, because its locks, links and syncs depend on another machine. A file system of unknown type is
+allowed.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from typing_extensions import override
+
 from rootline.adapters.object_key_rules import FILE_SCHEMES, RESERVED_PREFIX, AbsoluteKeys, check_key, check_prefix
 from rootline.adapters.posix_files import (
     BlockingCalls,
@@ -37,7 +40,18 @@ from rootline.adapters.posix_files import (
     sync_folder,
     wait_for_lock,
 )
-from rootline.ports.object_store import Listing, LongObject, Predecessor, PutReply, PutStatus, StoredObject
+from rootline.ports.object_store import (
+    Listing,
+    LongObject,
+    ObjectFiles,
+    ObjectParts,
+    ObjectStore,
+    ObjectsUpTo,
+    Predecessor,
+    PutReply,
+    PutStatus,
+    StoredObject,
+)
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey
 from rootline.schemas.object_keys import NAMESPACE_FOLDER, is_absolute
@@ -50,11 +64,10 @@ _MOUNTS: Final = Path("/proc/mounts")
 
 
 def check_file_system(folder: Path, *, mounts: str | None = None) -> None:
-    """Pass if `folder` (which need not exist yet) is on this machine; `mounts` as in `/proc/mounts`.
+    """Check that `folder` (which need not exist yet) is on a disk of this machine. `mounts`: as in `/proc/mounts`.
 
     Raises:
         Invalid: `setting-invalid`, naming the file system.
-
     """
     kind = file_system_of(folder, _mounts() if mounts is None else mounts)
     if kind is not None and _NETWORK.fullmatch(kind):
@@ -66,7 +79,7 @@ def check_file_system(folder: Path, *, mounts: str | None = None) -> None:
 
 
 def file_system_of(folder: Path, mounts: str) -> str | None:
-    """The type of the file system that `folder` is on; `None` if `mounts` does not say."""
+    """The type of the file system of `folder`, or `None` if `mounts` does not list it."""
     path = folder.resolve()
     best: tuple[int, str] | None = None
     for line in mounts.splitlines():
@@ -74,18 +87,17 @@ def file_system_of(folder: Path, mounts: str) -> str | None:
         if len(fields) < 3:
             continue
         point = Path(re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), fields[1]))
-        # of two mounts on one place the later one is in force
+        # of two mounts at one path, the later one is effective
         if path.is_relative_to(point) and (best is None or len(point.parts) >= best[0]):
             best = (len(point.parts), fields[2])
     return None if best is None else best[1]
 
 
-def tells_case_apart(folder: Path) -> bool | None:
-    """Whether two names in `folder` may differ only in case; `None`: no name is there to find it out with.
+def is_case_sensitive(folder: Path) -> bool | None:
+    """Check whether two names in `folder` may differ only in case. `None`: it contains no name to test with.
 
     Raises:
         OSError: the folder cannot be read.
-
     """
     try:
         names = {path.name for path in folder.iterdir()}
@@ -113,29 +125,29 @@ _THREADS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class _FirstName:
-    """The first name of a folder as of `change`."""
+    """The first name of a folder at the time of `change`."""
 
     change: tuple[int, int, int]
     name: str
 
 
-class LocalObjectStore:
-    """One warehouse in the folder `root`, which the first put creates if it is missing.
+class LocalObjectStore(ObjectStore, ObjectParts, ObjectsUpTo, ObjectFiles):
+    """The store of one warehouse in the folder `root`, which the first put creates if it does not exist.
 
-    `absolute_reads`: files outside it are read only below these locations; empty: anywhere. `case_probe`: whether names
-    in a folder may differ only in case. Where they may not, `list` and `put_if_absent` raise `Invalid`
-    (`name-differs-in-case`) for a table whose name differs only in case from one that is there.
+    `absolute_reads`: files outside it are read only below these locations. Empty: anywhere. `case_probe`: whether names
+    in a folder may differ only in case. If they may not, `list` and `put_if_absent` raise `Invalid`
+    (`name-differs-in-case`) for a table whose name differs only in case from an existing one.
     """
 
     def __init__(
         self,
         root: Path,
         absolute_reads: Sequence[str] = (),
-        case_probe: Callable[[Path], bool | None] = tells_case_apart,
+        case_probe: Callable[[Path], bool | None] = is_case_sensitive,
     ) -> None:
         self._root = root.absolute()
         self._case_probe = case_probe
-        self._tells_case_apart: bool | None = None
+        self._is_case_sensitive: bool | None = None
         self._tables_of_exact_name: set[tuple[str, ...]] = set()
         self._absolute = AbsoluteKeys.limited(f"the folder {self._root}", FILE_SCHEMES, absolute_reads)
         self._durable_folders: set[Path] = set()
@@ -146,13 +158,14 @@ class LocalObjectStore:
     def __repr__(self) -> str:
         return f"the folder {self._root}"
 
+    @override
     async def get(self, key: ObjectKey) -> StoredObject | None:
-        """The whole object, or `None` when there is none; a root's folder is synced first."""
+        """Read the whole object. A root is returned only after its folder was synced."""
         found = await self._read(key, None)
         return found if isinstance(found, StoredObject) else None
 
+    @override
     async def get_up_to(self, key: ObjectKey, bytes_max: int) -> StoredObject | LongObject | None:
-        """Read the object as `get` does, or only the length of a longer object."""
         return await self._read(key, bytes_max)
 
     async def _read(self, key: ObjectKey, bytes_max: int | None) -> StoredObject | LongObject | None:
@@ -161,49 +174,51 @@ class LocalObjectStore:
         check_key(key)
         return await self._calls.run(partial(self._get, key, bytes_max))
 
+    @override
     async def length_of(self, key: ObjectKey) -> int | None:
-        """How many bytes are stored, or `None` when there is no such object."""
         return await self._calls.run(partial(_length_at, key, self._path_of(key)))
 
+    @override
     async def part_of(self, key: ObjectKey, start: int, length: int) -> bytes | None:
-        """`length` bytes from `start` on, fewer where the object ends."""
         return await self._calls.run(partial(_part_at, key, self._path_of(key), start, length))
 
+    @override
     async def path_of(self, key: ObjectKey) -> str | None:
-        """The path of the file that holds the object, or `None` when there is no such object."""
         return await self._calls.run(partial(self._found_at, key, self._path_of(key)))
 
+    @override
     def place_of(self, key: ObjectKey) -> str:
-        """The path of the file that holds the object, or would."""
         return str(self._path_of(key))
 
+    @override
     async def make_durable(self, key: ObjectKey) -> None:
-        """Sync a file that another program wrote, and the folders above it."""
         check_key(key)
         await self._calls.run(partial(self._synced, key))
 
+    @override
     async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
-        """Create `key` with `body` unless it exists; with `after`, only while that is the first key of the folder."""
         check_key(key)
         return await self._calls.run(partial(self._put, key, body, after))
 
+    @override
     async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
-        """The keys under `prefix`, ascending; the first `limit` of them."""
         check_prefix(prefix)
         return await self._calls.run(partial(self._list, prefix, limit))
 
+    @override
     async def stored_ms(self, key: ObjectKey) -> int | None:
-        """When the file was written, by the clock of the machine that wrote it."""
+        """The time at which the file was written, by the clock of the machine that wrote it."""
         check_key(key)
         return await self._calls.run(partial(_written_ms, self._root / key))
 
+    @override
     async def folders(self, prefix: str) -> Sequence[str]:
-        """The folders in `prefix`, each ending in `/`; ascending. Empty ones are named too."""
         check_prefix(prefix)
         return await self._calls.run(partial(self._folders, prefix))
 
+    @override
     async def close(self) -> None:
-        """Wait for calls under way; nothing is kept open between calls."""
+        """Wait for running calls. No file stays open between calls."""
         await self._calls.close()
 
     def _path_of(self, key: ObjectKey) -> Path:
@@ -245,7 +260,7 @@ class LocalObjectStore:
                 self._durable_folders.add(path.parent)
         except FileNotFoundError as error:
             raise Invalid(
-                "file-missing", f"{key!r} does not exist, or is not a regular file: upload it first"
+                "file-missing", f"{key!r} does not exist, or is not a regular file. Upload it first"
             ) from error
         except OSError as error:
             raise _unavailable(path, error) from error
@@ -271,11 +286,11 @@ class LocalObjectStore:
         except OSError as error:
             raise _unavailable(path, error) from error
         try:
-            # only deletion excludes us, briefly
+            # only deletion takes it exclusively, for a short time
             wait_for_lock(folder, fcntl.LOCK_SH, patience_s=_LOCK_WAIT_S)
             reply = self._created(folder, path, body, after)
             if reply.answer is PutStatus.EXISTS:
-                os.fsync(folder)  # its maker may have died before it synced the name, and the caller relies on it
+                os.fsync(folder)  # its creator may have died before it synced the name, and the caller relies on it
             return reply
         except OSError as error:
             raise _unavailable(path, error) from error
@@ -296,12 +311,12 @@ class LocalObjectStore:
         return reply
 
     def _refusal(self, folder: int, path: Path, after: Predecessor) -> PutReply | None:
-        """Why `path` may not be created; deletion cannot begin while the caller holds the lock on `folder`."""
+        """The reply if `path` may not be created. The caller's lock on `folder` excludes deletion."""
         expected = None if after.key is None else _name_of(after.key)
         known = self._first_names.get(path.parent)
-        # The names are listed only when the folder changed since the last put of this process. A change within the
-        # same tick of the file system's clock is overlooked; it can only be a creation, because nothing is deleted
-        # within seconds of its creation, and `link` notices a creation of the same name.
+        # The names are listed only when the folder has changed since the last put of this process. A change within the
+        # same tick of the file system's clock is missed. It can only be a creation, because nothing is deleted within
+        # seconds of its creation, and `link` detects a creation of the same name.
         first = known.name if known is not None and known.change == _change_of(folder) else _first_name(folder)
         if first == expected:
             return None
@@ -310,11 +325,11 @@ class LocalObjectStore:
         return PutReply(PutStatus.STALE, detail=f"{path.parent}: the first name is {first}, not {expected}")
 
     def _check_case(self, key: str) -> None:
-        """Refuse a namespace or table whose folder is there under a name in other case: it would be the same folder."""
-        if self._tells_case_apart is None:
-            self._tells_case_apart = self._case_probe(self._root)
+        """Refuse a namespace or table if a name that differs only in case exists: both would be the same folder."""
+        if self._is_case_sensitive is None:
+            self._is_case_sensitive = self._case_probe(self._root)
         names = tuple(key.split("/")[:-1][:2])
-        if self._tells_case_apart is not False or names in self._tables_of_exact_name:
+        if self._is_case_sensitive is not False or names in self._tables_of_exact_name:
             return
         folder = self._root
         for name in names:
@@ -323,15 +338,15 @@ class LocalObjectStore:
                 named = ".".join(part for part in names if part != NAMESPACE_FOLDER)
                 raise Invalid(
                     "name-differs-in-case",
-                    f"{named}: {folder / other} is there, and this file system cannot tell {name} from "
-                    f"{other}: use the name that is there, or another one",
+                    f"{named}: {folder / other} exists, and this file system cannot tell {name} from {other}. Use the "
+                    "existing name, or a different one",
                 )
             folder /= name
         if folder.exists():
             self._tables_of_exact_name.add(names)
 
     def _open_folder(self, folder: Path) -> int:
-        """A descriptor of `folder`; if it is missing, it is created with its parents and made durable first."""
+        """Open `folder`, and return its descriptor. If it is missing, create it durably with its parents first."""
         if folder in self._durable_folders:
             with contextlib.suppress(FileNotFoundError):
                 return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -367,15 +382,15 @@ def _part_at(key: ObjectKey, path: Path, start: int, length: int) -> bytes | Non
 
 @contextlib.contextmanager
 def _read_anywhere(key: ObjectKey, path: Path) -> Iterator[None]:
-    """The errors of a read as ours; that there is no such file ends the block."""
+    """Translate the errors of a read into Rootline's. A missing file ends the block."""
     try:
         yield
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return
     except OSError as error:
         denied = error.errno in (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP)
-        if denied and is_absolute(key):  # trying again does not help
-            reason = f"{key}: {error.strerror}: give the user of this process the right to read it"
+        if denied and is_absolute(key):  # a retry does not help
+            reason = f"{key}: {error.strerror}. Give the user of this process the right to read it"
             raise Invalid("file-unreadable", reason) from error
         raise _unavailable(path, error) from error
 
@@ -417,7 +432,7 @@ def _name_of(key: ObjectKey) -> str:
 
 
 def _change_of(folder: int) -> tuple[int, int, int]:
-    """A value that differs after a name was created in or removed from the folder, or if it is another folder."""
+    """A value that changes when a name is created in or removed from the folder, or the folder is replaced."""
     found = os.fstat(folder)
     return found.st_ino, found.st_mtime_ns, found.st_ctime_ns
 
@@ -427,7 +442,7 @@ def _first_name(folder: int) -> str | None:
 
 
 def _names_in(folder: Path) -> list[str]:
-    """The names in `folder`, those of folders with `/` at the end; none if there is no such folder."""
+    """The names in `folder`, with `/` at the end of folders, or an empty list if there is no such folder."""
     try:
         with os.scandir(folder) as found:
             return [
@@ -440,7 +455,7 @@ def _names_in(folder: Path) -> list[str]:
 
 
 def _walk(folder: Path, prefix: str, limit: int | None) -> Iterator[ObjectKey]:
-    """Keys in ascending order: a folder sorts as its name with `/`, as the keys in it do."""
+    """Yield keys in ascending order. A folder sorts as its name with `/`, as the keys in it do."""
     names = _names_in(folder)
     flat = limit is not None and not any(name.endswith("/") for name in names)  # an empty folder yields no key
     for name in heapq.nsmallest(limit or 0, names) if flat else sorted(names):
@@ -451,7 +466,7 @@ def _walk(folder: Path, prefix: str, limit: int | None) -> Iterator[ObjectKey]:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Delete the temporary files that a crash left in `folder` more than an hour ago."""
+    """Delete the temporary files of a crash in `folder` that are older than an hour."""
     oldest_kept_s = time.time() - _LEFTOVER_AGE_S
     with os.scandir(folder) as found:
         leftovers = [entry for entry in found if _is_temporary(entry.name)]

@@ -1,11 +1,11 @@
-"""A lake's log as an operator sees and marks it: readers, waiting records, pauses, parked tables and lifts.
+"""A lake's log from an operator's view: readers, waiting records, pauses, parked tables and lifts.
 
 Owns: the values, and the choice of the log. Does not own: asking each kind of log (`sqlite/log_archive`,
-`kafka/administration`), where marks are kept (`sqlite/meta_rows`, `kafka/pauses`), what coordinators do with them,
-heads of tables (the store has them).
-Invariants: no log is created and no group is joined. A question changes nothing, and its cost does not grow with the
-number of tables. A paused table keeps the moment and the reason of its first pause. A lift only asks, and works
-whether or not a coordinator runs.
+`kafka/administration`), storing pauses and lifts (`sqlite/meta_rows`, `kafka/pauses`), carrying them out
+(coordinators), heads of tables (the store has them).
+Invariants: No log is created and no consumer group is joined. A question changes nothing, and its cost does not grow
+with the number of tables. A paused table keeps the time and the reason of its first pause. A lift is only a request,
+which succeeds whether or not a coordinator runs.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from rootline.schemas.identifiers import TableName
 
 
 class PauseMarks(Protocol):
-    """A log's pauses. Each method raises `Unavailable` (`log-unavailable`)."""
+    """The pauses of a log. Each method raises `Unavailable` (`log-unavailable`)."""
 
     async def pauses(self) -> Sequence[Pause]:
-        """Those in force."""
+        """The pauses in force."""
         ...
 
     async def pause(self, pause: Pause) -> None:
-        """It begins; durable when it returns."""
+        """Begin a pause, durably."""
         ...
 
     async def resume(self, pause: Pause) -> None:
-        """It ends; durable when it returns."""
+        """End a pause, durably."""
         ...
 
     async def close(self) -> None:
-        """Give back files and connections."""
+        """Close files and connections."""
         ...
 
 
 def open_marks(warehouse: str, log: str | None) -> PauseMarks:
-    """The pauses of a log that exists; on the loop that will use them. Raises `Invalid`, `Unavailable`."""
+    """Open the pauses of an existing log, on the loop that will use them. Raises `Invalid`, `Unavailable`."""
     if is_kafka(log):
         settings = open_topics(log).settings
         from rootline.adapters.kafka.pauses import KafkaPauses
@@ -55,7 +55,7 @@ def open_marks(warehouse: str, log: str | None) -> PauseMarks:
 
 
 async def known_pauses(warehouse: str, log: str | None) -> Sequence[Pause]:
-    """Those in force. Raises as `open_marks`."""
+    """The pauses in force. Raises as `open_marks`."""
     marks = open_marks(warehouse, log)
     try:
         return await marks.pauses()
@@ -64,7 +64,11 @@ async def known_pauses(warehouse: str, log: str | None) -> Sequence[Pause]:
 
 
 async def pause_table(warehouse: str, log: str | None, table: TableName, why: str) -> tuple[Pause, bool]:
-    """Begin a pause; the one in force, and whether it was begun now. Raises as `open_marks`."""
+    """Begin a pause, unless the table is paused already. Raises as `open_marks`.
+
+    Returns:
+        The pause in force, and whether this call began it.
+    """
     marks = open_marks(warehouse, log)
     try:
         known = {pause.table: pause for pause in await marks.pauses()}
@@ -78,7 +82,11 @@ async def pause_table(warehouse: str, log: str | None, table: TableName, why: st
 
 
 async def resume_table(warehouse: str, log: str | None, table: TableName) -> tuple[Pause | None, Sequence[Pause]]:
-    """End a pause; the one that ended, if there was one, and those that go on. Raises as `open_marks`."""
+    """End a pause. Raises as `open_marks`.
+
+    Returns:
+        The pause that ended, if there was one, and the pauses that remain.
+    """
     marks = open_marks(warehouse, log)
     try:
         known = {pause.table: pause for pause in await marks.pauses()}
@@ -91,7 +99,7 @@ async def resume_table(warehouse: str, log: str | None, table: TableName) -> tup
 
 
 async def stuck_tables(warehouse: str, log: str | None) -> Sequence[ParkedTable]:
-    """Tables that cannot go on, by name and partition. Raises as `open_marks`."""
+    """The parked and quarantined tables, by name and partition. Raises as `open_marks`."""
     if is_kafka(log):
         return await asyncio.to_thread(open_topics(log).parked)
     marks = open_stored_log(log, warehouse)
@@ -100,13 +108,15 @@ async def stuck_tables(warehouse: str, log: str | None) -> Sequence[ParkedTable]
     finally:
         await marks.close()
     waiting = await asyncio.to_thread(undecided_in, Path(log_name(log, warehouse))) if stuck else {}
-    return [each for each in stuck if each.table in waiting]  # else an older version decided its records since
+    return [each for each in stuck if each.table in waiting]  # otherwise an older version has decided its records since
 
 
 async def lift_table(
     warehouse: str, log: str | None, table: TableName, *, without_missing: bool
 ) -> Sequence[ParkedTable]:
-    """Ask coordinators to retry a table, and return why it cannot go on. If it can go on, nothing is asked.
+    """Ask coordinators to retry a parked table, and return its notices, which name the reason.
+
+    Asks nothing if there are none.
 
     Raises as `open_marks`.
     """
@@ -125,7 +135,7 @@ async def lift_table(
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Records that are not known to be decided, and when the oldest of them was appended, ms."""
+    """The number of records without a known verdict, and when the oldest of them was appended, ms since the epoch."""
 
     records: int = 0
     oldest_ms: int | None = None
@@ -136,9 +146,9 @@ NOTHING_WAITS = Waiting()
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """`coordinators`: who reads the log. `parked`: tables that cannot go on, and those whose records were moved.
+    """The state of a log. `coordinators`: its readers. `parked`: parked and quarantined tables.
 
-    `of_partition`: a table's owner and what waits are known of its partition only, which it may share.
+    `of_partition`: the owner of a table and its waiting records are known only per partition, which tables may share.
     """
 
     coordinators: tuple[str, ...]
@@ -151,11 +161,10 @@ class LogState:
 
 
 async def look_at_log(warehouse: str, log: str | None) -> LogState:
-    """How the log is now.
+    """Read the state of the log.
 
     Raises:
         Unavailable: `log-unavailable`. Invalid: `setting-invalid`.
-
     """
     pauses = tuple(await known_pauses(warehouse, log))
     if not is_kafka(log):

@@ -1,11 +1,11 @@
 """The keys, prefixes and absolute locations that an object store accepts, the same for every adapter.
 
-Owns: the rules for keys, the forms of `file:` and `s3:` locations, the limit that an operator sets on them. Does not
-own: the locations that an intent may name (`rootline.schemas.intent_rules`), reading.
-Invariants: an accepted key stays inside the warehouse when it is read as a path. Parts that begin with `.rootline`
-belong to the adapters (temporary files, locks, the embedded log) and are never part of a key. Absolute locations are
-read, never written or listed, and used exactly as written: no percent-decoding, no `?` or `#` cut off. With a limit,
-nothing outside it is read, however its location is spelled.
+Owns: the rules for keys, the forms of `file:` and `s3:` locations, the operator's limit on them. Does not own: the
+locations that an intent may name (`rootline.schemas.intent_rules`), reading.
+Invariants: An accepted key stays inside the warehouse when it is read as a path. Path segments that begin with
+`.rootline` belong to the adapters (temporary files, locks, the embedded log) and are never part of a key. Absolute
+locations are read, never written or listed, and used exactly as written: without percent-decoding, and with `?` and
+`#` as part of the name. With a limit, nothing outside it is read, however its location is spelled.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ __all__ = ["RESERVED_PREFIX", "check_key", "check_prefix"]
 
 
 def check_key(key: str) -> None:
-    """Pass if `key` can name an object.
+    """Check that `key` is a valid name of an object.
 
     Raises:
         Invalid: `location-invalid`, naming the key and the rule.
-
     """
     reason = key_fault(key)
     if reason is not None:
@@ -34,11 +33,10 @@ def check_key(key: str) -> None:
 
 
 def check_prefix(prefix: str) -> None:
-    """Pass if `prefix` is empty or a folder's key that ends in `/`.
+    """Check that `prefix` is empty, or a folder's key with `/` at its end.
 
     Raises:
         Invalid: `location-invalid`.
-
     """
     if not prefix:
         return
@@ -54,13 +52,12 @@ _BUCKET: Final = re.compile(r"[A-Za-z0-9._\-]{1,255}\Z")
 
 @dataclass(frozen=True, slots=True)
 class AbsoluteKeys:
-    """What one store reads besides its own keys.
+    """The absolute locations that a store reads besides its own keys.
 
     Args:
         store: the name of the store in errors.
         schemes: the schemes that it reads.
-        within: it reads only below these absolute locations; empty: no limit.
-
+        within: the absolute locations below which it reads. Empty: no limit.
     """
 
     store: str
@@ -69,26 +66,24 @@ class AbsoluteKeys:
 
     @staticmethod
     def limited(store: str, schemes: tuple[str, ...], within: Sequence[str]) -> AbsoluteKeys:
-        """As the constructor, with the prefixes checked; prefixes of other schemes limit other stores.
+        """Create it with a checked limit. Prefixes of other schemes limit other stores.
 
         Raises:
             Invalid: `setting-invalid`, a prefix is not an absolute location.
-
         """
         for prefix in within:
             try:
                 _folder_of(prefix)
             except Invalid as error:
-                reason = f"ROOTLINE_ABSOLUTE_READS names {prefix!r}: write file:///dir or s3://bucket/prefix"
+                reason = f"ROOTLINE_ABSOLUTE_READS names {prefix!r}. Write file:///dir or s3://bucket/prefix"
                 raise Invalid("setting-invalid", reason) from error
         return AbsoluteKeys(store, schemes, tuple(within))
 
     def place_of(self, key: str) -> str:
-        """What `key` names: a path of this machine, or `bucket/key`.
+        """The place of `key`: a path of this machine, or `bucket/key`.
 
         Raises:
             Invalid: `file-unreadable`.
-
         """
         scheme = scheme_of(key)
         if scheme not in self.schemes:
@@ -100,7 +95,7 @@ class AbsoluteKeys:
             )
         found, place = _place_of(key)
         if place.endswith("/"):
-            raise Invalid("file-unreadable", f"{key}: this is a folder; name a file in it")
+            raise Invalid("file-unreadable", f"{key}: this is a folder. Name a file in it")
         if self.within and not any(_is_below(place, prefix, found) for prefix in self.within):
             allowed = ", ".join(self.within)
             raise Invalid("file-unreadable", f"{key}: ROOTLINE_ABSOLUTE_READS allows only files below {allowed}")
@@ -108,10 +103,10 @@ class AbsoluteKeys:
 
 
 def _place_of(key: str) -> tuple[str, str]:
-    """(`file` or `s3`, path or `bucket/key`)."""
+    """Return (`file` or `s3`, path or `bucket/key`)."""
     scheme = scheme_of(key)
     if "\x00" in key:
-        raise Invalid("file-unreadable", f"{key!r} contains a NUL character; no file has such a name")
+        raise Invalid("file-unreadable", f"{key!r} contains a NUL character, which no file name contains")
     if scheme in S3_SCHEMES:
         _, mark, place = key.partition("://")
         bucket, slash, _ = place.partition("/")
@@ -119,13 +114,13 @@ def _place_of(key: str) -> tuple[str, str]:
             raise Invalid("file-unreadable", f"{key}: write an object in a bucket as s3://bucket/key")
         return "s3", place
     if scheme != "file":
-        raise Invalid("file-unreadable", f"{key}: the scheme {scheme}: is not known; use file: or s3:")
+        raise Invalid("file-unreadable", f"{key}: the scheme {scheme}: is not known. Use file: or s3:")
     path = key if key.startswith("/") else key.partition(":")[2]
     if path.startswith("//"):
         host, slash, path = path[2:].partition("/")
         if host not in ("", "localhost"):
             raise Invalid(
-                "file-unreadable", f"{key}: the file is on machine {host}; write files of this machine as file:///path"
+                "file-unreadable", f"{key}: the file is on machine {host}. Write files of this machine as file:///path"
             )
         path = slash + path
     if not path.startswith("/") or ".." in path.split("/"):

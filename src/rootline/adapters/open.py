@@ -1,9 +1,9 @@
-"""From a URL to an adapter: the one place where a vendor is chosen.
+"""From a URL to an adapter: the only module that chooses a vendor.
 
-Owns: the forms of warehouse and log URLs, the URL and the settings under which other engines reach a warehouse. Does
+Owns: the forms of warehouse and log URLs, the URL and the settings with which other engines access a warehouse. Does
 not own: the settings that go with a URL (`settings`), the adapters.
-Invariants: an error names the URL, the fault in it and the right form. Opening an S3 store does not connect yet. A
-vendor's library is imported only for a URL that needs it. Engines are given keys only when the caller asks for it.
+Invariants: An error names the URL, its fault and the right form. Opening an S3 store does not connect yet. A vendor's
+library is imported only for a URL that needs it. Engines receive keys only when the caller requests it.
 """
 
 from __future__ import annotations
@@ -51,19 +51,18 @@ _TYPO: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/|(?:s3|kafka|sqlite|memory)
 
 
 class WriterLog(IntentSink, VerdictSource, Protocol):
-    """What a writer needs of a log."""
+    """A log with the two capabilities that a writer needs."""
 
     async def close(self) -> None:
-        """Give back files and connections."""
+        """Close files and connections."""
         ...
 
 
 def open_store(url: str, settings: StoreSettings | None = None) -> ObjectStore:
-    """The object store of the warehouse `url`: a path, `file:///dir`, `s3://bucket/prefix`, `memory://`.
+    """Open the object store of the warehouse `url`: a path, `file:///dir`, `s3://bucket/prefix`, `memory://`.
 
     Raises:
-        Invalid: `setting-invalid`. Unavailable: `store-unavailable`, a folder that cannot be made.
-
+        Invalid: `setting-invalid`. Unavailable: `store-unavailable`, the folder cannot be created.
     """
     folder = local_folder(url)
     if folder is not None:
@@ -78,7 +77,7 @@ def open_store(url: str, settings: StoreSettings | None = None) -> ObjectStore:
 
 
 def open_remover(url: str, store: ObjectStore, settings: StoreSettings | None = None) -> ObjectRemover:
-    """What removes objects of the warehouse `url`, whose open store is `store`: for workers only. Raises `Invalid`."""
+    """Open the remover of the warehouse `url`, only for workers. `store`: its open store. Raises `Invalid`."""
     folder = local_folder(url)
     if folder is not None:
         return LocalObjectRemover(folder)
@@ -91,18 +90,17 @@ def open_remover(url: str, store: ObjectStore, settings: StoreSettings | None = 
 
 
 def open_log(url: str | None, warehouse: str) -> IntentLog:
-    """The intent log `url`, or, for `None`, the one embedded in the warehouse's folder.
+    """Open the intent log `url`. `None`: the log that is embedded in the warehouse's folder.
 
     Raises:
         Invalid: `setting-invalid`. Unavailable, Corrupt: the embedded log's file cannot be opened.
-
     """
     folder = _log_folder(url, warehouse)
     return MemoryIntentLog() if folder is None else SqliteIntentLog(folder)
 
 
 def open_embedded_feed(log: IntentLog, url: str | None, warehouse: str) -> CoordinatorLog:
-    """A coordinator's side of an open embedded log, which it also keeps from growing. Raises `Invalid`."""
+    """A coordinator's side of an open embedded log. It also prunes the log. Raises `Invalid`."""
     mark = reading_mark(url, warehouse)
     if not isinstance(log, SqliteIntentLog):
         return EmbeddedFeed(log, mark)
@@ -118,12 +116,12 @@ def open_embedded_feed(log: IntentLog, url: str | None, warehouse: str) -> Coord
         pruning,
         log.check_writable,
         pauses=log.pauses,
-        lot=NoticesOnly(log),
+        parked_store=NoticesOnly(log),
     )
 
 
 def open_writer_log(url: str | None, warehouse: str) -> WriterLog:
-    """A writer's side of the log `url`; Kafka is not connected to yet. `Raises` as `open_log`."""
+    """A writer's side of the log `url`. Kafka is not connected yet. Raises as `open_log`."""
     if not is_kafka(url):
         return open_log(url, warehouse)
     settings = kafka_settings(url)
@@ -133,7 +131,7 @@ def open_writer_log(url: str | None, warehouse: str) -> WriterLog:
 
 
 def open_coordinator_log(url: str | None) -> CoordinatorLog:
-    """A coordinator's side of a `kafka://` log, not connected yet. `Raises` as `open_log`."""
+    """A coordinator's side of a `kafka://` log, not connected yet. Raises as `open_log`."""
     settings = kafka_settings(url)
     with _extra("kafka", "a kafka:// log"):
         from rootline.adapters.kafka.coordinator_log import KafkaCoordinatorLog
@@ -141,7 +139,7 @@ def open_coordinator_log(url: str | None) -> CoordinatorLog:
 
 
 def open_archive(url: str | None, warehouse: str) -> LogArchive:
-    """The log `url`, for inspection. `Raises` as `open_log`, and `Unavailable` when there is no log."""
+    """Open the log `url` for inspection. Raises as `open_log`, and `Unavailable` when there is no log."""
     if is_kafka(url):
         settings = kafka_settings(url)
         with _extra("kafka", "a kafka:// log"):
@@ -151,37 +149,40 @@ def open_archive(url: str | None, warehouse: str) -> LogArchive:
     if folder is None:
         raise Invalid(
             "setting-invalid",
-            f"log {url or warehouse!r}: a log in memory ends with its process, so there is nothing to show",
+            f"log {url or warehouse!r}: a log in memory ends with its process. Name a stored log",
         )
     return SqliteLogArchive(folder)
 
 
 def open_stored_log(url: str | None, warehouse: str) -> SqliteIntentLog:
-    """An embedded log that exists. `Raises` as `open_archive`, and `Invalid` for a log on Kafka."""
+    """Open an embedded log that exists. Raises as `open_archive`, and `Invalid` for a log on Kafka."""
     if is_kafka(url):
-        raise Invalid("setting-invalid", f"log {url!r}: this is for an embedded log, and Kafka's is none")
+        raise Invalid("setting-invalid", f"log {url!r}: this is for an embedded log, and this log is on Kafka")
     folder = _log_folder(url, warehouse)
     if folder is None or not (folder / LOG_FILE).is_file():
         raise Unavailable(
-            "log-unavailable", f"{folder or url}: there is no log here: check the warehouse or the log's URL"
+            "log-unavailable", f"{folder or url}: there is no log here. Check the warehouse or the log's URL"
         )
     return SqliteIntentLog(folder)
 
 
 def confirmed_version(url: str | None, warehouse: str, table: str) -> int | None:
-    """As `confirmed_in`; `None` on Kafka too. Raises `Invalid` as well."""
+    """The version of `confirmed_in`, or `None` for a log on Kafka. Raises `Invalid` as well."""
     folder = None if is_kafka(url) else _log_folder(url, warehouse)
     return None if folder is None else confirmed_in(folder, table)
 
 
 def log_behind_root(url: str | None, warehouse: str, header: RootHeader) -> str | None:
-    """The answer of `behind_root`, and `None` also on Kafka, where coordinators report it. Raises `Invalid` as well."""
+    """The reason of `behind_root`, or `None` for a log on Kafka, whose coordinators report it.
+
+    Raises `Invalid` as well.
+    """
     folder = None if is_kafka(url) else _log_folder(url, warehouse)
     return None if folder is None else behind_root(folder, header)
 
 
 def open_log_keeps(url: str | None) -> AskLogKeeps:
-    """How the log `url` is asked for how long it keeps records. Raises `Invalid` (`setting-invalid`)."""
+    """The function that asks the log `url` for its retention. Raises `Invalid` (`setting-invalid`)."""
     if is_kafka(url):
         settings = kafka_settings(url)
         with _extra("kafka", "a kafka:// log"):
@@ -196,16 +197,15 @@ def open_log_keeps(url: str | None) -> AskLogKeeps:
 
 
 def is_kafka(url: str | None) -> bool:
-    """Whether the log `url` is Kafka's."""
+    """Whether the log `url` is on Kafka."""
     return url is not None and urlsplit(url).scheme == "kafka"
 
 
 def kafka_settings(url: str | None) -> KafkaSettings:
-    """The settings in force, with the servers of the `kafka://` URL if there is one.
+    """The settings in force, with the servers of the `kafka://` URL if it names any.
 
     Raises:
         Invalid: `setting-invalid`.
-
     """
     settings = store_settings().kafka
     if url is not None:
@@ -215,7 +215,7 @@ def kafka_settings(url: str | None) -> KafkaSettings:
 
 
 def open_topics(url: str | None) -> KafkaTopics:
-    """The topics of the log `url`, to check or create them. Raises `Invalid` (`setting-invalid`)."""
+    """The topics of the log `url`, for an operator. Raises `Invalid` (`setting-invalid`)."""
     settings = kafka_settings(url)
     with _extra("kafka", "a kafka:// log"):
         from rootline.adapters.kafka.administration import KafkaTopics
@@ -223,29 +223,28 @@ def open_topics(url: str | None) -> KafkaTopics:
 
 
 def check_warehouse(url: str) -> str:
-    """`url` as every process of this machine understands it: a path becomes absolute. Opens nothing.
+    """Check the URL of a warehouse, and return it with an absolute path. Opens nothing.
 
     Raises:
-        Invalid: `setting-invalid`, saying what to write.
-
+        Invalid: `setting-invalid`, with the right form.
     """
     folder = local_folder(url)
     if folder is not None:
         if folder.exists() and not folder.is_dir():
-            raise Invalid("setting-invalid", f"{folder} is a file: a warehouse is a folder; name another path")
+            raise Invalid("setting-invalid", f"{folder} is a file: a warehouse is a folder. Name another path")
         return str(folder)
     scheme = urlsplit(url).scheme
     if scheme == "s3":
         _bucket_and_prefix(url)
     elif scheme in ("kafka", "sqlite"):
-        raise Invalid("setting-invalid", f"{scheme}:// is a log, not a warehouse: name it with log= or ROOTLINE_LOG")
+        raise Invalid("setting-invalid", f"{scheme}:// is a log, not a warehouse. Name it with log= or ROOTLINE_LOG")
     elif scheme != "memory":
         raise Invalid("setting-invalid", f"warehouse {url!r}: the scheme {scheme}:// is not known: {_FORMS}")
     return url
 
 
 def check_log(url: str | None, warehouse: str) -> str | None:
-    """As `check_warehouse`, for the log of the lake `warehouse`."""
+    """Check the URL of the log of the lake `warehouse`, as `check_warehouse` does."""
     if url is None:
         return None
     if is_kafka(url):
@@ -254,13 +253,13 @@ def check_log(url: str | None, warehouse: str) -> str | None:
     folder = _log_folder(url, warehouse)
     if folder is not None and folder.exists() and not folder.is_dir():
         raise Invalid(
-            "setting-invalid", f"log {url!r}: {folder} is a file: name the folder, which will contain log.sqlite"
+            "setting-invalid", f"log {url!r}: {folder} is a file: name the folder that will contain log.sqlite"
         )
     return url if "://" in url else str(folder)
 
 
 def log_name(url: str | None, warehouse: str) -> str:
-    """What messages call the log: its file, or its servers, topic and group. `Raises` as `open_log`."""
+    """The log's name in messages: its file, or its servers, topic and group. Raises as `open_log`."""
     if is_kafka(url):
         settings = kafka_settings(url)
         return f"{settings.url}, topic {settings.intents_topic}: the consumer group {settings.group_id}"
@@ -269,23 +268,22 @@ def log_name(url: str | None, warehouse: str) -> str:
 
 
 def reading_mark(url: str | None, warehouse: str) -> Path | None:
-    """The file next to an embedded log that exists while a coordinator reads; `None` for a log without a folder."""
+    """The file next to an embedded log that exists while a coordinator reads. `None`: the log has no folder."""
     folder = _log_folder(url, warehouse)
     return None if folder is None else folder / READING_MARK
 
 
 def open_lock(warehouse: str, log: str | None = None) -> LakeLock | None:
-    """The lock that the host of an embedded log's coordinator holds; `None` for a log without a folder."""
+    """The lock of the process that hosts an embedded log's coordinator. `None`: the log has no folder."""
     folder = _log_folder(log, warehouse)
     return None if folder is None else LakeLock(folder)
 
 
 def local_folder(url: str) -> Path | None:
-    """The folder that a path or `file:` URL names, absolute; `None` for other schemes.
+    """The absolute folder that a path or a `file:` URL names, or `None` for other schemes.
 
     Raises:
-        Invalid: `setting-invalid`, empty, or a `file:` URL of another machine.
-
+        Invalid: `setting-invalid`, the URL is empty, or names a file of another machine.
     """
     if not url.strip():
         raise Invalid("setting-invalid", f"the URL is empty: {_FORMS}")
@@ -302,13 +300,13 @@ def local_folder(url: str) -> Path | None:
         return None
     if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
         raise Invalid(
-            "setting-invalid", f"{url!r} is not a folder of this machine: write file:///dir, with three slashes"
+            "setting-invalid", f"{url!r} is not a folder of this machine. Write file:///dir, with three slashes"
         )
     return Path(unquote(parts.path))
 
 
 def _log_folder(url: str | None, warehouse: str) -> Path | None:
-    """The folder of an embedded log; `None` for one in memory."""
+    """The folder of an embedded log, or `None` for a log in memory."""
     if url is None:
         return _embedded_folder(warehouse)
     scheme = urlsplit(url).scheme
@@ -343,7 +341,7 @@ def _bucket_and_prefix(url: str) -> tuple[str, str]:
     if not parts.hostname or parts.query or parts.fragment or "@" in parts.netloc or ":" in parts.netloc:
         raise Invalid(
             "setting-invalid",
-            "write an S3 warehouse as s3://bucket/prefix; endpoint and keys are settings (ROOTLINE_S3__ENDPOINT …)",
+            "write an S3 warehouse as s3://bucket/prefix. Endpoint and keys are settings (ROOTLINE_S3__ENDPOINT …)",
         )
     return parts.netloc, parts.path.strip("/")
 
@@ -357,7 +355,7 @@ def _open_s3(url: str, settings: StoreSettings) -> ObjectStore:
 
 @contextlib.contextmanager
 def _extra(name: str, what: str) -> Iterator[None]:
-    """For imports of the libraries in the extra `name`, which `what` needs."""
+    """Import the libraries of the extra `name` inside this block. `what`: the thing that needs them, for the error."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -367,11 +365,12 @@ def _extra(name: str, what: str) -> Iterator[None]:
 
 
 def warehouse_url(url: str) -> str:
-    """The absolute URL of a warehouse, not percent-encoded, without a slash at its end: `file:///d`, `s3://bucket/p`.
+    """The absolute URL of a warehouse, without a slash at its end: `file:///d`, `s3://bucket/p`.
+
+    It is not percent-encoded.
 
     Raises:
         Invalid: `setting-invalid`, the URL has an unknown form.
-
     """
     folder = local_folder(url)
     if folder is not None:
@@ -381,15 +380,14 @@ def warehouse_url(url: str) -> str:
 
 
 def engine_storage(url: str, settings: S3Settings, *, share_keys: bool) -> dict[str, str]:
-    """Settings, under the names that Iceberg's clients know, for engines that read files of the warehouse `url`.
+    """Settings for engines that read files of the warehouse `url`, under the names that Iceberg's clients use.
 
     Raises:
         Invalid: `setting-invalid`, the secret's file cannot be read.
-
     """
     if urlsplit(url).scheme != "s3":
         return {}
-    # both names of the region are in use
+    # clients use one or the other name of the region
     found = {"s3.region": settings.region, "client.region": settings.region}
     if settings.endpoint is not None:
         found |= {"s3.endpoint": settings.endpoint, "s3.path-style-access": "true"}

@@ -1,10 +1,10 @@
-"""Opens the parts that the processes of one lake share over Redis, if a Redis is named.
+"""Opens the parts that the processes of one lake share through Redis, if one is configured.
 
-Owns: which uses share a connection, the choice between the shared task queue and the worker's own. Does not own: the
-uses (`redis_calls`, `redis_task_queue`).
-Invariants: nothing is connected to yet. The library is imported only when a URL is set. A lake without a log on Kafka
-has one host, which shares nothing, and never asks. A task queue is never `Unavailable` because of Redis: without it
-every worker notices and does everything. A task ends in the queue that it was taken from.
+Owns: which uses share a connection, the choice between the shared task queue and the worker's own queue. Does not own:
+the uses (`redis_calls`, `redis_task_queue`).
+Invariants: Opening does not connect. The library is imported only when a URL is set. A lake without a log on Kafka has
+one host, which shares nothing and does not use Redis. A task queue is never `Unavailable` because of Redis: without it,
+every worker notices and maintains all tables. A task ends in the queue that it was taken from.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import structlog
+from typing_extensions import override
 
 from rootline.adapters.memory import MemoryTaskQueue
 from rootline.adapters.open import check_warehouse, is_kafka, store_settings
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger("rootline.redis")
 _OWN_WAIT_S: Final = 1.0
-"""Then the shared queue is asked again."""
+"""Seconds after which the shared queue is retried."""
 
 
-class QueueOrOwn:
-    """`shared` first, `own` while it cannot be reached."""
+class QueueOrOwn(TaskQueue):
+    """A task queue that uses `shared`, and `own` while `shared` cannot be reached."""
 
     is_shared: bool = True
 
@@ -45,8 +46,8 @@ class QueueOrOwn:
         self._from_own: list[Task] = []
         self._is_alone = False
 
+    @override
     async def offer(self, task: Task) -> Offer:
-        """Queue `task` where it can be queued."""
         try:
             offer = await self._shared.offer(task)
         except Unavailable as error:
@@ -55,8 +56,9 @@ class QueueOrOwn:
         self._together()
         return offer
 
+    @override
     async def take(self, *, wait_s: float) -> Task | None:
-        """What is in the own queue first."""
+        """Take a task of the own queue first."""
         task = await self._own.take(wait_s=0)
         if task is None:
             try:
@@ -71,8 +73,9 @@ class QueueOrOwn:
             self._from_own.append(task)
         return task
 
+    @override
     async def finish(self, task: Task, ending: Ending = Ending.DONE) -> None:
-        """Let go of `task` where it was taken from."""
+        """End `task` in the queue that it was taken from."""
         for number, own in enumerate(self._from_own):
             if own is task:
                 del self._from_own[number]
@@ -80,30 +83,36 @@ class QueueOrOwn:
                 return
         await self._shared.finish(task, ending)
 
+    @override
     async def renew(self) -> float:
-        """As the shared queue; what is in the own one needs no lease."""
+        """Renew the leases of the shared queue. The own queue needs none."""
         return await self._shared.renew()
 
+    @override
     async def waiting(self) -> Mapping[TaskKind, int]:
-        """Of both."""
+        """The number of queued tasks of each kind in both queues."""
         counts = Counter(await self._own.waiting())
-        with contextlib.suppress(Unavailable):  # what waits there is not known
+        with contextlib.suppress(Unavailable):  # then only the own queue is counted
             counts.update(await self._shared.waiting())
         return counts
 
+    @override
     async def close(self) -> None:
-        """Close both."""
         await self._own.close()
         await self._shared.close()
 
     def _alone(self, error: Unavailable) -> None:
         if not self._is_alone:
-            _log.warning("the shared queue cannot be used", action="queue-alone", reason=error.message)
+            _log.warning(
+                "the shared task queue cannot be reached",
+                action="queue-alone",
+                reason=error.message,
+            )
         self._is_alone = True
 
     def _together(self) -> None:
         if self._is_alone:
-            _log.info("the shared queue is used again", action="queue-shared")
+            _log.info("using the shared task queue again", action="queue-shared")
         self._is_alone = False
 
 
@@ -112,7 +121,7 @@ _OPERATOR_MS: Final = 5_000.0
 
 @dataclass(frozen=True, slots=True)
 class SharedRedis:
-    """The Redis of one process, for one lake."""
+    """The Redis that a process shares with the other processes of one lake."""
 
     calls: RedisCalls
     keys: LakeKeys
@@ -120,29 +129,32 @@ class SharedRedis:
 
     @property
     def hints(self) -> HeadHints:
-        """Hints at the newest versions."""
+        """Hints about the newest versions of tables."""
         return self.kept_hints
 
     @property
     def metrics(self) -> RedisMetrics:
-        """What goes over it."""
+        """The metrics of this process's calls."""
         return self.calls.metrics
 
     def queue(self, tasks_max: int) -> TaskQueue:
-        """The workers' queue, and the worker's own one for when it cannot be reached."""
+        """The workers' shared queue, with the worker's own queue while it cannot be reached."""
         from rootline.adapters.redis_task_queue import RedisTaskQueue
 
         shared = RedisTaskQueue(self.calls, self.keys, tasks_max=tasks_max)
         return QueueOrOwn(shared, MemoryTaskQueue(tasks_max=tasks_max))
 
     async def close(self) -> None:
-        """Forget hints that were not sent, and give back connections."""
+        """Discard hints that were not sent, and close the connections."""
         await self.kept_hints.close()
         await self.calls.close()
 
 
 def open_redis(warehouse: str, log: str | None, settings: RedisSettings | None = None) -> SharedRedis | None:
-    """What the settings name; `None`: nothing, or the log is embedded. Raises `Invalid` (`setting-invalid`)."""
+    """The Redis that the settings name, or `None` if they name none, or the log is embedded.
+
+    Raises `Invalid` (`setting-invalid`).
+    """
     settings = settings or store_settings().redis
     if settings.url is None or not is_kafka(log):
         return None
@@ -160,11 +172,10 @@ def open_redis(warehouse: str, log: str | None, settings: RedisSettings | None =
 
 @contextlib.asynccontextmanager
 async def open_dead_tasks(warehouse: str, log: str | None, tasks_max: int) -> AsyncIterator[DeadTasks]:
-    """The tasks that no worker ended; the queue takes `tasks_max`. An operator waits longer than a worker does.
+    """Open the dead tasks for an operator, with a longer deadline than a worker has. `tasks_max`: the queue's size.
 
     Raises:
-        Invalid: `setting-invalid`, nothing is shared here.
-
+        Invalid: `setting-invalid`, the lake has no shared queue.
     """
     settings = store_settings().redis
     patient = settings.model_copy(update={"timeout_ms": max(settings.timeout_ms, _OPERATOR_MS)})
@@ -172,8 +183,8 @@ async def open_dead_tasks(warehouse: str, log: str | None, tasks_max: int) -> As
     if shared is None:
         raise Invalid(
             "setting-invalid",
-            "no Redis is named, or the log is embedded: every worker then has a queue of its own, in which nothing "
-            "dies; set ROOTLINE_REDIS__URL (docs/operations.md) to share one",
+            "there is no shared task queue, because no Redis is named or the log is embedded, so no task can be dead. "
+            "To share a queue, set ROOTLINE_REDIS__URL (docs/operations.md)",
         )
     from rootline.adapters.redis_task_queue import RedisTaskQueue
 

@@ -1,13 +1,13 @@
 """Files of this machine: blocking calls on threads, locks with a deadline, durable folders, the lock of a lake's host.
 
-Owns: the threads and the way calls and results cross them, the system calls, the lock file `coordinator.lock`. Does
-not own: which files there are and what must be durable when (the adapters), the work of a host.
-Invariants: every wait has a deadline. Cancelling a caller does not stop its call. Threads start with the first call
+Owns: the threads and the passing of calls and results between them, the system calls, the lock file
+`coordinator.lock`. Does not own: which files exist and which must be durable when (the adapters), the work of a host.
+Invariants: Every wait has a deadline. Cancelling a caller does not stop its call. Threads start with the first call
 and end in `close`. A file that is reported durable was synced, and so were the names that lead to it. The lake's lock
-ends with its process, however that ends. It only saves work, because a second host would commit correctly too
-(protocol page, section 1).
+ends with its process, however the process ends. The lock only saves work, because a second host would commit correctly
+too (protocol page, section 1).
 
-Measured with a durable put of 0.6 ms: a direct call adds nothing, but stops the loop for as long as the disk takes. An
+Measured with a durable put of 0.6 ms: a direct call adds nothing, but blocks the loop for as long as the disk takes. An
 executor adds 0.13 ms, the threads here add 0.07 ms.
 """
 
@@ -35,7 +35,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Call(Generic[_Answer]):
-    """One call, and the future that its caller waits for."""
+    """A call, and the future for its result."""
 
     work: Callable[[], _Answer]
     loop: asyncio.AbstractEventLoop
@@ -43,30 +43,29 @@ class _Call(Generic[_Answer]):
 
 
 class BlockingCalls:
-    """Runs up to `threads` calls at once; more wait their turn. `name`: of the threads."""
+    """Runs up to `threads` calls in parallel, and queues the others. `name`: the prefix of the threads' names."""
 
     def __init__(self, name: str, threads: int) -> None:
         self._name = name
         self._threads_max = threads
         self._threads: list[threading.Thread] = []
         self._calls: queue.SimpleQueue[_Call[object] | None] = queue.SimpleQueue()
-        self._under_way = 0
+        self._in_flight = 0
         self._closed = False
 
     async def run(self, work: Callable[[], _Answer]) -> _Answer:
-        """What `work` returns or raises.
+        """Run `work` on a thread, and return or raise its result.
 
         Raises:
             RuntimeError: after `close`.
-
         """
         if self._closed:
             raise RuntimeError(f"{self._name}: used after close")
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[_Answer] = loop.create_future()
-        self._under_way += 1
+        self._in_flight += 1
         answer.add_done_callback(self._done)
-        if self._under_way > len(self._threads) and len(self._threads) < self._threads_max:
+        if self._in_flight > len(self._threads) and len(self._threads) < self._threads_max:
             self._start_thread()
         if not self._threads:
             hand_over(loop, answer, _outcome_of(work))
@@ -75,7 +74,7 @@ class BlockingCalls:
         return await answer
 
     async def close(self) -> None:
-        """Wait until every call has ended."""
+        """Wait until every call has ended, and stop the threads."""
         if self._closed:
             return
         self._closed = True
@@ -85,12 +84,12 @@ class BlockingCalls:
             await asyncio.to_thread(thread.join)
 
     def _done(self, _: asyncio.Future[_Answer]) -> None:
-        self._under_way -= 1
+        self._in_flight -= 1
 
     def _start_thread(self) -> None:
-        # daemon: a store that was not closed must not keep the process from ending
+        # daemon: a store that was not closed must not prevent the process from ending
         thread = threading.Thread(target=self._carry_out, name=f"{self._name}-{len(self._threads)}", daemon=True)
-        with contextlib.suppress(RuntimeError):  # the interpreter ends: the threads that run take the calls
+        with contextlib.suppress(RuntimeError):  # the interpreter is shutting down: the running threads take the calls
             thread.start()
             self._threads.append(thread)
 
@@ -107,7 +106,7 @@ def _outcome_of(work: Callable[[], _Answer]) -> _Answer | Exception:
 
 
 def hand_over(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[_Answer], outcome: _Answer | Exception) -> None:
-    """Settle `answer` from another thread, unless no one waits for it any more."""
+    """Settle the future `answer` from another thread, unless it was cancelled."""
 
     def settle() -> None:
         if answer.done():
@@ -125,16 +124,15 @@ _PAUSE_S: Final = 0.005
 
 
 def wait_for_lock(file: int, operation: int, *, patience_s: float) -> None:
-    """Lock an open file or folder with `flock`; held until the descriptor is closed. Blocks.
+    """Lock an open file or folder with `flock`, until its descriptor is closed. Blocks.
 
     Args:
         file: its descriptor.
         operation: `fcntl.LOCK_SH` or `fcntl.LOCK_EX`.
-        patience_s: how long another process may hold it.
+        patience_s: how long to wait for another process that has the lock.
 
     Raises:
-        OSError: `ETIMEDOUT`, the other process did not let go in time.
-
+        OSError: `ETIMEDOUT`, the other process did not release it in time.
     """
     deadline_s = time.monotonic() + patience_s
     while True:
@@ -149,10 +147,10 @@ def wait_for_lock(file: int, operation: int, *, patience_s: float) -> None:
 
 @contextlib.contextmanager
 def open_regular(path: Path) -> Iterator[int | None]:
-    """A descriptor of a regular file to read, or `None` if nothing is there, or something else, such as a pipe.
+    """Open a regular file for reading. Yields its descriptor, or `None` if there is no file, or a pipe, for instance.
 
-    Never waits for another process, as opening a pipe does, and opens no device unless one took the file's place just
-    now. Raises `OSError`.
+    Never waits for another process, as opening a pipe does. Opens no device, unless a device replaces the file at that
+    moment. Raises `OSError`.
     """
     descriptor = None
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -166,7 +164,7 @@ def open_regular(path: Path) -> Iterator[int | None]:
 
 
 def read_regular(path: Path, bytes_max: int | None = None) -> bytes | int | None:
-    """The bytes of a regular file, or its length if it has more than `bytes_max`, or `None` as `open_regular`.
+    """The bytes of a regular file, or its length if that is over `bytes_max`, or `None` as for `open_regular`.
 
     Raises `OSError`.
     """
@@ -181,7 +179,7 @@ def read_regular(path: Path, bytes_max: int | None = None) -> bytes | int | None
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in `folder` durable. Blocks; raises `OSError`."""
+    """Make the names in `folder` durable. Blocks. Raises `OSError`."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -190,7 +188,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_file(path: Path) -> bool:
-    """Make the bytes of a regular file durable, and return whether there is one. Blocks. Raises `OSError`."""
+    """Make the bytes of a regular file durable, and return whether it exists. Blocks. Raises `OSError`."""
     with open_regular(path) as descriptor:
         if descriptor is not None:
             os.fsync(descriptor)
@@ -198,13 +196,13 @@ def sync_file(path: Path) -> bool:
 
 
 def make_durable_folder(folder: Path, *, top: Path) -> None:
-    """Make `folder` and its missing parents, and make their names durable. Blocks; raises `OSError`.
+    """Create `folder` and its missing parents, and make their names durable. Blocks. Raises `OSError`.
 
     Args:
         folder: absolute.
-        top: `folder` or a parent of it. The names from here down are synced even if they were there: the process that
-            made them may have died before it did that.
-
+        top: `folder` or a parent of it. The names from here down are synced even if they exist: the process that
+            created
+            them may have died before it synced them.
     """
     while not top.parent.exists():
         top = top.parent
@@ -221,7 +219,7 @@ _held: Final[weakref.WeakSet[LakeLock]] = weakref.WeakSet()
 
 
 class LakeLock:
-    """The lock of the lake whose own folder (`<warehouse>/.rootline`) is `folder`."""
+    """The lock of a lake's host. `folder`: the lake's own folder (`<warehouse>/.rootline`)."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE_NAME
@@ -233,11 +231,10 @@ class LakeLock:
         return self._path.parent
 
     def try_acquire(self) -> bool:
-        """Take the lock if it is free; whether this object holds it now.
+        """Take the lock if it is free, and return whether this object has it now.
 
         Raises:
             Unavailable: `log-unavailable`, the file cannot be opened.
-
         """
         if self._file is not None:
             return True
@@ -261,12 +258,12 @@ class LakeLock:
         return True
 
     async def acquire(self) -> None:
-        """Wait until this object holds the lock, trying every 0.2 s; the caller sets a deadline if it wants one."""
+        """Wait until this object has the lock, trying every 0.2 s. There is no deadline."""
         while not self.try_acquire():  # noqa: ASYNC110 -- another process cannot wake this one
             await asyncio.sleep(_RETRY_S)
 
     def is_held(self) -> bool:
-        """Whether a process holds the lock, this object included; takes nothing and creates nothing."""
+        """Whether a process, this one included, has the lock. Takes no lock and creates no file."""
         if self._file is not None:
             return True
         try:
@@ -282,21 +279,21 @@ class LakeLock:
         return False
 
     def holder_pid(self) -> int | None:
-        """The process that took the lock last, for messages only; it may have ended."""
+        """The process that took the lock last, for messages only. It may have ended."""
         try:
             return int(self._path.read_text(encoding="ascii"))
         except (OSError, ValueError):
             return None
 
     def release(self) -> None:
-        """Give the lock back; does nothing if it is not held."""
+        """Release the lock, if this object has it."""
         if self._file is not None:
-            fcntl.flock(self._file, fcntl.LOCK_UN)  # closing alone would not do while a forked child has the file open
+            fcntl.flock(self._file, fcntl.LOCK_UN)  # closing would not unlock while a forked child has the file open
             os.close(self._file)
             self._file = None
 
     def leave_to_parent(self) -> None:
-        """In a forked child: close the inherited file, so that the lock ends with the parent."""
+        """Close the inherited file in a forked child, so that the lock ends with the parent."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

@@ -1,11 +1,12 @@
-"""Calls to Redis with a deadline each, the keys of a lake there, and hints at the newest version of each table.
+"""Calls to Redis with a deadline each, the keys of a lake there, and hints about the newest version of each table.
 
-Owns: the connection, deadlines, the circuit, one expiring key for each table's hint, sending hints in the background.
-Does not own: the value of a hint (`rootline.storage.metadata.read_cache`), tasks (`redis_task_queue`).
-Invariants: a call ends within its deadline and is sent once. After `FAILURES_MAX` calls in a row without an answer no
-call is sent for `silence_s`, then one is, and its answer ends the silence. An error that Redis answers ends no silence
-and begins none. A hint costs its caller a dictionary entry, whatever Redis does, and only a table's latest version
-waits to be sent. At most 32 bytes of an answer are read, and anything but a version counts as no hint.
+Owns: the connection, deadlines, the circuit breaker, one expiring key for each table's hint, sending hints in the
+background. Does not own: the value of a hint (`rootline.storage.metadata.read_cache`), tasks (`redis_task_queue`).
+Invariants: A call ends within its deadline and is sent once. After `FAILURES_MAX` calls in a row without an answer, the
+circuit opens: no call is sent for `silence_s`. Then one call is sent, and its answer closes the circuit. An error
+answer of Redis neither opens nor closes it. A hint costs its caller a dictionary entry, whatever Redis does, and only a
+table's latest version is queued to be sent. At most 32 bytes of an answer are read, and anything but a version counts
+as no hint.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as NoConnection
 from redis.exceptions import RedisError, ResponseError
+from typing_extensions import override
 
 from rootline.adapters.redis_metrics import RedisMetrics
 from rootline.adapters.settings import RedisSettings
 from rootline.ports.environment import Environment
-from rootline.ports.head_hints import HintOutcome
+from rootline.ports.head_hints import HeadHints, HintOutcome
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.object_keys import MAX_VERSION
@@ -35,7 +37,7 @@ from rootline.schemas.object_keys import MAX_VERSION
 
 @dataclass(frozen=True, slots=True)
 class LakeKeys:
-    """`stem`: how they all begin."""
+    """The keys of one lake. `stem`: their common prefix."""
 
     stem: str
 
@@ -46,32 +48,32 @@ class LakeKeys:
         return LakeKeys(f"{prefix}:{digest}")
 
     def head(self, table: TableName) -> str:
-        """The hint at the newest version of `table`."""
+        """The key of the hint about the newest version of `table`."""
         return f"{self.stem}:head:{table}"
 
     @property
     def tasks(self) -> str:
-        """The stream of tasks."""
+        """The key of the stream of tasks."""
         return f"{self.stem}:tasks"
 
     @property
     def queued(self) -> str:
-        """Look and table → the entry of the stream that stands for them."""
+        """The key of a hash: kind and table → the task's entry in the stream."""
         return f"{self.stem}:queued"
 
     @property
     def leases(self) -> str:
-        """Look and table → until when, and by whom they are worked on."""
+        """The key of a hash: kind and table → the lease of the running task, with its expiry and its worker."""
         return f"{self.stem}:leases"
 
     @property
     def done(self) -> str:
-        """Look and table → the version that was looked at last, and when."""
+        """The key of a hash: kind and table → the version that was checked last, and when."""
         return f"{self.stem}:done"
 
     @property
     def dead(self) -> str:
-        """Look and table → tasks that no worker ended."""
+        """The key of a hash: kind and table → the task that no worker finished."""
         return f"{self.stem}:dead"
 
 
@@ -82,7 +84,7 @@ _log = structlog.get_logger("rootline.redis")
 
 
 class _Client(Protocol):
-    """What is used of the library."""
+    """The methods of the library's client that are used."""
 
     async def execute_command(self, *command: str | int | bytes) -> object: ...
 
@@ -90,11 +92,10 @@ class _Client(Protocol):
 
 
 class RedisCalls:
-    """One Redis for all uses of a process. Connects at the first call; used on one event loop.
+    """One Redis for all uses of a process. The first call connects. For one event loop.
 
     Raises:
-        Invalid: `setting-invalid`, the URL or the file of the password.
-
+        Invalid: `setting-invalid`, the URL is invalid, or the password's file cannot be read.
     """
 
     def __init__(self, settings: RedisSettings, environment: Environment, metrics: RedisMetrics) -> None:
@@ -107,14 +108,15 @@ class RedisCalls:
                 url,
                 username=settings.username,
                 password=settings.secret(),
-                retry=Retry(NoBackoff(), 0),  # one attempt: the circuit judges
-                socket_timeout=None,  # the deadline is around the whole call
+                retry=Retry(NoBackoff(), 0),  # one attempt, because the circuit breaker counts failures
+                socket_timeout=None,  # one deadline covers the whole call
                 socket_connect_timeout=None,
                 protocol=2,
             )
-        except (ValueError, TypeError):  # the library's own sentence may repeat a part of a password
+        except (ValueError, TypeError):  # the library's own message may contain a part of the password
             raise Invalid(
-                "setting-invalid", "ROOTLINE_REDIS__URL: no such URL: write redis://host:port/0 or rediss://host:port/0"
+                "setting-invalid",
+                "ROOTLINE_REDIS__URL is not a Redis URL. Write redis://host:port/0 or rediss://host:port/0",
             ) from None
         self._at_once = asyncio.Semaphore(_CALLS_AT_ONCE)
         self._failures = 0
@@ -122,22 +124,21 @@ class RedisCalls:
 
     @property
     def is_silent(self) -> bool:
-        """Whether a call would be refused now, without being sent."""
+        """Whether the circuit is open, so that a call would fail without being sent."""
         return self.environment.monotonic_s() < self._silent_until_s
 
     async def send(self, use: str, *command: str | int | bytes) -> object:
-        """The answer to one command; `use` is a label of the metrics.
+        """Send one command, and return its answer. `use` is a label of the metrics.
 
         Raises:
-            Unavailable: `redis-unavailable`; the command may have been carried out all the same.
-
+            Unavailable: `redis-unavailable`. The command may have been carried out nevertheless.
         """
         now_s = self.environment.monotonic_s()
         if now_s < self._silent_until_s:
             self.metrics.calls.labels(use, "skipped").inc()
-            raise self._unavailable("it did not answer, and is asked again soon")
+            raise self._unavailable("it did not answer, and is retried soon")
         if self._failures >= FAILURES_MAX:
-            self._silent_until_s = now_s + self.settings.silence_s  # only this one call finds out whether it is back
+            self._silent_until_s = now_s + self.settings.silence_s  # only this one call tests whether Redis answers
         try:
             async with asyncio.timeout(self._timeout_s):
                 async with self._at_once:
@@ -151,19 +152,19 @@ class RedisCalls:
             self.metrics.calls.labels(use, "refused").inc()
             raise self._unavailable(f"{command[0]!r} was answered {str(error)[:_REASON_MAX]!r}") from error
         except (RedisError, OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
-            # what comes over the wire need not be Redis
+            # the server may not be Redis at all
             raise self._failed(use, f"{type(error).__name__}: {error}") from error
         self._answered()
         self.metrics.calls.labels(use, "answered").inc()
         return answer
 
     async def close(self) -> None:
-        """Give back connections."""
+        """Close the connections."""
         try:
             async with asyncio.timeout(1.0):
                 await self._client.aclose()
         except (RedisError, OSError, TimeoutError):
-            pass  # the server is gone, and so are its connections
+            pass  # the server has ended, and so have its connections
 
     def _answered(self) -> None:
         if self._failures >= FAILURES_MAX:
@@ -177,7 +178,7 @@ class RedisCalls:
         if self._failures >= FAILURES_MAX:
             if self._failures == FAILURES_MAX:
                 _log.warning(
-                    "Redis does not answer, this process works alone until it does",
+                    "Redis does not answer, so this process works without it",
                     action="redis-down",
                     server=self._place,
                     reason=reason[:_REASON_MAX],
@@ -188,47 +189,49 @@ class RedisCalls:
 
     def _unavailable(self, reason: str) -> Unavailable:
         return Unavailable(
-            "redis-unavailable", f"Redis at {self._place}: {reason}: check ROOTLINE_REDIS__URL and the server"
+            "redis-unavailable", f"Redis at {self._place}: {reason}. Check ROOTLINE_REDIS__URL and the server"
         )
 
 
 _USE: Final = "hint"
 _KEPT_MS: Final = 7 * 86_400_000
-_UNTOLD_MAX: Final = 10_000
-_HINTS_AT_ONCE: Final = 100
+_QUEUED_MAX: Final = 10_000
+_BATCH_MAX: Final = 100
 _VERSION: Final = re.compile(rb"0|[1-9][0-9]{0,18}")
-_TELL: Final = """
+_SET: Final = """
 for number, key in ipairs(KEYS) do redis.call('SET', key, ARGV[number + 1], 'PX', ARGV[1]) end
 return #KEYS
 """
 
 
-class RedisHeadHints:
-    """The hints of one lake."""
+class RedisHeadHints(HeadHints):
+    """The hints about the newest versions of one lake's tables."""
 
     def __init__(self, calls: RedisCalls, keys: LakeKeys) -> None:
         self._calls, self._keys = calls, keys
-        self._untold: dict[TableName, Version] = {}
-        self._telling: asyncio.Task[None] | None = None
+        self._queued: dict[TableName, Version] = {}
+        self._sending: asyncio.Task[None] | None = None
 
     @property
+    @override
     def are_kept(self) -> bool:
-        """Not while Redis is down."""
+        """Whether the circuit of Redis is closed."""
         return not self._calls.is_silent
 
+    @override
     def tell(self, table: TableName, version: Version) -> None:
-        """Send it soon, unless Redis is down."""
+        """Queue a hint to be sent, unless the circuit of Redis is open."""
         if self._calls.is_silent:
-            self._untold.clear()
+            self._queued.clear()
             return
-        self._untold[table] = version
-        if len(self._untold) > _UNTOLD_MAX:
-            del self._untold[next(iter(self._untold))]
-        if self._telling is None:
-            self._telling = asyncio.get_running_loop().create_task(self._tell(), name="rootline head hints")
+        self._queued[table] = version
+        if len(self._queued) > _QUEUED_MAX:
+            del self._queued[next(iter(self._queued))]
+        if self._sending is None:
+            self._sending = asyncio.get_running_loop().create_task(self._send_queued(), name="rootline head hints")
 
+    @override
     async def newest(self, table: TableName) -> Version | None:
-        """What was told last."""
         try:
             answer = await self._calls.send(_USE, "GETRANGE", self._keys.head(table), 0, 31)
         except Unavailable:
@@ -238,31 +241,31 @@ class RedisHeadHints:
         version = int(answer)
         return Version(version) if version <= MAX_VERSION else None
 
+    @override
     def judged(self, outcome: HintOutcome) -> None:
-        """Count it."""
         self._calls.metrics.hints.labels(outcome.value).inc()
 
     async def drained(self) -> None:
-        """Wait until nothing waits to be sent; each attempt has its deadline."""
-        while self._telling is not None:
-            await asyncio.wait({self._telling})
+        """Wait until all queued hints were sent. Each attempt has a deadline."""
+        while self._sending is not None:
+            await asyncio.wait({self._sending})
 
     async def close(self) -> None:
-        """Send nothing more."""
-        self._untold.clear()
-        if self._telling is not None:
-            self._telling.cancel()
-            await asyncio.wait({self._telling})
+        """Discard the queued hints."""
+        self._queued.clear()
+        if self._sending is not None:
+            self._sending.cancel()
+            await asyncio.wait({self._sending})
 
-    async def _tell(self) -> None:
+    async def _send_queued(self) -> None:
         try:
-            while self._untold:
-                batch = dict(list(self._untold.items())[:_HINTS_AT_ONCE])
+            while self._queued:
+                batch = dict(list(self._queued.items())[:_BATCH_MAX])
                 for table in batch:
-                    del self._untold[table]
+                    del self._queued[table]
                 keys = [self._keys.head(table) for table in batch]
-                await self._calls.send(_USE, "EVAL", _TELL, len(keys), *keys, _KEPT_MS, *batch.values())
+                await self._calls.send(_USE, "EVAL", _SET, len(keys), *keys, _KEPT_MS, *batch.values())
         except Unavailable:
-            self._untold.clear()  # a table without a hint is listed all the same
+            self._queued.clear()  # without a hint, a reader lists the table's roots anyway
         finally:
-            self._telling = None
+            self._sending = None

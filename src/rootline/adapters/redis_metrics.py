@@ -1,7 +1,8 @@
-"""The metrics of calls to Redis: a contract with those who watch it.
+"""The metrics of calls to Redis, on which dashboards and alerts depend.
 
-Owns: names and labels. Does not own: the registry that shows them.
-Invariants: no label grows with tables. One registry shows them once, however many services share it.
+Owns: names and labels. Does not own: the registry that exports them.
+Invariants: The number of series does not grow with the number of tables. A registry exports them once, however many
+services share it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ OUTCOMES: Final = ("answered", "failed", "refused", "skipped")
 
 
 class RedisMetrics:
-    """The metrics of one process's Redis."""
+    """The metrics of one process's use of Redis."""
 
     def __init__(self) -> None:
         self.calls = Counter(
@@ -28,24 +29,26 @@ class RedisMetrics:
         )
         self.up = Gauge(
             "rootline_redis_up",
-            "1 while Redis is asked, 0 after failures: each process then works alone.",
+            "1 while Redis is used, 0 after failures, when each process works without it.",
             registry=None,
         )
         self.hints = Counter(
             "rootline_head_hints_total",
-            "Hints at the newest version when a table is opened, by what the store then showed.",
+            "Hints about the newest version of a table that is opened, by their agreement with the store.",
             ("outcome",),
             registry=None,
         )
         self.tasks = Counter(
             "rootline_worker_shared_tasks_total",
-            "Tasks of the shared queue: `claimed` from a worker that fell silent, `dead` after too many attempts, "
-            "`doubled` because another worker has the same one, `unreadable` because no worker wrote it.",
+            "Tasks of the shared queue: `claimed` from a worker that did not renew its lease, `dead` after too many "
+            "attempts, `doubled` because another worker has the same one, `unreadable` because no worker wrote it.",
             ("outcome",),
             registry=None,
         )
         self.dead = Gauge(
-            "rootline_worker_dead_tasks", "Tasks that `rootline tasks list` shows, as last seen.", registry=None
+            "rootline_worker_dead_tasks",
+            "Dead tasks (`rootline tasks list`) at the last poll.",
+            registry=None,
         )
         self.up.set(1)
         for use in USES:
@@ -57,6 +60,6 @@ class RedisMetrics:
             self.tasks.labels(outcome)
 
     def show_in(self, registry: CollectorRegistry) -> None:
-        """Show them in `registry`, once."""
+        """Register them in `registry`. Call it once."""
         for collector in (self.calls, self.up, self.hints, self.tasks, self.dead):
             registry.register(collector)

@@ -1,17 +1,17 @@
 """The task queue of all workers of a lake: a Redis stream with a consumer group.
 
-Owns: the scripts and the form of the values that they keep, the calls, the tasks that this process runs. Does not own:
-the behaviour while Redis is away (`open_redis`), the meaning of tasks.
-Invariants: those of `rootline.ports.task_queue`. Each step is one script: all of it happens in Redis, or none of it. A
-task that is not ended is claimed by another worker once its own is silent for `lease_s`. A call whose answer is lost
-costs at worst a task that is done twice or later, never a table that is not looked at any more. A task that cannot be
-read is dropped and counted. Times are the server's. A lease or a mark that claims to be from the future counts as
-none.
+Owns: the scripts and the format of their values, the calls, the tasks that this process runs. Does not own: the
+behaviour without Redis (`open_redis`), the meaning of tasks.
+Invariants: Those of `rootline.ports.task_queue`. Each step is one script, which Redis carries out entirely or not at
+all. A task that was not finished is claimed by another worker once its own worker has not renewed it for `lease_s`. A
+call whose answer is lost costs at worst a task that is done twice or later, never a table that is no longer maintained.
+A task that cannot be read is dropped and counted. Times are the server's. A lease or a mark with a time in the future
+is ignored.
 
 Every script takes the five keys of `LakeKeys` in one order (tasks, queued, leases, done, dead). A task is an entry of
-the stream `tasks` with the fields kind, table, version. `queued` names its entry, by "kind table". A lease is
-"until-ms token", `done` is "version at-ms", `dead` is "version attempts at-ms". Any other form is skipped, so that
-garbage blocks no table.
+the stream `tasks` with the fields kind, table, version. `queued` maps "kind table" to its entry. A lease is
+"until-ms token", `done` is "version at-ms", `dead` is "version attempts at-ms". Values of any other format are ignored,
+so that corrupt data blocks no table.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from typing_extensions import override
+
 from rootline.adapters.redis_calls import LakeKeys, RedisCalls
-from rootline.ports.task_queue import OFFERED_AGAIN_S, DeadTask, Ending, Offer, Task, TaskKind
+from rootline.ports.task_queue import OFFERED_AGAIN_S, DeadTask, DeadTasks, Ending, Offer, Task, TaskKind, TaskQueue
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import TableName, Version, table_name
 from rootline.schemas.object_keys import MAX_VERSION
@@ -37,7 +39,7 @@ local function leased(like, lease_ms)
   if expiry and expiry > now and expiry <= now + lease_ms then return owner end
   return nil
 end
-local function standing(like)
+local function queued_entry(like)
   local id = redis.call('HGET', KEYS[2], like)
   if not id or not string.match(id, '^%d+%-%d+$') then return nil end
   local found = redis.pcall('XRANGE', KEYS[1], id, id)
@@ -68,13 +70,13 @@ redis.call('HDEL', KEYS[5], like)
 local done, done_at = string.match(redis.call('HGET', KEYS[4], like) or '', '^(%d+) (%d+)$')
 done_at = tonumber(done_at)
 if done_at and done_at <= now and now - done_at < done_ms and done == version then return 'done' end
-if leased(like, lease_ms) or standing(like) then return 'already_there' end
+if leased(like, lease_ms) or queued_entry(like) then return 'already_there' end
 if redis.call('XLEN', KEYS[1]) >= tasks_max then return 'full' end
 add(kind, name, version)
 return 'queued'
 """
 )
-"""ARGV: kind, table, version, tasks_max, lease_ms, done_ms, dead_ms. The name of an `Offer`."""
+"""ARGV: kind, table, version, tasks_max, lease_ms, done_ms, dead_ms. Returns the value of an `Offer`."""
 
 TAKE: Final = (
     _CLOCK
@@ -128,7 +130,7 @@ end
 return {'', '', '', '', claimed, dead, doubled, unreadable}
 """
 )
-"""ARGV: token, lease_ms, attempts_max. Entry, kind, table, version (empty: none), and four counts."""
+"""ARGV: token, lease_ms, attempts_max. Returns entry, kind, table, version (empty without a task), and four counts."""
 
 RENEW: Final = (
     _CLOCK
@@ -142,7 +144,7 @@ keep()
 return 1
 """
 )
-"""ARGV: token, lease_ms, entry, "kind table". A lease that Redis lost is there again."""
+"""ARGV: token, lease_ms, entry, "kind table". Restores a lease that Redis lost. Returns 0 if another worker has it."""
 
 FINISH: Final = (
     _CLOCK
@@ -157,14 +159,14 @@ if ending == 'failed' then redis.call('HDEL', KEYS[4], 'root ' .. name) end
 if ending == 'done' and kind == 'root' then
   redis.call('HSET', KEYS[4], like, version .. ' ' .. string.format('%d', now))
 end
-if ending == 'cut_off' and not standing(like) then add(kind, name, version) end
+if ending == 'cut_off' and not queued_entry(like) then add(kind, name, version) end
 keep()
 return 1
 """
 )
-"""ARGV: token, entry, kind, table, version, the name of an `Ending`. 0: it is another worker's by now.
+"""ARGV: token, entry, kind, table, version, the value of an `Ending`. Returns 0 if another worker has claimed it.
 
-What follows a look at a root is offered with it, so a failure makes that look due again.
+The check of a root offers the table's other tasks. So a failed task of any kind makes the check of the root due.
 """
 
 WAITING: Final = (
@@ -174,7 +176,7 @@ local lease_ms, found = tonumber(ARGV[1]), {}
 if redis.call('HLEN', KEYS[2]) > 100000 then return {redis.call('HLEN', KEYS[5])} end
 for _, like in ipairs(redis.call('HKEYS', KEYS[2])) do
   local kind = string.match(like, '^(%l+) ')
-  if kind and not leased(like, lease_ms) and standing(like) then found[kind] = (found[kind] or 0) + 1 end
+  if kind and not leased(like, lease_ms) and queued_entry(like) then found[kind] = (found[kind] or 0) + 1 end
 end
 local answer = {redis.call('HLEN', KEYS[5])}
 for kind, count in pairs(found) do
@@ -184,7 +186,7 @@ end
 return answer
 """
 )
-"""ARGV: lease_ms. How many are dead; then kind, count, kind, count …"""
+"""ARGV: lease_ms. Returns the number of dead tasks, then kind, count, kind, count …"""
 
 DEAD: Final = """
 local answer, from = {}, '0'
@@ -201,19 +203,19 @@ for _ = 1, 100 do
 end
 return answer
 """
-""""kind table", value, and so on."""
+"""Returns "kind table", value, "kind table", value …"""
 
 
 _USE: Final = "queue"
 _DONE_MS: Final = int(OFFERED_AGAIN_S * 900)
-"""A little shorter than the time after which a quiet table is offered again."""
-_ASKED_EVERY_S: Final = 0.25
+"""A little shorter than the time after which an unchanged table is offered again."""
+_POLL_S: Final = 0.25
 _RENEWALS: Final = 3
 _OUTCOMES: Final = ("claimed", "dead", "doubled", "unreadable")
 
 
-class RedisTaskQueue:
-    """Of one lake; up to `tasks_max` tasks of all workers are in it, those in hand too."""
+class RedisTaskQueue(TaskQueue, DeadTasks):
+    """The queue of one lake, with up to `tasks_max` queued and running tasks of all workers."""
 
     is_shared: bool = True
 
@@ -222,19 +224,20 @@ class RedisTaskQueue:
         self._keys = (keys.tasks, keys.queued, keys.leases, keys.done, keys.dead)
         self._token = calls.environment.fresh_id()
         self._lease_ms = int(calls.settings.lease_s * 1000)
-        self._in_hand: dict[Task, str] = {}
+        self._running: dict[Task, str] = {}
 
+    @override
     async def offer(self, task: Task) -> Offer:
-        """Queue `task`, unless it is there, done, dead, or the queue is full."""
         limits = (self._tasks_max, self._lease_ms, _DONE_MS, int(self._calls.settings.dead_task_s * 1000))
-        answer = await self._run(OFFER, *_told(task), *limits)
+        answer = await self._run(OFFER, *_fields_of(task), *limits)
         try:
             return Offer(answer.decode() if isinstance(answer, bytes) else answer)
         except ValueError:
-            raise _nonsense(answer) from None
+            raise _unexpected(answer) from None
 
+    @override
     async def take(self, *, wait_s: float) -> Task | None:
-        """The oldest task, or one whose worker fell silent; asks a few times a second until one comes."""
+        """Take the oldest task, or one that its worker has not renewed. Polls a few times a second."""
         now_s = self._calls.environment.monotonic_s
         end_s = now_s() + wait_s
         while True:
@@ -243,42 +246,44 @@ class RedisTaskQueue:
             if task is not None or (rest_s <= 0 and not has_dropped):
                 return task
             if not has_dropped:
-                await asyncio.sleep(min(_ASKED_EVERY_S, rest_s))
+                await asyncio.sleep(min(_POLL_S, rest_s))
 
+    @override
     async def finish(self, task: Task, ending: Ending = Ending.DONE) -> None:
-        """Let go of `task`; if Redis cannot be told, another worker looks again later."""
-        entry = self._in_hand.pop(task, None)
+        """End `task`. Without an answer of Redis, another worker runs the task again later."""
+        entry = self._running.pop(task, None)
         if entry is None:
             return
         try:
-            await self._run(FINISH, self._token, entry, *_told(task), ending.value)
+            await self._run(FINISH, self._token, entry, *_fields_of(task), ending.value)
         except Unavailable:
             return
 
+    @override
     async def renew(self) -> float:
-        """Keep the leases of the tasks in hand."""
-        for task, entry in list(self._in_hand.items()):
-            if self._in_hand.get(task) == entry:  # it may have ended meanwhile
+        for task, entry in list(self._running.items()):
+            if self._running.get(task) == entry:  # it may have ended meanwhile
                 await self._run(RENEW, self._token, self._lease_ms, entry, _like(task.kind, task.table))
         return self._lease_ms / 1000 / _RENEWALS
 
+    @override
     async def waiting(self) -> Mapping[TaskKind, int]:
-        """How many tasks of each kind no worker has in hand."""
         answer = await self._run(WAITING, self._lease_ms)
         if not isinstance(answer, list) or not answer:
-            raise _nonsense(answer)
+            raise _unexpected(answer)
         self._calls.metrics.dead.set(answer[0])
         counts = {name.decode(errors="replace"): count for name, count in zip(answer[1::2], answer[2::2], strict=True)}
         return {kind: counts.get(kind.value, 0) for kind in TaskKind}
 
+    @override
     async def close(self) -> None:
-        """Its connections are those of `RedisCalls`."""
+        """Do nothing, because `RedisCalls` owns the connections."""
 
+    @override
     async def listed(self) -> Sequence[DeadTask]:
-        """The dead tasks, the oldest first."""
         answer = await self._run(DEAD)
         if not isinstance(answer, list):
-            raise _nonsense(answer)
+            raise _unexpected(answer)
         found = []
         for like, value in zip(answer[::2], answer[1::2], strict=True):
             try:
@@ -289,20 +294,20 @@ class RedisTaskQueue:
                 continue  # no worker wrote it
         return sorted(found, key=lambda dead: (dead.since_ms, dead.task.table, dead.task.kind))
 
+    @override
     async def retry(self, dead: DeadTask) -> Offer:
-        """Queue it again."""
         await self.drop(dead.task.kind, dead.task.table)
         return await self.offer(dead.task)
 
+    @override
     async def drop(self, kind: TaskKind, table: TableName) -> bool:
-        """Forget that it died."""
         return await self._calls.send(_USE, "HDEL", self._keys[4], _like(kind, table)) == 1
 
     async def _taken(self) -> tuple[Task | None, bool]:
-        """A task; and whether entries were dropped, so that there may be more to take at once."""
+        """Take a task. Returns also whether entries were dropped, so that more may be available now."""
         answer = await self._run(TAKE, self._token, self._lease_ms, self._calls.settings.attempts_max)
         if not isinstance(answer, list) or len(answer) != 8:
-            raise _nonsense(answer)
+            raise _unexpected(answer)
         for outcome, count in zip(_OUTCOMES, answer[4:], strict=True):
             self._calls.metrics.tasks.labels(outcome).inc(count)
         entry, kind, table, version = (part.decode(errors="replace") for part in answer[:4])
@@ -314,14 +319,14 @@ class RedisTaskQueue:
             self._calls.metrics.tasks.labels("unreadable").inc()
             await self._run(FINISH, self._token, entry, *answer[1:4], Ending.FAILED.value)
             return None, True
-        self._in_hand[task] = entry
+        self._running[task] = entry
         return task, False
 
     async def _run(self, script: str, *arguments: str | int | bytes) -> object:
         return await self._calls.send(_USE, "EVAL", script, len(self._keys), *self._keys, *arguments)
 
 
-def _told(task: Task) -> tuple[str, str, int]:
+def _fields_of(task: Task) -> tuple[str, str, int]:
     return task.kind.value, task.table, task.noticed_version
 
 
@@ -330,13 +335,14 @@ def _like(kind: TaskKind, table: TableName) -> str:
 
 
 def _task(kind: str, table: str, version: str) -> Task:
-    """Raises `ValueError` or `Invalid` unless a worker may have written it."""
+    """Parse a task. Raises `ValueError` or `Invalid` for fields that no worker writes."""
     if not (version.isascii() and version.isdigit() and len(version) <= 19 and int(version) <= MAX_VERSION):
         raise ValueError(version)
     return Task(TaskKind(kind), table_name(table), Version(int(version)))
 
 
-def _nonsense(answer: object) -> Unavailable:
+def _unexpected(answer: object) -> Unavailable:
     return Unavailable(
-        "redis-unavailable", f"Redis answered {str(answer)[:100]!r} to a script of ours: is it Redis or Valkey?"
+        "redis-unavailable",
+        f"Redis answered {str(answer)[:100]!r} to a script. Check that it is Redis or Valkey",
     )

@@ -2,13 +2,13 @@
 
 Owns: the client's configuration, the requests, the meaning of each status and each failure. Does not own: the
 consequences of an unknown outcome (the commit machine), the check that a store honours the precondition
-(`rootline.storage.warehouse`), the choice of objects to remove (workers).
-Invariants: one call is one request on the wire, sent once: no retry in botocore, none in aiohttp, no `Expect:
-100-continue` (which costs a round trip and hangs on a silent peer). No checksum is sent that S3 does not require. Only
-a 200 is CREATED. A PUT that may have reached the store without an answer is NO_ANSWER. Every request has a deadline.
-Dates are the store's own. Absolute keys are read, from any bucket that the same settings reach, and never written.
-Only keys of the warehouse's own prefix are removed. A key that the store did not remove is reported with the store's
-reason, and removing an absent key is no error.
+(`rootline.storage.warehouse`), the choice of objects to remove (workers). Invariants: A PUT is sent once: no retry in
+botocore, none in aiohttp, no `Expect: 100-continue` (which costs a round trip and hangs on a silent peer). A read is
+repeated once if its connection was dropped. No checksum is sent that S3 does not require. Only a 200 is CREATED. A PUT
+that may have reached the store without an answer is NO_ANSWER. Every request has a deadline. Dates are the store's own.
+Absolute keys are read, from any bucket that the same settings reach, and never written. Only keys under the warehouse's
+prefix are removed. A key that the store did not remove is reported with the store's reason, and removing an absent key
+is no error.
 
 Source: the protocol page, section 1, "Client settings that matter".
 """
@@ -42,18 +42,32 @@ from botocore.exceptions import (
 )
 from botocore.handlers import add_expect_header, convert_body_to_file_like_object
 from botocore.loaders import Loader, create_loader
+from typing_extensions import override
 
 from rootline.adapters.object_key_rules import S3_SCHEMES, AbsoluteKeys, check_key, check_prefix
 from rootline.adapters.settings import S3Settings
-from rootline.ports.object_remover import DatedObject
-from rootline.ports.object_store import Listing, LongObject, Predecessor, PutReply, PutStatus, StoredObject
+from rootline.ports.object_remover import DatedObject, ObjectRemover
+from rootline.ports.object_store import (
+    Listing,
+    LongObject,
+    ObjectParts,
+    ObjectStore,
+    ObjectsUpTo,
+    Predecessor,
+    PutReply,
+    PutStatus,
+    StoredObject,
+)
 from rootline.schemas.errors import Fenced, Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey
 from rootline.schemas.object_keys import is_absolute
 
 
 class _OneAttemptSession(AIOHTTPSession):  # type: ignore[misc]
-    """aiohttp by itself sends a PUT again when the connection drops; then our own first attempt would answer 412."""
+    """An HTTP session without aiohttp's retry of a PUT on a dropped connection.
+
+    The first attempt may have created the object, and the second one would then be answered with 412.
+    """
 
     async def _get_session(self, proxy_url: str | None) -> aiohttp.ClientSession:
         session: aiohttp.ClientSession = await super()._get_session(proxy_url)
@@ -63,16 +77,15 @@ class _OneAttemptSession(AIOHTTPSession):  # type: ignore[misc]
 
 @functools.cache
 def _loader(data_path: str | None) -> Loader:
-    """What reads the descriptions of S3 and its endpoints, once in a process: they are a megabyte of JSON."""
+    """The loader of the descriptions of S3 and its endpoints, once per process, because they are a megabyte of JSON."""
     return create_loader(data_path)
 
 
 def s3_client(settings: S3Settings) -> Any:
-    """An async context manager that yields the client; it belongs to the event loop it is entered on.
+    """An async context manager that yields the client, for the event loop that enters it.
 
     Raises:
         Invalid: `setting-invalid`, the secret's file cannot be read.
-
     """
     config = AioConfig(
         http_session_cls=_OneAttemptSession,
@@ -88,8 +101,8 @@ def s3_client(settings: S3Settings) -> Any:
     session = get_session()
     session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
     session.unregister("before-call.s3", add_expect_header)
-    session.unregister("before-call.s3.PutObject", add_expect_header)  # where older versions have it
-    # bytes stay bytes: aiohttp writes them at once, where it reads a file object in a thread, piece by piece
+    session.unregister("before-call.s3.PutObject", add_expect_header)  # the handler's name in older versions
+    # bytes stay bytes: aiohttp writes them in one piece, but reads a file object piece by piece in a thread
     session.unregister("before-parameter-build.s3.PutObject", convert_body_to_file_like_object)
     return session.create_client(
         "s3",
@@ -112,11 +125,11 @@ _NOT_TO_BE_READ: Final = frozenset(
     ("AccessDenied", "AllAccessDisabled", "NoSuchBucket", "InvalidBucketName", "KeyTooLongError", "InvalidObjectState",
      "PermanentRedirect", "AuthorizationHeaderMalformed", "MethodNotAllowed")
 )  # fmt: skip
-"""For an absolute key these are about that object and not about the store: asking again does not help."""
+"""For an absolute key, these codes concern the object and not the store, so a retry does not help."""
 _WHAT_TO_ALLOW: Final = (
-    "files outside the warehouse are read with its endpoint, region and keys: give those keys the right to read it"
+    "files outside the warehouse are read with the warehouse's endpoint, region and keys. Give those keys read access"
 )
-_TO_READ: Final = "s3:GetObject (if there is no such object: s3:ListBucket)"
+_TO_READ: Final = "s3:GetObject (for objects that do not exist: s3:ListBucket)"
 _RIGHTS: Final = {
     "PUT": "s3:PutObject",
     "GET": _TO_READ,
@@ -125,20 +138,20 @@ _RIGHTS: Final = {
     "DELETE": "s3:DeleteObject",
 }
 _WHAT_TO_CHECK: Final = {
-    "NoSuchBucket": "the bucket does not exist: create it, or correct the warehouse URL",
-    "InvalidAccessKeyId": "the access key is unknown: check ROOTLINE_S3__ACCESS_KEY_ID",
-    "XAdminUserNotFound": "the access key is unknown: check ROOTLINE_S3__ACCESS_KEY_ID",  # versitygw's word
-    "SignatureDoesNotMatch": "the signature is wrong: check ROOTLINE_S3__SECRET_ACCESS_KEY and ROOTLINE_S3__REGION",
-    "RequestTimeTooSkewed": "the clock of this machine is wrong: set it",
-    "PermanentRedirect": "the bucket is in another region: check ROOTLINE_S3__REGION and ROOTLINE_S3__ENDPOINT",
-    "NotImplemented": "the store does not support If-None-Match: use one that does (docs/stores.md)",
+    "NoSuchBucket": "the bucket does not exist. Create it, or correct the warehouse URL",
+    "InvalidAccessKeyId": "the access key is unknown. Check ROOTLINE_S3__ACCESS_KEY_ID",
+    "XAdminUserNotFound": "the access key is unknown. Check ROOTLINE_S3__ACCESS_KEY_ID",  # versitygw's word
+    "SignatureDoesNotMatch": "the signature is wrong. Check ROOTLINE_S3__SECRET_ACCESS_KEY and ROOTLINE_S3__REGION",
+    "RequestTimeTooSkewed": "the clock of this machine is wrong. Set it",
+    "PermanentRedirect": "the bucket is in another region. Check ROOTLINE_S3__REGION and ROOTLINE_S3__ENDPOINT",
+    "NotImplemented": "the store does not support If-None-Match. Use one that does (docs/stores.md)",
 }
 
 
-class S3ObjectStore:
-    """One warehouse in `bucket` under `prefix` (empty, or without `/` at its ends); for one event loop.
+class S3ObjectStore(ObjectStore, ObjectParts, ObjectsUpTo):
+    """The store of one warehouse in `bucket` under `prefix` (empty, or without `/` at its ends). For one event loop.
 
-    `absolute_reads`: objects outside it are read only below these locations; empty: anywhere.
+    `absolute_reads`: objects outside it are read only below these locations. Empty: anywhere.
     """
 
     def __init__(self, bucket: str, prefix: str, settings: S3Settings, absolute_reads: Sequence[str] = ()) -> None:
@@ -154,30 +167,31 @@ class S3ObjectStore:
     def __repr__(self) -> str:
         return self._name
 
+    @override
     async def get(self, key: ObjectKey) -> StoredObject | None:
-        """The whole object, or `None` when there is none."""
         found: StoredObject | None = await self._read(f"GET {key}", key, partial(self._get, key=key))
         return found
 
+    @override
     async def get_up_to(self, key: ObjectKey, bytes_max: int) -> StoredObject | LongObject | None:
-        """Read the object as `get` does, but only the head of the answer for a longer object."""
         read = partial(self._get, key=key, bytes_max=bytes_max)
         found: StoredObject | LongObject | None = await self._read(f"GET {key}", key, read)
         return found
 
+    @override
     async def length_of(self, key: ObjectKey) -> int | None:
-        """How many bytes are stored, or `None` when there is no such object."""
         length: int | None = await self._read(f"HEAD {key}", key, _length)
         return length
 
+    @override
     async def part_of(self, key: ObjectKey, start: int, length: int) -> bytes | None:
-        """`length` bytes from `start` on, fewer where the object ends."""
         wanted = f"bytes={start}-{start + length - 1}"
         body: bytes | None = await self._read(f"GET {key} {wanted}", key, partial(_part, wanted=wanted))
         return body
 
+    @override
     async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
-        """Create `key` with `body` unless it exists; `after` is not needed, because answers are dated."""
+        """Create `key` with `body` unless it exists. `after` is ignored, because the answers have dates."""
         check_key(key)
         client = await self._opened()
         try:
@@ -198,8 +212,12 @@ class S3ObjectStore:
             return PutReply(PutStatus.NO_ANSWER, None, f"{self._name}: PUT {key}: {_reason(error)}")
         return PutReply(PutStatus.CREATED, _date_of(answer))
 
+    @override
     async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
-        """The keys under `prefix`, ascending; the first `limit` of them. `store_ms` is the first page's date."""
+        """The keys under `prefix`, ascending, at most the first `limit` of them.
+
+        `store_ms` is the date of the first page.
+        """
         check_prefix(prefix)
         keys: builtins.list[ObjectKey] = []
         date_ms: int | None = None
@@ -215,26 +233,26 @@ class S3ObjectStore:
         if date_ms is None:
             raise Fenced(
                 "store-lies",
-                f"{self._name} sends no Date header, and without its dates no head can be confirmed: use a store that "
-                "sends them (docs/stores.md)",
+                f"{self._name} sends no Date header, so no head of a table can be confirmed. Use a store that sends it "
+                "(docs/stores.md)",
             )
         return Listing(keys, date_ms)
 
+    @override
     async def stored_ms(self, key: ObjectKey) -> int | None:
-        """When the object was stored; `None` when it is not there, or access is denied."""
         check_key(key)
         asked = {"Bucket": self._bucket, "Key": self._prefix + key}
         try:
             async with self._reading(f"HEAD {key}"):
-                answer = await _twice(lambda client: client.head_object(**asked), await self._opened())
+                answer = await _with_retry(lambda client: client.head_object(**asked), await self._opened())
         except ClientError as error:
             if _status_of(error) in (403, 404):
                 return None
             raise self._refused(f"HEAD {key}", error) from error
         return int(answer["LastModified"].timestamp() * 1000)
 
+    @override
     async def folders(self, prefix: str) -> Sequence[str]:
-        """The prefixes one level below `prefix`, each ending in `/`, that hold keys; ascending."""
         check_prefix(prefix)
         request = {"Bucket": self._bucket, "Prefix": self._prefix + prefix, "Delimiter": "/"}
         found: builtins.list[str] = []
@@ -242,8 +260,8 @@ class S3ObjectStore:
             found.extend(item["Prefix"][len(self._prefix) :] for item in page.get("CommonPrefixes", ()))
         return found
 
+    @override
     async def close(self) -> None:
-        """Give back the connections."""
         self._client = None
         await self._resources.aclose()
 
@@ -258,7 +276,7 @@ class S3ObjectStore:
         return self._client
 
     async def _read(self, what: str, key: ObjectKey, read: Callable[..., Any]) -> Any:
-        """What `read` returns of the object's place; `None`: there is no such object."""
+        """The result of `read` for the object's bucket and key, or `None` if the object does not exist."""
         bucket, name = self._bucket, self._prefix + key
         if is_absolute(key):
             bucket, _, name = self._absolute.place_of(key).partition("/")
@@ -266,10 +284,10 @@ class S3ObjectStore:
             check_key(key)
         try:
             async with self._reading(what):
-                return await _twice(partial(read, place={"Bucket": bucket, "Key": name}), await self._opened())
+                return await _with_retry(partial(read, place={"Bucket": bucket, "Key": name}), await self._opened())
         except ClientError as error:
             code = _code_of(error)
-            if code in ("NoSuchKey", "404"):  # a HEAD has no body that could name it
+            if code in ("NoSuchKey", "404"):  # a HEAD has no body with a code
                 return None
             if is_absolute(key) and (code in _NOT_TO_BE_READ or code == "403"):
                 reason = f"{self._name}: {what} was answered {_status_of(error)} {code}: {_WHAT_TO_ALLOW}"
@@ -281,7 +299,7 @@ class S3ObjectStore:
     ) -> StoredObject | LongObject:
         answer = await client.get_object(**place)
         if bytes_max is not None and answer["ContentLength"] > bytes_max:
-            answer["Body"].close()  # and its connection: the rest of the body is never taken
+            answer["Body"].close()  # and its connection, because the rest of the body is not read
             return LongObject(int(answer["ContentLength"]))
         async with answer["Body"] as stream:
             body: bytes = await stream.read()
@@ -301,7 +319,7 @@ class S3ObjectStore:
             asked = {**request, **token, "MaxKeys": min(keys_wanted(), _PAGE_KEYS_MAX)}
             try:
                 async with self._reading(what):
-                    page = await _twice(partial(_list_page, asked), await self._opened())
+                    page = await _with_retry(partial(_list_page, asked), await self._opened())
             except ClientError as error:
                 raise self._refused(what, error) from error
             yield page
@@ -311,14 +329,14 @@ class S3ObjectStore:
             if following in (None, token.get("ContinuationToken")):
                 raise Unavailable(
                     "store-unavailable",
-                    f"{self._name}: {what}: the store says that there is more, and does not say where: the listing has "
-                    "no end. It is asked again; if it stays so, use another store (docs/stores.md)",
+                    f"{self._name}: {what}: the store reports more pages, but no token for the next one. The call is "
+                    "retried. If this persists, use another store (docs/stores.md)",
                 )
             token = {"ContinuationToken": following}
 
     @contextlib.asynccontextmanager
     async def _reading(self, what: str) -> AsyncIterator[None]:
-        """One read with its deadline; no answer is `Unavailable`, because a read changes nothing."""
+        """Run one read with a deadline. No answer is `Unavailable`, because a read changes nothing."""
         try:
             async with asyncio.timeout(self._settings.request_timeout_s):
                 yield
@@ -326,11 +344,11 @@ class S3ObjectStore:
             raise Unavailable("store-unavailable", f"{self._name}: {what}: {_reason(error)}") from error
 
     def denied(self, what: str, code: str) -> Unavailable:
-        """The error for a request that these keys may not send; `what` begins with its verb."""
+        """The error for a request that the access key may not send. `what` begins with the verb of the request."""
         right = _RIGHTS[what.partition(" ")[0]]
         return Unavailable(
             "store-denied",
-            f"{self._name}: {what} was answered {code}: the access key does not have the right {right} there: give it "
+            f"{self._name}: {what} was answered {code}: the access key does not have the right {right} there. Give it "
             "that right, or use another key (docs/deploy.md, rights on the bucket)",
         )
 
@@ -346,7 +364,7 @@ class S3ObjectStore:
 
 
 def _sendable(body: bytes) -> bytes | BytesIO:
-    """Large bodies are sent in pieces, so that the loop can do other work in between."""
+    """The body as an argument of the client. A large body is sent in pieces, so that the loop can do other work."""
     return body if len(body) <= _SENT_AT_ONCE_BYTES_MAX else BytesIO(body)
 
 
@@ -358,7 +376,7 @@ async def _part(client: Any, place: Mapping[str, str], wanted: str) -> bytes:
     try:
         answer = await client.get_object(**place, Range=wanted)
     except ClientError as error:
-        if _status_of(error) == 416:  # it begins where the object ends
+        if _status_of(error) == 416:  # the range begins at the object's end
             return b""
         raise
     async with answer["Body"] as stream:
@@ -371,8 +389,8 @@ async def _list_page(asked: Mapping[str, Any], client: Any) -> Mapping[str, Any]
     return page
 
 
-async def _twice(read: Any, client: Any) -> Any:
-    """Read again if the connection was dropped, as idle ones are. A read may be repeated, a PUT may not."""
+async def _with_retry(read: Any, client: Any) -> Any:
+    """Read, with one retry if the connection was dropped, as idle ones are. A read may be repeated, a PUT may not."""
     try:
         return await read(client)
     except _DROPPED:
@@ -392,12 +410,12 @@ def _code_of(error: ClientError) -> str:
 
 
 def is_denied(code: str) -> bool:
-    """Whether the store knows the access key, and does not let it do this; a HEAD is answered with a bare 403."""
+    """Whether the store knows the access key, but does not permit the request. A HEAD is answered with a bare 403."""
     return code in ("AccessDenied", "403")
 
 
 def _date_of(answer: Mapping[str, Any]) -> int | None:
-    """The `Date` of an answer, milliseconds since the epoch."""
+    """The `Date` header of an answer, milliseconds since the epoch."""
     text = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
     if text is None:
         return None
@@ -411,11 +429,11 @@ def _date_of(answer: Mapping[str, Any]) -> int | None:
 _BATCH_KEYS_MAX: Final = 1_000
 
 
-class S3ObjectRemover(S3ObjectStore):
-    """For one warehouse; a client of its own, so that a worker may have other rights than everyone else."""
+class S3ObjectRemover(S3ObjectStore, ObjectRemover):
+    """Removes objects of one warehouse. It has a separate client, so that a worker may have more rights than others."""
 
+    @override
     async def inventory(self, prefix: str) -> AsyncIterator[Sequence[DatedObject]]:
-        """All objects under `prefix`, ascending by key, a page at a time, with the store's own dates."""
         check_prefix(prefix)
         request = {"Bucket": self._bucket, "Prefix": self._prefix + prefix}
         async for page in self._pages(f"LIST {prefix}", request, lambda: _BATCH_KEYS_MAX):
@@ -429,8 +447,8 @@ class S3ObjectRemover(S3ObjectStore):
                 if not item["Key"].endswith("/")
             ]
 
+    @override
     async def remove(self, keys: Sequence[ObjectKey]) -> None:
-        """Remove these; keys that are not there are passed over."""
         for key in keys:
             check_key(key)
         for start in range(0, len(keys), _BATCH_KEYS_MAX):
@@ -441,14 +459,14 @@ class S3ObjectRemover(S3ObjectStore):
         named = {"Objects": [{"Key": self._prefix + key} for key in keys], "Quiet": True}
         client = await self._opened()
         try:
-            async with self._reading(what):  # it may be sent again: what is gone stays gone
+            async with self._reading(what):  # it may be repeated, because removing an absent key is no error
                 answer = await client.delete_objects(Bucket=self._bucket, Delete=named)
         except ClientError as error:
             raise self._refused_removal(what, str(error.response.get("Error", {}).get("Code", ""))) from error
         failed = [item for item in answer.get("Errors", ()) if item.get("Code") != "NoSuchKey"]
         if failed:
             first = str(failed[0].get("Key", ""))[len(self._prefix) :]
-            what = f"DELETE of {len(keys)} objects left {len(failed)} of them, the first {first}"
+            what = f"DELETE of {len(keys)} objects failed for {len(failed)} of them, the first {first}"
             raise self._refused_removal(what, str(failed[0].get("Code", "")))
 
     def _refused_removal(self, what: str, code: str) -> Unavailable:

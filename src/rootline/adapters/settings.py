@@ -1,11 +1,11 @@
 """The settings of stores, logs and caches: from the environment and from a folder of secrets.
 
 Owns: names, defaults and units of `ROOTLINE_S3__*`, `ROOTLINE_REDIS__*`, `ROOTLINE_KAFKA__*` and
-`ROOTLINE_EMBEDDED_LOG__*`, the rules for secrets in files, the order of the sources. Does not own: making clients (the
-adapters), bucket, prefix and topic of a lake (its URLs, `open`).
-Invariants: a secret is never printed. The environment comes before the folder. A file in the folder is the setting of
-its name in small letters (`rootline_s3__secret_access_key`), or all settings of a vendor as JSON (`rootline_s3`). An
-error names the setting and never its value. Half of a login or of a certificate is refused. Reading settings imports
+`ROOTLINE_EMBEDDED_LOG__*`, the rules for secrets in files, the order of the sources. Does not own: creating clients
+(the adapters), bucket, prefix and topic of a lake (its URLs, `open`).
+Invariants: A secret is never printed. The environment overrides the folder. A file in the folder is named like its
+setting in lower case (`rootline_s3__secret_access_key`), or contains all settings of a vendor as JSON (`rootline_s3`).
+An error names the setting and never its value. An incomplete login or certificate is refused. Reading settings imports
 no vendor's library and connects to nothing.
 """
 
@@ -35,8 +35,7 @@ def is_given(name: str, value: SecretStr | None, file: Path | None) -> bool:
     """Whether there is a secret in the setting `name` or in the file of `name`_file.
 
     Raises:
-        ValueError: in both; pydantic tells it to the user.
-
+        ValueError: in both. Pydantic reports it to the user.
     """
     if value is not None and file is not None:
         raise ValueError(f"give {name} or {name}_file, not both")
@@ -44,7 +43,7 @@ def is_given(name: str, value: SecretStr | None, file: Path | None) -> bool:
 
 
 def read_secret(variable: str, value: SecretStr | None, file: Path | None) -> str | None:
-    """The secret, without the white space around it in its file; `None` when there is none. Blocks.
+    """Read the secret, without surrounding white space in its file, or return `None` without one. Blocks.
 
     Args:
         variable: the environment variable that names the file.
@@ -53,7 +52,6 @@ def read_secret(variable: str, value: SecretStr | None, file: Path | None) -> st
 
     Raises:
         Invalid: `setting-invalid`, the file cannot be read.
-
     """
     if file is None:
         return None if value is None else value.get_secret_value()
@@ -66,16 +64,16 @@ def read_secret(variable: str, value: SecretStr | None, file: Path | None) -> st
 
 
 class S3Settings(BaseModel):
-    """The unit is the last part of each name."""
+    """The settings of an S3 store. Names end with their unit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    endpoint: str | None = Field(default=None, repr=False, description="URL of the store; none: Amazon S3.")
+    endpoint: str | None = Field(default=None, repr=False, description="URL of the store. None: Amazon S3.")
     region: str = Field(default="us-east-1", description="The region that requests are signed for.")
     access_key_id: str | None = Field(
         default=None,
         repr=False,
-        description="Access key; none: the credentials that Amazon's library finds by itself.",
+        description="Access key. None: the credentials that Amazon's library finds.",
     )
     secret_access_key: SecretStr | None = Field(default=None, description="The secret of `access_key_id`.")
     secret_access_key_file: Path | None = Field(default=None, description="A file that contains the secret instead.")
@@ -89,9 +87,9 @@ class S3Settings(BaseModel):
     @field_validator("endpoint")
     @classmethod
     def _has_no_login(cls, endpoint: str | None) -> str | None:
-        # a request carries a signature or a login, never both: such a URL never worked, and errors would show it
-        if endpoint is not None and "@" in endpoint:  # also behind a slash: of a password that has one
-            raise ValueError("take user and password out of the URL: requests are signed with access_key_id")
+        # a request has a signature or a login, never both: such a URL never works, and errors would show the login
+        if endpoint is not None and "@" in endpoint:  # also after a slash, which may be part of a password
+            raise ValueError("remove user and password from the URL: requests are signed with access_key_id")
         return endpoint
 
     @model_validator(mode="after")
@@ -116,33 +114,33 @@ _URL = re.compile(r"(?:redis|rediss|unix)://\S+\Z")
 
 
 class RedisSettings(BaseModel):
-    """The unit is the last part of each name."""
+    """The settings of the shared Redis. Names end with their unit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: str | None = Field(
         default=None,
-        repr=False,  # it may have a password in it
-        description="`redis://host:port/0`, or `rediss://` with TLS; none: every process works for itself.",
+        repr=False,  # it may contain a password
+        description="`redis://host:port/0`, or `rediss://` with TLS. None: processes share nothing through Redis.",
     )
-    username: str | None = Field(default=None, description="The user of the login; none: the server's default user.")
+    username: str | None = Field(default=None, description="The user of the login. None: the server's default user.")
     password: SecretStr | None = Field(default=None, description="The password.")
     password_file: Path | None = Field(default=None, description="A file that contains the password instead.")
     prefix: str = Field(
         default="rootline",
         pattern=r"^[A-Za-z0-9_.:-]{1,100}$",
-        description="How every key begins; the warehouse's digest follows.",
+        description="The prefix of every key. The warehouse's digest follows.",
     )
     timeout_ms: float = Field(default=75.0, gt=0, le=5_000, description="Deadline of a call.")
     silence_s: float = Field(
-        default=5.0, gt=0, description="How long no one asks a Redis that failed to answer three times in a row."
+        default=5.0, gt=0, description="How long no call is sent after three calls in a row without an answer."
     )
     lease_s: float = Field(
-        default=60.0, ge=1, description="A task is another worker's when the one that took it is silent this long."
+        default=60.0, ge=1, description="How long a worker may fail to renew a task before another worker takes it."
     )
-    attempts_max: int = Field(default=5, ge=1, description="A task that so many workers took and did not end is dead.")
+    attempts_max: int = Field(default=5, ge=1, description="A task that so many workers failed to finish is dead.")
     dead_task_s: float = Field(
-        default=3600.0, ge=0, description="How long a dead task is left alone, unless an operator tries it again."
+        default=3600.0, ge=0, description="How long a dead task is not retried, unless by an operator."
     )
 
     @field_validator("url")
@@ -152,7 +150,7 @@ class RedisSettings(BaseModel):
             raise ValueError("write redis://host:port/0, rediss://host:port/0 or unix:///path")
         place = (url or "").partition("://")[2].partition("?")[0]
         if not (url or "").startswith("unix:") and "@" in place.partition("/")[2]:
-            raise ValueError("a slash before the @: write it as %2F in a password, or set the password by itself")
+            raise ValueError("a slash before the @: write it as %2F in a password, or set the password separately")
         return url
 
     @model_validator(mode="after")
@@ -161,7 +159,7 @@ class RedisSettings(BaseModel):
         return self
 
     def secret(self) -> str | None:
-        """The password, from the setting or its file. Raises `Invalid` (`setting-invalid`): it cannot be read."""
+        """The password, from the setting or its file. Raises `Invalid` (`setting-invalid`) if it cannot be read."""
         return read_secret("ROOTLINE_REDIS__PASSWORD_FILE", self.password, self.password_file)
 
 
@@ -171,12 +169,12 @@ _FORM: Final = "kafka://host:port or kafka://host:port,host:port; login and topi
 
 
 class KafkaSettings(BaseModel):
-    """The unit is the last part of each name."""
+    """The settings of a log on Kafka. Names end with their unit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     bootstrap_servers: str | None = Field(
-        default=None, description="The brokers, host:port,host:port; those in a kafka:// URL are used instead."
+        default=None, description="The brokers, host:port,host:port. Those in a kafka:// URL are used instead."
     )
     intents_topic: str = Field(
         default="rootline.intents", pattern=_TOPIC, description="The topic that writers publish to."
@@ -192,19 +190,19 @@ class KafkaSettings(BaseModel):
     frontiers_topic: str = Field(
         default="rootline.frontiers",
         pattern=_TOPIC,
-        description="The topic that says how far each partition is decided, also when the group's offsets expired.",
+        description="The topic that records how far each partition is decided, even after the group's offsets expired.",
     )
     parked_topic: str = Field(
         default="rootline.parked",
         pattern=_TOPIC,
-        description="The topic of undecided records of tables that cannot go on; nothing in it is removed by time.",
+        description="The topic of undecided records of parked tables. Retention must not remove them.",
     )
     group_id: str = Field(default="rootline", min_length=1, description="The consumer group of the coordinators.")
     group_instance_id: str | None = Field(
         default=None,
         min_length=1,
         description="A name that only this coordinator has, the same after a restart: its partitions then wait "
-        "`session_timeout_s` for it to come back, and do not move twice. Without a name they move at once.",
+        "`session_timeout_s` for its return, and do not move twice. Without a name they move immediately.",
     )
     session_timeout_s: float = Field(
         default=10.0,
@@ -215,8 +213,8 @@ class KafkaSettings(BaseModel):
     rebalance_deadline_s: float = Field(
         default=10.0,
         gt=0,
-        description="How long a coordinator may take to finish what is in flight before its partitions go to others; "
-        "one deadline for all steps.",
+        description="How long a coordinator may take to finish commits in flight before its partitions move to others. "
+        "One deadline covers all steps.",
     )
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
         default="PLAINTEXT", description="How to connect: SSL encrypts, SASL logs in."
@@ -224,7 +222,7 @@ class KafkaSettings(BaseModel):
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
         default="SCRAM-SHA-512", description="The method of the login."
     )
-    sasl_username: str | None = Field(default=None, description="The user of the login; needs a password.")
+    sasl_username: str | None = Field(default=None, description="The user of the login. Needs a password.")
     sasl_password: SecretStr | None = Field(default=None, description="The password of `sasl_username`.")
     sasl_password_file: Path | None = Field(default=None, description="A file that contains the password instead.")
     tls_ca_file: Path | None = Field(
@@ -236,7 +234,7 @@ class KafkaSettings(BaseModel):
         default=None, description="A file that contains the password of the key."
     )
     signing_key_id: str | None = Field(
-        default=None, pattern=KEY_ID, description="The id of the key that signs every intent published from here."
+        default=None, pattern=KEY_ID, description="The id of the key that signs every intent of this process."
     )
     signing_key_file: Path | None = Field(
         default=None, description="A file with the secret of `signing_key_id`, 32 bytes of text or more."
@@ -257,7 +255,7 @@ class KafkaSettings(BaseModel):
         description="How long a writer or a coordinator assumes that the topic was not created again.",
     )
     late_verdicts_bytes: int = Field(
-        default=8_388_608, ge=0, description="Memory of a writer for verdicts that are asked for late."
+        default=8_388_608, ge=0, description="Memory of a writer for verdicts that arrive before they are waited for."
     )
 
     @field_validator("bootstrap_servers")
@@ -269,7 +267,7 @@ class KafkaSettings(BaseModel):
         for part in parts:
             if not _SERVER.fullmatch(part):
                 shown = "" if "@" in part else f"{part!r}: "  # a login is never shown
-                raise ValueError(f"{shown}write host:port; the login is settings of its own")
+                raise ValueError(f"{shown}write host:port; the login has separate settings")
         return ",".join(parts)
 
     @model_validator(mode="after")
@@ -305,27 +303,30 @@ class KafkaSettings(BaseModel):
 
     @property
     def url(self) -> str:
-        """Its name in messages."""
+        """The log's name in messages."""
         return f"kafka://{self.bootstrap_servers}"
 
     def servers(self) -> str:
-        """The servers. Raises `Invalid` (`setting-invalid`) if none are named."""
+        """The brokers. Raises `Invalid` (`setting-invalid`) if none are named."""
         if self.bootstrap_servers is None:
             raise Invalid(
-                "setting-invalid", f"no Kafka server is named: write {_FORM}, or set ROOTLINE_KAFKA__BOOTSTRAP_SERVERS"
+                "setting-invalid", f"no Kafka broker is named. Write {_FORM}, or set ROOTLINE_KAFKA__BOOTSTRAP_SERVERS"
             )
         return self.bootstrap_servers
 
     def password(self) -> str | None:
-        """The password, from the setting or its file. Raises `Invalid` (`setting-invalid`): it cannot be read."""
+        """The password, from the setting or its file. Raises `Invalid` (`setting-invalid`) if it cannot be read."""
         return read_secret("ROOTLINE_KAFKA__SASL_PASSWORD_FILE", self.sasl_password, self.sasl_password_file)
 
     def key_password(self) -> str | None:
-        """The password of the client's key. Raises `Invalid` (`setting-invalid`): it cannot be read."""
+        """The password of the client's key. Raises `Invalid` (`setting-invalid`) if it cannot be read."""
         return read_secret("ROOTLINE_KAFKA__TLS_KEY_PASSWORD_FILE", None, self.tls_key_password_file)
 
     def signing_key(self) -> tuple[str, bytes] | None:
-        """Id and secret of the key that signs intents. Raises `Invalid` (`setting-invalid`): it cannot be used."""
+        """The id and the secret of the key that signs intents.
+
+        Raises `Invalid` (`setting-invalid`) if it cannot be used.
+        """
         variable = "ROOTLINE_KAFKA__SIGNING_KEY_FILE"
         secret = read_secret(variable, None, self.signing_key_file)
         if self.signing_key_id is None or secret is None:
@@ -336,11 +337,10 @@ class KafkaSettings(BaseModel):
         return self.signing_key_id, secret.encode()
 
     def at(self, url: str) -> KafkaSettings:
-        """These settings with the servers of a `kafka://` URL; a URL without servers changes nothing.
+        """These settings with the servers of a `kafka://` URL. A URL without servers changes nothing.
 
         Raises:
             Invalid: `setting-invalid`.
-
         """
         parts = urlsplit(url)
         if parts.scheme != "kafka" or "@" in parts.netloc or parts.path.strip("/") or parts.query or parts.fragment:
@@ -355,19 +355,19 @@ class KafkaSettings(BaseModel):
 
 
 class EmbeddedLogSettings(BaseModel):
-    """How long the log keeps what was decided. The host of the coordinator deletes what is older."""
+    """The retention of decided records in the embedded log. The host of the coordinator deletes older ones."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     records_retention_s: float = Field(
         default=604_800.0,
         ge=60,
-        description="An intent and its verdict stay at least so long after the verdict; undecided ones always stay.",
+        description="How long a decided intent and its verdict are kept at least. Undecided ones always are.",
     )
     dead_letters_retention_s: float = Field(
         default=2_592_000.0,
         ge=60,
-        description="A rejected intent, its verdict and its dead letter stay at least so long after the verdict.",
+        description="How long a rejected intent, its verdict and its dead letter are kept at least.",
     )
 
     @model_validator(mode="after")
@@ -378,12 +378,15 @@ class EmbeddedLogSettings(BaseModel):
 
     @property
     def retention(self) -> LogRetention:
-        """In the log's units."""
+        """The retention in milliseconds."""
         return LogRetention(int(self.records_retention_s * 1000), int(self.dead_letters_retention_s * 1000))
 
 
 class StoreSettings(BaseSettings):
-    """`ROOTLINE_S3__ENDPOINT` and so on; a file named `rootline_s3__…` in `ROOTLINE_SECRETS_DIR` does the same."""
+    """Settings from variables such as `ROOTLINE_S3__ENDPOINT`, and from files in `ROOTLINE_SECRETS_DIR`.
+
+    A file is named like the variable in lower case, such as `rootline_s3__endpoint`.
+    """
 
     model_config = SettingsConfigDict(
         env_prefix="ROOTLINE_",
@@ -395,14 +398,14 @@ class StoreSettings(BaseSettings):
 
     absolute_reads: tuple[str, ...] = Field(
         default=(),
-        description="Adopted tables name files outside the warehouse. Read only those below these locations, a JSON "
-        'list like `["s3://old/lake"]`; empty: every file that the store can read.',
+        description="Locations below which files of adopted tables outside the warehouse may be read, a JSON "
+        'list like `["s3://old/lake"]`. Empty: every file that the store can read.',
     )
     s3: S3Settings = Field(default_factory=S3Settings, description="How an s3:// warehouse is reached.")
     kafka: KafkaSettings = Field(default_factory=KafkaSettings, description="How a kafka:// log is reached.")
-    redis: RedisSettings = Field(default_factory=RedisSettings, description="Where processes tell each other things.")
+    redis: RedisSettings = Field(default_factory=RedisSettings, description="The Redis that processes share.")
     embedded_log: EmbeddedLogSettings = Field(
-        default_factory=EmbeddedLogSettings, description="How long an embedded log keeps what was decided."
+        default_factory=EmbeddedLogSettings, description="How long an embedded log keeps decided records."
     )
 
     @classmethod
@@ -414,15 +417,17 @@ class StoreSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The usual ones; by itself the last one would read a file `rootline_s3`, and none named `rootline_s3__…`."""
+        """The usual sources. For the folder of secrets, a source of nested settings replaces the default one.
+
+        The default source reads a file `rootline_s3`, but no file named `rootline_s3__…`.
+        """
         return init_settings, env_settings, dotenv_settings, NestedSecretsSettingsSource(file_secret_settings)
 
 
 def store_settings() -> StoreSettings:
-    """The settings in force.
+    """Read the settings in force.
 
     Raises:
-        Invalid: `setting-invalid`, naming each setting and what is wrong with it.
-
+        Invalid: `setting-invalid`, naming each setting and its fault.
     """
     return read_settings(StoreSettings, "ROOTLINE_")

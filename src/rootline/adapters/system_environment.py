@@ -1,10 +1,10 @@
 """The process's clock, randomness and tracer, behind the ports of `rootline.ports.environment`.
 
-Owns: the one place that reads clock and randomness, the check whether traces are recorded, the span of a publication,
-spans after the fact, keeping them in memory for a demo. Does not own: which code may ask, where spans go (the
-program's tracer provider, `rootline.cli.service_process` for services), the spans of a coordinator.
-Invariants: ids are random 128-bit numbers. Without a tracer provider nothing is imported and no record gets a header.
-A failure to record a span fails nothing else.
+Owns: reading the clock and drawing random numbers, the check whether traces are recorded, the span of a publication,
+spans after the fact, recording them in memory for a demo. Does not own: which code may use it, where spans are
+exported (the program's tracer provider, `rootline.cli.service_process` for services), the spans of a coordinator.
+Invariants: Only this module reads the clock. Ids are random 128-bit numbers. Without a tracer provider, nothing is
+imported and no record gets a header. A failure to record a span fails nothing else.
 """
 
 from __future__ import annotations
@@ -18,30 +18,32 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from rootline.ports.environment import Facts, Tracer
+from typing_extensions import override
+
+from rootline.ports.environment import Environment, Facts, Tracer
 from rootline.schemas.bytes.record_headers import TraceContext
 
 if TYPE_CHECKING:
     from opentelemetry import trace
 
 
-class SystemEnvironment:
-    """What a running service uses."""
+class SystemEnvironment(Environment):
+    """The environment of a running service."""
 
+    @override
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
 
+    @override
     def monotonic_s(self) -> float:
-        """Seconds since some fixed point."""
         return time.monotonic()
 
+    @override
     def fresh_id(self) -> str:
-        """32 random hex digits."""
         return uuid.uuid4().hex
 
+    @override
     def jitter(self) -> float:
-        """Uniform in [0, 1)."""
         return random.random()
 
 
@@ -52,7 +54,7 @@ _PUBLISH: Final = "rootline publish"
 
 @dataclass(frozen=True, slots=True)
 class RecordedSpan:
-    """A span that `recording_spans` keeps; times in nanoseconds since the epoch."""
+    """A span of `recording_spans`. Times are in nanoseconds since the epoch."""
 
     name: str
     trace_id: str
@@ -61,14 +63,14 @@ class RecordedSpan:
     facts: Facts
 
 
-class SpanList:
-    """A tracer that keeps what it is given."""
+class SpanList(Tracer):
+    """A tracer that keeps spans in memory."""
 
     def __init__(self) -> None:
         self.spans: list[RecordedSpan] = []
 
+    @override
     def record(self, name: str, parent: TraceContext, start_ns: int, end_ns: int, facts: Facts) -> None:
-        """As the port says."""
         self.spans.append(RecordedSpan(name, parent.trace_id, start_ns, end_ns, dict(facts)))
 
 
@@ -77,7 +79,10 @@ _kept: SpanList | None = None
 
 @contextlib.contextmanager
 def recording_spans() -> Iterator[SpanList]:
-    """Keep the spans of this process in memory until the block ends; coordinators see it if they start inside."""
+    """Record the spans of this process in memory until the block ends.
+
+    Only coordinators that start inside the block record spans.
+    """
     global _kept
     before, _kept = _kept, SpanList()
     try:
@@ -86,14 +91,14 @@ def recording_spans() -> Iterator[SpanList]:
         _kept = before
 
 
-class OpenTelemetryTracer:
-    """`rootline.ports.environment.Tracer` over the provider that is set."""
+class OpenTelemetryTracer(Tracer):
+    """A tracer over the tracer provider of the program."""
 
     def __init__(self, tracer: trace.Tracer) -> None:
         self._tracer = tracer
 
+    @override
     def record(self, name: str, parent: TraceContext, start_ns: int, end_ns: int, facts: Facts) -> None:
-        """As the port says."""
         from opentelemetry import trace
 
         flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if parent.is_sampled else trace.TraceFlags.DEFAULT)
@@ -106,7 +111,7 @@ class OpenTelemetryTracer:
 
 
 def active_tracer() -> Tracer | None:
-    """What records spans in this process; `None`: nothing does."""
+    """The tracer of this process, or `None` if no spans are recorded."""
     if _kept is not None:
         return _kept
     tracer = _tracer()
@@ -115,7 +120,10 @@ def active_tracer() -> Tracer | None:
 
 @contextlib.contextmanager
 def publishing(key: bytes, records: int) -> Iterator[bytes | None]:
-    """A span around a publication, below the caller's own if there is one; the value of its records' `traceparent`."""
+    """Open a span around a publication, below the caller's own span if there is one.
+
+    Yields the value of the records' header `traceparent`, or `None` if no spans are recorded.
+    """
     if _kept is not None:
         named = TraceContext(uuid.uuid4().hex, uuid.uuid4().hex[:16], True)
         kept, began_ns = _kept, time.time_ns()
@@ -138,7 +146,7 @@ def publishing(key: bytes, records: int) -> Iterator[bytes | None]:
 
 def _tracer() -> trace.Tracer | None:
     if _API not in sys.modules:
-        return None  # nobody has set it up
+        return None  # the program has not set it up
     from opentelemetry import trace
 
     provider = trace.get_tracer_provider()

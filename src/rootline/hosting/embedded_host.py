@@ -1,8 +1,8 @@
-"""The host of an embedded lake: its coordinator and its worker, in the process that has the lake open.
+"""The host of an embedded lake: it runs the lake's coordinator and worker in the process that has the lake open.
 
-Owns: when they start, their restart after a failure, the order of their end. Does not own: their work
+Owns: when they start, their restart after a failure, the order in which they stop. Does not own: their work
 (`rootline.coordinator`, `rootline.workers`), the choice of the process that hosts (the lake's lock).
-Invariants: of all processes that may host, one does, and when it ends another takes over. The worker stops before the
+Invariants: Of all processes that may host, one does. When it ends, another takes over. The worker stops before the
 coordinator that decides its intents. Closing waits for the coordinator's commits in flight, never for maintenance. A
 failing worker does not stop the coordinator.
 """
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 
 _RESTART: Final = RetryPolicy(delay_s_min=0.5, delay_s_max=10.0)
 WORKER_DELAY_S: Final = 1.0
-"""How long a coordinator runs before its worker starts: a short program then loads and does no maintenance."""
+"""Seconds that a coordinator runs before its worker starts, so that a short program loads no maintenance code."""
 
-_MODEST: Final[dict[str, float]] = {
+_SMALL: Final[dict[str, float]] = {
     "jobs_at_once": 1,
     "leaf_cache_bytes_max": 33_554_432,
     "stop_timeout_s": 0.1,
 }
-"""Of a worker in a process that has other things to do, unless the environment says otherwise."""
+"""Defaults of a worker in a process that has other work. Settings in the environment override them."""
 
 
 class EmbeddedHost:
-    """Opens an embedded log, and from then on hosts the lake's services whenever this process gets the lake's lock."""
+    """Opens an embedded log. From then on it hosts the lake's services while this process has the lake's lock."""
 
     def __init__(
         self, store: ObjectStore, warehouse: str, log: str | None, settings: CoordinatorSettings | None
@@ -60,25 +60,27 @@ class EmbeddedHost:
         self._logger = structlog.get_logger("rootline.connect")
 
     def open_log(self) -> WriterLog:
-        """Open the log on the running loop, and begin to host.
+        """Open the log on the running loop, and start to host.
 
         Raises:
-            Invalid, Unavailable, Corrupt: the log cannot be opened; nothing is hosted then.
-
+            Invalid, Unavailable, Corrupt: the log cannot be opened, and nothing is hosted.
         """
         parts = embedded_parts(self._store, self._warehouse, self._log_url)
         self._hosting = asyncio.get_running_loop().create_task(self._host(parts), name="rootline host")
         return parts.log
 
     def trouble(self, table: TableName) -> str | None:
-        """Why intents of `table` are not decided here, if this process hosts the coordinator or tried to."""
+        """The reason why intents of `table` are not decided by this process.
+
+        `None`: this process does not host the coordinator, and has not failed to.
+        """
         if self._service is None:
             return None if self._trouble is None else f"{self._place}: the coordinator here stopped: {self._trouble}"
         own = next((own for own in self._service.own_tables() if own.name == table), None)
-        if own is not None and own.state in LASTING - {TableState.DAMAGED}:  # which commits go on in spite of
+        if own is not None and own.state in LASTING - {TableState.DAMAGED}:  # commits continue on a damaged table
             return f"{self._place}: the table is {own.state.value}: {own.why}"
         readiness = self._service.readiness()
-        known = self._service.delay_of(table) or ("" if readiness.ready else readiness.reason) or "it is still at work"
+        known = self._service.delay_of(table) or ("" if readiness.ready else readiness.reason) or "it is running"
         return f"{self._place}: the coordinator is hosted here: {known}"
 
     @property
@@ -86,7 +88,7 @@ class EmbeddedHost:
         return f"log {log_name(self._log_url, self._warehouse)}"
 
     async def stop(self) -> None:
-        """Stop the worker, drain the coordinator, or stop waiting for the lock; returns when nothing is hosted."""
+        """Stop the worker, then drain the coordinator or stop waiting for the lock. Returns when nothing is hosted."""
         self._stopping = True
         if self._hosting is None:
             return
@@ -113,7 +115,7 @@ class EmbeddedHost:
                     await parts.lock.acquire()
                 await self._serve(parts)
                 return
-            except Exception as error:  # after any error the next attempt starts from what is stored
+            except Exception as error:  # after any error, the next attempt starts from the stored state
                 self._failed(error)
             finally:
                 if parts.lock is not None:
@@ -135,11 +137,9 @@ class EmbeddedHost:
     async def _maintain(self, parts: LakeParts, registry: CollectorRegistry) -> None:
         try:
             await asyncio.sleep(WORKER_DELAY_S)
-            self._worker = await asyncio.to_thread(
-                _modest_worker, parts, registry
-            )  # loading its modules takes a moment
+            self._worker = await asyncio.to_thread(_small_worker, parts, registry)  # importing its modules takes time
             await self._worker.run()
-        except Exception as error:  # the coordinator goes on without it
+        except Exception as error:  # the coordinator continues without it
             self._logger.warning("maintenance failed", action="maintenance-failed", reason=str(error) or repr(error))
         finally:
             self._worker = None
@@ -163,14 +163,14 @@ class EmbeddedHost:
             self._logger.exception("coordinator failed", action="coordinator-failed", exc_info=error)
 
 
-def _modest_worker(parts: LakeParts, registry: CollectorRegistry) -> WorkerService:
+def _small_worker(parts: LakeParts, registry: CollectorRegistry) -> WorkerService:
     from rootline.client.data_file_writer import write_rewritten_files
     from rootline.workers.app import WorkerService
     from rootline.workers.settings import worker_settings
 
     settings = worker_settings()
-    unsaid = {name: value for name, value in _MODEST.items() if name not in settings.model_fields_set}
-    chosen = settings.model_copy(update=unsaid)
+    unset = {name: value for name, value in _SMALL.items() if name not in settings.model_fields_set}
+    chosen = settings.model_copy(update=unset)
     return WorkerService(
         store=parts.store,
         log=parts.log,

@@ -1,12 +1,11 @@
-"""A lake's open store and log, the log that opens on demand, and the reason for a missing verdict.
+"""A lake's open store and log, a log that is opened on demand, and the reason for a missing verdict.
 
-Owns: which parts a service needs, closing them, the lock of the process that hosts the coordinator, the checks that a
-process without a coordinator of its own can make cheaply. Does not own: the adapter of a URL
-(`rootline.adapters.open`), a host's knowledge of its own coordinator (`embedded_host`), the error of a missing verdict
-(`rootline.client.producer`).
-Invariants: everything is opened on the loop that uses it. The lock is released before the log is closed. Readers open
-no log: the first record or wait does. Explaining a missing verdict never raises, and ends within a few seconds. URLs
-are shown unchanged, because they never contain a password.
+Owns: which parts a service needs, closing them, the lock of the process that hosts the coordinator, the cheap checks
+for coordinators in other processes. Does not own: the adapter of a URL (`rootline.adapters.open`), a host's knowledge
+of its coordinator (`embedded_host`), the error of a missing verdict (`rootline.client.producer`).
+Invariants: Everything is opened on the loop that uses it. The lock is released before the log is closed. Readers open
+no log: it is opened by the first record or the first wait. Explaining a missing verdict never raises, and ends within
+a few seconds. URLs are shown unchanged, because they never contain a password.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from functools import partial
 from typing import Final
 
 from prometheus_client import CollectorRegistry
+from typing_extensions import override
 
 from rootline.adapters.kafka.control_records import SKIPPED
 from rootline.adapters.open import (
@@ -42,7 +42,7 @@ from rootline.adapters.posix_files import LakeLock
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
 from rootline.ports.intent_feed import CoordinatorLog
-from rootline.ports.intent_log import AskLogKeeps, KnowsItsLake, NewRecord
+from rootline.ports.intent_log import AskLogKeeps, IntentSink, KnowsItsLake, NewRecord, VerdictSource
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid, RootlineError
@@ -51,10 +51,10 @@ from rootline.schemas.verdict import Verdict
 from rootline.storage.warehouse import FindLake, lake_of
 
 
-class LogOnDemand:
-    """The log that `open_log` opens. When that fails, the next use tries again.
+class LogOnDemand(IntentSink, VerdictSource):
+    """A log that `open_log` opens at the first use. If that fails, the next use tries again.
 
-    `find_lake`: identifies this lake, where the log could be another's. It is called before the first record.
+    `find_lake`: identifies this lake, for a log that may serve another one. It is called before the first record.
     """
 
     def __init__(self, open_log: Callable[[], WriterLog], find_lake: FindLake | None = None) -> None:
@@ -63,18 +63,18 @@ class LogOnDemand:
         self._introducing = asyncio.Lock()
         self._log: WriterLog | None = None
 
+    @override
     async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:
-        """As the log's own."""
         return await (await self._introduced()).publish(key, value, oldest_file_ms=oldest_file_ms)
 
+    @override
     async def publish_many(
         self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None
     ) -> list[LogPosition]:
-        """As the log's own."""
         return await (await self._introduced()).publish_many(records, oldest_file_ms=oldest_file_ms)
 
+    @override
     async def wait_verdict(self, position: LogPosition, *, timeout_s: float) -> Verdict | None:
-        """As the log's own."""
         return await self.opened().wait_verdict(position, timeout_s=timeout_s)
 
     async def close(self) -> None:
@@ -83,7 +83,7 @@ class LogOnDemand:
             await self._log.close()
 
     async def _introduced(self) -> WriterLog:
-        """The log, which knows for which lake it is used. Raises `Invalid` (`lake-mismatch`)."""
+        """The log, after it was given the lake. Raises `Invalid` (`lake-mismatch`)."""
         log = self.opened()
         if self._find_lake is not None:
             async with self._introducing:
@@ -94,7 +94,7 @@ class LogOnDemand:
         return log
 
     def opened(self) -> WriterLog:
-        """The log, open. Raises what opening it raises."""
+        """The open log. Raises as opening it does."""
         if self._log is None:
             self._log = self._open_log()
         return self._log
@@ -102,7 +102,7 @@ class LogOnDemand:
 
 @dataclass(frozen=True, slots=True)
 class LakeParts:
-    """A lake's open store and log, and the lock of its coordinator's host if the log is in a folder.
+    """A lake's open store and log, and, if the log is in a folder, the lock of the coordinator's host.
 
     `coordinator_log` opens the log for one coordinator, which closes it.
     """
@@ -112,27 +112,27 @@ class LakeParts:
     coordinator_log: Callable[[], CoordinatorLog]
     lock: LakeLock | None
     remover: ObjectRemover | None = None
-    """For the worker, and no one else."""
+    """Only for the worker."""
     keeps: AskLogKeeps | None = None
     shared: SharedRedis | None = None
-    """What the processes of a lake on Kafka tell each other, if a Redis is named."""
+    """The Redis that the processes of a lake on Kafka share, if one is configured."""
     find_lake: FindLake | None = None
-    """Which lake this is, where its log could be another's."""
+    """Identifies this lake, for a log that may serve another one."""
 
     @property
     def worker_log(self) -> WriterLog | LogOnDemand:
-        """The log for a worker, whose intents are for this lake as a writer's are."""
+        """The log for a worker, which names this lake in its intents as a writer does."""
         return self.log if self.find_lake is None else LogOnDemand(lambda: self.log, self.find_lake)
 
     def show_metrics(self, registry: CollectorRegistry) -> None:
-        """Show the metrics of a log on Kafka and of its Redis, if the lake has them, in `registry`, once."""
+        """Register the metrics of a log on Kafka and of its Redis, if the lake has them. Call it once."""
         if self.lock is None:
             registry.register(SKIPPED)
         if self.shared is not None:
             self.shared.metrics.show_in(registry)
 
     async def close(self) -> None:
-        """Close the store and the log, and give the lock back."""
+        """Close the store and the log, and release the lock."""
         async with contextlib.AsyncExitStack() as closing:
             closing.push_async_callback(self.store.close)
             if self.shared is not None:
@@ -142,14 +142,14 @@ class LakeParts:
             closing.push_async_callback(self.close_log)
 
     async def close_log(self) -> None:
-        """Close the log alone, and give the lock back."""
+        """Close only the log, and release the lock."""
         if self.lock is not None:
             self.lock.release()
         await self.log.close()
 
 
 async def open_parts(warehouse: str, log: str | None) -> LakeParts:
-    """Open what a service needs; call it on the loop that will use it."""
+    """Open the store and the log that a service needs. Call it on the loop that will use them."""
     store = open_store(warehouse)
     try:
         if is_kafka(log):
@@ -171,7 +171,7 @@ async def open_parts(warehouse: str, log: str | None) -> LakeParts:
 
 
 def embedded_parts(store: ObjectStore, warehouse: str, log: str | None) -> LakeParts:
-    """The parts of a lake whose log is embedded, with a `store` that is open already."""
+    """The parts of a lake with an embedded log. `store` is open already."""
     lock, embedded = open_lock(warehouse, log), open_log(log, warehouse)
     feed, remover = partial(open_embedded_feed, embedded, log, warehouse), open_remover(warehouse, store)
     found = lake_finder(store, warehouse, log)
@@ -179,24 +179,24 @@ def embedded_parts(store: ObjectStore, warehouse: str, log: str | None) -> LakeP
 
 
 def lake_finder(store: ObjectStore, warehouse: str, log: str | None) -> FindLake | None:
-    """The function that identifies this lake, or `None` where the log is in the warehouse and can be no other's."""
+    """The function that identifies this lake. `None`: its log is in the warehouse, so it serves no other lake."""
     if log is None or "memory:" in (log[:7], warehouse[:7]):
         return None
     return partial(lake_of, store, warehouse, SystemEnvironment().fresh_id)
 
 
 def check_principals(settings: CoordinatorSettings, log: str | None) -> None:
-    """Raises `Invalid` (`setting-invalid`): records of an embedded log have no signatures."""
+    """Raise `Invalid` (`setting-invalid`) if principals are configured for an embedded log, which has no signatures."""
     if settings.principals_file is not None and not is_kafka(log):
         raise Invalid(
             "setting-invalid",
-            "ROOTLINE_COORDINATOR__PRINCIPALS_FILE is for a log on Kafka: of an embedded log, the rights to its folder "
-            "say who may write; unset it, or name a kafka:// log",
+            "ROOTLINE_COORDINATOR__PRINCIPALS_FILE is set, but the log is embedded: the rights to its folder decide "
+            "who may write. Unset it, or name a kafka:// log",
         )
 
 
 def embedded_settings(warehouse: str, settings: CoordinatorSettings | None = None) -> CoordinatorSettings:
-    """`settings` for a coordinator of this lake; a local folder is checked by its file system, without a probe."""
+    """`settings` for a coordinator of this lake. A local folder is checked by its file system, so it is not probed."""
     chosen = settings or coordinator_settings()
     if local_folder(warehouse) is None and not warehouse.startswith("memory:"):
         return chosen
@@ -213,23 +213,23 @@ def how_to_start(warehouse: str, log: str | None) -> str:
 
 
 async def seen_from_outside(warehouse: str, log: str | None) -> str:
-    """What is known about coordinators in other processes."""
+    """The state of coordinators in other processes, in words."""
     try:
         if not is_kafka(log):
             return f"log {log_name(log, warehouse)}: {seen_at_lock(open_lock(warehouse, log), warehouse, log)}"
         members = await asyncio.to_thread(open_topics(log).group_members, timeout_s=_PATIENCE_S)
     except RootlineError as error:
-        return f"log {log or warehouse}: whether a coordinator runs cannot be found out: {error.message}"
+        return f"log {log or warehouse}: cannot check whether a coordinator runs: {error.message}"
     where = f"log {log_name(log, warehouse)}"
     if not members:
-        return f"{where} has no member in it, so no coordinator runs: {how_to_start(warehouse, log)}"
-    return f"{where} has {members} member(s) in it, so a coordinator runs: see its log lines and its /readyz"
+        return f"{where} has no members, so no coordinator runs: {how_to_start(warehouse, log)}"
+    return f"{where} has {members} member(s), so a coordinator runs: see its log lines and its /readyz"
 
 
 def seen_at_lock(lock: LakeLock | None, warehouse: str, log: str | None) -> str:
-    """What the lock says of its holder."""
+    """The holder of the lock, in words."""
     if lock is None:
-        return f"it is in memory, and no coordinator is hosted here: {_connect_instead(warehouse, log)}"
+        return f"the log is in memory, and this process hosts no coordinator: {_connect_instead(warehouse, log)}"
     if lock.is_held():
         return f"process {lock.holder_pid()} hosts the coordinator: see its log lines"
     return f"no process hosts a coordinator: {how_to_start(warehouse, log)}, or {_connect_instead(warehouse, log)}"

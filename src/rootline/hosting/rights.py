@@ -1,4 +1,4 @@
-"""The rights of maintenance by hand: a remover of the warehouse, the retention of its log, and a writer."""
+"""The access that manual maintenance needs: a remover of the warehouse, the retention of its log, and a writer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rootline.workers.kinds import Rights
 
 @contextlib.asynccontextmanager
 async def rights_of(warehouse: str, log: str | None, store: ObjectStore) -> AsyncIterator[Rights]:
-    """For a warehouse whose `store` is open. Raises `Invalid` (`setting-invalid`)."""
+    """Open the rights for a warehouse whose `store` is open. Raises `Invalid` (`setting-invalid`)."""
     remover = open_remover(warehouse, store)
     try:
         yield Rights(remover, open_log_keeps(log), write_rewritten_files)

@@ -17,19 +17,22 @@ class Environment(Protocol):
     """Clocks, ids and random numbers for the code at the edge."""
 
     def now_ms(self) -> int:
-        """Wall clock, milliseconds since the epoch. It may jump either way; no safety depends on it."""
+        """The wall clock, in milliseconds since the epoch.
+
+        It may jump in either direction, and no safety depends on it.
+        """
         ...
 
     def monotonic_s(self) -> float:
-        """Seconds on a clock that never steps back."""
+        """Seconds on a clock that never goes backwards."""
         ...
 
     def fresh_id(self) -> str:
-        """32 hex digits that are never given again, here or elsewhere."""
+        """A unique id of 32 hex digits."""
         ...
 
     def jitter(self) -> float:
-        """A number in [0, 1) that spreads retries."""
+        """A random number in [0, 1), to spread retries."""
         ...
 
 
@@ -37,8 +40,11 @@ Facts = Mapping[str, str | int]
 
 
 class Tracer(Protocol):
-    """Records spans after the fact, so that nothing waits for it."""
+    """Records spans after they have ended, so that no caller waits for tracing."""
 
     def record(self, name: str, parent: TraceContext, start_ns: int, end_ns: int, facts: Facts) -> None:
-        """A span below `parent`, a span of another process; times in nanoseconds since the epoch."""
+        """Record a span below `parent`, which is a span of another process.
+
+        `start_ns` and `end_ns`: nanoseconds since the epoch.
+        """
         ...

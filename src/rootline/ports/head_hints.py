@@ -1,9 +1,9 @@
-"""Another process's report of the newest version of a table: a guess that saves time.
+"""Hints from other processes at the newest version of a table. A hint only saves time.
 
-Owns: the port, and the one that knows nothing. Does not own: where hints are kept (`rootline.adapters.redis_calls`),
-the use of one (`rootline.storage.metadata.read_cache`).
-Invariants: a hint may be missing, old, or made up, and nothing is decided by it: the store's LIST gives the newest
-version. No method raises but for cancellation, and `tell` neither waits nor fails.
+Owns: the port, and an implementation without hints. Does not own: where hints are stored
+(`rootline.adapters.redis_calls`), their use (`rootline.storage.metadata.read_cache`).
+Invariants: A hint may be missing, out of date, or wrong, and no decision depends on it: the store's LIST gives the
+newest version. Methods raise only on cancellation. `tell` neither waits nor fails.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, Protocol
 
+from typing_extensions import override
+
 from rootline.schemas.identifiers import TableName, Version
 
 
 class HintOutcome(StrEnum):
-    """What became of a question for a hint."""
+    """The result of asking for a hint."""
 
     RIGHT = "right"  # the store shows the same version
     WRONG = "wrong"  # the store shows another version, older or newer
-    NONE = "none"  # there was none, or none that is a version
+    NONE = "none"  # there was no hint, or its value is not a version
     LATE = "late"  # the store answered first
 
 
@@ -28,36 +30,41 @@ class HeadHints(Protocol):
 
     @property
     def are_kept(self) -> bool:
-        """Whether it can make sense to ask."""
+        """Whether hints are available now."""
         ...
 
     def tell(self, table: TableName, version: Version) -> None:
-        """This version was the newest a moment ago. Returns at once; it is sent later, or never."""
+        """Report that this version was the newest a moment ago.
+
+        Returns without waiting, and the hint may never be sent.
+        """
         ...
 
     async def newest(self, table: TableName) -> Version | None:
-        """The version that was told last, as far as is known within a short deadline."""
+        """The version that was reported last, or `None` if no answer arrives within a short deadline."""
         ...
 
     def judged(self, outcome: HintOutcome) -> None:
-        """How good a hint was, for the metrics."""
+        """Count, in the metrics, whether a hint was right."""
         ...
 
 
-class NoHints:
-    """There is no place for hints."""
+class NoHints(HeadHints):
+    """An implementation for processes without a place for hints."""
 
     are_kept: bool = False
 
+    @override
     def tell(self, table: TableName, version: Version) -> None:
-        """Forget it."""
+        """Do nothing."""
 
+    @override
     async def newest(self, table: TableName) -> Version | None:
-        """Nothing is known."""
         return None
 
+    @override
     def judged(self, outcome: HintOutcome) -> None:
-        """Nothing was asked."""
+        """Do nothing."""
 
 
 NO_HINTS: Final = NoHints()

@@ -1,13 +1,13 @@
-"""The source of a coordinator's records: partitions that come and go, in order within each, with pauses and parking.
+"""The source of a coordinator's records: assigned partitions, their records in order, pauses, and parked records.
 
-Owns: the port and its events, parked tables, operators' lifts and pauses as values. Does not own: the table of a
+Owns: the port and its events, the values for parked tables, pauses and operators' lifts. Does not own: the table of a
 record, when its verdict is known, when a table is parked or paused (`rootline.coordinator.runtime.assignment`), where
-marks and parked records are stored (the adapter of the log).
-Invariants: after `Assigned`, a partition's records come from its `next_offset` on, each once, in order, until
-`Revoked`, which takes all partitions. Everything before that offset has an acknowledged verdict. The remembered offset
-of a partition never goes back. An empty answer never means the end. Parked records are durable before the call
-returns, every later owner of the partition is given their names (`Assigned.parked`), a record keeps its own position,
-and only `unpark` removes parked records.
+pauses and parked records are stored (the adapter of the log).
+Invariants: After `Assigned`, the records of a partition are delivered from its `next_offset` on, each once, in order,
+until `Revoked`, which takes all partitions. Everything before that offset has an acknowledged verdict. The committed
+offset of a partition never decreases. An empty event does not mean that the log has ended. Parked records are durable
+before the call returns. Every later owner of the partition receives their names (`Assigned.parked`). A parked record
+keeps its original position. Only `unpark` removes parked records.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, TableNam
 from rootline.schemas.root_header import PartitionOffset
 
 ALL_TABLES: Final = TableName("*")
-"""In a pause: every table, and no more records are read."""
+"""The table of a pause that applies to every table. While it lasts, no records are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Coordinators decide no intents of `table` until someone resumes it. `since_ms` and `why` are for people."""
+    """An operator's order: coordinators decide no intents of `table` until someone resumes it.
+
+    `since_ms` and `why` are shown to people.
+    """
 
     table: TableName
     since_ms: int
@@ -34,19 +37,22 @@ class Pause:
 
     @property
     def reason(self) -> str:
-        """Why the table waits, in words."""
+        """The reason why the table waits, for messages."""
         what = "all tables are paused" if self.table == ALL_TABLES else "paused"
         return f"{what} by an operator" + (f": {self.why}" if self.why else "")
 
 
 def pause_of(pauses: Mapping[TableName, Pause], table: TableName) -> Pause | None:
-    """The pause that counts for `table`: its own one, else that of all tables."""
+    """The pause that applies to `table`: its own pause, or else the pause of all tables."""
     return pauses.get(table, pauses.get(ALL_TABLES))
 
 
 @dataclass(frozen=True, slots=True)
 class ParkedRun:
-    """Where the lot keeps consecutive parked records, as it counts; `writer`: only its records belong to the run."""
+    """A run of consecutive parked records in the parked store, with the store's own numbers `first` and `last`.
+
+    Only records that `writer` has stored belong to the run.
+    """
 
     writer: str
     first: int
@@ -55,10 +61,11 @@ class ParkedRun:
 
 @dataclass(frozen=True, slots=True)
 class ParkedTable:
-    """What is parked of one table and partition: its records before `next_offset` that were undecided.
+    """A table of one partition whose undecided records before `next_offset` are parked.
 
-    From `next_offset` on they are on the log. `records` may be 0: the table is quarantined, but nothing had to be
-    parked yet. `since_ms`: since when it cannot go on; `why`: for an operator; `oldest_ms`: of the first parked record.
+    From `next_offset` on, its records are on the log. `records` may be 0: the table is quarantined, but no record had
+    to be parked yet. `since_ms`: when it was quarantined. `why`: the reason, for an operator. `oldest_ms`: when the
+    first parked record was appended.
     """
 
     table: TableName
@@ -76,10 +83,11 @@ class ParkedTable:
 
 @dataclass(frozen=True, slots=True)
 class Lift:
-    """An operator's word: try this table again. `without_missing`: go on without the parked records that are gone.
+    """An operator's request to retry a parked table.
 
-    `first_offset`: of what the operator saw parked; the word to go on without records is not for what is parked later.
-    `None`: an earlier version asks, and does not say. `name`: its own, so that two that are asked are two.
+    `without_missing`: continue even if some parked records were lost. `first_offset`: the first parked record that the
+    operator saw. The permission to continue without records does not cover records that are parked later. `None`: an
+    earlier version made the request, and does not record this. `name`: unique, so that two requests are distinct.
     """
 
     table: TableName
@@ -91,23 +99,27 @@ class Lift:
 
 
 class ParkedStore(Protocol):
-    """A log's place for parked records. Calls for partitions that are others' fail with `log-unavailable`."""
+    """The place where a log's parked records are stored.
+
+    A call for a partition of another reader raises `log-unavailable`.
+    """
 
     async def park(self, parked: ParkedTable, records: Sequence[LogRecord]) -> ParkedTable:
-        """Add `records` to what is parked; `parked` with them, as it is told to later owners.
+        """Add `records` to the parked records of a table. Returns `parked` with them, as later owners will receive it.
 
-        `parked.next_offset` already says where the log goes on after them. Without records only that, and why, is kept.
+        `parked.next_offset` is already the offset on the log after them. Without records, only `next_offset` and `why`
+        are stored.
 
         Raises:
-            Unavailable: `log-unavailable`, the offset must not pass them. OutcomeUnknown: the same.
-            Invalid: `table-parked`, a record cannot be parked: nothing was.
+            Unavailable: `log-unavailable`, the committed offset must not pass them. OutcomeUnknown: the same.
+            Invalid: `table-parked`, one record cannot be parked, so none was.
         """
         ...
 
     def parked_records(
         self, parked: ParkedTable, from_offset: int, *, without_missing: bool
     ) -> AsyncGenerator[Sequence[LogRecord], None]:
-        """The parked records from an offset on, in order; close the generator if you stop early.
+        """Read the parked records from an offset on, in order. Close the generator if you stop early.
 
         Raises:
             Unavailable: `log-unavailable`. Corrupt: `parked-missing`, before anything that follows the missing record.
@@ -115,19 +127,22 @@ class ParkedStore(Protocol):
         ...
 
     async def unpark(self, parked: ParkedTable) -> None:
-        """All of it is decided and acknowledged: forget it, and remove the records.
+        """Remove a table's notice and its parked records. All of them must be decided and acknowledged.
 
         Raises:
-            Unavailable: `log-unavailable`, later owners may be told of it again. OutcomeUnknown: the same.
+            Unavailable: `log-unavailable`, later owners may receive the table again. OutcomeUnknown: the same.
         """
         ...
 
     async def lifts(self) -> Sequence[Lift]:
-        """What operators ask of this reader's partitions and was not answered with `lifted`. Raises `Unavailable`."""
+        """The operators' requests for this reader's partitions that were not confirmed with `lifted`.
+
+        Raises `Unavailable`.
+        """
         ...
 
     async def lifted(self, lift: Lift) -> None:
-        """It was done. Raises `Unavailable` or `OutcomeUnknown`: it comes again."""
+        """Confirm that `lift` was carried out. After `Unavailable` or `OutcomeUnknown`, `lifts` returns it again."""
         ...
 
 
@@ -135,14 +150,14 @@ Partition = tuple[LogId, int]
 """One partition of one log."""
 
 ANY_TABLE: Final = TableName("*")
-"""In an answer that an earlier version held: it did not say of which table."""
+"""The table of a rejection that an earlier version recorded without a table."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedRejection:
     """A rejection that no root records, of the record at `position`.
 
-    `table`: to which the record may have been given, so that it may be parked; `ANY_TABLE`: it is not known which.
+    `table`: the table that the record may belong to, so that it may be parked. `ANY_TABLE`: the table is not known.
     """
 
     position: LogPosition
@@ -153,13 +168,13 @@ class RecordedRejection:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """These partitions are this process's now, and no others; each start is the first record that may lack a verdict.
+    """The partitions that this process owns now, and no others. Each start is the first record that may lack a verdict.
 
-    Empty when there are more readers than partitions. `poison_candidates`: a reader crashed, and it may have been
-    decoding any of the records before these offsets. `answered`: rejections that an earlier reader has told, or was
-    about to tell, of records that come now; they must be told again and nothing else. `parked`: what earlier readers
-    have parked of these partitions; for its tables it comes before everything else. `retention_s`: how long the log
-    keeps records at least, whether or not they were decided; `None`: until they are.
+    Empty when there are more readers than partitions. `poison_candidates`: a reader crashed, and may have been decoding
+    any of the records before these offsets. `answered`: rejections that an earlier reader has published, or was about
+    to publish, of records that follow. The same rejections must be published again, and no other verdict. `parked`: the
+    records that earlier readers have parked of these partitions, which precede all others of their tables.
+    `retention_s`: the log keeps records for at least this long, decided or not. `None`: until they are decided.
     """
 
     starts: tuple[PartitionOffset, ...]
@@ -168,16 +183,16 @@ class Assigned:
     parked: tuple[ParkedTable, ...] = ()
     retention_s: float | None = None
     generation: int = 0
-    """For `confirm`."""
+    """The argument of `confirm`."""
     paused: tuple[Pause, ...] = ()
-    """What operators have paused; `IntentFeed.pauses` tells later changes."""
+    """The pauses of operators. `IntentFeed.pauses` returns later changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """Records, in order within each partition; none if none came. `at_end`: there were no more at that moment.
+    """Records, in order within each partition, or none if none arrived. `at_end`: no more existed at that moment.
 
-    `passed`: the reading has also passed what is not a record, for instance the end of a transaction, up to here.
+    `passed`: the next offsets after log entries that are not records, for instance the end of a transaction.
     """
 
     records: tuple[LogRecord, ...]
@@ -187,9 +202,9 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """All partitions go to others soon: call `released` once nothing of them is in flight here.
+    """All partitions will be assigned to other readers. Call `released` as soon as nothing of them is in flight.
 
-    A reader that does not answer within `deadline_s` seconds loses them all the same.
+    A reader that does not call it within `deadline_s` seconds loses the partitions anyway.
     """
 
     deadline_s: float
@@ -200,40 +215,42 @@ FeedEvent = Assigned | Delivered | Revoked
 
 @dataclass(frozen=True, slots=True)
 class Reread:
-    """Records that were read again, and the offset to continue from: unchanged if nothing was read."""
+    """Records that were read a second time, and the offset to continue from. It is unchanged if nothing was read."""
 
     records: tuple[LogRecord, ...]
     next_offset: int
 
 
 class IntentFeed(Protocol):
-    """One reader among those that share a log. For one event loop; connects with the first `next`."""
+    """One of the readers that share a log. For one event loop. The first `next` connects."""
 
     async def next(self, *, wait_s: float, deliver: bool = True) -> FeedEvent:
         """The next event, or an empty `Delivered` after about `wait_s` seconds. Safe to cancel: no record is lost.
 
-        Without `deliver` no records are returned. A caller without room calls it to learn about assignments.
+        Without `deliver`, no records are delivered: the caller has no room for them, but still needs assignments.
 
         Raises:
-            Unavailable: `log-unavailable`; asking again is safe.
+            Unavailable: `log-unavailable`, a retry is safe.
             Fenced: `log-replaced`, `log-behind-root`, `offset-out-of-range`: stop reading this log.
         """
         ...
 
     async def released(self) -> None:
-        """Answer `Revoked`: nothing is in flight here any more. Call `decided` before this."""
+        """Answer `Revoked`: nothing is in flight in this process any more. Call `decided` before this."""
         ...
 
     async def decided(self, up_to: Sequence[PartitionOffset]) -> None:
-        """Every record before these offsets has an acknowledged verdict: remember it for the next reader.
+        """Commit these offsets for the next reader. Every record before them must have an acknowledged verdict.
 
         Raises:
-            Unavailable: `log-unavailable`, not remembered (perhaps other readers have the partitions now).
+            Unavailable: `log-unavailable`, not committed. Other readers may own the partitions now.
         """
         ...
 
     async def concluded(self, up_to: Sequence[PartitionOffset]) -> None:
-        """As `decided`, and this reader ends normally: the next one need not suspect the records that follow.
+        """Commit these offsets as `decided` does, and mark that this reader stops normally.
+
+        The next reader then need not treat the records that follow as poison candidates.
 
         Raises:
             Unavailable: as `decided`.
@@ -241,29 +258,32 @@ class IntentFeed(Protocol):
         ...
 
     async def record_rejections(self, rejections: Sequence[RecordedRejection]) -> None:
-        """Record rejections for the next reader (`Assigned.answered`) before they are published. Durable on return.
+        """Record rejections for the next reader (`Assigned.answered`), durably, before they are published.
 
         Raises:
-            Unavailable: `log-unavailable`, they must not be published: others may have the partitions now, or there is
-            no room for more until `decided` passes some of them (`paused`).
-            OutcomeUnknown: `publish-unknown`, record them again before publishing them.
+            Unavailable: `log-unavailable`, they must not be published: other readers may own the partitions now, or
+                there is no room for more until `decided` passes some of them (`paused`).
+            OutcomeUnknown: `publish-unknown`. Record them again before they are published.
         """
         ...
 
     async def confirm(self, generation: int) -> None:
-        """Confirm with the log that the partitions of the assignment with this generation still belong to this reader.
+        """Check with the log that this reader still owns the partitions of the assignment with this generation.
 
         Raises:
-            Unavailable: `log-unavailable`, it has not: others may have them, and decide their records.
+            Unavailable: `log-unavailable`, not confirmed. Other readers may own them, and decide their records.
         """
         ...
 
     def paused(self) -> Sequence[Partition]:
-        """Partitions without room for more answers: no records come of them until `decided` passes some."""
+        """The partitions without room for more rejections.
+
+        No records of them are delivered until `decided` passes some.
+        """
         ...
 
     async def pauses(self) -> Sequence[Pause]:
-        """What operators have paused now.
+        """The pauses that operators have in force now.
 
         Raises:
             Unavailable: `log-unavailable`.
@@ -271,10 +291,10 @@ class IntentFeed(Protocol):
         ...
 
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
-        """Up to `limit` records of a partition from an offset on, independent of the main reading.
+        """Read up to `limit` records of a partition from an offset on, independently of `next`.
 
-        `reader`: a name; reads under one name that follow each other share a connection. Empty: there was nothing
-        when the read began.
+        `reader`: a name. Successive reads under one name share a connection. An empty result means that there was no
+        record when the read began.
 
         Raises:
             Unavailable: `log-unavailable`. Fenced: `offset-out-of-range`.
@@ -282,13 +302,13 @@ class IntentFeed(Protocol):
         ...
 
     async def forget_reader(self, reader: str) -> None:
-        """This reader does not read again: give back its connection."""
+        """Close the connection of this reader, which does not read any more."""
         ...
 
     async def end_offset(self, log: LogId, partition: int) -> int | None:
-        """The offset that the next record of a partition gets; `None`: another log.
+        """The offset of the next record of a partition, or `None` if `log` is another log.
 
-        Always asked afresh: a root that has applied records past the end proves that the log has lost some.
+        Never cached: a root that has applied records past the end proves that the log has lost some.
 
         Raises:
             Unavailable: `log-unavailable`.
@@ -296,7 +316,7 @@ class IntentFeed(Protocol):
         ...
 
     async def confirmed_version(self, table: TableName) -> int | None:
-        """The highest version of `table` that a verdict on this log named, if the log knows it without a search.
+        """The highest version of `table` in any verdict on this log, if the log knows it without a search.
 
         A head below it proves that the store has lost roots.
 
@@ -306,7 +326,7 @@ class IntentFeed(Protocol):
         ...
 
     async def lag(self) -> Mapping[Partition, int]:
-        """Records of each assigned partition that were not delivered yet, as far as known.
+        """The number of records of each assigned partition that were not delivered yet, as far as known.
 
         Raises:
             Unavailable: `log-unavailable`.
@@ -315,10 +335,10 @@ class IntentFeed(Protocol):
 
 
 class RecordingSink(VerdictSink, Protocol):
-    """Where verdicts go, and before them those that no root records."""
+    """Publishes verdicts, and records beforehand the rejections that no root records."""
 
     async def record_rejections(self, rejections: Sequence[RecordedRejection]) -> None:
-        """As `IntentFeed.record_rejections`."""
+        """Record rejections as `IntentFeed.record_rejections` does."""
         ...
 
 
@@ -327,9 +347,9 @@ class CoordinatorLog(IntentFeed, RecordingSink, Protocol):
 
     @property
     def parking(self) -> ParkedStore | None:
-        """Where records are parked; `None`: the log keeps what is undecided, so no table needs that."""
+        """The parked store, or `None` if no table needs one, because the log keeps undecided records."""
         ...
 
     async def close(self) -> None:
-        """Leave at once, so that others can take over without waiting; give back connections."""
+        """Leave without delay, so that others can take over, and close the connections."""
         ...

@@ -3,10 +3,10 @@
 Owns: the ports, the retention that a log reports, the check that a position belongs to a log. Does not own: framing of
 records (`rootline.schemas.bytes.intent_codec`, `rootline.schemas.bytes.verdict_codec`), the table of a record,
 when a verdict may be published.
-Invariants: a published record is durable before `publish` returns. Records of one key keep their order. A reader sees
-every record from its position on, once, in order. Offsets of one log are never taken for another's. Inspection changes
-nothing in the log and ends, even while records keep coming, and one portion fits into memory, however large the log
-is.
+Invariants: A published record is durable before `publish` returns. Records of one key keep their order. A reader sees
+every record from its position on, once, in order. Offsets of one log are never used for another log. Inspection
+changes nothing in the log. It terminates even while records are being appended. One portion fits into memory, however
+large the log is.
 """
 
 from __future__ import annotations
@@ -21,151 +21,159 @@ from rootline.schemas.identifiers import LogId, LogPosition, LogRecord
 from rootline.schemas.verdict import DeadLetter, Verdict
 
 NewRecord = tuple[bytes, bytes] | tuple[bytes, bytes, bytes | None]
-"""Key and value; perhaps what the writer says of the content (`rootline.schemas.bytes.record_headers`)."""
+"""Key and value, and optionally the writer's description of the content (`rootline.schemas.bytes.record_headers`)."""
 
 
 class IntentSink(Protocol):
-    """Where writers publish."""
+    """Publishes the intents of writers."""
 
     async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:
-        """Append one record; durable when it returns. Raises `Unavailable`, or `OutcomeUnknown` (safe to resend).
+        """Append one record durably. Raises `Unavailable`, or `OutcomeUnknown` (it is safe to publish again).
 
-        `oldest_file_ms`: when the first file that the intent brings was uploaded, by the store's date.
+        `oldest_file_ms`: when the first file that the intent adds was uploaded, by the store's date.
         """
         ...
 
     async def publish_many(
         self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None
     ) -> list[LogPosition]:
-        """Append records in order, all or none. What is said of a content is delivered as a header.
+        """Append records in order, all or none. The description of a content is delivered as a header.
 
-        `oldest_file_ms`: of all of them together.
+        `oldest_file_ms`: when the first file of all of them was uploaded.
         """
         ...
 
 
 class IntentSource(Protocol):
-    """Where a coordinator reads."""
+    """Reads intents for a coordinator."""
 
     async def identity(self) -> LogId:
-        """The log's identity: it changes when the log is created again."""
+        """The log's identity. It changes when the log is created again."""
         ...
 
     async def first_undecided(self) -> int:
-        """The offset to start from: every record before it has a durable verdict."""
+        """The offset to start from. Every record before it has a durable verdict."""
         ...
 
     async def beginning(self) -> int:
-        """Every record from this offset on is still there; what is below was decided, and may have been deleted."""
+        """The first offset from which every record still exists.
+
+        Records below it were decided, and may have been deleted.
+        """
         ...
 
     async def confirmed_version(self, table: str) -> int | None:
-        """The highest version of `table` that a verdict on this log ever named, unless an operator accepted a loss."""
+        """The highest version of `table` in any verdict on this log, unless an operator has accepted a loss."""
         ...
 
     async def end_offset(self) -> int:
-        """The offset that the next record will get; it never goes back while the identity is the same."""
+        """The offset of the next record. It never decreases while the identity is the same."""
         ...
 
     async def read(self, from_offset: int, *, limit: int, wait_s: float) -> list[LogRecord]:
-        """Up to `limit` records at or after `from_offset`, waiting up to `wait_s` seconds for the first one."""
+        """Read up to `limit` records at or after `from_offset`. Waits up to `wait_s` seconds for the first one."""
         ...
 
 
 class VerdictSink(Protocol):
-    """Where a coordinator publishes what it decided."""
+    """Publishes a coordinator's verdicts and dead letters."""
 
     async def publish_verdicts(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> None:
-        """Durable when it returns; publishing the same verdict again changes nothing."""
+        """Publish them durably. Publishing the same verdict again changes nothing."""
         ...
 
 
 class VerdictSource(Protocol):
-    """Where writers wait."""
+    """Delivers verdicts to waiting writers."""
 
     async def wait_verdict(self, position: LogPosition, *, timeout_s: float) -> Verdict | None:
-        """The verdict on the record at `position`; `None` when none came in `timeout_s` seconds."""
+        """The verdict on the record at `position`, or `None` if none arrives within `timeout_s` seconds."""
         ...
 
 
 @runtime_checkable
 class KnowsItsLake(Protocol):
-    """A log that serves one lake, and refuses another one."""
+    """A log that serves one lake, and refuses every other lake."""
 
     async def introduce(self, lake: Lake) -> None:
-        """The caller reads or writes for this lake. Raises `Invalid` (`lake-mismatch`) if the log is another's."""
+        """Name the caller's lake. Raises `Invalid` (`lake-mismatch`) if the log serves another lake."""
         ...
 
 
 class IntentLog(IntentSink, IntentSource, VerdictSink, VerdictSource, Protocol):
-    """All four, as the embedded log has them."""
+    """A log with all four capabilities, such as the embedded log."""
 
     async def close(self) -> None:
-        """Give back files and connections."""
+        """Close files and connections."""
         ...
 
 
 @runtime_checkable
 class MayGoBack(Protocol):
-    """A log whose file someone can overwrite with an older copy while it is open."""
+    """A log whose file may be overwritten by an older copy while it is open."""
 
     def check_is_there(self, last_read: LogRecord) -> None:
-        """Raises `Fenced` (`log-behind-root`) unless the record that was read last is still there."""
+        """Raise `Fenced` (`log-behind-root`) unless the record that was read last is still in the log."""
         ...
 
     async def publish_verdicts(
         self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter], last_read: LogRecord | None = None
     ) -> None:
-        """Publish as `VerdictSink.publish_verdicts` if `last_read` is still there, else raise as `check_is_there`."""
+        """Publish as `VerdictSink.publish_verdicts` if `last_read` is still in the log.
+
+        Else raise as `check_is_there`.
+        """
         ...
 
 
 class LogArchive(Protocol):
-    """Every method raises `Unavailable` (`log-unavailable`) when the log cannot be reached."""
+    """The records of a log, for inspection. Every method raises `Unavailable` (`log-unavailable`) without an answer."""
 
     def records(self, *, key: bytes | None = None, since_ms: int = 0) -> AsyncGenerator[Sequence[LogRecord], None]:
-        """All records, the newest first by their append time, in portions; close the generator if you stop early.
+        """Read all records in portions, newest first by their append time. Close the generator if you stop early.
 
-        With a `key`, records of other keys may be left out. Records appended before `since_ms` (milliseconds since the
-        epoch) are left out.
+        With a `key`, records of other keys may be missing. Records that were appended before `since_ms` (milliseconds
+        since the epoch) are skipped.
         """
         ...
 
     def dead_letters(self, *, since_ms: int = 0) -> AsyncGenerator[Sequence[DeadLetter], None]:
-        """All rejected records, in portions as `records`; one that was published twice comes twice."""
+        """Read all rejected records in portions, as `records` does.
+
+        A dead letter that was published twice appears twice.
+        """
         ...
 
     async def verdict_on(self, record: LogRecord) -> Verdict | None:
-        """The verdict on a record; `None` if there is none, or it is no longer kept."""
+        """The verdict on a record, or `None` if it has none, or the log no longer keeps it."""
         ...
 
     async def dead_letter_of(self, record: LogRecord) -> DeadLetter | None:
-        """The dead letter of a record; `None` if there is none, or it is no longer kept."""
+        """The dead letter of a record, or `None` if it has none, or the log no longer keeps it."""
         ...
 
     async def close(self) -> None:
-        """Give back files and connections."""
+        """Close files and connections."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LogKeeps:
-    """Seconds that a record stays at least, and a dead letter that may be replayed."""
+    """The least retention of a log, in seconds: of records, and of dead letters that may be replayed."""
 
     records_s: int
     dead_letters_s: int = 0
 
 
 AskLogKeeps: TypeAlias = Callable[[], Awaitable[LogKeeps | None]]
-"""Asks the log; `None`: it keeps records for ever, or does not say. Raises `Unavailable` (`log-unavailable`)."""
+"""Asks the log for its retention. `None`: unlimited, or unknown. Raises `Unavailable` (`log-unavailable`)."""
 
 
 def check_identity(own: str, named: str) -> None:
-    """Pass when `named` is the log's own identity.
+    """Check that `named`, the log of a position, is this log.
 
     Raises:
         Fenced: `log-replaced`.
-
     """
     if named != own:
         raise Fenced(

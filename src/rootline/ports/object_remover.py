@@ -1,9 +1,9 @@
-"""Deletion, as a separate port: only workers that expire and sweep are given one.
+"""Deletion of objects, as a separate port. Only workers that expire snapshots or sweep orphans receive one.
 
 Owns: the port and its value. Does not own: which objects may be deleted (`rootline.maintenance`, and the roots that
 condemn).
-Invariants: an adapter that removes objects can also list them with the store's own dates and sizes. Nothing else can
-remove.
+Invariants: An adapter that removes objects can also list them with the store's own dates and sizes. No other port
+removes anything.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from rootline.schemas.identifiers import ObjectKey
 
 @dataclass(frozen=True, slots=True)
 class DatedObject:
-    """`length`: bytes. `last_modified_ms`: the store's own date, milliseconds since the epoch."""
+    """An object in a listing.
+
+    `length`: bytes. `last_modified_ms`: the store's own date, milliseconds since the epoch.
+    """
 
     key: ObjectKey
     length: int
@@ -25,24 +28,23 @@ class DatedObject:
 
 
 class ObjectRemover(Protocol):
-    """One warehouse. Every method raises `Unavailable` when the store cannot be reached or denies it."""
+    """The remover of one warehouse. Every method raises `Unavailable` if the store does not answer or denies access."""
 
     def inventory(self, prefix: str) -> AsyncIterator[Sequence[DatedObject]]:
-        """All objects under `prefix` (which ends in `/`), ascending by key, a page at a time.
+        """List all objects under `prefix` (which ends in `/`), ascending by key, a page at a time.
 
-        Those that other software stored under names that are no keys (`key_fault`) are listed too.
+        Includes objects that other software stored under names that are not valid keys (`key_fault`).
         """
         ...
 
     async def remove(self, keys: Sequence[ObjectKey]) -> None:
-        """Remove these. Keys that are not there are no error, so that a repetition is safe. Keys are never absolute.
+        """Remove objects. Absent keys are no error, so a repetition is safe. Keys are never absolute.
 
         Raises:
-            Invalid: `location-invalid`, one of them can name no object (`key_fault`); nothing is removed then.
-
+            Invalid: `location-invalid`, one of the keys is not valid (`key_fault`), and nothing is removed.
         """
         ...
 
     async def close(self) -> None:
-        """Give back connections; the remover is not used afterwards."""
+        """Close the connections. The remover must not be used afterwards."""
         ...

@@ -2,9 +2,9 @@
 
 Owns: the port, the optional ports beside it (`ObjectParts`, `ObjectsUpTo`, `ObjectFiles`) and the values they
 exchange. Does not own: the meaning of an answer for a commit (`put_rules`), deletion (`object_remover`).
-Invariants: keys are relative to the warehouse. Reads alone also take absolute ones (`s3://other/key`, `file:///p`,
+Invariants: Keys are relative to the warehouse. Only reads accept absolute keys too (`s3://other/key`, `file:///p`,
 `/p`), which are not decoded. An object never changes once written. `put_if_absent` has exactly one winner for a key.
-Every wait has a deadline. A store that lacks an optional port is asked for whole objects.
+Every wait has a deadline. If a store lacks an optional port, callers read whole objects.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from rootline.schemas.identifiers import ObjectKey
 
 
 class PutStatus(Enum):
-    """The answer to a conditional PUT. Only CREATED proves anything; after the others, read the object back."""
+    """The answer to a conditional PUT. Only CREATED is conclusive: after the others, read the object back."""
 
     CREATED = "created"
-    EXISTS = "exists"  # 412 or 409: perhaps by our own earlier attempt
-    NO_ANSWER = "no_answer"  # timeout, dropped connection, 5xx: stored or not
-    STALE = "stale"  # nothing was written: `after` is not the newest of its folder any more
+    EXISTS = "exists"  # 412 or 409: perhaps from our own earlier attempt
+    NO_ANSWER = "no_answer"  # timeout, dropped connection, 5xx: the object may be stored or not
+    STALE = "stale"  # nothing was written: `after` is not the first key of its folder any more
 
 
 @dataclass(frozen=True, slots=True)
 class Predecessor:
-    """The key that must still sort first in the folder when the object is created; `None`: the folder is empty.
+    """The key that must still sort first in the folder when the object is created. `None`: the folder must be empty.
 
     A store without dates checks this under the lock that deletion takes too (protocol page, "Finding and confirming the
-    head"); a store with dates ignores it, and dates its answer.
+    head"). A store with dates ignores it, and dates its answer.
     """
 
     key: ObjectKey | None
@@ -39,7 +39,7 @@ class Predecessor:
 
 @dataclass(frozen=True, slots=True)
 class PutReply:
-    """`store_ms`: the store's own date of the answer, milliseconds since the epoch; `None` if it has none."""
+    """The reply to a PUT. `store_ms`: the store's own date of the answer, milliseconds since the epoch, or `None`."""
 
     answer: PutStatus
     store_ms: int | None = None
@@ -48,7 +48,10 @@ class PutReply:
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """`last_modified_ms` and `store_ms` (the date of this answer): the store's own, milliseconds since the epoch."""
+    """An object that was read.
+
+    `last_modified_ms` and `store_ms` (the date of this answer) are the store's own, in milliseconds since the epoch.
+    """
 
     key: ObjectKey
     body: bytes
@@ -58,105 +61,106 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Keys in ascending order; `store_ms` is the date of this answer."""
+    """Keys in ascending order. `store_ms` is the store's own date of this answer."""
 
     keys: Sequence[ObjectKey]
     store_ms: int | None
 
 
 class ObjectStore(Protocol):
-    """One warehouse. Every method raises `Unavailable` (`store-unavailable`) when the store cannot be reached."""
+    """The store of one warehouse.
+
+    Every method raises `Unavailable` (`store-unavailable`) if the store does not answer.
+    """
 
     async def get(self, key: ObjectKey) -> StoredObject | None:
-        """The whole object, or `None` when it does not exist, or a pipe, a device or a folder is in its place.
+        """Read the whole object. `None`: it does not exist, or a pipe, a device or a folder has its name.
 
-        An absolute key is an adopted table's file outside the warehouse: a folder reads `file:` locations and paths,
-        a bucket those of any bucket that its settings reach. The key is not percent-decoded.
+        An absolute key is an adopted table's file outside the warehouse. A folder store reads `file:` locations and
+        paths. An S3 store reads from every bucket that its settings reach. The key is not percent-decoded.
 
         Raises:
             Invalid: `location-invalid`, or `file-unreadable`, an absolute key with a scheme that this store does
                 not read, or outside what `ROOTLINE_ABSOLUTE_READS` allows.
-
         """
         ...
 
     async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
-        """Create `key` with `body` unless it exists. Durable when it answers CREATED.
+        """Create `key` with `body` unless it exists. The object is durable when the reply is CREATED.
 
         Cancellation leaves the outcome unknown, as NO_ANSWER does.
         """
         ...
 
     async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
-        """The keys under `prefix` (which ends in `/`), ascending; the first `limit` of them."""
+        """The keys under `prefix` (which ends in `/`), ascending, at most the first `limit` of them."""
         ...
 
     async def stored_ms(self, key: ObjectKey) -> int | None:
-        """When an object was stored: the store's own date, milliseconds since the epoch.
+        """The date of an object by the store's own clock, milliseconds since the epoch.
 
-        `None`: there is none, or it may not be read. The key is never absolute.
+        `None`: it does not exist, or access is denied. The key is never absolute.
         """
         ...
 
     async def folders(self, prefix: str) -> Sequence[str]:
-        """The prefixes, one level below `prefix` (empty, or ends in `/`) and each ending in `/`, that hold keys.
+        """The folders with keys, one level below `prefix` (empty, or ends in `/`), each ending in `/`.
 
-        Ascending, and complete, so that `list` takes them. A store with real folders may name empty ones.
+        Ascending and complete, and valid as arguments of `list`. A store with real folders may include empty ones.
         """
         ...
 
     async def close(self) -> None:
-        """Give back connections; the store is not used afterwards."""
+        """Close the connections. The store must not be used afterwards."""
         ...
 
 
 @runtime_checkable
 class ObjectParts(Protocol):
-    """One warehouse. Both methods raise as `ObjectStore.get` does."""
+    """A store that reads parts of objects. Both methods raise as `ObjectStore.get` does."""
 
     async def length_of(self, key: ObjectKey) -> int | None:
-        """How many bytes are stored, or `None` when there is no such object."""
+        """The number of bytes of an object, or `None` if it does not exist."""
         ...
 
     async def part_of(self, key: ObjectKey, start: int, length: int) -> bytes | None:
-        """`length` bytes (at least 1) from `start` on, fewer where the object ends; `None` when there is none."""
+        """Read `length` bytes (at least 1) from `start` on, fewer at the object's end. `None`: it does not exist."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LongObject:
-    """An object that was not read, because it has more bytes than the reader takes. `length`: its size in bytes."""
+    """An object that was not read, because it is larger than the reader accepts. `length`: its size in bytes."""
 
     length: int
 
 
 @runtime_checkable
 class ObjectsUpTo(Protocol):
-    """One warehouse."""
+    """A store that reads objects up to a size."""
 
     async def get_up_to(self, key: ObjectKey, bytes_max: int) -> StoredObject | LongObject | None:
-        """Read the object as `ObjectStore.get` does, at the same cost. Only the length of a longer object is read."""
+        """Read the object as `ObjectStore.get` does, at the same cost. A larger object is not read, only its length."""
         ...
 
 
 @runtime_checkable
 class ObjectFiles(Protocol):
-    """One warehouse in a folder. Raises as `ObjectStore.get` does."""
+    """A store whose objects are files of this machine. Methods raise as `ObjectStore.get` does."""
 
     async def path_of(self, key: ObjectKey) -> str | None:
-        """The path of the regular file that holds the object, to be read only; `None` when there is no such object."""
+        """The path of the object's regular file, for reading only. `None`: it does not exist."""
         ...
 
     def place_of(self, key: ObjectKey) -> str:
-        """The path that the object has, or would have: of a file that another program is to write."""
+        """The path for the object's file, which another program may be about to write."""
         ...
 
     async def make_durable(self, key: ObjectKey) -> None:
-        """Of a file that another program wrote: from now on its bytes and the names that lead to it outlive a crash.
+        """Make a file that another program wrote durable: its bytes, and the names that lead to it.
 
         Raises:
             Invalid: `file-missing`.
             Unavailable: `store-unavailable`.
-
         """
         ...

@@ -1,9 +1,9 @@
 """The queue between the loop that notices changed tables and the loops that maintain them.
 
-Owns: the port, the task that it carries, tasks that no worker ended. Does not own: when a task is due
+Owns: the port, its tasks, and tasks that no worker finished. Does not own: when a task is due
 (`rootline.workers.head_watcher`), the kinds of maintenance (`rootline.workers.kinds`).
-Invariants: bounded. At most one task of a kind for a table is queued or running at a time, as far as the queue knows:
-a shared one may forget, and then work is done twice. Losing a task loses work, never data.
+Invariants: The queue is bounded. At most one task of a kind and table is queued or running at a time, as far as the
+queue knows. A shared queue may forget tasks, and then work is done twice. Losing a task loses work, never data.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from typing import Final, Protocol
 from rootline.schemas.identifiers import TableName, Version
 
 OFFERED_AGAIN_S: Final = 600.0
-"""A shared queue can lose a task that one worker offered, and another one took: so a quiet table is offered again."""
+"""Seconds after which an unchanged table is offered again, because a shared queue can lose a task that was taken."""
 
 
 class TaskKind(StrEnum):
-    """What of a table to look at. The kinds of maintenance for each are rows of `rootline.workers.kinds`."""
+    """The part of a table to maintain. The kinds of maintenance for each are rows of `rootline.workers.kinds`."""
 
-    ROOT = "root"  # its own rows
-    LEAVES = "leaves"  # and their manifest vectors
-    ROWS = "rows"  # how its data files and deletes hold them
-    HISTORY = "history"  # what is no longer needed
+    ROOT = "root"  # the rows of the root itself
+    LEAVES = "leaves"  # leaf manifests and their manifest vectors
+    ROWS = "rows"  # data files and deletes
+    HISTORY = "history"  # snapshots and files that are no longer needed
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One look at one table; `noticed_version` is the head that was seen when it was offered."""
+    """One check of one table. `noticed_version` is the head that was seen when the task was offered."""
 
     kind: TaskKind
     table: TableName
@@ -38,59 +38,62 @@ class Task:
 
 
 class Offer(Enum):
-    """What became of an offered task."""
+    """The outcome of offering a task."""
 
     QUEUED = "queued"
-    ALREADY_THERE = "already_there"  # one of this kind and table is queued or in hand
+    ALREADY_THERE = "already_there"  # a task of this kind and table is queued or running
     FULL = "full"  # offer it again later
-    DONE = "done"  # a worker has looked at this version a short time ago
-    GIVEN_UP = "given_up"  # too many workers took it and never ended it
+    DONE = "done"  # a worker has checked this version a short time ago
+    GIVEN_UP = "given_up"  # too many workers took it and never finished it
 
 
 class Ending(Enum):
-    """How a task ended."""
+    """The outcome of a task."""
 
     DONE = "done"
-    FAILED = "failed"  # the one who noticed it offers it again
-    CUT_OFF = "cut_off"  # this worker stops: another may take it
+    FAILED = "failed"  # the loop that noticed the table offers it again
+    CUT_OFF = "cut_off"  # this worker stops, so another may take it
 
 
 class TaskQueue(Protocol):
-    """Every method raises `Unavailable` when the queue cannot be reached."""
+    """A queue of tasks. Every method raises `Unavailable` if the queue does not answer."""
 
     @property
     def is_shared(self) -> bool:
-        """Whether other processes take from it too."""
+        """Whether other processes take tasks from it too."""
         ...
 
     async def offer(self, task: Task) -> Offer:
-        """Queue `task`, unless one of its kind and table is there or the queue is full; never waits for room."""
+        """Queue `task`, unless one of its kind and table is queued or running, or the queue is full.
+
+        Never waits for room.
+        """
         ...
 
     async def take(self, *, wait_s: float) -> Task | None:
-        """The oldest task; waits up to `wait_s` seconds for one. It stays in hand until `finish`."""
+        """Take the oldest task, waiting up to `wait_s` seconds for one. It is running until `finish`."""
         ...
 
     async def finish(self, task: Task, ending: Ending = Ending.DONE) -> None:
-        """Let go of a task in hand; from now on the same task can be offered again. Never raises `Unavailable`."""
+        """End a running task. From now on the same task can be offered again. Never raises `Unavailable`."""
         ...
 
     async def renew(self) -> float:
-        """Say that the tasks in hand are still worked on; the seconds until it should be said again."""
+        """Report that the running tasks are still being worked on. Returns the seconds until the next call is due."""
         ...
 
     async def waiting(self) -> Mapping[TaskKind, int]:
-        """How many tasks of each kind wait to be taken."""
+        """The number of queued tasks of each kind."""
         ...
 
     async def close(self) -> None:
-        """Give back connections; tasks that no one took may be lost."""
+        """Close the connections. Tasks that no worker took may be lost."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class DeadTask:
-    """`attempts` workers took the task and never ended it, the last of them before `since_ms`."""
+    """A task that `attempts` workers took and never finished. The last of them took it before `since_ms`."""
 
     task: Task
     attempts: int
@@ -98,16 +101,16 @@ class DeadTask:
 
 
 class DeadTasks(Protocol):
-    """Every method raises `Unavailable` when the queue cannot be reached."""
+    """The dead tasks of a queue. Every method raises `Unavailable` if the queue does not answer."""
 
     async def listed(self) -> Sequence[DeadTask]:
-        """All of them, the oldest first."""
+        """All dead tasks, the oldest first."""
         ...
 
     async def retry(self, dead: DeadTask) -> Offer:
-        """Queue it again, with all its attempts before it."""
+        """Queue it again, with all of its attempts available."""
         ...
 
     async def drop(self, kind: TaskKind, table: TableName) -> bool:
-        """Forget that it died: it is offered again when its table changes. Whether there was one."""
+        """Forget that it died, and return whether it was dead. It is offered again when its table changes."""
         ...

@@ -1,9 +1,9 @@
 """Object stores with faults from a script or a seed, and stores that ignore the precondition of conditional PUTs.
 
-Owns: the faults and the two lies. Does not own: the store behind.
-Invariants: behind faults the store stays correct: an object is created once, whole. Only the answers, and the moment
-of a PUT, are faulty. The same script or seed over the same calls gives the same faults. In a store that lies
-everything but `put_if_absent` is correct, so that only a probe can tell.
+Owns: the faults and the two violations. Does not own: the store that faults are added to.
+Invariants: The store below the faults stays correct: an object is created once, whole. Only its answers, and the moment
+of a PUT, are faulty. The same script or seed over the same calls gives the same faults. A `LyingObjectStore` is correct
+in everything but `put_if_absent`, so that only a probe detects it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from typing_extensions import override
+
 from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, PutStatus, StoredObject
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey
 
 
 class Operation(Enum):
-    """What the caller asked for; `folders` counts as LIST."""
+    """The caller's operation. `folders` counts as LIST."""
 
     GET = "get"
     PUT = "put"
@@ -28,11 +30,11 @@ class Operation(Enum):
 
 
 class Fault(Enum):
-    """What goes wrong. The first five are a PUT's."""
+    """A fault of one operation. The first five apply to PUT."""
 
     LOST_REQUEST = "lost_request"  # NO_ANSWER, nothing stored
     LOST_REPLY = "lost_reply"  # stored, NO_ANSWER
-    LANDS_LATER = "lands_later"  # NO_ANSWER, stored some calls later, unless another took the key before
+    LANDS_LATER = "lands_later"  # NO_ANSWER, stored some calls later, unless another PUT created the key before
     OWN_CONFLICT = "own_conflict"  # stored, then EXISTS: the client had sent it twice
     FULL = "full"  # raises Unavailable, nothing stored
     UNAVAILABLE = "unavailable"  # GET and LIST raise Unavailable
@@ -49,7 +51,7 @@ FaultSource = Callable[[Operation, str], Fault | None]
 
 
 def scripted(faults: Iterable[Fault | None], *, under: str = "") -> FaultSource:
-    """The faults in this order, each at the next operation that it fits; `None` lets one operation pass.
+    """Draw the faults in this order, each at the next operation that it applies to. `None` lets one operation succeed.
 
     Operations on keys that do not begin with `under` get no fault, and none does after the end of the script.
     """
@@ -66,7 +68,7 @@ def scripted(faults: Iterable[Fault | None], *, under: str = "") -> FaultSource:
 
 
 def seeded(seed: int, chances: Mapping[Fault, float]) -> FaultSource:
-    """Each fault with its chance, 0 to 1, at every operation that it fits."""
+    """Draw each fault with its chance, 0 to 1, at every operation that it applies to."""
     generator = random.Random(seed)
 
     def draw(operation: Operation, key: str) -> Fault | None:
@@ -92,8 +94,11 @@ class _Delayed:
     calls_left: int
 
 
-class FaultyObjectStore:
-    """`inner`, with the faults of `source`; a delayed PUT arrives after `landing_calls` more calls, or in `land`."""
+class FaultyObjectStore(ObjectStore):
+    """Adds the faults of `source` to `inner`.
+
+    A delayed PUT is carried out after `landing_calls` more calls, or by `land`.
+    """
 
     def __init__(self, inner: ObjectStore, source: FaultSource, *, landing_calls: int = 3) -> None:
         self._inner = inner
@@ -102,8 +107,9 @@ class FaultyObjectStore:
         self._delayed: list[_Delayed] = []
         self.drawn: list[tuple[Operation, str, Fault]] = []
 
+    @override
     async def get(self, key: ObjectKey) -> StoredObject | None:
-        """The object, half of it, or `Unavailable`."""
+        """Read the object, or only the first half of it, or raise `Unavailable`."""
         fault = await self._next(Operation.GET, key)
         found = await self._inner.get(key)
         if fault is Fault.TRUNCATED and found is not None:
@@ -111,8 +117,9 @@ class FaultyObjectStore:
             return StoredObject(found.key, body, found.last_modified_ms, found.store_ms)
         return found
 
+    @override
     async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
-        """The store's answer, or one that hides it."""
+        """Pass on the store's reply, or hide it."""
         fault = await self._next(Operation.PUT, key)
         match fault:
             case Fault.FULL:
@@ -129,27 +136,28 @@ class FaultyObjectStore:
             return PutReply(PutStatus.EXISTS, reply.store_ms, "sent twice (a fault of the test)")
         return reply
 
+    @override
     async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
-        """The keys, or `Unavailable`."""
         await self._next(Operation.LIST, prefix)
         return await self._inner.list(prefix, limit=limit)
 
+    @override
     async def stored_ms(self, key: ObjectKey) -> int | None:
-        """The date, or `Unavailable`."""
         await self._next(Operation.GET, key)
         return await self._inner.stored_ms(key)
 
+    @override
     async def folders(self, prefix: str) -> Sequence[str]:
-        """The folders, or `Unavailable`."""
         await self._next(Operation.LIST, prefix)
         return await self._inner.folders(prefix)
 
     async def land(self) -> None:
-        """Let every delayed PUT arrive now."""
+        """Carry out every delayed PUT now."""
         await self._land(0)
 
+    @override
     async def close(self) -> None:
-        """Close the store behind; delayed PUTs are lost."""
+        """Close the inner store. Delayed PUTs are lost."""
         await self._inner.close()
 
     async def _next(self, operation: Operation, key: str) -> Fault | None:
@@ -157,14 +165,14 @@ class FaultyObjectStore:
         fault = self._source(operation, key)
         if fault is not None:
             if fault not in _ALLOWED[operation]:
-                raise ValueError(f"{fault} does not happen to a {operation.value}")
+                raise ValueError(f"{fault} does not apply to a {operation.value}")
             self.drawn.append((operation, key, fault))
         if fault is Fault.UNAVAILABLE:
             raise Unavailable("store-unavailable", f"{operation.value} {key}: no answer (a fault of the test)")
         return fault
 
     async def _land(self, calls: int) -> None:
-        """Count `calls` more, and let the PUTs that are due arrive; 0: all of them."""
+        """Count `calls` more, and carry out the PUTs that are due. With 0, carry out all of them."""
         for put in self._delayed:
             put.calls_left -= calls
         due = [put for put in self._delayed if calls == 0 or put.calls_left <= 0]
@@ -174,14 +182,14 @@ class FaultyObjectStore:
 
 
 class Lie(Enum):
-    """What the store does with the precondition."""
+    """The store's violation of the precondition."""
 
     IGNORES = "ignores"  # the last writer wins, always (as Garage 2.5)
     RACES = "races"  # checking and writing are two steps (as s3s-fs 0.14)
 
 
-class LyingObjectStore:
-    """A warehouse in memory that lies."""
+class LyingObjectStore(ObjectStore):
+    """A warehouse in memory that violates the precondition of conditional PUTs."""
 
     def __init__(self, lie: Lie) -> None:
         self._lie = lie
@@ -190,31 +198,34 @@ class LyingObjectStore:
     def __repr__(self) -> str:
         return f"a store that {self._lie.value} the precondition"
 
+    @override
     async def get(self, key: ObjectKey) -> StoredObject | None:
-        """The whole object, or `None` when there is none."""
         body = self._objects.get(key)
         return None if body is None else StoredObject(key, body, None, None)
 
+    @override
     async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
-        """Answers CREATED, and overwrites, where an honest store answers EXISTS."""
+        """Overwrite the object and return CREATED where a correct store returns EXISTS."""
         if self._lie is Lie.RACES and key in self._objects:
             return PutReply(PutStatus.EXISTS)
-        await asyncio.sleep(0)  # others come in between
+        await asyncio.sleep(0)  # another PUT may run in between
         self._objects[key] = body
         return PutReply(PutStatus.CREATED)
 
+    @override
     async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
-        """The keys under `prefix`, ascending; the first `limit` of them."""
         return Listing(sorted(key for key in self._objects if key.startswith(prefix))[:limit], None)
 
+    @override
     async def stored_ms(self, key: ObjectKey) -> int | None:
-        """0 for everything that there is: this store has no clock."""
+        """0 for every object that exists, because this store has no clock."""
         return 0 if key in self._objects else None
 
+    @override
     async def folders(self, prefix: str) -> Sequence[str]:
-        """The prefixes one level below `prefix`, ascending."""
         rests = (key[len(prefix) :] for key in self._objects if key.startswith(prefix))
         return sorted({f"{prefix}{rest.split('/', 1)[0]}/" for rest in rests if "/" in rest})
 
+    @override
     async def close(self) -> None:
-        """Keep everything."""
+        """Keep all objects, so that a test can read them."""

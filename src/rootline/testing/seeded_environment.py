@@ -1,7 +1,7 @@
 """Time, ids and randomness from a seed.
 
-Owns: an `Environment` for tests and the simulation. Does not own: virtual time itself (`virtual_loop`).
-Invariants: the same seed gives the same ids and numbers. The wall clock may be skewed, and may jump, without harm.
+Owns: an `Environment` for tests and the simulation. Does not own: virtual time (`virtual_loop`).
+Invariants: The same seed gives the same ids and numbers. The wall clock may be skewed, and may jump, without harm.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _EPOCH_MS = 1_700_000_000_000
 
 @dataclass(slots=True)
 class SeededEnvironment:
-    """`skew_ms` moves this process's wall clock away from everyone else's."""
+    """An environment from a seed. `skew_ms` shifts this process's wall clock relative to the others'."""
 
     seed: int | str
     skew_ms: int = 0

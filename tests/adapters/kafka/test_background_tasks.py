@@ -30,7 +30,7 @@ class Work:
 
 
 async def ended(tasks: BackgroundTasks, work: Work, changes: asyncio.Queue[None]) -> None:
-    tasks.go_on("work", work.run)
+    tasks.start("work", work.run)
     work.may_end.set()
     await asyncio.wait_for(changes.get(), 60)
 
@@ -48,7 +48,7 @@ def tasks(changes: asyncio.Queue[None]) -> BackgroundTasks:
 async def test_what_goes_on_is_not_started_twice(tasks: BackgroundTasks) -> None:
     work = Work()
     for _ in range(3):
-        tasks.go_on("work", work.run)
+        tasks.start("work", work.run)
         await asyncio.sleep(0)
         tasks.raise_failure()
     assert work.starts == 1
@@ -81,6 +81,6 @@ async def test_nobody_hears_of_what_was_stopped(tasks: BackgroundTasks, changes:
 async def test_nothing_starts_after_the_end(tasks: BackgroundTasks) -> None:
     await tasks.close()
     work = Work()
-    tasks.go_on("work", work.run)
+    tasks.start("work", work.run)
     await asyncio.sleep(0)
     assert work.starts == 0

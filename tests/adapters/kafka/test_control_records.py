@@ -24,7 +24,7 @@ from rootline.adapters.kafka.frontier_codec import (
 )
 from rootline.adapters.kafka.frontiers import FrontierReading, Recorded, frontier_record
 from rootline.adapters.kafka.membership import upgrade_outgoing
-from rootline.adapters.kafka.parked_topic import said_of
+from rootline.adapters.kafka.parked_topic import parked_header_of
 from rootline.adapters.kafka.publisher import Outgoing
 from rootline.adapters.settings import KafkaSettings
 from rootline.ports.intent_feed import Lift, ParkedRun, ParkedTable, Pause, RecordedRejection
@@ -155,8 +155,8 @@ def test_many_records_of_one_epoch_take_the_memory_of_two() -> None:
 def test_what_cannot_be_read_is_logged_in_one_line_with_its_coordinates() -> None:
     with structlog.testing.capture_logs() as lines:
         found = reading(*HOSTILE)
-        found.skipped.tell()
-        found.skipped.tell()
+        found.skipped.log()
+        found.skipped.log()
     (line,) = lines
     assert (line["action"], line["records"], len(line["first"])) == ("control-records-skipped", len(HOSTILE), 5)
     assert line["first"][0].startswith("frontiers/0/0 (key b'[[[")
@@ -192,7 +192,7 @@ def test_the_next_owner_of_a_doubted_partition_is_ahead_of_an_owner_whose_record
     ],
 )
 def test_a_parked_record_whose_header_cannot_be_read_is_passed_over(header: bytes | None) -> None:
-    assert said_of([("own", b"1"), ("rootline.parked", header)]) is None
+    assert parked_header_of([("own", b"1"), ("rootline.parked", header)]) is None
 
 
 def test_the_first_lake_that_a_group_named_counts_until_it_is_taken_back() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rootline.adapters.local_object_store import LocalObjectStore, tells_case_apart
+from rootline.adapters.local_object_store import LocalObjectStore, is_case_sensitive
 from rootline.client.create_drop import build_definition, create_table
 from rootline.client.session import WriterStamp
 from rootline.ports.object_store import PutStatus
@@ -79,12 +79,12 @@ class _Unpublished:
 
 
 def test_the_probe_looks_at_names_that_are_there_and_changes_nothing(tmp_path: Path) -> None:
-    assert tells_case_apart(tmp_path / "nowhere") is None
+    assert is_case_sensitive(tmp_path / "nowhere") is None
     (tmp_path / "123").touch()
-    assert tells_case_apart(tmp_path) is None
+    assert is_case_sensitive(tmp_path) is None
     (tmp_path / ".rootline").mkdir()
     before = sorted(path.name for path in tmp_path.iterdir())
-    here = tells_case_apart(tmp_path)
+    here = is_case_sensitive(tmp_path)
     assert here is not (tmp_path / ".ROOTLINE").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
@@ -93,4 +93,4 @@ def test_the_probe_knows_a_file_system_that_ignores_case(tmp_path: Path, monkeyp
     (tmp_path / "name").touch()
     exists = Path.exists
     monkeypatch.setattr(Path, "exists", lambda path: exists(path.with_name(path.name.lower())))
-    assert tells_case_apart(tmp_path) is False
+    assert is_case_sensitive(tmp_path) is False

@@ -106,7 +106,10 @@ def test_what_retention_removed_is_told_and_passed(run: Run, named: KafkaSetting
 
     shown = run(*words)
     assert shown.code == 1
-    assert "retention removed records that may be undecided, offsets 5 to 11 (7); go on at offset 12" in shown.lines[0]
+    assert (
+        "retention removed records that may be undecided, offsets 5 to 11 (7); reading continues at offset 12"
+        in shown.lines[0]
+    )
     (record,) = run(*words, "--yes", "--json").records
     assert (record["partition"], record["removed"], record["accepted"]) == (0, 7, True)
     assert asyncio.run(read(named)) == {0: list(range(12, 20)), 1: []}
@@ -119,7 +122,7 @@ def test_a_log_of_which_nothing_is_known_is_accepted_from_its_beginning_on(run: 
 
     shown = run(*words)
     assert shown.code == 1
-    assert "partition 0: the records before 12 are gone, and nothing says that they were decided" in shown.lines[0]
+    assert "partition 0: the records before 12 were removed, and nothing shows that they were decided" in shown.lines[0]
     (record,) = run(*words, "--yes", "--json").records
     assert (record["partition"], record["remembered"], record["removed"]) == (0, None, None)
     expire_offsets(named)

@@ -54,7 +54,7 @@ def missing(settings: KafkaSettings) -> int:
 
 async def test_the_brokers_say_how_long_they_keep_intents_and_for_ever_is_no_time(kafka_service: KafkaService) -> None:
     settings = kafka_service.settings()
-    with pytest.raises(Unavailable, match="do not say how long"):
+    with pytest.raises(Unavailable, match="do not report how long"):
         await kafka_keeps(settings)
     make(settings, "intents", retention_ms="86400000")
     assert await kafka_keeps(settings) == LogKeeps(86_400, 7 * 24 * 3_600)

@@ -1,1 +1,1 @@
-"""The log on Kafka: the coordinator's side, the writer's side, and the operator's."""
+"""The log on Kafka: the coordinator's side, the writer's side, and the operator's side."""

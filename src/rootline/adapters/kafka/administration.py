@@ -1,12 +1,12 @@
 """An operator's calls on the five topics of a log and on its group: create, check, accept, lift, retention, members.
 
-Owns: these calls as one object, the faults in the offsets that the group remembers and their correction, the state of
-the group as seen from outside, the brokers' answers about retention. Does not own: the configuration of each topic
-(`topics`), refusing to start (`group_offsets`), carrying a lift out (coordinators find it in the frontiers' topic).
-Invariants: the calls block. Only `create`, `lift` and `accept` with `apply=True` change anything. Offsets are
-corrected only while no coordinator runs. Only offsets that would be refused are changed, and never past a record that
-is still there. Offsets that the log never had are not accepted. Looking at the group joins no group, commits nothing,
-and costs one request of each kind for all partitions and one record of each partition with waiting records. A
+Owns: these calls as one object, faults in the group's committed offsets and their correction, the state of the group as
+seen from outside, the brokers' answers about retention. Does not own: the configuration of each topic (`topics`),
+refusing to start (`group_offsets`), carrying out a lift (coordinators find it in the frontiers' topic).
+Invariants: The calls block. Only `create`, `lift` and `accept` with `apply=True` change anything. Offsets are corrected
+only while no coordinator runs. Only offsets that coordinators would refuse are changed, and never past a record that
+still exists. Offsets that the log never had are not accepted. Reading the group's state joins no group, commits
+nothing, and costs one request of each kind for all partitions and one record of each partition with waiting records. A
 retention that brokers do not report is an error where something is deleted because of it.
 """
 
@@ -58,11 +58,14 @@ from rootline.schemas.identifiers import LogId
 _SETTING = "offsets.retention.minutes"
 _OF_TOPICS: Final = "retention.ms"
 _LETTERS_S_MAX: Final = 30 * 24 * 3600
-"""Letters that are kept for longer, or for ever, are replayed in time or their files have expired."""
+"""After this time, files of rejected intents may expire, even if their dead letters are kept for longer."""
 
 
 async def kafka_keeps(settings: KafkaSettings) -> LogKeeps | None:
-    """As the brokers say now; `None`: intents are kept for ever. Raises `Unavailable` (`log-unavailable`)."""
+    """The retention that brokers report now.
+
+    `None`: intents are kept for ever. Raises `Unavailable` (`log-unavailable`).
+    """
     return await asyncio.to_thread(_keeps, settings)
 
 
@@ -74,7 +77,8 @@ def _keeps(settings: KafkaSettings) -> LogKeeps | None:
         intents_ms, letters_ms = (int(futures[resource].result()[_OF_TOPICS].value) for resource in asked)
     except (KafkaException, KeyError, ValueError) as error:
         raise Unavailable(
-            "log-unavailable", f"the brokers do not say how long topic {settings.intents_topic} keeps records: {error}"
+            "log-unavailable",
+            f"the brokers do not report how long topic {settings.intents_topic} keeps records: {error}",
         ) from error
     if intents_ms < 0:
         return None
@@ -83,9 +87,9 @@ def _keeps(settings: KafkaSettings) -> LogKeeps | None:
 
 
 def offsets_retention(settings: KafkaSettings) -> list[TopicProblem]:
-    """The brokers' time for offsets, if it is shorter than the intents' retention; blocks.
+    """The brokers' retention of offsets as a problem, if it is shorter than the intents' retention. Blocks.
 
-    Nothing where this client has no right to ask, or the topic does not exist.
+    Returns an empty list if this client has no right to ask, or the topic does not exist.
     """
     admin, name = make_admin(settings), settings.intents_topic
     timeout_s = settings.request_timeout_s
@@ -105,18 +109,17 @@ def offsets_retention(settings: KafkaSettings) -> list[TopicProblem]:
             f"{_SETTING} of the brokers",
             str(minutes),
             f"{-(-keep_ms // 60_000)} or more",
-            "the group would forget how far it has read while the records are still there; they would be read again",
+            "the group's offsets would expire while the records still exist, and the records would be read again",
             Weight.ADVISED,
         )
     ]
 
 
 def group_members(settings: KafkaSettings) -> tuple[str, ...]:
-    """Who is in the group: the host of each member, and the name that it gave itself. Blocks.
+    """The members of the group: the host of each, and its instance id or member id. Blocks.
 
     Raises:
         Unavailable: `log-unavailable`.
-
     """
     admin = make_admin(settings)
     asked = admin.describe_consumer_groups([settings.group_id], request_timeout=settings.request_timeout_s)
@@ -124,20 +127,20 @@ def group_members(settings: KafkaSettings) -> tuple[str, ...]:
         members = asked[settings.group_id].result().members
     except KafkaException as error:
         if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-            return ()  # a group that no one has joined is none for brokers of 4.0 and later
+            return ()  # brokers from 4.0 on do not know a group without members
         raise log_unavailable(settings, error) from None
     return tuple(sorted(f"{member.host} ({member.group_instance_id or member.member_id})" for member in members))
 
 
 def check_group_empty(settings: KafkaSettings) -> None:
-    """Raise `Invalid` (`group-active`), naming the coordinators, while there are any. Blocks."""
+    """Raise `Invalid` (`group-active`), naming the coordinators, while any run. Blocks."""
     members = group_members(settings)
     if members:
         raise group_active(settings, f"{len(members)} coordinators run: {', '.join(members)}")
 
 
 def group_active(settings: KafkaSettings, who: str) -> Invalid:
-    """The refusal."""
+    """The error while coordinators run."""
     return Invalid("group-active", f"{settings.url}: group {settings.group_id}: {who}; stop them first")
 
 
@@ -146,9 +149,10 @@ _POLL_MS = 500
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """`members`: each with its host. Partition → its member; partition → records past what the group remembers.
+    """The state of the coordinators' group. `members`: each with its host. `owners`: partition → its member.
 
-    `waiting`: with when the first of them was appended, ms, if it could be read.
+    `waiting`: partition → the number of records past the committed offset, and when the first of them was appended, ms
+    since the epoch, if it could be read.
     """
 
     members: tuple[str, ...]
@@ -164,7 +168,10 @@ class GroupState:
 
 
 def group_state(settings: KafkaSettings) -> GroupState:
-    """How it is now. Blocks; not on an event loop. Raises `Unavailable` (`log-unavailable`)."""
+    """The state of the group now.
+
+    Blocks, and must not run on an event loop. Raises `Unavailable` (`log-unavailable`).
+    """
     partitions = topic_identity(settings, settings.intents_topic).partitions
     owners = _owners(settings)
     waiting = asyncio.run(_waiting(settings, partitions))
@@ -174,8 +181,8 @@ def group_state(settings: KafkaSettings) -> GroupState:
 
 
 def _owners(settings: KafkaSettings) -> dict[int, str]:
-    """Partition → member; a member without partitions is under a negative number."""
-    admin = make_admin(settings)  # while it is there: without it no answer ever comes
+    """Partition → its member. A member without partitions is under a negative number."""
+    admin = make_admin(settings)  # referenced, because no answer arrives after it is collected
     asked = admin.describe_consumer_groups([settings.group_id], request_timeout=settings.request_timeout_s)
     try:
         members = asked[settings.group_id].result(settings.request_timeout_s + 1).members
@@ -195,7 +202,7 @@ def _owners(settings: KafkaSettings) -> dict[int, str]:
 
 async def _waiting(settings: KafkaSettings, partitions: int) -> dict[int, tuple[int, int | None]]:
     places = [TopicPartition(settings.intents_topic, number) for number in range(partitions)]
-    # the name of the group is for asking what it remembers; without a subscription a consumer does not join
+    # the group's name is for its committed offsets, and without a subscription the consumer does not join
     consumer = make_consumer(settings, group_id=settings.group_id, reset="none", reads_all=True)
     try:
         async with asyncio.timeout(settings.request_timeout_s):
@@ -215,7 +222,10 @@ async def _waiting(settings: KafkaSettings, partitions: int) -> dict[int, tuple[
 
 
 async def _appended(consumer: AIOKafkaConsumer, nexts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """When the first record from each offset on was appended, ms; what does not come soon is left out."""
+    """The append time of the first record from each offset on, ms since the epoch.
+
+    Records that do not arrive soon are skipped.
+    """
     consumer.assign(list(nexts))
     for at, offset in nexts.items():
         consumer.seek(at, offset)
@@ -231,11 +241,12 @@ async def _appended(consumer: AIOKafkaConsumer, nexts: Mapping[TopicPartition, i
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """A partition that coordinators refuse to read, and the offset from which they may go on.
+    """A partition that coordinators refuse to read, and the offset at which they may continue.
 
-    `remembered`: the offset that the group remembers, or its record in the frontiers' topic if that is greater, and
-    `remembered_log` its log; `is_new_log`: of a topic deleted since. `parked`: what of that topic is parked, and
-    stays so: its positions are of a log that is gone.
+    `remembered`: the group's committed offset, or the offset in the frontiers' topic if that is greater.
+    `remembered_log`: the log of that offset. `is_new_log`: that log's topic was deleted since. `parked`: the parked
+    records of the deleted topic, in words. They stay parked, because their positions belong to a log that no longer
+    exists.
     """
 
     partition: int
@@ -248,7 +259,7 @@ class Acceptance:
 
     @property
     def removed(self) -> int | None:
-        """How many offsets retention removed from where the partition stood; `None` if this cannot be known."""
+        """The number of offsets that retention removed after `remembered`, or `None` if it is not known."""
         return None if self.is_new_log or self.remembered is None else self.next_offset - self.remembered
 
     def __str__(self) -> str:
@@ -258,22 +269,28 @@ class Acceptance:
                 f"retention removed records that may be undecided, offsets {self.remembered} to {last} ({self.removed})"
             )
             if self.remembered is None:
-                what = f"the records before {self.next_offset} are gone, and nothing says that they were decided"
+                what = f"the records before {self.next_offset} were removed, and nothing shows that they were decided"
         elif self.remembered is None:
-            what = "the topic was created again; undecided records of the old one are gone"
+            what = "the topic was created again, and undecided records of the old one are lost"
         else:
-            what = f"the topic was created again; undecided records of the old one, from {self.remembered} on, are gone"
+            what = (
+                "the topic was created again, and undecided records of the old one, "
+                f"from {self.remembered} on, are lost"
+            )
         left = f"; {self.parked}" if self.parked else ""
-        return f"partition {self.partition}: {what}; go on at offset {self.next_offset}{left}"
+        return f"partition {self.partition}: {what}; reading continues at offset {self.next_offset}{left}"
 
 
 def accept_topic(settings: KafkaSettings, *, apply: bool) -> list[Acceptance]:
-    """What coordinators refuse to read of the intents topic; with `apply` they may go on. Blocks; not on an event loop.
+    """Find the partitions that coordinators refuse to read.
+
+    With `apply`, correct their offsets, so that they can continue.
+
+    Blocks, and must not run on an event loop.
 
     Raises:
-        Invalid: `group-active`, a coordinator runs; `setting-invalid`, nobody has upgraded the group.
+        Invalid: `group-active`, a coordinator runs, or `setting-invalid`, the group was not upgraded.
         Fenced: `log-behind-root`, which cannot be accepted. Unavailable: `log-unavailable`.
-
     """
     return asyncio.run(_accept(settings, apply))
 
@@ -327,7 +344,7 @@ async def _found(settings: KafkaSettings, consumer: AIOKafkaConsumer, found: Top
 
 
 async def _parked_of(settings: KafkaSettings, log: LogId | None) -> dict[int, str]:
-    """What is parked of a log that is gone, by partition."""
+    """The parked records of a deleted log, in words, by partition."""
     if log is None:
         return {}
     records = (await read_frontiers(settings, log)).parked
@@ -337,18 +354,19 @@ async def _parked_of(settings: KafkaSettings, log: LogId | None) -> dict[int, st
         said = ", ".join(f"{parked.records} of {parked.table}" for parked in held if parked.records)
         if said:
             found[partition] = (
-                f"intents that are parked are not decided any more: {said}; they stay in topic {settings.parked_topic}"
+                f"parked intents are not decided any more: {said}. They stay in topic {settings.parked_topic}"
             )
     return found
 
 
 async def _set(settings: KafkaSettings, consumer: AIOKafkaConsumer, log: LogId, accepted: list[Acceptance]) -> None:
-    """The bookmark first: once it is written, a missing offset means the beginning of the new log.
+    """Write the offsets.
 
-    The frontiers' topic last: its records are lower bounds of what the group remembers.
+    The bookmark is written first: after it, a missing offset means the beginning of the new log. The frontiers' topic
+    is written last, because its records are lower bounds of the committed offsets.
     """
     offsets = {TopicPartition(settings.intents_topic, held.partition): held.next_offset for held in accepted}
-    generation = membership_of(consumer)  # it has not joined: a broker accepts that while the group has no members
+    generation = membership_of(consumer)  # it has not joined, which a broker accepts while the group has no members
     if not await write_bookmark(settings, consumer, log, generation=generation):
         raise ClientError(f"the group's offset of {settings.dead_letters_topic} cannot be written")
     await commit_offsets(consumer, offsets, log, generation=generation)
@@ -357,28 +375,26 @@ async def _set(settings: KafkaSettings, consumer: AIOKafkaConsumer, log: LogId, 
         await write_frontiers(settings, publisher, log, {held.partition: held.next_offset for held in accepted})
         if not (await read_frontiers(settings, log)).is_upgraded:
             await publisher.publish([upgrade_outgoing(settings, log)])
-    except OutcomeUnknown as error:  # the group remembers it, and the next coordinator writes it
+    except OutcomeUnknown as error:  # the offsets are committed, and the next coordinator writes the records
         raise log_unavailable(settings, error.message, topic=settings.frontiers_topic) from None
     finally:
         await publisher.close()
 
 
 def parked_tables(settings: KafkaSettings) -> list[ParkedTable]:
-    """What is parked or quarantined, by table and partition; not on an event loop.
+    """The parked and quarantined tables, by table and partition. Must not run on an event loop.
 
     Raises:
         Unavailable: `log-unavailable`.
-
     """
     return asyncio.run(_parked(settings))
 
 
 def lift_table(settings: KafkaSettings, table: str, *, without_missing: bool) -> list[ParkedTable]:
-    """Ask for a lift of what is parked of `table`, which is returned; nothing is asked if there is nothing.
+    """Ask coordinators to retry `table`, and return its notices. Asks nothing if the table is not parked.
 
     Raises:
         Unavailable: `log-unavailable`.
-
     """
     return asyncio.run(_lift(settings, table, without_missing))
 
@@ -413,12 +429,12 @@ async def _lift(settings: KafkaSettings, table: str, without_missing: bool) -> l
 
 @dataclass(frozen=True, slots=True)
 class KafkaTopics:
-    """The five topics of one log, for an operator; blocks."""
+    """The five topics of one log, for an operator. All calls block."""
 
     settings: KafkaSettings
 
     def create(self, *, partitions: int, replication_factor: int | None) -> tuple[str, ...]:
-        """Create the topics that are absent, and return their names."""
+        """Create the missing topics, and return their names."""
         return create_topics(self.settings, partitions=partitions, replication_factor=replication_factor)
 
     def check(self) -> list[TopicProblem]:
@@ -427,17 +443,17 @@ class KafkaTopics:
         return [*problems, *offsets_retention(self.settings)]
 
     def accept(self, *, apply: bool) -> list[Acceptance]:
-        """The partitions whose loss of records has to be accepted; accept it if `apply`."""
+        """The partitions whose loss of records an operator has to accept. With `apply`, accept it."""
         return accept_topic(self.settings, apply=apply)
 
     def parked(self) -> list[ParkedTable]:
-        """The tables with parked records."""
+        """The parked and quarantined tables."""
         return parked_tables(self.settings)
 
     def lift(self, table: str, *, without_missing: bool = False) -> list[ParkedTable]:
-        """Let a parked table be tried again, and return its notices.
+        """Ask coordinators to retry a parked table, and return its notices.
 
-        `without_missing`: also if parked records are lost.
+        `without_missing`: continue even if parked records are lost.
         """
         return lift_table(self.settings, table, without_missing=without_missing)
 
@@ -446,11 +462,10 @@ class KafkaTopics:
         return group_state(self.settings)
 
     def group_members(self, *, timeout_s: float) -> int:
-        """How many coordinators the group has now; waits up to `timeout_s` seconds for a broker.
+        """The number of coordinators in the group now. Waits up to `timeout_s` seconds for a broker.
 
         Raises:
             Unavailable: `log-unavailable`.
-
         """
         group, admin = self.settings.group_id, make_admin(self.settings)
         try:
@@ -460,9 +475,9 @@ class KafkaTopics:
             raise log_unavailable(self.settings, f"no answer within {timeout_s + 1:g} s") from error
         except KafkaException as error:
             if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-                return 0  # a group that no one has joined is none for brokers of 4.0 and later
+                return 0  # brokers from 4.0 on do not know a group without members
             raise log_unavailable(self.settings, f"group {group}: {error.args[0].name()}") from error
 
     def identities(self) -> dict[str, TopicIdentity]:
-        """`topic_identity` of each, by name."""
+        """The identity and the number of partitions of each topic, by name."""
         return {name: topic_identity(self.settings, name) for name in topic_names(self.settings)}

@@ -1,10 +1,10 @@
-"""Kafka's clients, made from our settings in one place, and the reports of both libraries as errors of the log.
+"""Kafka's clients, created from the settings in one module, and the errors of both libraries as errors of the log.
 
-Owns: the names of each setting in aiokafka and in librdkafka, ending a producer or a consumer that does not stop, the
-words that name the log and the reason. Does not own: settings (`rootline.adapters.settings`), the records that are
+Owns: the name of each setting in aiokafka and in librdkafka, ending a producer or a consumer that does not stop, the
+text that names the log and the reason. Does not own: settings (`rootline.adapters.settings`), the records that are
 sent or read, which failures are raised, retried or passed on.
-Invariants: producers are idempotent and wait for all acknowledgements. Consumers commit nothing automatically and read
-only committed records. No client creates a topic. A reason is short, however much a library reports.
+Invariants: Producers are idempotent and wait for all acknowledgements. Consumers commit nothing automatically and read
+only committed records. No client creates a topic. A reason is short, whatever a library reports.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _REASON_CHARS_MAX: Final = 200
 
 
 def log_unavailable(settings: KafkaSettings, failure: BaseException | str, *, topic: str | None = None) -> Unavailable:
-    """`log-unavailable`, naming the log, the topic if it is about one, and why."""
+    """The error `log-unavailable`, with the log, the topic if there is one, and the reason."""
     reason = failure if isinstance(failure, str) else reason_of(failure, settings)
     place = settings.url if topic is None else f"{settings.url}: topic {topic}"
     return Unavailable("log-unavailable", f"{place}: {reason}")
 
 
 def reason_of(failure: BaseException, settings: KafkaSettings) -> str:
-    """What a client library or a deadline reported, in one line."""
+    """The error of a client library, or a missed deadline, as one line."""
     if isinstance(failure, KafkaException):
         return str(failure.args[0].str())
     if isinstance(failure, TimeoutError):
@@ -50,7 +50,7 @@ def reason_of(failure: BaseException, settings: KafkaSettings) -> str:
 
 CLIENT_ID: Final = "rootline"
 FETCH_WAIT_MS: Final = 100
-"""How long a broker waits for records; a partition that was resumed or sought waits for the present request to end."""
+"""How long a broker waits for records. A partition that was resumed waits until the request in flight ends."""
 _METADATA_MAX_AGE_MS: Final = 30_000
 _FETCH_BYTES_MAX: Final = 8_388_608
 _HEARTBEAT_MS_MAX: Final = 1_000  # members learn of a rebalance from the answer to a heartbeat
@@ -62,7 +62,10 @@ _ASKERS: Final = ("_heartbeat_task", "_commit_refresh_task", "_reset_committed_t
 def make_producer(
     settings: KafkaSettings, *, record_bytes_max: int, compression: str | None = None
 ) -> AIOKafkaProducer:
-    """A producer for records of up to `record_bytes_max` bytes, not started; on the loop that will use it."""
+    """Create a producer for records of up to `record_bytes_max` bytes, on the loop that will use it.
+
+    It is not started.
+    """
     producer = AIOKafkaProducer(
         **_asyncio_options(settings),
         acks="all",
@@ -78,7 +81,7 @@ def make_producer(
 
 
 class NewerAssignor(RoundRobinPartitionAssignor):  # type: ignore[misc]
-    """The library's own assignor, under a name that the first release does not offer.
+    """The library's own assignor, under a name that the first release does not have.
 
     The broker refuses a member that has no assignor in common with the group.
     """
@@ -89,10 +92,13 @@ class NewerAssignor(RoundRobinPartitionAssignor):  # type: ignore[misc]
 def make_consumer(
     settings: KafkaSettings, *, group_id: str | None, reset: str, reads_all: bool = False
 ) -> AIOKafkaConsumer:
-    """A consumer without topics, not started. `reset`: `none` or `earliest`, for an offset that does not exist.
+    """Create a consumer without topics.
+
+    It is not started. `reset`: `none` or `earliest`, for an offset that does not exist.
 
     Batches that are too large when decompressed are never decompressed (`rootline.adapters.kafka.record_batches`).
-    `reads_all`: with those that the library cannot read, at some cost; else say of a partition that it is `suspect`.
+    `reads_all`: also replace batches that the library cannot read, at some cost. Without it, call `suspect` for a
+    partition that cannot be read.
     """
     consumer = AIOKafkaConsumer(
         **_asyncio_options(settings),
@@ -111,13 +117,13 @@ def make_consumer(
 
 
 def make_admin(settings: KafkaSettings) -> AdminClient:
-    """The administrative client of librdkafka: only librdkafka knows topic ids."""
+    """Create librdkafka's administrative client. Only librdkafka supports topic ids."""
     options: dict[str, Any] = {
         "bootstrap.servers": settings.servers(),
         "client.id": CLIENT_ID,
         "security.protocol": settings.security_protocol,
         "socket.timeout.ms": round(settings.request_timeout_s * 1_000),
-        "log_level": 0,  # failures are raised; the library would also print them to stderr
+        "log_level": 0,  # failures are raised, and the library would also print them to stderr
     }
     if settings.logs_in:
         options |= {
@@ -137,14 +143,14 @@ def make_admin(settings: KafkaSettings) -> AdminClient:
 
 
 async def stop_producer(producer: AIOKafkaProducer, *, patience_s: float) -> None:
-    """Wait up to `patience_s` seconds for pending records, then give them up; every connection is closed."""
+    """Wait up to `patience_s` seconds for pending records, then discard them. Closes every connection."""
     stopping, transports = asyncio.ensure_future(producer.stop()), _transports(producer.client)
     try:
         await asyncio.wait([stopping], timeout=patience_s)
     finally:
         if not stopping.done():
-            # an idempotent producer tries for ever, and the library has no public way to give up: the sender must end
-            # first, because a batch that failed cannot be queued again
+            # an idempotent producer retries for ever, and the library has no public way to stop it: the sender must end
+            # first, because a failed batch cannot be queued again
             ending = asyncio.ensure_future(producer._sender.close())
             await asyncio.wait([ending], timeout=patience_s)
             ending.cancel()
@@ -152,7 +158,7 @@ async def stop_producer(producer: AIOKafkaProducer, *, patience_s: float) -> Non
             batches = [*chain.from_iterable(waiting._batches.values()), *waiting._pending_batches]
             waiting.fail_all(KafkaError("the producer was closed"))
             for batch in batches:
-                batch._drain_waiter.exception()  # looked at, or asyncio would complain
+                batch._drain_waiter.exception()  # retrieved, or asyncio would log it
             await asyncio.wait([stopping], timeout=patience_s)
         if not stopping.done():
             stopping.cancel()
@@ -162,11 +168,10 @@ async def stop_producer(producer: AIOKafkaProducer, *, patience_s: float) -> Non
 
 
 async def start_consumer(consumer: AIOKafkaConsumer, *, patience_s: float) -> None:
-    """Connect; a failure leaves nothing open.
+    """Connect the consumer. After a failure, nothing is open.
 
     Raises:
-        KafkaError: no broker accepted the connection. TimeoutError: none did within `patience_s` seconds.
-
+        KafkaError: no broker accepted the connection. TimeoutError: no broker answered within `patience_s` seconds.
     """
     starting = asyncio.ensure_future(consumer.start())
     try:
@@ -178,13 +183,16 @@ async def start_consumer(consumer: AIOKafkaConsumer, *, patience_s: float) -> No
 
 
 async def stop_consumer(consumer: AIOKafkaConsumer, *, patience_s: float | None = None) -> None:
-    """Leave the group and close every connection, even while a broker is down; `None` waits for its answer."""
+    """Leave the group and close every connection, even while a broker is down.
+
+    `patience_s`: how long to wait for the broker's answer. `None`: without limit.
+    """
     transports = _transports(consumer._client)
     stopping = asyncio.ensure_future(_stopped(consumer))
     try:
         await asyncio.wait([stopping], timeout=patience_s)
     finally:
-        if not stopping.done():  # the broker does not answer, and the library waits for it in several places
+        if not stopping.done():  # the broker does not answer, and the library waits for it without limit
             stopping.cancel()
             await asyncio.wait([stopping])
             await _abort(transports)
@@ -194,12 +202,12 @@ async def stop_consumer(consumer: AIOKafkaConsumer, *, patience_s: float | None 
 
 
 def raise_errors_of_group(consumer: AIOKafkaConsumer) -> None:
-    """Raise the error that ended the membership; the library goes on only after this."""
+    """Raise the error that ended the membership. Until then, the library does not continue."""
     consumer._coordinator.check_errors()
 
 
 def is_broken(consumer: AIOKafkaConsumer) -> bool:
-    """Whether a part of the consumer has ended, so that it can no longer recover."""
+    """Whether a part of the consumer has ended, so that it cannot recover any more."""
     client, parts = consumer._client, (consumer._coordinator._coordination_task, consumer._fetcher._fetch_task)
     return any(task.done() for task in parts) or client._sync_task is None or client._sync_task.done()
 
@@ -209,17 +217,17 @@ def on_cluster_change(consumer: AIOKafkaConsumer, changed: Callable[[], None]) -
     consumer._client.cluster.add_listener(lambda _: changed())
 
 
-def look_at_cluster(consumer: AIOKafkaConsumer) -> None:
-    """Request metadata of the cluster soon, instead of at its next regular time."""
+def refresh_metadata(consumer: AIOKafkaConsumer) -> None:
+    """Request the cluster's metadata soon, instead of at the next regular time."""
     consumer._client.force_metadata_update()
 
 
 async def _stop_starting(consumer: AIOKafkaConsumer, starting: asyncio.Future[None], patience_s: float) -> None:
-    await asyncio.wait([starting], timeout=patience_s)  # cancelled half-way, the library would leave a connection open
+    await asyncio.wait([starting], timeout=patience_s)  # if cancelled halfway, the library would not close a connection
     starting.cancel()
     await asyncio.wait([starting])
     if not starting.cancelled():
-        starting.exception()  # looked at, or asyncio would complain
+        starting.exception()  # retrieved, or asyncio would log it
     await stop_consumer(consumer, patience_s=_MOMENT_S)
 
 
@@ -231,29 +239,29 @@ async def _stopped(consumer: AIOKafkaConsumer) -> None:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        # the library cancels a fetch that waits for its next attempt, awaits it without a guard, and leaves the rest
+        # the library cancels a fetch that waits for a retry, awaits it without a guard, and skips the remaining steps
         await _abandon(consumer)
 
 
 async def _stop_joining(consumer: AIOKafkaConsumer) -> None:
-    """Do not wait for the rest of a rebalance, or for a callback."""
+    """Stop without waiting for the end of a rebalance, or for a callback."""
     coordinator = consumer._coordinator
     joining = getattr(coordinator, "_coordination_task", None)
     if joining is None or joining.done() or not consumer._subscription.reassignment_in_progress:
         return
-    while not joining.done():  # it ignores a cancellation while it waits for a task that it has cancelled itself
+    while not joining.done():  # it ignores a cancellation while it waits for a task that it has cancelled
         joining.cancel()
         await asyncio.wait([joining], timeout=0.05)
-    await _end_tasks(coordinator, _ASKERS)  # if its connection closed, it would think that the broker is down
+    await _end_tasks(coordinator, _ASKERS)  # after its connection closes, it would consider the broker down
     if coordinator.member_id:
-        coordinator.generation = max(coordinator.generation, 1)  # otherwise it would not tell the broker that it leaves
+        coordinator.generation = max(coordinator.generation, 1)  # otherwise it would not send LeaveGroup to the broker
     connection = consumer._client._conns.pop((coordinator.coordinator_id, ConnectionGroup.COORDINATION), None)
-    if connection is not None:  # the broker reads nothing more from it until every member has joined
+    if connection is not None:  # the broker reads nothing from this connection until every member has joined
         await connection.close()
 
 
 async def _abandon(consumer: AIOKafkaConsumer) -> None:
-    """End what the library left running."""
+    """Stop the tasks that the library has not stopped."""
     consumer._closed = True
     coordinator, fetcher = consumer._coordinator, consumer._fetcher
     if fetcher is not None:
@@ -265,11 +273,11 @@ async def _abandon(consumer: AIOKafkaConsumer) -> None:
 
 
 def _end_silent_connections(client: AIOKafkaClient) -> None:
-    """Abort connections that the library gives up: an encrypted one would wait for the other side to say goodbye."""
-    tell = client._on_connection_closed
+    """Abort connections that time out, because closing an encrypted one would wait for the broker."""
+    on_closed = client._on_connection_closed
 
     def closed(connection: AIOKafkaConnection, reason: CloseReason | None) -> None:
-        tell(connection, reason)
+        on_closed(connection, reason)
         transport = connection._protocol._transport
         if reason is CloseReason.CONNECTION_TIMEOUT and transport is not None:
             transport.abort()
@@ -278,12 +286,12 @@ def _end_silent_connections(client: AIOKafkaClient) -> None:
 
 
 def _transports(client: AIOKafkaClient) -> list[asyncio.WriteTransport]:
-    """The transports of open connections: the library forgets each one when it begins to close it."""
-    return [held._writer.transport for held in client._conns.values() if held._writer is not None]
+    """The transports of open connections. The library forgets a connection when it begins to close it."""
+    return [each._writer.transport for each in client._conns.values() if each._writer is not None]
 
 
 async def _abort(transports: Sequence[asyncio.WriteTransport]) -> None:
-    """End connections at once: an orderly end of an encrypted one would wait for the other side."""
+    """Abort connections, because closing an encrypted one would wait for the broker."""
     for transport in transports:
         transport.abort()
     await asyncio.sleep(0)  # the loop closes the sockets
@@ -307,9 +315,9 @@ def _group_options(settings: KafkaSettings) -> dict[str, Any]:
         "partition_assignment_strategy": (NewerAssignor,),
         "session_timeout_ms": session_ms,
         "heartbeat_interval_ms": max(1, min(_HEARTBEAT_MS_MAX, session_ms // 5)),
-        # a member that is alive ends its part by its own deadline; one that is not loses its session
+        # a live member finishes by its own deadline, and a dead one loses its session
         "rebalance_timeout_ms": session_ms + round(settings.rebalance_deadline_s * 1_000),
-        # the client must not judge whether a coordinator makes progress: one that waits for room stays a member
+        # a coordinator that waits for room must stay a member, so the client must not check its progress
         "max_poll_interval_ms": _NEVER_MS,
     }
 
@@ -341,6 +349,6 @@ def _ssl_context(settings: KafkaSettings) -> ssl.SSLContext:
         named = ", ".join(str(file) for file in (settings.tls_ca_file, settings.tls_certificate_file) if file)
         raise Invalid(
             "setting-invalid",
-            f"the certificates {named} cannot be used: {error}: check the files of ROOTLINE_KAFKA__TLS_…",
+            f"the certificates {named} cannot be used: {error}. Check the files of ROOTLINE_KAFKA__TLS_…",
         ) from error
     return context

@@ -3,14 +3,14 @@
 Owns: both sides as one object, the translation of verdicts into records, dead letters with the original bytes. Does
 not own: reading (`intent_feed`), delivery (`publisher`), when a verdict may be published, the contents of headers
 (`record_headers`).
-Invariants: all of a call is acknowledged by every in-sync replica before it returns. A verdict record has verdicts of
-one table on one partition of one log, under the table's key, and a second form in JSON is a separate record. A dead
-letter has the record's own key and value, unless its topic takes them in no form. No letter delays another one or a
-verdict. Closing ends both sides, even if one of them fails.
+Invariants: All records of a call are acknowledged by every in-sync replica before it returns. A verdict record has
+verdicts of one table on one partition of one log, under the table's key. A second form in JSON is a separate record. A
+dead letter has the record's own key and value, unless its topic accepts them in no form. No dead letter delays another
+one or a verdict. Closing ends both sides, even if one of them fails.
 
 A topic limits the size of its records, and a writer may have compressed a record that is too large for any topic
-without compression. The dead letter of such a record is compressed with zstd, by a separate producer: of all codecs
-zstd looks back the furthest. If that is too large as well, the letter is published without the record's bytes
+without compression. The dead letter of such a record is compressed with zstd, by a separate producer, because zstd has
+the largest window of all codecs. If that is too large as well, the letter is published without the record's bytes
 (decision 0108).
 """
 
@@ -22,6 +22,7 @@ from typing import Final
 
 import structlog
 from aiokafka.codec import zstd_encode
+from typing_extensions import override
 
 from rootline.adapters.kafka.clients import log_unavailable
 from rootline.adapters.kafka.intent_feed import KafkaIntentFeed
@@ -30,6 +31,7 @@ from rootline.adapters.kafka.record_headers import headers_of_dead_letter, heade
 from rootline.adapters.kafka.topics import DEAD_LETTER_ROOM_BYTES, record_bytes_max
 from rootline.adapters.settings import KafkaSettings
 from rootline.ports.intent_feed import FeedEvent
+from rootline.ports.intent_log import VerdictSink
 from rootline.schemas.bytes.verdict_codec import encode_verdicts, json_verdict
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.verdict import DeadLetter, JsonVerdict, Verdict, coordinates_only
@@ -37,14 +39,14 @@ from rootline.schemas.verdict import DeadLetter, JsonVerdict, Verdict, coordinat
 _VERDICTS_IN_A_RECORD: Final = 500
 _BYTES_IN_A_RECORD: Final = 400_000
 _BATCH_BYTES: Final = 128
-"""More than what a batch of one record adds to its key, value and headers."""
+"""More than a batch of one record adds to its key, value and headers."""
 _OUR_HEADERS_BYTES: Final = 16_384
 """More than our own headers take with a short message."""
 _ANY_SIZE: Final = 2**31 - 1
 
 
-class KafkaVerdictSink:
-    """Connects with the first verdict, or in `connect_soon`; for one event loop."""
+class KafkaVerdictSink(VerdictSink):
+    """Publishes verdicts. For one event loop. The first verdict connects, or `connect_soon`."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -53,16 +55,16 @@ class KafkaVerdictSink:
         self._compressing = KafkaPublisher(settings, lambda: _ANY_SIZE, compression="zstd")
 
     def connect_soon(self) -> None:
-        """Start to connect, so that the first verdict need not wait for it."""
+        """Start to connect in the background, so that the first verdict need not wait for it."""
         self._publisher.connect_soon()
 
+    @override
     async def publish_verdicts(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> None:
-        """Durable when it returns; publishing the same verdict again changes nothing for waiters.
+        """Publish them durably. Publishing the same verdict again changes nothing for waiters.
 
         Raises:
-            Unavailable: `log-unavailable`: the verdicts were not published, some of the letters perhaps.
-            OutcomeUnknown: `publish-unknown`, some may have been published; publish all again.
-
+            Unavailable: `log-unavailable`, the verdicts were not published. Some dead letters may have been.
+            OutcomeUnknown: `publish-unknown`, some may have been published. Publish all of them again.
         """
         decided = list(self._verdict_records(verdicts))
         letters = await self._dead_letter_records(dead_letters)
@@ -70,8 +72,10 @@ class KafkaVerdictSink:
             try:
                 await self._publisher.publish([*letters, *decided])
                 return
-            except (RecordTooLarge, SomeTooLarge):  # and it is not known which one
-                self._letter_bytes_max = None  # the topic accepts less than before: ask before the next attempt
+            except (RecordTooLarge, SomeTooLarge):  # it is not known for which letter
+                self._letter_bytes_max = (
+                    None  # the topic's limit is lower than before, so read it before the next attempt
+                )
                 for letter in dead_letters:
                     await self._publish_alone(letter)
         if decided:
@@ -81,7 +85,7 @@ class KafkaVerdictSink:
         try:
             await self._publisher.publish(records)
         except RecordTooLarge as error:
-            advice = "raise its max.message.bytes; `rootline topics check` says to what"
+            advice = "raise its max.message.bytes to the value that `rootline topics check` shows"
             topic = self._settings.verdicts_topic
             raise log_unavailable(
                 self._settings, f"topic {topic} does not accept a record ({error}): {advice}", topic=topic
@@ -116,7 +120,7 @@ class KafkaVerdictSink:
         yield Outgoing(self._settings.verdicts_topic, table.encode(), value, headers_of_verdicts(verdicts))
 
     async def _dead_letter_records(self, letters: Sequence[DeadLetter]) -> list[Outgoing]:
-        """Records of `letters`; those that do not fit as they are, are already published when this returns."""
+        """The records of the letters that fit unchanged. The others are already published when this returns."""
         if not letters:
             return []
         if self._letter_bytes_max is None:
@@ -137,7 +141,10 @@ class KafkaVerdictSink:
             await self._publish_smaller(letter, _ANY_SIZE)
 
     async def _publish_smaller(self, letter: DeadLetter, bytes_max: int) -> None:
-        """Compressed, or else by its coordinates. `bytes_max`: what its topic accepted when it was last asked."""
+        """Publish a letter compressed, or only with its coordinates.
+
+        `bytes_max`: the topic's limit when it was last read.
+        """
         if len(await asyncio.to_thread(zstd_encode, letter.value)) <= bytes_max:
             try:
                 await self._compressing.publish([self._letter_record(letter, DEAD_LETTER_ROOM_BYTES)])
@@ -165,9 +172,9 @@ class KafkaVerdictSink:
 
     def _no_letter(self, reason: str) -> Unavailable:
         topic = self._settings.dead_letters_topic
-        advice = "raise its max.message.bytes; `rootline topics check` says to what"
-        said = f"topic {topic} does not even accept the coordinates of a record ({reason}): {advice}"
-        return log_unavailable(self._settings, said, topic=topic)
+        advice = "raise its max.message.bytes to the value that `rootline topics check` shows"
+        text = f"topic {topic} does not even accept the coordinates of a record ({reason}): {advice}"
+        return log_unavailable(self._settings, text, topic=topic)
 
     def _letter_record(self, letter: DeadLetter, headers_bytes_max: int) -> Outgoing:
         headers = headers_of_dead_letter(
@@ -179,20 +186,21 @@ class KafkaVerdictSink:
         return Outgoing(self._settings.dead_letters_topic, letter.key, letter.value, headers)
 
     def _ask_record_bytes_max(self) -> int:
-        """The dead-letter topic's own limit: every record of the log must fit."""
+        """The limit of the dead letters' topic, or if it is not known, a size for every record of the log."""
         allowed = record_bytes_max(self._settings, self._settings.dead_letters_topic)
         return allowed or self._settings.intent_bytes_max + DEAD_LETTER_ROOM_BYTES
 
 
 class KafkaCoordinatorLog(KafkaIntentFeed):
-    """The feed of intents that publishes verdicts too. Both sides connect with the first `next`."""
+    """The feed of intents that publishes verdicts too. The first `next` connects both sides."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         super().__init__(settings)
         self._verdicts = KafkaVerdictSink(settings)
 
+    @override
     async def next(self, *, wait_s: float, deliver: bool = True) -> FeedEvent:
-        """Return the next event of the feed. The first call starts to connect the side of verdicts too."""
+        """Return the next event of the feed. The first call also starts to connect the side of verdicts."""
         self._verdicts.connect_soon()
         return await super().next(wait_s=wait_s, deliver=deliver)
 
@@ -200,8 +208,9 @@ class KafkaCoordinatorLog(KafkaIntentFeed):
         """Publish verdicts and dead letters. They are durable when this returns."""
         await self._verdicts.publish_verdicts(verdicts, dead_letters)
 
+    @override
     async def close(self) -> None:
-        """Leave the group at once, wait for pending verdicts, close the connections."""
+        """Leave the group without delay, wait for pending verdicts, and close the connections."""
         try:
             await super().close()
         finally:

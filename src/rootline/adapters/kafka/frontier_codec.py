@@ -3,14 +3,14 @@
 Owns: the form of these records, and which of them count. Does not own: bounded parsing (`control_records`), reading
 the whole topic and writing to it (`frontiers`), when a record is written (`membership`, `progress`, operators), the
 parked records themselves (`parked_topic`).
-Invariants: of rejections and of parked tables only records of the highest epoch count, and an assignment's own epoch
-is higher than any that it has read. A rejection below the offset is kept only where it may be of a parked record, so
-that a parked table fills no other table's room. The first record of a lake counts. A pause names the group and no log,
-so it outlives a topic that is made again. A pause that cannot be read still pauses, because `rootline resume` ends it.
-Versions that do not know a key ignore it.
+Invariants: Of rejections and of parked tables, only records of the highest epoch count, and an assignment's epoch is
+higher than any that it has read. A rejection below the offset is kept only if it may belong to a parked record, so that
+a parked table does not use up another table's room. The first record of a lake counts. A pause names the group and no
+log, so it survives the re-creation of a topic. A pause that cannot be read still pauses, because `rootline resume` ends
+it. Versions that do not know a key ignore it.
 
-Theory: decision 0043. An assignment reads, has the group accept a commit, writes its first record (which carries on
-all that counted), and has the group accept a commit again. Only then does it begin. So the next owner, whose
+Theory: decision 0043. An assignment reads, has the group accept a commit, writes its first record (which includes
+everything that counted), and has the group accept a commit again. Only then does it begin. So the next owner, whose
 generation begins later, has read that record and has a higher epoch, and a record that a stalled owner writes late
 does not count.
 """
@@ -49,16 +49,16 @@ from rootline.schemas.identifiers import LogId, LogPosition, TableName
 
 ANSWER_RECORD_BYTES_MAX: Final = 262_144
 ANSWERS_MAX: Final = 1_000_000
-"""Answers of one record; a partition with more of them waits, as one whose record has no room (`progress`)."""
+"""Rejections in one record. A partition with more of them is paused, as one whose record has no room (`progress`)."""
 _TOGETHER_MAX: Final = 2 * ANSWERS_MAX
-"""Records of one epoch say the same, but for what the one that began has added."""
+"""Rejections in all records of one epoch, which differ only by the additions of the assignment that began."""
 NO_ANSWERS: Final[Mapping[int, RecordedRejection]] = {}
 _Span = TypeVar("_Span", bound=tuple[int, int, *tuple[Any, ...]])
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerRecord:
-    """What one assignment, `name`, has held of a partition, by offset."""
+    """The rejections of a partition that one assignment, `name`, has recorded, by offset."""
 
     log: LogId
     partition: int
@@ -69,7 +69,7 @@ class AnswerRecord:
     def with_more(
         self, more: Mapping[int, RecordedRejection], *, start: int, parked: Collection[ParkedTable] = ()
     ) -> AnswerRecord:
-        """With `more`, and without those that no reader gets again: before `start`, and not of what is parked."""
+        """Add `more`, and drop rejections that no reader needs again: before `start`, and not of a parked record."""
         kept = {
             offset: answer
             for offset, answer in {**self.answers, **more}.items()
@@ -79,12 +79,12 @@ class AnswerRecord:
 
 
 def answer_key(settings: KafkaSettings, record: AnswerRecord) -> bytes:
-    """The key of its record on the topic."""
+    """The key of the record on the topic."""
     return json.dumps([settings.group_id, record.log, record.partition, ANSWERS, record.name]).encode()
 
 
 def answers_to_bytes(record: AnswerRecord) -> bytes:
-    """Its value: answers of consecutive offsets with one code and message share a run."""
+    """Encode the record's value. Rejections of consecutive offsets with one code and message share a run."""
     runs: list[tuple[int, int, str, str]] = []
     for offset, answer in sorted(record.answers.items()):
         if runs and runs[-1][1] == offset - 1 and runs[-1][2:] == (answer.code, answer.message):
@@ -103,22 +103,23 @@ def answers_to_bytes(record: AnswerRecord) -> bytes:
 
 
 def outgoing(settings: KafkaSettings, record: AnswerRecord) -> Outgoing:
-    """To be published."""
+    """The record for the publisher."""
     return Outgoing(settings.frontiers_topic, answer_key(settings, record), answers_to_bytes(record))
 
 
 def tombstone(settings: KafkaSettings, record: AnswerRecord) -> Outgoing:
-    """Lets compaction remove a record that no longer counts."""
+    """The tombstone of a record that no longer counts, so that compaction removes it."""
     return Outgoing(settings.frontiers_topic, answer_key(settings, record), None)
 
 
 def answer_record_of(key: ControlKey, value: bytes) -> AnswerRecord:
-    """The record that `value` contains. Its answers are not made before they are asked for. Raises `Unreadable`."""
+    """Decode a record. Its rejections are created lazily. Raises `Unreadable`."""
     log, (name,) = of_log(key), of_names(key, 1)
     body = control_body(value)
     runs = tuple(
         sorted(
-            (count(first), count(last), text(code), text(said)) for first, last, code, said in rows(body.get("runs"), 4)
+            (count(first), count(last), text(code), text(message))
+            for first, last, code, message in rows(body.get("runs"), 4)
         )
     )
     tables = body.get("tables", {})
@@ -147,7 +148,7 @@ def next_record(
     *,
     step: int = 1,
 ) -> tuple[AnswerRecord, list[AnswerRecord]]:
-    """The first record of an assignment that begins at `start`; and those of `known` that it makes superfluous."""
+    """The first record of an assignment that begins at `start`, and the records of `known` that it replaces."""
     own = [record for record in known if record.partition == partition]
     epoch = max((record.epoch for record in own), default=0)
     held: dict[int, RecordedRejection] = {}
@@ -162,7 +163,7 @@ def next_record(
 
 
 class _Runs(Mapping[int, RecordedRejection]):
-    """Answers by offset, made when they are asked for: one short record may have a million of them."""
+    """Rejections by offset, created on access, because one short record may have a million of them."""
 
     def __init__(
         self,
@@ -205,7 +206,7 @@ def _check_apart(spans: Sequence[tuple[int, int, *tuple[Any, ...]]]) -> None:
 
 
 def _may_be_of(parked: ParkedTable, answer: RecordedRejection) -> bool:
-    """Whether the answer may be that of a parked record, which readers get again before the offset that is read on."""
+    """Whether the rejection may belong to a parked record, which readers get again before the records of the log."""
     is_in_range = parked.records > 0 and parked.first_offset <= answer.position.offset < parked.next_offset
     return is_in_range and answer.table in (parked.table, ANY_TABLE)
 
@@ -215,9 +216,10 @@ PARKING_RECORD_BYTES_MAX: Final = 800_000
 
 @dataclass(frozen=True, slots=True)
 class ParkingRecord:
-    """What one assignment, `name`, says is parked of a partition.
+    """The parked tables of a partition that one assignment, `name`, has recorded.
 
-    `began`: it is not the assignment's first record, which says what others said. Of one epoch, one assignment began.
+    `began`: this is not the assignment's first record, which only repeats earlier records. In each epoch, only one
+    assignment begins.
     """
 
     log: LogId
@@ -229,7 +231,7 @@ class ParkingRecord:
 
 
 def parking_outgoing(settings: KafkaSettings, record: ParkingRecord) -> Outgoing:
-    """To be published."""
+    """The record for the publisher."""
     tables = [
         {
             "table": parked.table,
@@ -250,34 +252,34 @@ def parking_outgoing(settings: KafkaSettings, record: ParkingRecord) -> Outgoing
 
 
 def parking_tombstone(settings: KafkaSettings, record: ParkingRecord) -> Outgoing:
-    """Lets compaction remove a record that no longer counts."""
+    """The tombstone of a record that no longer counts, so that compaction removes it."""
     return Outgoing(settings.frontiers_topic, _key(settings, record), None)
 
 
 def parking_record_of(key: ControlKey, value: bytes) -> ParkingRecord:
-    """The record, from one of this kind. Raises `Unreadable`."""
+    """Decode a record of this kind. Raises `Unreadable`."""
     log, (name,) = of_log(key), of_names(key, 1)
     body = control_body(value)
-    said = body.get("tables")
-    if not isinstance(said, list):
+    tables = body.get("tables")
+    if not isinstance(tables, list):
         raise Unreadable("`tables` is not a list")
-    by_table = {parked.table: parked for parked in (_table(log, key.partition, table) for table in said)}
+    by_table = {parked.table: parked for parked in (_table(log, key.partition, table) for table in tables)}
     return ParkingRecord(log, key.partition, name, count(body.get("epoch")), by_table, body.get("began") is True)
 
 
 def next_parking_record(
     known: Iterable[ParkingRecord], log: LogId, partition: int, name: str, *, step: int = 1
 ) -> tuple[ParkingRecord, list[ParkingRecord]]:
-    """The first record of an assignment, with what counts; and those of `known` that it makes superfluous."""
+    """The first record of an assignment, and the records of `known` that it replaces."""
     own = [record for record in known if record.partition == partition]
     epoch = max((record.epoch for record in own), default=0)
     return ParkingRecord(log, partition, name, epoch + step, counting(own)), own
 
 
 def counting(records: Iterable[ParkingRecord]) -> dict[TableName, ParkedTable]:
-    """What is parked of one partition, by all its records.
+    """The parked tables of one partition, from all its records.
 
-    Of several with one epoch, the one that began: the others only said the same as its first record.
+    Of several records with one epoch, that of the assignment that began counts. The others only repeat earlier records.
     """
     own = list(records)
     epoch = max((record.epoch for record in own), default=0)
@@ -291,7 +293,7 @@ def counting(records: Iterable[ParkingRecord]) -> dict[TableName, ParkedTable]:
 
 
 def lift_outgoing(settings: KafkaSettings, lift: Lift, *, done: bool = False) -> Outgoing:
-    """An operator's word; `done`: that it was carried out."""
+    """The record of an operator's request to retry a table. `done`: the tombstone after it was carried out."""
     named = [settings.group_id, lift.log, lift.partition, LIFT, lift.table]
     key = json.dumps([*named, lift.name] if lift.name else named).encode()
     body = {"without-missing": lift.without_missing, "first": lift.first_offset}
@@ -299,7 +301,7 @@ def lift_outgoing(settings: KafkaSettings, lift: Lift, *, done: bool = False) ->
 
 
 def lift_of(key: ControlKey, value: bytes) -> Lift:
-    """The lift, from a record of this kind. Raises `Unreadable`."""
+    """Decode a lift from a record of this kind. Raises `Unreadable`."""
     log, (table, *rest) = of_log(key), of_names(key, 1, 2)
     body = control_body(value)
     first = body.get("first")
@@ -339,13 +341,13 @@ def _table(log: LogId, partition: int, said: object) -> ParkedTable:
 
 
 def lake_outgoing(settings: KafkaSettings, lake: Lake) -> Outgoing:
-    """The record."""
+    """The record that names the group's lake."""
     key = json.dumps([settings.group_id, LAKE, lake.lake_id, ""]).encode()
     return Outgoing(settings.frontiers_topic, key, encode_lake(lake))
 
 
 def lake_of(value: bytes) -> Lake:
-    """The lake that a record of this kind names. Raises `Unreadable`."""
+    """Decode the lake from a record of this kind. Raises `Unreadable`."""
     lake = decode_lake(value)
     if lake is None:
         raise Unreadable("it names no lake")
@@ -353,32 +355,34 @@ def lake_of(value: bytes) -> Lake:
 
 
 def check_lake(settings: KafkaSettings, known: Lake | None, own: Lake | None) -> None:
-    """Raises `Invalid` (`lake-mismatch`) if the group is another lake's."""
+    """Raise `Invalid` (`lake-mismatch`) if the group serves another lake."""
     if known is None or own is None or known.lake_id == own.lake_id:
         return
     raise Invalid(
         LAKE_MISMATCH,
         f"{settings.url}: the coordinators of the group {settings.group_id} commit to the lake {known}, and this one "
-        f"would commit to {own}: name that warehouse, or give this lake a log of its own. If the warehouse was moved "
+        f"would commit to {own}. Name that warehouse, or use a separate log for this lake. If the warehouse was moved "
         f"without its object {LAKE_KEY}, copy that too",
     )
 
 
 def pause_outgoing(settings: KafkaSettings, pause: Pause, *, over: bool = False) -> Outgoing:
-    """To be published; `over`: it ends."""
+    """The record of a pause. `over`: the tombstone that ends it."""
     key = json.dumps([settings.group_id, PAUSED, pause.table]).encode()
     body = {"since": pause.since_ms, "why": pause.why}
     return Outgoing(settings.frontiers_topic, key, None if over else json.dumps(body).encode())
 
 
 def pause_of(key: ControlKey, value: bytes) -> tuple[Pause, Unreadable | None]:
-    """The pause in a record of this kind, and the reason if the record cannot be read.
+    """Decode a pause from a record of this kind, and return the error if the record cannot be read.
 
-    A record that cannot be read is a pause all the same.
+    A record that cannot be read is a pause nevertheless.
     """
     table = TableName(key.names[0])
     try:
         body = control_body(value)
         return Pause(table, whole(body.get("since")), text(body.get("why"))), None
     except Unreadable as why:
-        return Pause(table, 0, "its record cannot be read"), why  # of a newer version: paused it is
+        return Pause(
+            table, 0, "its record cannot be read"
+        ), why  # a newer version wrote the record, and the table is paused

@@ -1,18 +1,18 @@
 """The frontiers' topic: for each partition of a log, an offset below which everything is decided.
 
 Owns: the form of a frontier and of the mark of the last record read, reading the whole topic, writing, the task that
-writes frontiers soon after the group has remembered them, the steps by which an assignment takes over rejections and
-parked tables. Does not own: the other records (`frontier_codec`), where a partition starts (`group_offsets`), the
+writes frontiers soon after the group has committed them, the steps by which an assignment takes over rejections and
+parked tables. Does not own: the other records (`frontier_codec`), the start of a partition (`group_offsets`), the
 topic's configuration (`topics`).
-Invariants: a frontier is a lower bound: it is written only after the group has remembered the same offset or a later
-one. A record of another group or of another topic id is never used. One that cannot be read is skipped, and the newest
-readable one under its key counts (decision 0108). The latest frontier is written, without another call, within ten
-seconds or at the next success, and a failure delays nothing else. In a takeover the group accepts a commit between
-reading the topic and writing to it, and another one after that, or the assignment does not begin. A record that
-retention has removed proves nothing. Of each partition one marked record is read, of all at once (decision 0106).
+Invariants: A frontier is a lower bound: it is written only after the group has committed the same offset or a later
+one. A record of another group or of another topic id is never used. An unreadable record is skipped, and the newest
+readable one of its key counts (decision 0108). The latest frontier is written automatically within ten seconds, or at
+the next success, and a failure delays nothing else. In a takeover, the group accepts one commit between reading the
+topic and writing to it, and another one after the write, or the assignment does not begin. A record that retention has
+removed proves nothing. The marked records are read with one consumer, one record of each partition (decision 0106).
 
-A lost record, a late one, or one that a stalled coordinator writes over a newer one costs reading again, never
-records: the start of a partition is the greatest known offset, and a log that begins above it is refused, not skipped.
+A frontier that is lost, late, or written by a stalled coordinator over a newer one costs reading again, never records:
+the start of a partition is the greatest known offset, and a log that begins above it is refused, not skipped.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ from rootline.schemas.root_header import PartitionOffset
 
 
 class Mark(NamedTuple):
-    """A record of a partition, by what tells it from any other at its offset."""
+    """A record of a partition, with a digest that distinguishes it from any other at its offset."""
 
     offset: int
     mark: bytes
 
 
 def mark_of_record(record: LogRecord) -> Mark | None:
-    """The mark of the record, or `None` if only its position is known."""
+    """The mark of the record, or `None` for a record whose content was not read."""
     return None if record.not_read else Mark(record.position.offset, mark_of(record.value, record.appended_ms))
 
 
@@ -92,14 +92,13 @@ async def check_marks(
     begins: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
 ) -> None:
-    """Compare the records that `marks` name with the log.
+    """Check that the records that `marks` names are still in the log.
 
-    `begins`, `ends`: of the partitions to check.
+    `begins`, `ends`: the offsets of the partitions to check.
 
     Raises:
         Fenced: `log-behind-root`.
         KafkaError, TimeoutError: the log does not answer.
-
     """
     due = {at: marks[at.partition] for at in ends if at.partition in marks and marks[at.partition].offset >= begins[at]}
     for at, mark in due.items():
@@ -153,7 +152,7 @@ _LAST_READ: Final = "last-read"
 def frontier_record(
     settings: KafkaSettings, log: LogId, partition: int, next_offset: int, mark: Mark | None = None
 ) -> Outgoing:
-    """The record that says: everything of this partition before `next_offset` is decided, and `mark` was read."""
+    """The record of a frontier: everything of this partition before `next_offset` is decided, and `mark` was read."""
     key = json.dumps([settings.group_id, log, partition]).encode()
     body: dict[str, Any] = {_NEXT_OFFSET: next_offset}
     if mark is not None:
@@ -162,7 +161,7 @@ def frontier_record(
 
 
 def frontier_of(value: bytes) -> tuple[int, Mark | None]:
-    """The offset in a record of this kind, and the mark of the record that was read last. Raises `Unreadable`."""
+    """The offset in a frontier, and the mark of the record that was read last. Raises `Unreadable`."""
     body = control_body(value)
     last_read = body.get(_LAST_READ)
     if last_read is None:
@@ -176,44 +175,43 @@ def frontier_of(value: bytes) -> tuple[int, Mark | None]:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What the topic says of a log: partition → the greatest offset that a record names; all other records."""
+    """The contents of the topic for one log. `frontiers`: partition → the greatest recorded offset."""
 
     frontiers: Mapping[int, int]
     answers: tuple[AnswerRecord, ...]
     parked: tuple[ParkingRecord, ...] = ()
     lifts: tuple[Lift, ...] = ()
     is_upgraded: bool = False
-    """Whether a record says that no coordinator of the first release reads the log."""
+    """Whether the topic records that no coordinator of the first release reads the log."""
     pauses: tuple[Pause, ...] = ()
     lake: Lake | None = None
-    """To which the group's coordinators commit; `None`: none of them has said it."""
+    """The lake to which the group's coordinators commit. `None`: not recorded yet."""
     marks: Mapping[int, Mark] = field(default_factory=dict)
-    """Partition → the record that was read of it last, as its newest record says."""
+    """Partition → the record that was read last, from its newest frontier."""
     unread: Mapping[bytes, tuple[str, int]] = field(default_factory=dict)
-    """The key of each newest record that cannot be read, of answers and of parked records → its kind, its partition."""
+    """Keys of rejections and parked tables whose newest record cannot be read → kind and partition."""
 
     def is_unread(self, partition: int, kind: str | None = None) -> bool:
-        """Whether a record of the partition, of this kind or of any, cannot be read."""
+        """Whether a record of the partition, of this kind or of any kind, cannot be read."""
         return any(of == partition and kind in (None, held) for held, of in self.unread.values())
 
 
 async def read_frontiers(settings: KafkaSettings, log: LogId, *, warns: bool = True) -> Recorded:
-    """Read the topic to its present end. `warns`: log what cannot be read.
+    """Read the topic to its present end. `warns`: log the records that cannot be read.
 
     Raises:
-        Unavailable: `log-unavailable`, no answer, or there is no such topic.
-
+        Unavailable: `log-unavailable`, no broker answers, or the topic does not exist.
     """
     reading = FrontierReading(settings.group_id, log)
     reader = KafkaTopicReader(settings, settings.frontiers_topic)
     await reader.first_since(0, None, reading.take, records_max=_ALL)
     if warns:
-        reading.skipped.tell()
+        reading.skipped.log()
     return reading.recorded()
 
 
 class FrontierReading:
-    """The newest readable record under each key. A tombstone removes it, a damaged record does not."""
+    """Collects the newest readable record of each key. A tombstone removes it, a damaged record does not."""
 
     def __init__(self, group_id: str, log: LogId) -> None:
         self.skipped = Skipped()
@@ -230,7 +228,7 @@ class FrontierReading:
         self._unread: dict[bytes, tuple[str, int]] = {}
 
     def take(self, record: Any) -> None:
-        """Read the next record of the topic, of whatever form."""
+        """Add the next record of the topic, whatever its form."""
         key = None
         try:
             key = control_key(self._group_id, record.key)
@@ -243,7 +241,7 @@ class FrontierReading:
                 self._unread[record.key] = (key.kind, key.partition)
 
     def recorded(self) -> Recorded:
-        """The outcome for this group and this log."""
+        """The records of this group and this log."""
         return Recorded(
             self._frontiers,
             tuple(self._answers.values()),
@@ -268,7 +266,7 @@ class FrontierReading:
         elif key.kind == LAKE:
             self._lakes.setdefault(raw, lake_of(value))
         elif key.kind == UPGRADED:
-            control_body(value)  # its offsets are of no use any more
+            control_body(value)  # its offsets are not used any more
             self._is_upgraded = True
         elif key.kind == ANSWERS:
             self._answers[raw] = answer_record_of(key, value)
@@ -283,7 +281,7 @@ class FrontierReading:
 
 
 def frontier_publisher(settings: KafkaSettings) -> KafkaPublisher:
-    """What writes the records; it connects with the first."""
+    """The publisher of the topic's records. The first record connects."""
     return KafkaPublisher(settings, lambda: _RECORD_BYTES_MAX)
 
 
@@ -294,24 +292,21 @@ async def write_frontiers(
     offsets: Mapping[int, int],
     marks: Mapping[int, Mark] = NO_MARKS,
 ) -> None:
-    """Publish these offsets, which are durable when it returns.
-
-    `marks`: the record that was read last, of partitions where it is known.
+    """Write these offsets durably. `marks`: the record that was read last of each partition, where known.
 
     Raises:
-        Unavailable: `log-unavailable`. OutcomeUnknown: `publish-unknown`; writing again is safe.
-
+        Unavailable: `log-unavailable`. OutcomeUnknown: `publish-unknown`, it is safe to write again.
     """
     records = [frontier_record(settings, log, number, offset, marks.get(number)) for number, offset in offsets.items()]
     await publisher.publish(records)
 
 
 _PAUSE_S: Final = 10.0
-"""The shortest time between two writes; a crash in between leaves a lower bound."""
+"""Seconds between two writes. After a crash in between, the last frontier is still a lower bound."""
 
 
 class FrontierKeeper:
-    """For one event loop."""
+    """Writes the frontiers of one member's partitions in the background. For one event loop."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -323,7 +318,7 @@ class FrontierKeeper:
         self._closing = asyncio.Event()
 
     def note(self, log: LogId, offsets: Mapping[int, int], marks: Mapping[int, Mark] = NO_MARKS) -> None:
-        """The group has remembered these: write them soon. `marks`: the record that was read last of each."""
+        """Write these offsets soon, which the group has committed. `marks`: the last record read of each partition."""
         self._marks.setdefault(log, {}).update(marks)
         for partition, offset in offsets.items():
             self._noted[log, partition] = max(offset, self._noted.get((log, partition), 0))
@@ -331,7 +326,7 @@ class FrontierKeeper:
             self._writing = asyncio.get_running_loop().create_task(self._write(), name="rootline frontiers")
 
     async def flush(self) -> None:
-        """Write what was noted, as far as one attempt does."""
+        """Write the noted offsets, in one attempt."""
         if not self._noted:
             return
         noted, self._noted = self._noted, {}
@@ -343,25 +338,25 @@ class FrontierKeeper:
                 marks = self._marks.get(log, NO_MARKS)
                 await write_frontiers(self._settings, self._publisher, log, offsets, marks)
         except RootlineError as error:
-            for place, offset in noted.items():  # for the next attempt, unless a later one was noted meanwhile
+            for place, offset in noted.items():  # for the next attempt, unless a later offset was noted meanwhile
                 self._noted[place] = max(offset, self._noted.get(place, 0))
             logger = structlog.get_logger("rootline.kafka")
             logger.info("frontiers not written", action="retry", reason=str(error))
 
     async def publish(self, records: Sequence[Outgoing]) -> None:
-        """Other records of the topic; durable when it returns. Raises as `KafkaPublisher.publish`."""
+        """Publish other records of the topic durably. Raises as `KafkaPublisher.publish`."""
         publishing = asyncio.get_running_loop().create_task(self._publisher.publish(records))
         self._publishing.add(publishing)
         publishing.add_done_callback(self._published)
-        await asyncio.shield(publishing)  # a rebalance must not cut off a connection that is being made
+        await asyncio.shield(publishing)  # a rebalance must not cancel a connection attempt
 
     def forget(self) -> None:
-        """The partitions go to others, who write their own."""
+        """Discard the noted offsets, because the partitions are assigned to others, who write their own."""
         self._noted.clear()
         self._marks.clear()
 
     async def close(self) -> None:
-        """Write no more; close the connection. A write that is under way ends first, or after its deadline."""
+        """Stop writing, and close the connection. A write in flight ends first, or after its deadline."""
         self._noted.clear()
         self._closing.set()
         writing = self._writing
@@ -376,10 +371,10 @@ class FrontierKeeper:
     def _published(self, task: asyncio.Task[Any]) -> None:
         self._publishing.discard(task)
         if not task.cancelled():
-            task.exception()  # looked at, or asyncio would complain
+            task.exception()  # retrieved, or asyncio would log it
 
     async def _write(self) -> None:
-        """Until nothing is left to write; the next note starts it again."""
+        """Write until no offset is noted. The next note starts it again."""
         while self._noted:
             await self.flush()
             with contextlib.suppress(TimeoutError):
@@ -390,12 +385,12 @@ class FrontierKeeper:
 
 
 UNREAD_STEP: Final = 1_000_000
-"""The next epoch is so much higher where a record was not read: it had an epoch, and its owner may write once more."""
+"""The step to the next epoch if a record could not be read. Its owner, whose epoch is unknown, may still write."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """The first records of one partition of an assignment."""
+    """The first records of an assignment for one partition."""
 
     answers: AnswerRecord
     parked: ParkingRecord
@@ -410,14 +405,13 @@ async def take_over(
     recorded: Recorded,
     starts: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, TakenOver]:
-    """The first records of each partition of this assignment, with what earlier owners have held and parked.
+    """Write the first records of this assignment, with the rejections and parked tables of earlier owners.
 
-    The commits also mark that the partitions are being read, or a crash before anything is decided would not be
+    The commits also mark that the partitions are being read. Otherwise a crash before anything is decided would not be
     noticed.
 
     Raises:
         KafkaError: the group does not accept the commit. TimeoutError: no answer. Unavailable: `log-unavailable`.
-
     """
     if not starts:
         return {}
@@ -462,7 +456,10 @@ def assigned_with(
     generation: int,
     pauses: Iterable[Pause],
 ) -> Assigned:
-    """The event that tells of this assignment; partition → offset where it starts, and where suspects end."""
+    """The event of this assignment.
+
+    `starts`: partition → the offset where it starts. `poison_candidates`: partition → the end of its suspect records.
+    """
     return Assigned(
         tuple(PartitionOffset(log, number, start) for number, start in starts.items()),
         tuple(PartitionOffset(log, number, end) for number, end in poison_candidates.items()),

@@ -1,14 +1,14 @@
-"""The offsets that the group of coordinators remembers, and where each partition is read from because of them.
+"""The committed offsets of the group of coordinators, and the start of each partition that follows from them.
 
-Owns: committed offsets with their metadata, the bookmark, the decision where a partition starts or must not be read
-any further, and its message for an operator. Does not own: asking for the facts (`membership`), when an offset may be
-committed (`progress`), changing the remembered offsets (`administration`).
-Invariants: every commit names the identity of its log and the membership that it is made under: after a rebalance the
-broker refuses it, and it is never retried under the newer membership. The start is never the log's end by default.
-Offsets of one log are never used for another. Records that were removed before they were decided are named, never
-skipped silently.
+Owns: committed offsets with their metadata, the bookmark, the decision where a partition starts or must not be read any
+further, and its message for an operator. Does not own: reading the facts (`membership`), when an offset may be
+committed (`progress`), correcting offsets (`administration`).
+Invariants: Every commit names the identity of its log and the generation that it belongs to. After a rebalance the
+broker refuses it, and it is never retried in the newer generation. The start is never the log's end by default. Offsets
+of one log are never used for another. Records that were removed before they were decided are reported, never skipped
+silently.
 
-A broker forgets a group's offsets of a topic together with the topic. To notice a topic that was created again while
+A broker deletes a group's offsets of a topic together with the topic. To detect a topic that was created again while
 no coordinator ran, the identity is stored a second time: as the metadata of a bookmark at offset 0 of the dead
 letters' topic.
 """
@@ -32,17 +32,17 @@ from rootline.schemas.identifiers import LogId
 
 
 class Stage(StrEnum):
-    """The state of the reader that committed an offset; follows the log's identity in the metadata."""
+    """The state of the reader that committed an offset. It follows the log's identity in the metadata."""
 
     READING = ""
-    CONCLUDED = " concluded"  # it ended there normally
+    CONCLUDED = " concluded"  # the reader stopped normally
     UPGRADED = " (upgraded: only newer versions of Rootline may read it; do not accept it with an older one)"
-    """Only in the bookmark: the first release takes it for another log's, and shows it in its refusal to start."""
+    """Only in the bookmark. The first release treats it as another log's, and shows it when it refuses to start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """An offset that the group remembers. `log` is `None` if another tool set it."""
+    """A committed offset. `log` is `None` if another tool has set it."""
 
     offset: int
     log: LogId | None
@@ -51,7 +51,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class GroupMemory:
-    """The offsets that are remembered of some partitions, and the topic's identity in the bookmark.
+    """The committed offsets of some partitions, and the topic's identity in the bookmark.
 
     `is_upgraded`: the bookmark keeps the first release out.
     """
@@ -64,10 +64,10 @@ class GroupMemory:
 async def group_memory(
     settings: KafkaSettings, consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartition]
 ) -> GroupMemory:
-    """Ask the broker that coordinates the group; no deadline.
+    """Read the committed offsets from the group's broker. There is no deadline.
 
-    librdkafka is not used for this: it returns metadata together with what follows it in memory, because it assumes a
-    zero at the end, as in what it writes itself.
+    librdkafka is not used for this: it returns metadata together with the bytes that follow in memory, because it
+    assumes a zero at the end, as in the metadata that it writes.
     """
     place = bookmark_of(settings)
     found = await consumer._coordinator.fetch_committed_offsets([*partitions, place])
@@ -81,7 +81,7 @@ async def group_memory(
 
 
 def membership_of(consumer: AIOKafkaConsumer) -> int:
-    """The generation of the group that the consumer is in; every rebalance begins a new one."""
+    """The consumer's generation in the group. Every rebalance begins a new one."""
     generation: int = consumer._coordinator.generation
     return generation
 
@@ -94,11 +94,10 @@ async def commit_offsets(
     generation: int,
     stage: Stage = Stage.READING,
 ) -> None:
-    """Remember these offsets of `log`; one attempt.
+    """Commit these offsets of `log`, in one attempt.
 
     Raises:
-        KafkaError: not remembered, or not for certain.
-
+        KafkaError: not committed, or the outcome is unknown.
     """
     coordinator = consumer._coordinator
     await coordinator.ensure_coordinator_known()
@@ -110,7 +109,7 @@ async def commit_offsets(
 
 
 async def write_bookmark(settings: KafkaSettings, consumer: AIOKafkaConsumer, log: LogId, *, generation: int) -> bool:
-    """Store `log` as the topic's identity; whether that succeeded. Only a diagnosis needs it."""
+    """Store `log` as the topic's identity, and return whether that succeeded. It serves only diagnosis."""
     try:
         async with asyncio.timeout(settings.request_timeout_s):
             await commit_offsets(consumer, {bookmark_of(settings): 0}, log, generation=generation, stage=Stage.UPGRADED)
@@ -122,7 +121,7 @@ async def write_bookmark(settings: KafkaSettings, consumer: AIOKafkaConsumer, lo
 
 
 def bookmark_of(settings: KafkaSettings) -> TopicPartition:
-    """Where the bookmark is."""
+    """The partition of the bookmark."""
     return TopicPartition(settings.dead_letters_topic, 0)
 
 
@@ -137,9 +136,9 @@ _ACCEPT: Final = "stop the coordinators, run `rootline topics accept`, and start
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """What is known of a partition: the group's memory, and the offsets that the log holds (`end` exclusive).
+    """The known offsets of a partition: the committed one, and the range in the log (`end` exclusive).
 
-    `recorded`: the offset of its record in the frontiers' topic, which outlives what the group remembers.
+    `recorded`: its offset in the frontiers' topic, which outlives the committed one.
     """
 
     partition: int
@@ -150,11 +149,11 @@ class PartitionFacts:
 
 
 def replaced(topic: str, known: LogId, found: LogId) -> Fenced:
-    """The error for a topic that is not the one that was read."""
+    """The error for a topic that was created again."""
     return Fenced(
         "log-replaced",
-        f"topic {topic} was created again: the group remembers offsets of {known}, but now it is {found}; records of "
-        f"the old topic without a verdict are gone. To go on with the new one from its beginning, {_ACCEPT}",
+        f"topic {topic} was created again: the group has offsets of {known}, but now it is {found}. Records of the "
+        f"old topic without a verdict are lost. To read the new one from its beginning, {_ACCEPT}",
     )
 
 
@@ -165,11 +164,10 @@ def check_log(topic: str, known: LogId | None, found: LogId) -> None:
 
 
 def starts_of(topic: str, log: LogId, bookmark: LogId | None, facts: Sequence[PartitionFacts]) -> dict[int, int]:
-    """The offset from which each partition is read.
+    """The offset at which the reading of each partition starts.
 
     Raises:
         Fenced: `log-replaced`, `log-behind-root`, `offset-out-of-range`.
-
     """
     for known in (bookmark, *(held.committed.log for held in facts if held.committed is not None)):
         check_log(topic, known, log)
@@ -179,29 +177,29 @@ def starts_of(topic: str, log: LogId, bookmark: LogId | None, facts: Sequence[Pa
 
 
 def known_offset(facts: PartitionFacts) -> int | None:
-    """The offset before which everything is decided, as far as the group or the frontiers' topic knows."""
+    """The offset before which everything is decided, from the committed offset and the frontiers' topic."""
     remembered = None if facts.committed is None else facts.committed.offset
     return max((known for known in (remembered, facts.recorded) if known is not None), default=None)
 
 
 def start_of(facts: PartitionFacts) -> int:
-    """The offset from which a partition is read; its beginning if nothing is known of it."""
+    """The offset at which the reading of a partition starts: its beginning if no offset is known."""
     known = known_offset(facts)
     return facts.begin if known is None else known
 
 
 def is_lost(facts: PartitionFacts) -> bool:
-    """Whether records were removed, and nothing says that they were decided."""
+    """Whether records were removed, and nothing shows that they were decided."""
     return known_offset(facts) is None and facts.begin > 0
 
 
 def is_being_read(committed: Committed | None) -> bool:
-    """Whether a coordinator has marked that it reads here, and not that it ended."""
+    """Whether a coordinator has marked that it reads the partition, and not that it stopped."""
     return committed is not None and committed.log is not None and committed.stage is Stage.READING
 
 
 def poison_candidates_of(facts: Sequence[PartitionFacts]) -> dict[int, int]:
-    """Where the last reader crashed: partition → the offset after the records that it may have been decoding."""
+    """Partitions whose last reader crashed → the offset after the records that it may have been decoding."""
     return {held.partition: held.end for held in facts if is_being_read(held.committed) and start_of(held) < held.end}
 
 
@@ -212,17 +210,16 @@ def check_known(topic: str, facts: Sequence[PartitionFacts]) -> None:
         raise Fenced(
             "offset-out-of-range",
             f"topic {topic}: {lost}, and neither the group nor the frontiers' topic knows how far it was decided: the "
-            f"records before may have been removed undecided. Ask writers without a verdict to publish again. To go on "
-            f"with what is left, {_ACCEPT}",
+            f"records before may have been removed undecided. Ask writers without a verdict to publish again. To "
+            f"continue with the remaining records, {_ACCEPT}",
         )
 
 
 def check_ranges(topic: str, log: LogId, ranges: Sequence[tuple[int, int, int, int]]) -> None:
-    """Raise unless each (partition, offset, begin, end) holds the offset.
+    """Raise unless each offset is in the log. `ranges`: partition, offset, begin, end.
 
     Raises:
         Fenced: `log-behind-root`, `offset-out-of-range`.
-
     """
     for partition, offset, _, end in ranges:
         if offset > end:
@@ -239,7 +236,7 @@ def check_ranges(topic: str, log: LogId, ranges: Sequence[tuple[int, int, int, i
         )
         raise Fenced(
             "offset-out-of-range",
-            f"topic {topic}: retention removed records that may be undecided: {lost}. A table that could not go on "
-            "held the offset back (others may have decided theirs); `rootline quarantine list` may name it. Ask "
-            f"writers without a verdict to publish again. To go on with what is left, {_ACCEPT}",
+            f"topic {topic}: retention removed records that may be undecided: {lost}. A blocked table kept the "
+            "offset from advancing (other tables may be decided). `rootline quarantine list` may name it. Ask writers "
+            f"without a verdict to publish again. To continue with the remaining records, {_ACCEPT}",
         )

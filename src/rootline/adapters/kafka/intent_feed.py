@@ -1,13 +1,13 @@
-"""The feed of a coordinator when the log is Kafka: one member of the group that shares the partitions.
+"""A coordinator's feed of a log on Kafka: one member of the consumer group that shares the partitions.
 
-Owns: taking records from the library and delivering them, pausing, noticing the end and missing answers, reading again
+Owns: taking records from the library and delivering them, pausing, detecting the end and missing answers, re-reading
 outside the group for tables that could not keep up. Does not own: which partitions are read and from when
-(`membership`), remembered offsets (`progress`).
-Invariants: those of the port. Records are taken from the library only where nothing can come between that and
-delivering them, or are kept for the next call. After any failure each partition continues after the last record that
-was delivered, wherever the library is. A second read commits no offset and joins no group. It continues where the one
-before it ended, its records are in order and without a gap, and its next offset never passes a record that is not
-among them.
+(`membership`), committed offsets (`progress`).
+Invariants: The port's. Records are taken from the library only in steps that cannot be cancelled before they are
+delivered, or they are kept for the next call. After any failure, each partition continues after the last record that
+was delivered, whatever the library's position. Re-reading commits no offset and joins no group. It continues where the
+read before it ended, its records are in order and without a gap, and its next offset never passes a record that it has
+not returned.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+from typing_extensions import override
 
 from rootline.adapters.kafka.clients import FETCH_WAIT_MS, make_consumer, start_consumer, stop_consumer
 from rootline.adapters.kafka.group_offsets import check_log, check_ranges
@@ -27,7 +28,8 @@ from rootline.adapters.kafka.pauses import PauseFollower
 from rootline.adapters.kafka.progress import AnswerHolder, KafkaParkedStore, KafkaProgress
 from rootline.adapters.kafka.record_batches import log_records, suspect
 from rootline.adapters.settings import KafkaSettings
-from rootline.ports.intent_feed import Delivered, FeedEvent, Partition, Pause, RecordedRejection, Reread
+from rootline.ports.intent_feed import Delivered, FeedEvent, IntentFeed, Partition, Pause, RecordedRejection, Reread
+from rootline.ports.intent_log import KnowsItsLake
 from rootline.schemas.bytes.record_headers import Lake
 from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import LogId, LogRecord, TableName
@@ -37,14 +39,14 @@ _READERS_MAX: Final = 4
 
 
 class _Reader:
-    """A consumer at some offset of one partition."""
+    """A consumer at an offset of one partition."""
 
     def __init__(self, consumer: AIOKafkaConsumer) -> None:
         self.consumer = consumer
         self.at: TopicPartition | None = None
         self.next_offset = -1
 
-    def stand_at(self, at: TopicPartition, offset: int) -> None:
+    def seek(self, at: TopicPartition, offset: int) -> None:
         if at != self.at:
             self.consumer.assign([at])
             self.at = at
@@ -55,7 +57,7 @@ class _Reader:
 
 
 class KafkaRereaders:
-    """For one event loop; connects with the first read."""
+    """Reads records a second time. For one event loop. The first read connects."""
 
     def __init__(self, settings: KafkaSettings, membership: KafkaMembership) -> None:
         self._settings = settings
@@ -66,33 +68,33 @@ class KafkaRereaders:
         self._closed = False
 
     async def read(self, name: str, start: PartitionOffset, *, limit: int) -> Reread:
-        """As `IntentFeed.read_again`."""
+        """Read as `IntentFeed.read_again`."""
         check_log(self._settings.intents_topic, start.log, await self._membership.identity())
         async with self._turns:
             reader = await self._reader(name)
             try:
                 found = await self._read(reader, start, limit)
             except BaseException as error:
-                await self._give_up(reader)
+                await self._close(reader)
                 if isinstance(error, KafkaError | TimeoutError):
                     raise self._membership.translated(error) from None
                 if isinstance(error, RootlineError) or not isinstance(error, Exception):
                     raise
                 raise self._membership.unavailable(f"cannot be read: {error!r:.300}") from error
             if self._closed:
-                await self._give_up(reader)
+                await self._close(reader)
             else:
                 self._idle[name] = reader
             return found
 
     async def forget(self, name: str) -> None:
-        """This reader does not read again."""
+        """Close the connection of this reader, which does not read any more."""
         reader = self._idle.pop(name, None)
         if reader is not None:
-            await self._give_up(reader)
+            await self._close(reader)
 
     async def close(self) -> None:
-        """Close the connections; a read that is under way closes its own."""
+        """Close the connections. A read in flight closes its own."""
         self._closed = True
         await asyncio.gather(*(self.forget(name) for name in list(self._idle)))
 
@@ -104,7 +106,7 @@ class KafkaRereaders:
         if reader is not None:
             return reader
         while self._open >= _READERS_MAX and self._idle:
-            await self._give_up(self._idle.popitem(last=False)[1])
+            await self._close(self._idle.popitem(last=False)[1])
         consumer = make_consumer(self._settings, group_id=None, reset="none", reads_all=True)
         self._open += 1
         try:
@@ -118,11 +120,11 @@ class KafkaRereaders:
 
     async def _read(self, reader: _Reader, start: PartitionOffset, limit: int) -> Reread:
         consumer, at = reader.consumer, TopicPartition(self._settings.intents_topic, start.partition)
-        reader.stand_at(at, start.next_offset)
+        reader.seek(at, start.next_offset)
         clock = asyncio.get_running_loop().time
         deadline_s = clock() + self._settings.request_timeout_s + FETCH_WAIT_MS / 1_000
         heard = consumer.last_poll_timestamp(at)
-        # the consumer asks ahead: the first answer may be to what it asked before something was appended
+        # the consumer fetches ahead, so the first answer may be to a request from before the last append
         answers_needed = 1 if heard is None else 2
         answers = 0
         while True:
@@ -131,7 +133,7 @@ class KafkaRereaders:
             except OffsetOutOfRangeError:
                 await self._check_range(consumer, at, start)
                 raise
-            reader.next_offset = await consumer.position(at)  # does not yield: the position is known
+            reader.next_offset = await consumer.position(at)  # does not yield, because the position is known
             if batches:
                 records = tuple(log_records(start.log, batches[at]))
                 return Reread(records, reader.next_offset)
@@ -145,33 +147,33 @@ class KafkaRereaders:
                 return Reread((), reader.next_offset)
 
     async def _check_range(self, consumer: AIOKafkaConsumer, at: TopicPartition, start: PartitionOffset) -> None:
-        """Raise the reason why the offset is not there."""
-        self._membership.doubt(is_odd=True)
+        """Raise the reason why the offset does not exist."""
+        self._membership.doubt(suspects_offsets=True)
         async with asyncio.timeout(self._settings.request_timeout_s):
             begins, ends = await consumer.beginning_offsets([at]), await consumer.end_offsets([at])
         check_ranges(at.topic, start.log, [(at.partition, start.next_offset, begins[at], ends[at])])
 
-    async def _give_up(self, reader: _Reader) -> None:
+    async def _close(self, reader: _Reader) -> None:
         self._open -= 1
         await asyncio.shield(stop_consumer(reader.consumer, patience_s=self._settings.request_timeout_s))
 
 
 _RECORDS_MAX: Final = 256
-"""Decoding them takes one turn of the loop; more would stop everything else in this process for a tenth of a second."""
+"""Decoding them takes one turn of the loop. More would block the process for a tenth of a second."""
 _POLL_MS: Final = 1_000
 _GLANCE_S: Final = 0.1
-"""How often a wait checks whether only records that are not delivered were left, such as a transaction's end."""
+"""Seconds between checks whether only entries that are not delivered follow, such as the end of a transaction."""
 _APART_S: Final = 5.0
-"""How long after a failure partitions are read one by one."""
+"""Seconds after a failure in which partitions are read one by one."""
 _REJOIN_AFTER_S: Final = 120.0
-"""After this long without an answer the consumer is replaced: brokers may have come back under other names. Not sooner,
+"""Seconds without an answer after which the consumer is replaced, because brokers may have new addresses. Not sooner,
 because the group waits for a member that could not leave when it joins again."""
 
 _Batches = dict[TopicPartition, list[Any]]
 
 
-class KafkaIntentFeed:
-    """Connects with the first `next`; for one event loop."""
+class KafkaIntentFeed(IntentFeed, KnowsItsLake):
+    """The feed of one coordinator. For one event loop. The first `next` connects."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -184,14 +186,15 @@ class KafkaIntentFeed:
         self._woken: asyncio.Future[None] | None = None
         self._polling: asyncio.Task[_Batches] | None = None
         self._pausing: frozenset[TopicPartition] | None = None
-        """The partitions that the library does not fetch now; `None`: all."""
+        """The partitions that the library does not fetch now. `None`: it fetches none of them."""
         self._told_end = False
         self._apart_until_s = 0.0
         self._heard: list[int | None] | None = None
         self._heard_at_s = 0.0
 
+    @override
     async def next(self, *, wait_s: float, deliver: bool = True) -> FeedEvent:
-        """As `IntentFeed.next`; any other failure in the background is raised unchanged."""
+        """The next event, as the port describes. Any other failure in the background is raised unchanged."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + wait_s
         while True:
@@ -211,60 +214,65 @@ class KafkaIntentFeed:
                 return Delivered((), at_end=self._told_end and deliver)
             await asyncio.wait([self._woken], timeout=min(left_s, _GLANCE_S))
 
+    @override
     async def introduce(self, lake: Lake) -> None:
-        """Note the lake that the caller works for. The group of another lake refuses it with the first `next`."""
+        """Name the lake of the caller. If the group serves another lake, the first `next` raises `Invalid`."""
         self._membership.lake = lake
 
+    @override
     async def released(self) -> None:
-        """As `IntentFeed.released`."""
         self._membership.released()
 
+    @override
     async def decided(self, up_to: Sequence[PartitionOffset]) -> None:
-        """As `IntentFeed.decided`."""
         await self._progress.decided(up_to)
 
+    @override
     async def concluded(self, up_to: Sequence[PartitionOffset]) -> None:
-        """As `IntentFeed.concluded`."""
         await self._progress.concluded(up_to)
 
+    @override
     async def record_rejections(self, rejections: Sequence[RecordedRejection]) -> None:
-        """As `IntentFeed.record_rejections`."""
         await self._answers.record_rejections(rejections)
 
+    @override
     async def confirm(self, generation: int) -> None:
-        """As `IntentFeed.confirm`: the group accepts a commit of that generation."""
+        """Check, by a commit in that generation of the group, that the partitions are still assigned."""
         await self._progress.confirm(generation)
 
+    @override
     def paused(self) -> Sequence[Partition]:
-        """As `IntentFeed.paused`."""
         log = self._membership.log
         return () if log is None else [(log, at.partition) for at in sorted(self._answers.without_room())]
 
+    @override
     async def pauses(self) -> Sequence[Pause]:
-        """As `IntentFeed.pauses`."""
         return await self._pause_follower.pauses()
 
+    @override
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
-        """As `IntentFeed.read_again`; `Fenced` as `next` as well."""
+        """Re-read records, as the port describes. Raises `Fenced` as `next` does, too."""
         return await self._rereaders.read(reader, start, limit=limit)
 
+    @override
     async def forget_reader(self, reader: str) -> None:
-        """As `IntentFeed.forget_reader`."""
         await self._rereaders.forget(reader)
 
+    @override
     async def end_offset(self, log: LogId, partition: int) -> int | None:
-        """As `IntentFeed.end_offset`: the last stable offset."""
+        """The last stable offset, as the port's end offset."""
         if await self._membership.identity() != log:
             return None
         at = TopicPartition(self._settings.intents_topic, partition)
         return (await self._ends([at]))[at]
 
+    @override
     async def confirmed_version(self, table: TableName) -> int | None:
-        """Unknown: the topic of verdicts would have to be searched."""
+        """Always `None`, because it would take a search of the verdicts' topic."""
         return None
 
+    @override
     async def lag(self) -> Mapping[Partition, int]:
-        """As `IntentFeed.lag`."""
         membership = self._membership
         log, places = membership.log, list(membership.places)
         if not places or log is None:
@@ -277,7 +285,7 @@ class KafkaIntentFeed:
         }
 
     async def close(self) -> None:
-        """Leave the group at once; close the connections."""
+        """Leave the group without delay, and close the connections."""
         try:
             await self._membership.close()
         finally:
@@ -286,7 +294,7 @@ class KafkaIntentFeed:
             await self._pause_follower.close()
 
     async def _read(self) -> Delivered | None:
-        """Records, or the news that there are no more; `None` if there is nothing new."""
+        """The next records, or the report that there are no more, or `None` if nothing is new."""
         batches = await self._batches()
         if not batches:
             at_end = await self._at_end()
@@ -305,7 +313,7 @@ class KafkaIntentFeed:
         return Delivered(tuple(records), at_end=self._told_end)
 
     async def _batches(self) -> _Batches:
-        """The records that have come. It never yields to the loop, so that it cannot be cancelled half-way."""
+        """The records that have arrived. It never yields to the loop, so it cannot be cancelled halfway."""
         consumer, now_s = self._membership.consumer, asyncio.get_running_loop().time()
         assert consumer is not None
         if now_s < self._apart_until_s:
@@ -319,9 +327,9 @@ class KafkaIntentFeed:
                 batches = polling.result()
         except OffsetOutOfRangeError:
             self._go_back(self._membership.places)
-            self._membership.doubt(is_odd=True)
+            self._membership.doubt(suspects_offsets=True)
             return {}
-        except Exception:  # the partition is unknown, and the records of the others are lost with it
+        except Exception:  # the failed partition is unknown, and the batches of the others are lost too
             self._go_back(self._membership.places)
             self._apart_until_s = now_s + _APART_S
             return {}
@@ -332,7 +340,7 @@ class KafkaIntentFeed:
         return batches
 
     async def _batches_apart(self, consumer: AIOKafkaConsumer) -> _Batches:
-        """The same, one partition and one record at a time: what cannot be read must not delay the rest."""
+        """Read one partition and one record at a time, so that an unreadable record does not delay the others."""
         failure: Exception | None = None
         batches: _Batches = {}
         share = max(1, _RECORDS_MAX // max(1, len(self._membership.places)))
@@ -365,8 +373,10 @@ class KafkaIntentFeed:
         return True
 
     async def _passed(self) -> tuple[PartitionOffset, ...]:
-        """The positions past the last record. A group that stayed at that record would seem to lose records when
-        retention removes what follows, which is not a record.
+        """The positions past the last delivered record.
+
+        If the committed offset stayed at that record, records would seem to be lost when retention removes the entries
+        that follow, which are not records.
         """
         log, moved = self._membership.log, []
         assert log is not None
@@ -378,11 +388,11 @@ class KafkaIntentFeed:
         return tuple(moved)
 
     async def _position(self, at: TopicPartition, place: Place) -> int:
-        """Where the reading is: after the last record that was delivered, and what follows and is not a record."""
+        """The offset after the last delivered record, and after following entries that are not records."""
         consumer = self._membership.consumer
         if consumer is None or (self._polling is not None and self._polling.done()):
             return place.next_offset
-        position: int = await consumer.position(at)  # does not yield: the position is known
+        position: int = await consumer.position(at)  # does not yield, because the position is known
         return max(place.next_offset, position)
 
     def _pause(self, deliver: bool) -> None:
@@ -397,19 +407,19 @@ class KafkaIntentFeed:
         consumer.resume(*(() if wanted is None else places.keys() - wanted))
         if not is_more:
             return
-        if self._polling is not None and not self._polling.done():  # the library keeps what it has fetched
+        if self._polling is not None and not self._polling.done():  # the library keeps the records that it has fetched
             self._polling.cancel()
             self._polling = None
 
     def _lose(self) -> None:
-        """The partitions go to others: deliver no more of their records."""
+        """Deliver no more records, because the partitions are being assigned to other members."""
         self._pausing = None
         self._told_end = False
         self._heard = None
         self._stop_polling()
 
     def _go_back(self, partitions: Iterable[TopicPartition]) -> None:
-        """The library may have moved past records without delivering them: seek back."""
+        """Seek back to undelivered records, because the library may have moved past them."""
         self._stop_polling()
         consumer, places = self._membership.consumer, self._membership.places
         assert consumer is not None
@@ -419,10 +429,10 @@ class KafkaIntentFeed:
     def _stop_polling(self) -> None:
         polling, self._polling = self._polling, None
         if polling is not None and not polling.cancel() and not polling.cancelled():
-            polling.exception()  # looked at, or asyncio would complain
+            polling.exception()  # retrieved, or asyncio would log it
 
     def _raise_silence(self, deliver: bool) -> None:
-        """Nothing came in time. Do the brokers still answer? Every answer to a request for records leaves its time."""
+        """Raise if the brokers have not answered for too long. Every answer to a fetch updates its partition's time."""
         membership, now_s = self._membership, asyncio.get_running_loop().time()
         consumer, places, limit_s = membership.consumer, membership.places, self._settings.request_timeout_s
         heard: list[int | None] = []
@@ -435,7 +445,7 @@ class KafkaIntentFeed:
             return
         silent_s = now_s - self._heard_at_s
         if silent_s > max(_REJOIN_AFTER_S, limit_s):
-            membership.start_anew(f"no answer for {silent_s:.0f} s")
+            membership.rejoin(f"no answer for {silent_s:.0f} s")
         if silent_s > limit_s:
             raise membership.unavailable(f"no broker has answered for {silent_s:.0f} s")
 

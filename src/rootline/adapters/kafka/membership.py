@@ -1,14 +1,14 @@
-"""One member of the group of coordinators: its partitions, and when it may read them.
+"""One member of the consumer group of coordinators: its partitions, and when it may read them.
 
 Owns: the consumer, every step of a rebalance, its background tasks and their failures, the protocol that keeps older
-versions out of the group, the check that the topic is still the same. Does not own: reading (`intent_feed`), where a
-partition starts (`group_offsets`), remembered offsets (`progress`).
-Invariants: no partition is read before its start was decided here, and none after it was revoked. A failure in the
-background is raised by `advance`. At most one task of a name runs, and none starts after `close`. After the cluster
-changed, nothing is read until the topic is known to be the same. The broker refuses every member that does not know
-the group's protocol.
+versions out of the group, the check that the topic is still the same. Does not own: reading (`intent_feed`), the start
+of a partition (`group_offsets`), committed offsets (`progress`).
+Invariants: No partition is read before its start was decided by this member, and none after it was revoked. A failure
+in the background is raised by `advance`. At most one task of a name runs, and none starts after `close`. After a change
+of the cluster, nothing is read until the topic is known to be the same. The broker refuses every member that does not
+know the group's protocol.
 
-The library's callbacks swallow the errors that they raise, run without heartbeats, and delay the group: so they only
+The library's callbacks swallow the errors that they raise, run without heartbeats, and delay the group. So they only
 pause, seek and wait for `released`. Tasks that `advance` starts and checks do the rest.
 
 Source: docs/protocol.md, "Older versions".
@@ -30,10 +30,10 @@ from aiokafka.errors import InconsistentGroupProtocolError, InvalidSessionTimeou
 from rootline.adapters.kafka.clients import (
     is_broken,
     log_unavailable,
-    look_at_cluster,
     make_consumer,
     on_cluster_change,
     raise_errors_of_group,
+    refresh_metadata,
     start_consumer,
     stop_consumer,
 )
@@ -59,7 +59,7 @@ from rootline.adapters.kafka.group_offsets import (
     starts_of,
     write_bookmark,
 )
-from rootline.adapters.kafka.parked_topic import with_names_found_again
+from rootline.adapters.kafka.parked_topic import with_rebuilt_names
 from rootline.adapters.kafka.publisher import Outgoing
 from rootline.adapters.kafka.topics import Weight, check_topics, complete_topics, topic_exists, topic_identity
 from rootline.adapters.settings import KafkaSettings
@@ -71,7 +71,7 @@ from rootline.schemas.identifiers import LogId, LogRecord
 
 
 class BackgroundTasks:
-    """For one event loop. `changed` is called when a task ends."""
+    """Named tasks in the background, for one event loop. `changed` is called when a task ends."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -79,7 +79,7 @@ class BackgroundTasks:
         self._stopped: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    def go_on(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def start(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start `work`, unless a task of this name is running."""
         if name in self._tasks or self._closed:
             return
@@ -87,7 +87,7 @@ class BackgroundTasks:
         task.add_done_callback(lambda _: self._changed())
 
     def raise_failure(self) -> None:
-        """Forget the tasks that ended; raise the failure of one of them."""
+        """Forget the tasks that have ended, and raise the failure of one of them."""
         for name, task in list(self._tasks.items()):
             if task.done():
                 del self._tasks[name]
@@ -95,13 +95,13 @@ class BackgroundTasks:
                     raise failure
 
     def stop(self, name: str) -> None:
-        """End the task of this name soon, and ignore its outcome."""
+        """Cancel the task of this name, and ignore its outcome."""
         task = self._tasks.pop(name, None)
         if task is not None:
             self._end(task)
 
     async def close(self) -> None:
-        """Stop all of them and wait."""
+        """Stop all tasks and wait for them."""
         self._closed = True
         for name in list(self._tasks):
             self.stop(name)
@@ -109,69 +109,69 @@ class BackgroundTasks:
             await asyncio.wait(self._stopped)
 
     def _end(self, task: asyncio.Task[None]) -> None:
-        task.add_done_callback(_look_at)
+        task.add_done_callback(_retrieve)
         if task.cancel():
             self._stopped.add(task)
             task.add_done_callback(self._stopped.discard)
 
 
-def _look_at(task: asyncio.Task[None]) -> None:
-    """Asyncio complains about failures that were not looked at."""
+def _retrieve(task: asyncio.Task[None]) -> None:
+    """Retrieve the task's failure, or asyncio would log it."""
     if not task.cancelled():
         task.exception()
 
 
 class Rebalanced(Protocol):
-    """Who is told."""
+    """Receives the events of a rebalance."""
 
     async def on_revoked(self, consumer: AIOKafkaConsumer) -> None:
-        """Called before the consumer joins again."""
+        """Called before the consumer joins the group again."""
         ...
 
     def on_assigned(self, consumer: AIOKafkaConsumer, partitions: Any) -> None:
-        """Called after the consumer has joined."""
+        """Called after the consumer has joined the group."""
         ...
 
     def failed(self, error: Exception) -> None:
-        """One of the two has raised `error`."""
+        """Called when one of the other two has raised `error`."""
         ...
 
 
 class RebalanceListener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Passes on the library's calls; the library would swallow what is raised."""
+    """Passes on the library's callbacks and their errors, which the library would swallow."""
 
-    def __init__(self, told: Rebalanced, consumer: AIOKafkaConsumer) -> None:
-        self._told = told
+    def __init__(self, receiver: Rebalanced, consumer: AIOKafkaConsumer) -> None:
+        self._receiver = receiver
         self._consumer = consumer
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
-        """The library's word for it."""
+        """Call `on_revoked`."""
         try:
-            await self._told.on_revoked(self._consumer)
+            await self._receiver.on_revoked(self._consumer)
         except Exception as error:
-            self._told.failed(error)
+            self._receiver.failed(error)
 
     def on_partitions_assigned(self, assigned: Any) -> None:
-        """The library's word for it."""
+        """Call `on_assigned`."""
         try:
-            self._told.on_assigned(self._consumer, assigned)
+            self._receiver.on_assigned(self._consumer, assigned)
         except Exception as error:
-            self._told.failed(error)
+            self._receiver.failed(error)
 
 
 def error_of_group(settings: KafkaSettings, error: KafkaError | TimeoutError) -> RootlineError:
-    """An error of the library, or a missed deadline."""
+    """The log's error for an error of the library, or for a missed deadline."""
     topic = settings.intents_topic
     if isinstance(error, InvalidSessionTimeoutError):
         return Invalid(
             "setting-invalid",
-            f"{settings.url}: session_timeout_s is {settings.session_timeout_s:g}, which the brokers refuse: set it "
+            f"{settings.url}: session_timeout_s is {settings.session_timeout_s:g}, which the brokers refuse. Set it "
             "between their group.min.session.timeout.ms and group.max.session.timeout.ms (by default 6 and 1800 "
             "seconds)",
         )
     if isinstance(error, InconsistentGroupProtocolError):
         reason = (
-            f"group {settings.group_id} has coordinators of another version of Rootline, which join it otherwise: stop "
+            f"group {settings.group_id} has coordinators of another version of Rootline with another protocol. Stop "
             "the older ones"
         )
         return log_unavailable(settings, reason, topic=topic)
@@ -179,17 +179,19 @@ def error_of_group(settings: KafkaSettings, error: KafkaError | TimeoutError) ->
 
 
 def upgrade_outgoing(settings: KafkaSettings, log: LogId) -> Outgoing:
-    """The record. Coordinators up to `LAST_THAT_UPGRADES` read `from`: offsets by partition, absent for 0."""
+    """The record that the group was upgraded.
+
+    Coordinators up to `LAST_THAT_UPGRADES` read `from`: offsets by partition, absent for 0.
+    """
     key = json.dumps([settings.group_id, log, UPGRADED]).encode()
     return Outgoing(settings.frontiers_topic, key, json.dumps({"from": {}}).encode())
 
 
 async def recorded_if_any(settings: KafkaSettings, log: LogId) -> Recorded | None:
-    """The frontiers' topic as `read_frontiers` returns it; `None`: there is no such topic. Creates none.
+    """Read the frontiers' topic as `read_frontiers`. `None`: the topic does not exist. Creates no topic.
 
     Raises:
         Unavailable: `log-unavailable`.
-
     """
     if await asyncio.to_thread(topic_exists, settings, settings.frontiers_topic):
         return await read_frontiers(settings, log)
@@ -197,11 +199,10 @@ async def recorded_if_any(settings: KafkaSettings, log: LogId) -> Recorded | Non
 
 
 def check_upgraded(settings: KafkaSettings, log: LogId, memory: GroupMemory, recorded: Recorded | None) -> None:
-    """Raise unless the group has been upgraded, or has read nothing of `log`.
+    """Raise unless the group was upgraded, or has read nothing of `log`.
 
     Raises:
         Invalid: `setting-invalid`.
-
     """
     if memory.is_upgraded or (recorded is not None and recorded.is_upgraded):
         return
@@ -221,32 +222,35 @@ _Read = TypeVar("_Read")
 
 @dataclass(slots=True)
 class Place:
-    """A partition of this member: the next offset to deliver, the remembered one, the end when last asked for."""
+    """A partition of this member: the next offset to deliver, the committed offset, and the last known end."""
 
     next_offset: int
     committed: int
     end: int
-    held: AnswerRecord | None = None  # the rejections that the frontiers' topic holds of it
-    parked: ParkingRecord | None = None  # the tables of which it names parked records
+    held: AnswerRecord | None = None  # its rejections in the frontiers' topic
+    parked: ParkingRecord | None = None  # its parked tables in the frontiers' topic
     last: LogRecord | None = None  # the record that was read last
-    sent: int = 0  # the greatest offset that the group was asked to remember; whether it did or not, it is decided
+    sent: int = 0  # the greatest offset that was sent to be committed, which is decided in any case
 
 
 class KafkaMembership:
-    """For one event loop. `changed` is called when there may be news; `lost` before partitions go to others."""
+    """The membership of one coordinator, for one event loop.
+
+    `changed` is called when there may be news, `lost` before partitions are assigned to others.
+    """
 
     def __init__(self, settings: KafkaSettings, changed: Callable[[], None], lost: Callable[[], None]) -> None:
         self._settings = settings
         self._topic = settings.intents_topic
         self.lake: Lake | None = None
-        """To which this coordinator commits, if it is known."""
+        """The lake to which this coordinator commits, if it is known."""
         self._changed = changed
         self._lost = lost
         self.consumer: AIOKafkaConsumer | None = None
         self.generation = -1
         self.log: LogId | None = None
         self.places: dict[TopicPartition, Place] = {}
-        """The partitions whose start was decided and that were not revoked since."""
+        """The partitions whose start was decided, and that were not revoked since."""
         self.is_settled = False
         self.frontiers = FrontierKeeper(settings)
         self._events: deque[FeedEvent] = deque()
@@ -254,7 +258,7 @@ class KafkaMembership:
         self._unsettled: tuple[TopicPartition, ...] | None = None
         self._release: asyncio.Event | None = None
         self._retiring: set[asyncio.Task[Any]] = set()
-        self._is_odd = False
+        self._suspects_offsets = False
         self._doubted_at_s = 0.0
         self._sure_at_s = -1.0
         self._fenced: Fenced | None = None
@@ -269,11 +273,10 @@ class KafkaMembership:
         return self.is_settled and not self._events and self._sure_at_s >= self._doubted_at_s
 
     def advance(self) -> FeedEvent | None:
-        """Continue what is under way; returns the oldest event that was not returned yet.
+        """Continue the steps in progress, and return the oldest event that was not returned yet.
 
         Raises:
             RootlineError: as `IntentFeed.next`. Exception: any other failure in the background.
-
         """
         if self._closed:
             raise self.unavailable("the log was closed")
@@ -287,42 +290,45 @@ class KafkaMembership:
                 raise_errors_of_group(self.consumer)
         except (KafkaError, TimeoutError) as error:
             if self.consumer is not None and is_broken(self.consumer):
-                self.start_anew(repr(error))
+                self.rejoin(repr(error))
             raise self.translated(error) from None
         except Fenced as error:
             self._fenced = error
             raise
         if self.consumer is not None and is_broken(self.consumer):
-            self.start_anew("a part of the client has ended")
+            self.rejoin("a part of the client has ended")
         if self.consumer is None:
-            self._tasks.go_on("connect", self._connect)
+            self._tasks.start("connect", self._connect)
         elif self._unsettled is not None:
-            self._tasks.go_on("settle", self._settle)
+            self._tasks.start("settle", self._settle)
         elif self._needs_confirmation():
-            self._tasks.go_on("confirm", self._confirm)
+            self._tasks.start("confirm", self._confirm)
         return None
 
     def released(self) -> None:
-        """Nothing is in flight: the partitions may go to others."""
+        """Let the partitions be assigned to others, because nothing is in flight."""
         if self._release is not None:
             self._release.set()
 
-    def doubt(self, *, is_odd: bool = False) -> None:
-        """Read nothing more until the topic is known to be the same; `is_odd`: and to contain the offsets in use."""
+    def doubt(self, *, suspects_offsets: bool = False) -> None:
+        """Stop reading until the topic is known to be the same.
+
+        `suspects_offsets`: check also that it contains the offsets in use.
+        """
         self._doubted_at_s = asyncio.get_running_loop().time()
-        self._is_odd = self._is_odd or is_odd
+        self._suspects_offsets = self._suspects_offsets or suspects_offsets
         self._changed()
 
-    def start_anew(self, reason: str) -> None:
-        """Give up the consumer and join again."""
+    def rejoin(self, reason: str) -> None:
+        """Replace the consumer, and join the group again."""
         consumer, self.consumer = self.consumer, None
         if consumer is None:
             return
         self.generation = -1
         self._logger.warning("joining the group again", action="rejoin", reason=reason)
         self.released()
-        was_told = self._forget()
-        if was_told and not self._events:
+        was_reported = self._forget()
+        if was_reported and not self._events:
             self._events.append(Revoked(self._settings.rebalance_deadline_s))
         self.places.clear()
         stopping = stop_consumer(consumer, patience_s=self._settings.request_timeout_s)
@@ -331,14 +337,14 @@ class KafkaMembership:
         task.add_done_callback(self._retiring.discard)
 
     async def identity(self) -> LogId:
-        """The topic's identity: asked once, then kept up to date in the background."""
+        """The topic's identity. It is read once, then kept up to date in the background."""
         if self.log is None:
             await self._ask_identity()
         assert self.log is not None
         return self.log
 
     async def close(self) -> None:
-        """Leave the group at once."""
+        """Leave the group without delay."""
         self._closed = True
         self.released()
         self._changed()
@@ -353,62 +359,62 @@ class KafkaMembership:
             await asyncio.wait(self._retiring)
 
     def unavailable(self, reason: str) -> Unavailable:
-        """`log-unavailable`, naming the log and the topic."""
+        """The error `log-unavailable`, with the log and the topic."""
         return log_unavailable(self._settings, reason, topic=self._topic)
 
     def translated(self, error: KafkaError | TimeoutError) -> RootlineError:
-        """An error of the library, or a missed deadline, as one of ours."""
+        """The log's error for an error of the library, or for a missed deadline."""
         return error_of_group(self._settings, error)
 
     # a rebalance
 
     async def on_revoked(self, consumer: AIOKafkaConsumer) -> None:
-        """Called before the consumer joins again, which waits for it; this member still sends heartbeats."""
+        """Called before the consumer joins the group again, which waits for this. Heartbeats are still sent."""
         if not self._is_current(consumer):
             return
         if self._forget():
-            await self._let_go()
+            await self._release_partitions()
         self.frontiers.forget()
         self.places.clear()
         self.generation = -1
 
     def on_assigned(self, consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartition]) -> None:
-        """Called after the consumer has joined; this member sends no heartbeats until it returns."""
+        """Called after the consumer has joined the group. No heartbeats are sent until it returns."""
         if not self._is_current(consumer):
             return
         self._unsettled = tuple(sorted(partitions))
         consumer.pause(*self._unsettled)
         for where in self._unsettled:
-            consumer.seek(where, 0)  # or the library would look for the position by itself
+            consumer.seek(where, 0)  # or the library would fetch the committed offset
         self.generation = membership_of(consumer)
         self._changed()
 
     def failed(self, error: Exception) -> None:
-        """A callback failed: `advance` raises it."""
+        """Let `advance` raise the error of a callback."""
 
         async def fail() -> None:
             raise error
 
         self._tasks.stop("callback")
-        self._tasks.go_on("callback", fail)
+        self._tasks.start("callback", fail)
 
     def _is_current(self, consumer: AIOKafkaConsumer) -> bool:
         return self.consumer is consumer
 
     def _forget(self) -> bool:
-        """Read nothing more; whether the caller of `advance` was told about partitions that this member has."""
+        """Stop reading. Returns whether the caller of `advance` knows of partitions that this member has."""
         self._lost()
         self.frontiers.forget()
         self.is_settled = False
         self._unsettled = None
         for name in ("connect", "settle", "confirm"):
             self._tasks.stop(name)
-        told: deque[FeedEvent] = deque(event for event in self._events if not isinstance(event, Assigned))
-        was_told = bool(self.places) and len(told) == len(self._events)
-        self._events = told
-        return was_told
+        kept: deque[FeedEvent] = deque(event for event in self._events if not isinstance(event, Assigned))
+        was_reported = bool(self.places) and len(kept) == len(self._events)
+        self._events = kept
+        return was_reported
 
-    async def _let_go(self) -> None:
+    async def _release_partitions(self) -> None:
         deadline_s = self._settings.rebalance_deadline_s
         self._release = asyncio.Event()
         self._events.append(Revoked(deadline_s))
@@ -437,7 +443,7 @@ class KafkaMembership:
         consumer.subscribe([self._topic], listener=RebalanceListener(self, consumer))
 
     async def _prepare_group(self, consumer: AIOKafkaConsumer, log: LogId) -> None:
-        """Refuse a group or a lake that is not to be joined, then write what its first member writes."""
+        """Refuse a group or a lake that must not be joined, then write the records of the group's first member."""
         recorded = await self._reading(recorded_if_any(self._settings, log))
         places = [TopicPartition(self._topic, number) for number in range(self._partitions)]
         async with asyncio.timeout(self._settings.request_timeout_s):
@@ -457,7 +463,7 @@ class KafkaMembership:
             await self.frontiers.publish(first)
 
     async def _check_topics(self) -> None:
-        """Only once: refuse topics that would lose records before anything is read."""
+        """Refuse topics that would lose records, once, before anything is read."""
         if self._has_checked:
             return
         try:
@@ -465,18 +471,20 @@ class KafkaMembership:
             if made:
                 self._logger.info("topic created", action="create-topics", topics=list(made))
             problems = await asyncio.to_thread(check_topics, self._settings)
-        except Unavailable as error:  # perhaps this client has no right to ask
+        except Unavailable as error:  # this client may have no right to ask
             self._logger.warning("topics not checked", action="check-topics", reason=error.message)
             return
         self._has_checked = True
         for problem in problems:
-            self._logger.warning("topic", action="check-topics", problem=str(problem), weight=problem.weight.value)
+            self._logger.warning(
+                "topic with a problem", action="check-topics", problem=str(problem), weight=problem.weight.value
+            )
         refused = [str(problem) for problem in problems if problem.weight is Weight.REFUSED]
         if refused:
             raise Invalid("setting-invalid", f"{self._settings.url}: {'; '.join(refused)}")
 
     async def _settle(self) -> None:
-        """Decide where the partitions start."""
+        """Decide the start of each partition."""
         consumer, partitions = self.consumer, self._unsettled
         assert consumer is not None
         assert partitions is not None
@@ -497,7 +505,7 @@ class KafkaMembership:
         ]
         starts = starts_of(self._topic, log, memory.bookmark, facts)
         await check_marks(self._settings, log, recorded.marks, begins, ends)
-        recorded = await with_names_found_again(self._settings, log, recorded, facts)
+        recorded = await with_rebuilt_names(self._settings, log, recorded, facts)
         if memory.bookmark != log or not memory.is_upgraded:
             await write_bookmark(self._settings, consumer, log, generation=self.generation)
         poison_candidates = poison_candidates_of(facts)
@@ -521,7 +529,7 @@ class KafkaMembership:
         return await self._reading(read_frontiers(self._settings, log))
 
     async def _reading(self, read: Coroutine[Any, Any, _Read]) -> _Read:
-        """The result of `read`. A rebalance does not interrupt it: it closes its own connection."""
+        """The result of `read`. A rebalance does not cancel it, so it closes its own connection."""
         reading = asyncio.get_running_loop().create_task(read)
         self._retiring.add(reading)
         reading.add_done_callback(self._retired)
@@ -530,14 +538,14 @@ class KafkaMembership:
     def _retired(self, task: asyncio.Task[Any]) -> None:
         self._retiring.discard(task)
         if not task.cancelled():
-            task.exception()  # looked at, or asyncio would complain
+            task.exception()  # retrieved, or asyncio would log it
 
     async def _confirm(self) -> None:
         """Check that the topic is the same, and that it contains the offsets in use."""
-        consumer, is_odd = self.consumer, self._is_odd
+        consumer, suspects_offsets = self.consumer, self._suspects_offsets
         assert consumer is not None
         log = await self._ask_identity()
-        if not is_odd:
+        if not suspects_offsets:
             return
         partitions = list(self.places)
         async with asyncio.timeout(self._settings.request_timeout_s):
@@ -549,7 +557,7 @@ class KafkaMembership:
             log,
             [(at.partition, place.next_offset, begins[at], ends[at]) for at, place in self.places.items()],
         )
-        self._is_odd = False
+        self._suspects_offsets = False
 
     async def _ask_identity(self) -> LogId:
         asked_at_s = asyncio.get_running_loop().time()
@@ -557,7 +565,7 @@ class KafkaMembership:
             found = await asyncio.to_thread(topic_identity, self._settings, self._topic)
         except Unavailable:
             if self.consumer is not None:
-                look_at_cluster(self.consumer)
+                refresh_metadata(self.consumer)
             raise
         check_log(self._topic, self.log, found.log)
         self.log = found.log
@@ -565,9 +573,11 @@ class KafkaMembership:
         if self.consumer is not None:
             known = self.consumer.partitions_for_topic(self._topic)
             if known is not None and len(known) != found.partitions:
-                look_at_cluster(self.consumer)
+                refresh_metadata(self.consumer)
         return found.log
 
     def _needs_confirmation(self) -> bool:
         age_s = asyncio.get_running_loop().time() - self._sure_at_s
-        return self._sure_at_s < self._doubted_at_s or self._is_odd or age_s > self._settings.identity_max_age_s
+        return (
+            self._sure_at_s < self._doubted_at_s or self._suspects_offsets or age_s > self._settings.identity_max_age_s
+        )

@@ -1,12 +1,12 @@
-"""The topic of parked records: each is the writer's own record, with headers that give its place on the log.
+"""The topic of parked records: each is the writer's own record, with a header that gives its position on the log.
 
 Owns: the form of a record, storing, reading the records of one table in order, removing those at the front, and
-rebuilding lost names from the topic. Does not own: names as they are written (`frontier_codec`), when records are
-stored (`progress`).
-Invariants: a parked record has its own key, value and headers, and its own position and append time. A record of
-another writer and a record that was stored twice are skipped. A missing number is an error before anything that
-follows it. A partition that the group has read has a record of names, perhaps an empty one. Where it has none, no
-parked record is skipped silently: a table is given again what was decided, rather than never what was not.
+rebuilding lost names from the topic. Does not own: the form of names (`frontier_codec`), when records are stored
+(`progress`).
+Invariants: A parked record has its own key, value and headers, and its own position and append time. A record of
+another writer, and a record that was stored twice, are skipped. A missing number is an error before anything that
+follows it. A partition that the group has read has a record of names, perhaps an empty one. Without it, no parked
+record is skipped silently: a table may receive decided records again, but never misses an undecided one.
 """
 
 from __future__ import annotations
@@ -42,8 +42,11 @@ _READ_MAX: Final = 256
 _POLL_MS: Final = 500
 
 
-class Said(NamedTuple):
-    """What the header says: who stored it, its number among the table's parked records, and the record's own place."""
+class ParkedHeader(NamedTuple):
+    """The header of a parked record.
+
+    It contains the writer, the number of the record in its table, and the record's position on the log.
+    """
 
     group: str
     writer: str
@@ -57,7 +60,7 @@ class Said(NamedTuple):
 
 
 class ParkedTopic:
-    """For one event loop; connects with the first use."""
+    """The topic of parked records. For one event loop. The first use connects."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -65,11 +68,11 @@ class ParkedTopic:
         self._partitions = 0
 
     async def store(self, parked: ParkedTable, records: Sequence[LogRecord], writer: str) -> ParkedRun:
-        """Append records of a table behind those that are parked; durable when it returns.
+        """Append records of a table after its parked records, durably.
 
         Raises:
-            Unavailable: `log-unavailable`. OutcomeUnknown: `publish-unknown`. Invalid: `table-parked`, too large.
-
+            Unavailable: `log-unavailable`. OutcomeUnknown: `publish-unknown`. Invalid: `table-parked`, a record is too
+                large.
         """
         if parked.partition >= self._partitions:
             await asyncio.to_thread(complete_topics, self._settings)
@@ -78,8 +81,8 @@ class ParkedTopic:
             if parked.partition >= found.partitions:
                 raise log_unavailable(
                     self._settings,
-                    f"topic {self._settings.parked_topic} has {found.partitions} partitions, so nothing of partition "
-                    f"{parked.partition} can be parked: see `rootline topics check`",
+                    f"topic {self._settings.parked_topic} has {found.partitions} partitions, so no record of partition "
+                    f"{parked.partition} can be parked. See `rootline topics check`",
                     topic=self._settings.parked_topic,
                 )
         sent = [
@@ -95,7 +98,7 @@ class ParkedTopic:
     async def read(
         self, parked: ParkedTable, from_offset: int, *, without_missing: bool
     ) -> AsyncGenerator[list[LogRecord], None]:
-        """As `ParkedStore.parked_records`."""
+        """Read the parked records as `ParkedStore.parked_records`."""
         at = TopicPartition(self._settings.parked_topic, parked.partition)
         expected, last = 0, -1
         consumer = make_consumer(self._settings, group_id=None, reset="none", reads_all=True)
@@ -112,11 +115,11 @@ class ParkedTopic:
                     found, position = await self._portion(consumer, at, position, run.last)
                     portion: list[LogRecord] = []
                     for held in found:
-                        said = said_of(held.headers)
+                        said = parked_header_of(held.headers)
                         if said is None or not self._is_of(parked, run, said) or said.offset <= last:
                             continue
                         if said.number != expected and not (without_missing and said.number > expected):
-                            continue  # of an attempt that failed, or the one before is missing
+                            continue  # from an attempt that failed, or the record before is missing
                         expected, last = said.number + 1, said.offset
                         if said.offset >= from_offset:
                             portion.append(_record(held, said))
@@ -130,7 +133,7 @@ class ParkedTopic:
             await asyncio.shield(stop_consumer(consumer, patience_s=patience_s))
 
     async def remove_before(self, partition: int, offset: int, *, log: LogId) -> None:
-        """Remove what is older, up to the first record of another group or log; what fails is done another time."""
+        """Remove records before `offset`, up to the first one of another group or log. A failure is only logged."""
         at = TopicPartition(self._settings.parked_topic, partition)
         try:
             end = await self._own_until(at, offset, log)
@@ -141,13 +144,13 @@ class ParkedTopic:
             logger.info("parked records not removed", action="remove-parked", partition=partition, reason=str(error))
 
     async def close(self) -> None:
-        """Wait for pending records; close the connection."""
+        """Wait for pending records, then close the connection."""
         await self._publisher.close()
 
     async def _portion(
         self, consumer: AIOKafkaConsumer, at: TopicPartition, position: int, last: int
     ) -> tuple[list[Any], int]:
-        """Some records from a position on, none after `last`, and where to go on."""
+        """Some records from a position on, none after `last`, and the position to continue from."""
         deadline_s = asyncio.get_running_loop().time() + self._settings.request_timeout_s
         while True:
             try:
@@ -158,9 +161,9 @@ class ParkedTopic:
             if batches or after > position:
                 return [held for held in batches.get(at, ()) if held.offset <= last], after
             if asyncio.get_running_loop().time() > deadline_s:
-                raise TimeoutError(f"no parked record came for {self._settings.request_timeout_s:g} s")
+                raise TimeoutError(f"no parked record arrived for {self._settings.request_timeout_s:g} s")
 
-    def _is_of(self, parked: ParkedTable, run: ParkedRun, said: Said) -> bool:
+    def _is_of(self, parked: ParkedTable, run: ParkedRun, said: ParkedHeader) -> bool:
         own = (self._settings.group_id, run.writer, parked.table, parked.log, parked.partition)
         return own == (said.group, said.writer, said.table, said.log, said.partition) and (
             parked.first_offset <= said.offset < parked.next_offset and said.number < parked.records
@@ -170,12 +173,12 @@ class ParkedTopic:
         return Corrupt(
             "parked-missing",
             f"{parked.table}: of {parked.records} parked records of partition {parked.partition}, number {number + 1} "
-            f"is not in topic {self._settings.parked_topic} any more; bring the topic back, or run "
+            f"is not in topic {self._settings.parked_topic} any more. Restore the topic, or run "
             f"`rootline quarantine lift {parked.table} --without-missing`",
         )
 
     async def _own_until(self, at: TopicPartition, offset: int, log: LogId) -> int:
-        """The end of what is this group's and this log's at the front, at most `offset`."""
+        """The end of this group's and this log's records at the front, at most `offset`."""
         consumer = make_consumer(self._settings, group_id=None, reset="none", reads_all=True)
         patience_s = self._settings.request_timeout_s
         try:
@@ -187,7 +190,7 @@ class ParkedTopic:
             while position < offset:
                 found, after = await self._portion(consumer, at, position, offset - 1)
                 for held in found:
-                    said = said_of(held.headers)
+                    said = parked_header_of(held.headers)
                     if said is None or (said.group, said.log) != (self._settings.group_id, log):
                         return int(held.offset)
                 position = after
@@ -204,20 +207,22 @@ class ParkedTopic:
 def _outgoing(settings: KafkaSettings, parked: ParkedTable, raw: LogRecord, writer: str, number: int) -> Outgoing:
     log, partition, offset = raw.position
     has_key = raw.key is not None
-    said = Said(settings.group_id, writer, number, parked.table, log, partition, offset, raw.appended_ms, has_key)
+    said = ParkedHeader(
+        settings.group_id, writer, number, parked.table, log, partition, offset, raw.appended_ms, has_key
+    )
     header = (_HEADER, json.dumps(said).encode())
     return Outgoing(
         settings.parked_topic, parked.table.encode(), raw.value, (*raw.headers, header), partition=partition
     )
 
 
-def said_of(headers: Sequence[tuple[str, bytes | None]]) -> Said | None:
-    """What our header says: the last one, because the record's own come first."""
+def parked_header_of(headers: Sequence[tuple[str, bytes | None]]) -> ParkedHeader | None:
+    """Decode our header. It is the last one, because the record's own headers precede it."""
     if not headers or headers[-1][0] != _HEADER:
         return None
     try:
         group, writer, number, table, log, partition, offset, appended_ms, has_key = control_row(headers[-1][1], 9)
-        return Said(
+        return ParkedHeader(
             text(group),
             text(writer),
             count(number),
@@ -232,24 +237,25 @@ def said_of(headers: Sequence[tuple[str, bytes | None]]) -> Said | None:
         return None
 
 
-def _record(held: Any, said: Said) -> LogRecord:
+def _record(held: Any, said: ParkedHeader) -> LogRecord:
     position = LogPosition(said.log, said.partition, said.offset)
     key = held.key if said.has_key else None
     return LogRecord(position, key, held.value or b"", said.appended_ms, tuple(held.headers[:-1]))
 
 
 _ALL: Final = 2**62
-_WHY: Final = "the frontiers' topic was deleted, emptied or damaged, and did not say any more what is parked"
+_WHY: Final = "the frontiers' topic was deleted, emptied or damaged, and no longer named the parked records"
 
 
-async def with_names_found_again(
+async def with_rebuilt_names(
     settings: KafkaSettings, log: LogId, recorded: Recorded, facts: Sequence[PartitionFacts]
 ) -> Recorded:
-    """`recorded`, with what is parked of partitions that the group has read and that have no names, or unreadable ones.
+    """Add to `recorded` the parked records of partitions whose names are missing or unreadable.
+
+    Only partitions that the group has read are rebuilt.
 
     Raises:
         Unavailable: `log-unavailable`.
-
     """
     named = {record.partition for record in recorded.parked if not recorded.is_unread(record.partition, PARKED)}
     read = {held.partition for held in facts if held.committed is not None and held.committed.log == log}
@@ -258,7 +264,7 @@ async def with_names_found_again(
     found = await _found(settings, log, read - named)
     for record in found:
         structlog.get_logger("rootline.kafka").warning(
-            "parked records found again",
+            "rebuilt names of parked records",
             action="park",
             partition=record.partition,
             tables={table: parked.records for table, parked in record.tables.items()},
@@ -268,7 +274,7 @@ async def with_names_found_again(
 
 
 def _beside(found: ParkingRecord, known: Iterable[ParkingRecord]) -> ParkingRecord:
-    """`found`, so that it counts together with the newest of the names that can still be read."""
+    """`found` with the epoch of the newest readable names, so that both count."""
     epoch = max((record.epoch for record in known if record.partition == found.partition), default=0)
     return replace(found, epoch=epoch, began=True)
 
@@ -277,7 +283,7 @@ async def _found(settings: KafkaSettings, log: LogId, partitions: Collection[int
     tables: dict[tuple[int, TableName], _Found] = {}
 
     def take(record: Any) -> None:
-        said = said_of(record.headers)
+        said = parked_header_of(record.headers)
         if said is not None and (said.group, said.log) == (settings.group_id, log) and said.partition in partitions:
             place = (said.partition, TableName(said.table))
             tables.setdefault(place, _Found()).take(record.offset, record.timestamp, len(record.value or b""), said)
@@ -296,19 +302,22 @@ def _by_table(found: Iterable[ParkedTable]) -> dict[TableName, ParkedTable]:
 
 @dataclass(slots=True)
 class _Found:
-    """One table's records so far, numbered without a gap; a number 0 behind them begins again: it was parked again."""
+    """The records of one table so far, with consecutive numbers.
+
+    A number 0 after them starts over, because the table was parked again.
+    """
 
     runs: list[ParkedRun] = field(default_factory=list)
-    first: tuple[Said, int] | None = None
-    last: Said | None = None
+    first: tuple[ParkedHeader, int] | None = None
+    last: ParkedHeader | None = None
     size_in_bytes: int = 0
     _skipped: bool = False
 
-    def take(self, offset: int, stored_ms: int, size: int, said: Said) -> None:
+    def take(self, offset: int, stored_ms: int, size: int, said: ParkedHeader) -> None:
         if self.last is None or (said.number == 0 and said.offset > self.last.offset):
             self.runs, self.first, self.last, self.size_in_bytes = [], (said, stored_ms), None, 0
         elif said.number != self.last.number + 1 or said.offset <= self.last.offset:
-            self._skipped = True  # of an attempt that failed, or of a stalled owner
+            self._skipped = True  # from an attempt that failed, or from a stalled owner
             return
         if self.runs and self.runs[-1].writer == said.writer and not self._skipped:
             self.runs[-1] = replace(self.runs[-1], last=offset)

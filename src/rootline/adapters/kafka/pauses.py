@@ -1,10 +1,10 @@
-"""Pauses on Kafka: an operator's view of them, their begin and end, and a coordinator that follows them.
+"""Pauses on Kafka: the calls of an operator, and a coordinator's view that follows them.
 
 Owns: these calls, a consumer of the frontiers' topic that stays connected, and its position. Does not own: the records
-(`frontier_codec`), carrying pauses out (coordinators).
-Invariants: a begin or an end is durable before the call returns, whether or not coordinators run. An answer has all
-that was written before the question. Each record is read once, and after a failure all of the topic is read again.
-Between two questions nothing is fetched.
+(`frontier_codec`), carrying out pauses (coordinators).
+Invariants: The begin or the end of a pause is durable before the call returns, whether or not coordinators run. An
+answer includes everything that was written before the question. Each record is read once. After a failure the whole
+topic is read again. Between two questions nothing is fetched.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _POLL_MS: Final = 500
 
 
 class PauseFollower:
-    """For one event loop; connects with the first question."""
+    """The pauses, read as they change. For one event loop. The first question connects."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -40,7 +40,7 @@ class PauseFollower:
         self._turn = asyncio.Lock()
 
     async def pauses(self) -> Sequence[Pause]:
-        """Those in force. Raises `Unavailable` (`log-unavailable`)."""
+        """The pauses in force. Raises `Unavailable` (`log-unavailable`)."""
         async with self._turn:
             try:
                 async with asyncio.timeout(self._settings.request_timeout_s):
@@ -83,7 +83,7 @@ class PauseFollower:
         try:
             key = control_key(self._settings.group_id, record.key)
         except Unreadable:
-            return  # an assignment logs it
+            return  # the next assignment logs it
         if key is None or key.kind != PAUSED:
             return
         if record.value is None:
@@ -99,13 +99,13 @@ class PauseFollower:
 
 
 class KafkaPauses:
-    """For one event loop. Each method raises `Unavailable` (`log-unavailable`)."""
+    """An operator's pauses. For one event loop. Each method raises `Unavailable` (`log-unavailable`)."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
 
     async def pauses(self) -> Sequence[Pause]:
-        """Those in force."""
+        """The pauses in force."""
         follower = PauseFollower(self._settings)
         try:
             return await follower.pauses()
@@ -113,16 +113,16 @@ class KafkaPauses:
             await follower.close()
 
     async def pause(self, pause: Pause) -> None:
-        """It begins."""
+        """Begin a pause, durably."""
         await asyncio.to_thread(complete_topics, self._settings)
         await self._write(pause, over=False)
 
     async def resume(self, pause: Pause) -> None:
-        """It ends."""
+        """End a pause, durably."""
         await self._write(pause, over=True)
 
     async def close(self) -> None:
-        """Nothing stays open."""
+        """Do nothing, because each call closes its connections."""
 
     async def _write(self, pause: Pause, *, over: bool) -> None:
         publisher = frontier_publisher(self._settings)

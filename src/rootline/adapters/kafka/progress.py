@@ -1,13 +1,13 @@
 """The offsets, rejections and parked records that a member of the group has stored for its partitions.
 
-Owns: that offsets only move forward, when the bookmark is written, the steps of recording a rejection and of parking
+Owns: that offsets never decrease, when the bookmark is written, the steps of recording a rejection and of parking
 records. Does not own: how offsets are written (`group_offsets`), the records (`frontier_codec`, `parked_topic`), which
 partitions the member has (`membership`).
-Invariants: an offset is committed only for a partition of this member, under the membership in which the member got
-it, and one that is not above the remembered offset is not sent. Every named record is stored. A rejection or a name
+Invariants: An offset is committed only for a partition of this member, in the generation in which the member received
+it. An offset that is not above the committed one is not sent. Every named record is stored. A rejection or a name
 counts only when its record is durable *and* the group has accepted a commit of the same generation after that, so that
-every later owner has read it (decision 0043). Parked records are removed only after the names that lack them were
-confirmed in that way.
+every later owner has read it (decision 0043). Parked records are removed only after names without them were confirmed
+in that way.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
+from typing_extensions import override
 
 from rootline.adapters.kafka.frontier_codec import (
     ANSWER_RECORD_BYTES_MAX,
@@ -36,37 +37,37 @@ from rootline.adapters.kafka.group_offsets import Stage, commit_offsets, write_b
 from rootline.adapters.kafka.membership import KafkaMembership, Place
 from rootline.adapters.kafka.parked_topic import ParkedTopic
 from rootline.adapters.settings import KafkaSettings
-from rootline.ports.intent_feed import Lift, ParkedRun, ParkedTable, RecordedRejection
+from rootline.ports.intent_feed import Lift, ParkedRun, ParkedStore, ParkedTable, RecordedRejection
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, TableName
 from rootline.schemas.root_header import PartitionOffset
 
 _RECORD_BYTES_MOST: Final = 900_000
-_BOOKMARK_AGE_S: Final = 3_600.0  # a group forgets offsets of a topic that it does not read, after days
+_BOOKMARK_AGE_S: Final = 3_600.0  # offsets of a topic that the group does not read expire after days
 
 
 class KafkaProgress:
-    """For one event loop."""
+    """Commits the offsets of one member. For one event loop."""
 
     def __init__(self, settings: KafkaSettings, membership: KafkaMembership) -> None:
         self._settings = settings
         self._membership = membership
         self.turn = asyncio.Lock()
-        """Held for each commit, so that no older offset is sent after a newer one."""
+        """Acquired for each commit, so that no older offset is sent after a newer one."""
         self._bookmarked_at_s = -_BOOKMARK_AGE_S
         self._asked = 0
         self._confirmed = (-1, 0)
 
     async def decided(self, up_to: Sequence[PartitionOffset]) -> None:
-        """As `IntentFeed.decided`."""
-        await self._tell(up_to, Stage.READING)
+        """Commit offsets as `IntentFeed.decided`."""
+        await self._commit(up_to, Stage.READING)
 
     async def concluded(self, up_to: Sequence[PartitionOffset]) -> None:
-        """As `IntentFeed.concluded`."""
-        await self._tell(up_to, Stage.CONCLUDED)
+        """Commit the last offsets as `IntentFeed.concluded`."""
+        await self._commit(up_to, Stage.CONCLUDED)
 
     async def confirm(self, generation: int) -> None:
-        """As `IntentFeed.confirm`. Calls that come while a commit is under way share the next one."""
+        """Confirm as `IntentFeed.confirm`. Calls during a commit share the next one."""
         self._asked += 1
         number = self._asked
         async with self.turn:
@@ -85,12 +86,12 @@ class KafkaProgress:
         place = membership.places[at]
         try:
             async with asyncio.timeout(self._settings.request_timeout_s):
-                offset = max(place.committed, place.sent)  # it never goes back
+                offset = max(place.committed, place.sent)  # it never decreases
                 await commit_offsets(consumer, {at: offset}, log, generation=generation)
         except (KafkaError, TimeoutError) as error:
             raise membership.translated(error) from None
 
-    async def _tell(self, up_to: Sequence[PartitionOffset], stage: Stage) -> None:
+    async def _commit(self, up_to: Sequence[PartitionOffset], stage: Stage) -> None:
         async with self.turn:
             membership = self._membership
             consumer, log, generation = membership.consumer, membership.log, membership.generation
@@ -107,7 +108,7 @@ class KafkaProgress:
                 await self._remember(consumer, log, moved, generation, stage)
         if strange:
             raise membership.unavailable(
-                f"partitions {strange} do not belong to this member (any more), so nothing was remembered of them"
+                f"partitions {strange} do not belong to this member (any more), so nothing was remembered for them"
             )
 
     async def _remember(
@@ -137,7 +138,10 @@ class KafkaProgress:
 
 
 class AnswerHolder:
-    """For one event loop. `committing`: held for each commit of this member."""
+    """Records rejections for later owners.
+
+    For one event loop. `committing`: acquired for each commit of this member.
+    """
 
     def __init__(self, settings: KafkaSettings, membership: KafkaMembership, committing: asyncio.Lock) -> None:
         self._settings = settings
@@ -148,7 +152,7 @@ class AnswerHolder:
         self._full: dict[TopicPartition, tuple[Place, int]] = {}
 
     def without_room(self) -> frozenset[TopicPartition]:
-        """The partitions whose record had no room for an answer, until their offset moves."""
+        """The partitions whose record has no room for another rejection, until their offset advances."""
         places = self._membership.places
         for at, (place, committed) in tuple(self._full.items()):
             if places.get(at) is not place or place.committed != committed:
@@ -156,7 +160,7 @@ class AnswerHolder:
         return frozenset(self._full)
 
     async def record_rejections(self, rejections: Sequence[RecordedRejection]) -> None:
-        """As `IntentFeed.record_rejections`. Calls that come while one is under way share the next record."""
+        """Record rejections as `IntentFeed.record_rejections`. Calls during a write share the next record."""
         wanted = {answer.position: answer for answer in rejections}
         self._waiting |= wanted
         try:
@@ -166,8 +170,8 @@ class AnswerHolder:
                     full = sorted({place.partition for place in missing})
                     raise self._membership.unavailable(
                         f"over {ANSWER_RECORD_BYTES_MAX} bytes or {ANSWERS_MAX} of rejections wait for the offset of "
-                        f"their partition to pass them, among partitions {full}: it is not read until a table on it "
-                        "goes on (see /readyz)"
+                        f"their partition to pass them, among partitions {full}, which are not read until a blocked "
+                        "table continues (see /readyz)"
                     )
         finally:
             for place in wanted:
@@ -179,7 +183,7 @@ class AnswerHolder:
         return place is not None and place.held is not None and place.held.answers.get(offset) == answer
 
     async def _written(self, answers: Mapping[LogPosition, RecordedRejection]) -> bool:
-        """Whether there was room; then they are held."""
+        """Record the rejections, and return whether there was room for them."""
         membership, settings = self._membership, self._settings
         consumer, log, generation = membership.consumer, membership.log, membership.generation
         more: dict[TopicPartition, dict[int, RecordedRejection]] = {}
@@ -206,7 +210,7 @@ class AnswerHolder:
         try:
             async with asyncio.timeout(settings.request_timeout_s), self._committing:
                 known = {at: membership.places[at] for at in changed if at in membership.places}
-                offsets = {at: max(place.committed, place.sent) for at, place in known.items()}  # it never goes back
+                offsets = {at: max(place.committed, place.sent) for at, place in known.items()}  # it never decreases
                 await commit_offsets(consumer, offsets, log, generation=generation)
         except (KafkaError, TimeoutError) as error:
             raise membership.translated(error) from None
@@ -220,8 +224,8 @@ class AnswerHolder:
 def _has_room(place: Place, record: AnswerRecord) -> bool:
     """Whether the record may be written.
 
-    What lies below an answer that is held already always may, within what the topic takes: the offset cannot pass the
-    one without the other.
+    Rejections below one that is already recorded may exceed the usual limit, up to the topic's, because the offset
+    cannot pass the recorded one without them.
     """
     if len(record.answers) > ANSWERS_MAX:
         return False
@@ -232,8 +236,8 @@ def _has_room(place: Place, record: AnswerRecord) -> bool:
     return size <= _RECORD_BYTES_MOST and bool(before) and max(record.answers.keys() - before, default=0) < max(before)
 
 
-class KafkaParkedStore:
-    """For one event loop. `committing`: held for each commit of this member."""
+class KafkaParkedStore(ParkedStore):
+    """The parked store of one member. For one event loop. `committing`: acquired for each commit of this member."""
 
     def __init__(self, settings: KafkaSettings, membership: KafkaMembership, committing: asyncio.Lock) -> None:
         self._settings = settings
@@ -243,14 +247,14 @@ class KafkaParkedStore:
         self._topic = ParkedTopic(settings)
         self._failed: set[tuple[TableName, LogId, int]] = set()
 
+    @override
     async def park(self, parked: ParkedTable, records: Sequence[LogRecord]) -> ParkedTable:
-        """As `ParkedStore.park`."""
         async with self._turn:
             place = self._place(parked)
             if records:
                 name, attempt = place.parked.name, (parked.table, parked.log, parked.partition)
                 begins_run = attempt in self._failed
-                self._failed.add(attempt)  # unless all of it is done: a run has nothing of an attempt that failed
+                self._failed.add(attempt)  # until it succeeds, because a run has no records of an attempt that failed
                 run = await self._topic.store(parked, records, name)
                 parked = replace(
                     parked,
@@ -265,10 +269,10 @@ class KafkaParkedStore:
                 self._failed.discard((parked.table, parked.log, parked.partition))
             return parked
 
+    @override
     async def parked_records(
         self, parked: ParkedTable, from_offset: int, *, without_missing: bool
     ) -> AsyncGenerator[Sequence[LogRecord], None]:
-        """As `ParkedStore.parked_records`."""
         self._place(parked)
         portions = self._topic.read(parked, from_offset, without_missing=without_missing)
         try:
@@ -277,8 +281,8 @@ class KafkaParkedStore:
         finally:
             await portions.aclose()
 
+    @override
     async def unpark(self, parked: ParkedTable) -> None:
-        """As `ParkedStore.unpark`."""
         async with self._turn:
             tables = {table: held for table, held in self._place(parked).parked.tables.items() if table != parked.table}
             await self._write(parked, tables)
@@ -287,17 +291,18 @@ class KafkaParkedStore:
                 end = min([*left, 1 + max(run.last for run in parked.runs)])
                 await self._topic.remove_before(parked.partition, end, log=parked.log)
 
+    @override
     async def lifts(self) -> Sequence[Lift]:
-        """As `ParkedStore.lifts`."""
         log = self._membership.log
         if log is None:
             return ()
-        recorded = await read_frontiers(self._settings, log, warns=False)  # asked again and again
+        recorded = await read_frontiers(self._settings, log, warns=False)  # called repeatedly
         own = {at.partition for at in self._membership.places}
         return [lift for lift in recorded.lifts if lift.partition in own]
 
+    @override
     async def lifted(self, lift: Lift) -> None:
-        """As `ParkedStore.lifted`; only an owner whom the group knows may say so."""
+        """Confirm the lift, if the group still accepts commits of this owner."""
         await self._confirm(lift.log, lift.partition, self._membership.generation)
         await self._membership.frontiers.publish([lift_outgoing(self._settings, lift, done=True)])
 
@@ -309,7 +314,7 @@ class KafkaParkedStore:
         membership = self._membership
         place = membership.places.get(TopicPartition(self._settings.intents_topic, parked.partition))
         if place is None or place.parked is None or membership.log != parked.log or membership.consumer is None:
-            raise self._not_mine(parked.partition)
+            raise self._not_owned(parked.partition)
         return _Parking(place, place.parked)
 
     async def _write(self, parked: ParkedTable, tables: Mapping[TableName, ParkedTable]) -> None:
@@ -327,28 +332,28 @@ class KafkaParkedStore:
         held.place.parked = after
 
     async def _confirm(self, log: LogId, partition: int, generation: int) -> None:
-        """The group accepts a commit of this generation: what was written before, later owners have read."""
+        """Commit in this generation, so that later owners have read everything that was written before."""
         membership = self._membership
         consumer = membership.consumer
         at = TopicPartition(self._settings.intents_topic, partition)
         place = membership.places.get(at)
         if place is None or consumer is None or membership.log != log or membership.generation != generation:
-            raise self._not_mine(partition)
+            raise self._not_owned(partition)
         try:
             async with asyncio.timeout(self._settings.request_timeout_s), self._committing:
-                offset = max(place.committed, place.sent)  # it never goes back
+                offset = max(place.committed, place.sent)  # it never decreases
                 await commit_offsets(consumer, {at: offset}, log, generation=generation)
         except (KafkaError, TimeoutError) as error:
             raise membership.translated(error) from None
         if membership.generation != generation or membership.places.get(at) is not place:
-            raise self._not_mine(partition)
+            raise self._not_owned(partition)
 
-    def _not_mine(self, partition: int) -> Unavailable:
+    def _not_owned(self, partition: int) -> Unavailable:
         return self._membership.unavailable(f"partition {partition} does not belong to this member (any more)")
 
 
 class _Parking:
-    """A partition of this member, and what is parked of it."""
+    """A partition of this member, and its parked tables."""
 
     def __init__(self, place: Place, parked: ParkingRecord) -> None:
         self.place = place
@@ -356,7 +361,7 @@ class _Parking:
 
 
 def _joined(runs: tuple[ParkedRun, ...], run: ParkedRun) -> tuple[ParkedRun, ...]:
-    if runs and runs[-1].writer == run.writer and run.first > runs[-1].last:  # else the topic was made again
+    if runs and runs[-1].writer == run.writer and run.first > runs[-1].last:  # otherwise the topic was created again
         return (*runs[:-1], replace(runs[-1], last=run.last))
     return (*runs, run)
 

@@ -1,8 +1,8 @@
-"""Publishes records on Kafka durably, with an honest answer about each attempt.
+"""Publishes records on Kafka durably, and reports the outcome of each attempt exactly.
 
 Owns: one idempotent producer, its deadline, its replacement. Does not own: the records (`writer_log`,
 `coordinator_log`, `frontiers`).
-Invariants: a record is on all in-sync replicas before its offset is returned. A record that may have been appended is
+Invariants: A record is on all in-sync replicas before its offset is returned. A record that may have been appended is
 never reported as failed. Records of one key keep their order, even when the producer is replaced.
 
 A batch that a broker refuses leaves a gap in an idempotent producer's sequence numbers, and every later batch of that
@@ -31,7 +31,7 @@ from rootline.schemas.errors import OutcomeUnknown
 from rootline.schemas.identifiers import Headers
 
 _REFUSALS: Final = (MessageSizeTooLargeError, TopicAuthorizationFailedError)
-"""Answers after which nothing was appended."""
+"""Errors that prove that nothing was appended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +42,22 @@ class Outgoing:
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
-    partition: int | None = None  # without one, the key decides
+    partition: int | None = None  # `None`: chosen by the key
 
 
 class RecordTooLarge(Exception):
-    """A record is over the size that the producer or the topic allows; nothing of the call was appended."""
+    """A record is over the size limit of the producer or of the topic. Nothing of the call was appended."""
 
 
 class SomeTooLarge(OutcomeUnknown):
-    """The same of some records of a call; the others were appended."""
+    """Some records of a call are over the topic's size limit. The others were appended."""
 
 
 class KafkaPublisher:
-    """For one event loop. `record_bytes_max` is called when a producer is made; it may block."""
+    """A publisher for one event loop.
+
+    `record_bytes_max` is called when a producer is created. It may block.
+    """
 
     def __init__(
         self, settings: KafkaSettings, record_bytes_max: Callable[[], int], *, compression: str | None = None
@@ -69,19 +72,18 @@ class KafkaPublisher:
         self._closed = False
 
     def connect_soon(self) -> None:
-        """Start to connect, unless connected, so that the first records need not wait for it."""
+        """Start to connect in the background, so that the first records need not wait for it."""
         if self._producer is None and self._making is None and not self._closed:
             self._making = asyncio.get_running_loop().create_task(self._made())
             self._making.add_done_callback(self._settle)
 
     async def publish(self, records: Sequence[Outgoing]) -> list[tuple[int, int]]:
-        """(partition, offset) of each record; those of one key are appended in order.
+        """Append records, those of one key in order, and return (partition, offset) of each.
 
         Raises:
             RecordTooLarge: nothing was appended.
             Unavailable: `log-unavailable`, nothing was appended.
             OutcomeUnknown: `publish-unknown`, none, some or all were appended.
-
         """
         deadline = asyncio.get_running_loop().time() + self._settings.delivery_timeout_s
         sent: list[asyncio.Future[RecordMetadata]] = []
@@ -106,7 +108,7 @@ class KafkaPublisher:
         return self._places(records, sent, reason)
 
     async def close(self) -> None:
-        """Wait for pending records until the deadline; close the connections."""
+        """Wait for pending records until the deadline, then close the connections."""
         self._closed = True
         making = self._making
         if making is not None:
@@ -127,14 +129,14 @@ class KafkaPublisher:
             )
         except MessageSizeTooLargeError:
             raise
-        except KafkaError:  # the sender has ended and accepts nothing any more
+        except KafkaError:  # the sender has ended, so the producer is unusable
             self._retire(producer)
             raise
         future.add_done_callback(partial(self._settled, producer))
         return future
 
     def _settled(self, producer: AIOKafkaProducer, future: asyncio.Future[RecordMetadata]) -> None:
-        """A record was acknowledged or failed, perhaps after its caller stopped waiting."""
+        """Retire the producer if a record failed, perhaps after its caller stopped waiting."""
         if not future.cancelled() and future.exception() is not None:
             self._retire(producer)
 
@@ -159,11 +161,11 @@ class KafkaPublisher:
             reason = f"topic {failed[0][0]}: {reason_of(errors[0], self._settings)}"
         places = [] if reason else [(future.result().partition, future.result().offset) for future in sent]
         if any(offset < 0 for _, offset in places):
-            reason = "a broker already had the records and does not know their offsets"
+            reason = "a broker already has the records, and does not know their offsets"
         if reason:
             only_size = not late and errors and all(isinstance(error, MessageSizeTooLargeError) for error in errors)
             raise (SomeTooLarge if only_size else OutcomeUnknown)(
-                "publish-unknown", f"{self._settings.url}: {reason}; it is safe to publish the same again"
+                "publish-unknown", f"{self._settings.url}: {reason}. Publish the same records again, which is safe"
             )
         return places
 
@@ -176,7 +178,7 @@ class KafkaPublisher:
             raise log_unavailable(self._settings, "the log was closed")
         self._awaiting += 1
         try:
-            return await asyncio.shield(making)  # one caller that gives up must not make the others start again
+            return await asyncio.shield(making)  # a cancelled caller must not cancel the connection for the others
         except asyncio.CancelledError:
             if making.cancelled():
                 raise log_unavailable(self._settings, "the log was closed") from None
@@ -185,7 +187,7 @@ class KafkaPublisher:
             self._awaiting -= 1
 
     async def _made(self) -> AIOKafkaProducer:
-        if self._retiring:  # what it has not sent yet goes before anything new
+        if self._retiring:  # its pending records precede new ones
             await asyncio.wait(self._retiring)
         producer = self._producer = await self._started()
         return producer
@@ -193,7 +195,7 @@ class KafkaPublisher:
     def _settle(self, making: asyncio.Task[AIOKafkaProducer]) -> None:
         self._making = None
         if not making.cancelled():
-            making.exception()  # a waiting caller gets it; without one, the first record tries again
+            making.exception()  # retrieved: a waiting caller raises it, or the first record tries to connect again
 
     async def _started(self) -> AIOKafkaProducer:
         size = await asyncio.to_thread(self._record_bytes_max)

@@ -1,27 +1,29 @@
-"""The batches in a broker's answer, measured before the client library decompresses them and read as records.
+"""The batches in a broker's answer, measured before the client library decompresses them, and read as records.
 
-Owns: the layout of a batch's header, bounds of decompressed sizes for the four codecs of Kafka, which batches pass,
-the stand-ins for the others, the one place where we reach into the client library, how much a consumer may hold
-decompressed, the translation into records of the log. Does not own: asking brokers, the outcome of an unread record.
-Invariants: the library decompresses no batch over `DECODED_BYTES_MAX`. Large batches that it holds and has not handed
-out are no more than that together, whatever the number of partitions. Measuring takes at most that much memory beside
-its input, any bytes give an answer, and a trial runs on a thread, so that commits go on meanwhile. A batch is passed
-on byte for byte, or it is replaced, offset by offset, by records that carry the reason. A batch with a wrong checksum
-is passed on, because the client library asks for it again. The library sees no header whose length, offsets or count
-no batch can have, because it would end the process or skip records. A record's key, value and headers are the writer's
-bytes. A record without a value has an empty one, and an unread one has the reason and nothing else.
+Owns: the layout of a batch's header, bounds of decompressed sizes for the four codecs of Kafka, which batches are
+passed on, replacements for the others, the only access to the client library's internals for fetching, the limit of
+decompressed batches in a consumer, the translation into records of the log. Does not own: requests to brokers, the
+verdict on an unread record.
+Invariants: The library decompresses no batch over `DECODED_BYTES_MAX`. Large batches that it buffers are together no
+larger than that, whatever the number of partitions. Measuring takes at most that much memory in addition to its input,
+any bytes give an answer, and a trial runs on a thread, so that commits continue meanwhile. A batch is passed on byte
+for byte, or it is replaced, offset by offset, by records that contain the reason. A batch with a wrong checksum is
+passed on, because the client library fetches it again. The library sees no header with an impossible length, offset or
+count, because it would end the process or skip records. A record's key, value and headers are the writer's bytes. A
+record without a value has an empty one. An unread record has the reason and nothing else.
 
-Theory. Headers bound the size from above at almost no cost: a block of zstd holds 128 KiB at most, lz4's frame names
-its largest block, snappy's blocks name their size, deflate shrinks by a factor of 1032 at most. Ordinary batches are
-below any limit by that alone. Only the others are decompressed on trial, into room of a fixed size.
+Theory. Headers bound the size from above at almost no cost: a block of zstd contains 128 KiB at most, lz4's frame names
+its largest block, snappy's blocks name their size, deflate shrinks by a factor of 1032 at most. These bounds suffice
+for ordinary batches. Only the others are decompressed on trial, into a buffer of a fixed size.
 
 The header of a batch, which is never compressed, names its first and last offset. So each record of a batch that may
-not be decompressed has its coordinates, and these are enough for a verdict and a dead letter. A stand-in batch is not
-compressed. It has the producer and the transaction of the batch that it replaces, so that records of an aborted
-transaction are still skipped. Its records carry a key that is drawn for each process: no writer can make one.
+not be decompressed has its coordinates, and these are enough for a verdict and a dead letter. A replacement batch is
+not compressed. It has the producer and the transaction of the original batch, so that records of an aborted
+transaction are still skipped. Its records have a random key of this process, which no writer can know.
 
-The library decompresses with its own codecs when a record is taken, and has no limit for it. It asks brokers through
-`client.send`, so a consumer gets a `send` whose answers were judged here (decision 0108).
+The library decompresses with its own codecs when a record is taken, without any limit. It sends requests to brokers
+through `client.send`, so `guard` replaces that method of a consumer with one whose answers are checked (decision
+0108).
 """
 
 from __future__ import annotations
@@ -66,19 +68,18 @@ _VARINT_BYTES_MAX: Final = 5
 
 
 class _Unknown(Exception):
-    """The headers do not say."""
+    """The headers do not bound the size."""
 
 
 class TrialNeeded(Exception):
-    """Only decompressing tells."""
+    """The size can only be determined by decompressing."""
 
 
 def decoded_size(codec: int, data: bytes, bytes_max: int, *, tries: bool = True) -> int | None:
-    """At most so many bytes come out of `data`; `None`: more than `bytes_max`, or it cannot be decompressed.
+    """An upper bound of the decompressed size of `data`. `None`: over `bytes_max`, or it cannot be decompressed.
 
     Raises:
-        TrialNeeded: without `tries`, what the headers say is not enough; to try takes tens of milliseconds.
-
+        TrialNeeded: without `tries`, the headers do not suffice. A trial takes tens of milliseconds.
     """
     bound = _BOUNDS.get(codec)
     if bound is None:
@@ -102,7 +103,7 @@ def _on_trial(codec: int, data: bytes, bytes_max: int) -> int | None:
     decompress_into = cramjam.zstd.decompress_into if codec == ZSTD else cramjam.lz4.decompress_into
     try:
         return int(decompress_into(data, bytearray(bytes_max)))
-    except Exception:  # it does not fit, or it is none: the library says both in words only
+    except Exception:  # it does not fit, or is invalid: the library distinguishes these only by the message
         return None
 
 
@@ -216,17 +217,17 @@ _BOUNDS: Final[Mapping[int, Callable[[bytes, int], float]]] = {
 
 STAND_IN_KEY: Final = b"rootline.not-read/" + secrets.token_bytes(24)
 LIGHT_BYTES: Final = 1 << 20
-"""Batches up to this decompressed size are not counted: records are taken from the library by their number."""
+"""Batches up to this decompressed size do not count as large."""
 _STAND_INS_MAX: Final = 1_000
 _OVERHEAD_BYTES: Final = 12
 _BEGIN: Final = struct.Struct(">qiib")
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _LEGACY_HEADER: Final = struct.Struct(">qiibb")
 _LENGTHS_MIN: Final = {0: 14, 1: 22, 2: _HEADER.size - _OVERHEAD_BYTES}
-"""Magic → the least length that a batch's header can state; the library reads a shorter one past its end."""
+"""Magic → the least length that a batch's header can state. The library would read past the end of a shorter one."""
 _OFFSET_MAX: Final = 2**63 - 2
 _DAMAGED: Final = _HEADER.pack(0, _LENGTHS_MIN[2], 0, 2, 0, 0, 0, 0, 0, -1, -1, -1, 0)
-"""A batch whose checksum is wrong: the library reports it, and asks for what follows the last good record again."""
+"""A batch with a wrong checksum: the library reports it, and fetches the records after the last good one again."""
 _CODEC: Final = 0x07
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
@@ -234,7 +235,10 @@ _CONTROL: Final = 0x20
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What is passed on. `heavy_bytes`: at most so much memory for its large batches; `is_cut`: some was left out."""
+    """The checked batches of a partition.
+
+    `heavy_bytes`: the most memory that its large batches take. `is_cut`: some batches were omitted.
+    """
 
     message_set: bytes
     heavy_bytes: int
@@ -242,7 +246,7 @@ class Judged:
 
 
 class _NoBatch(Exception):
-    """At `start` there is no header of a batch."""
+    """There is no valid header of a batch at `start`."""
 
     def __init__(self, start: int) -> None:
         self.start = start
@@ -266,18 +270,18 @@ class _Batch:
 def judged(
     message_set: bytes, next_offset: int, *, batch_bytes_max: int, room_bytes: int, reads_all: bool, tries: bool = True
 ) -> Judged:
-    """The batches that the client library may have of a partition's `message_set`, fetched from `next_offset` on.
+    """The batches that are passed on to the client library, of a partition's `message_set` from `next_offset` on.
 
-    A batch of more than `batch_bytes_max` is replaced. Large ones are passed on while there is room for them. What
-    follows a header that no batch has is left out, and a damaged batch is put in its place.
-    `reads_all`: also replace batches in which the library finds a record that it cannot read. Raises `TrialNeeded` as
-    `decoded_size`, with `tries` as there.
+    A batch of more than `batch_bytes_max` is replaced. Large batches are passed on while `room_bytes` suffices. If a
+    header is invalid, everything from it on is omitted, and a damaged batch is put in its place. `reads_all`: also
+    replace batches in which the library finds a record that it cannot read. Raises `TrialNeeded` as `decoded_size`,
+    with the same `tries`.
     """
     parts: list[bytes] = []
     kept_from = heavy_bytes = 0
     try:
         for batch in _batches(message_set, next_offset):
-            if not batch.codec and not reads_all:  # almost all of them
+            if not batch.codec and not reads_all:  # the usual case
                 continue
             size: int | None = batch.end - batch.data_at
             if batch.codec and not batch.is_control:
@@ -300,7 +304,7 @@ def judged(
                     _stand_in(message_set, batch, first, last, _why(message_set, batch, size, batch_bytes_max))
                 )
             kept_from = batch.end
-            if last < batch.last:  # the next answer begins inside this batch
+            if last < batch.last:  # the next answer begins within this batch
                 return Judged(b"".join(parts), heavy_bytes, is_cut=True)
     except _NoBatch as found:
         return Judged(b"".join([*parts, message_set[kept_from : found.start], _DAMAGED]), heavy_bytes, is_cut=True)
@@ -308,13 +312,13 @@ def judged(
 
 
 def _batches(message_set: bytes, next_offset: int) -> Iterator[_Batch]:
-    """The whole ones, in order. Raises `_NoBatch`."""
+    """The complete batches, in order. Raises `_NoBatch`."""
     at, size = 0, len(message_set)
     while at < size:
         _, length, _, magic = _BEGIN.unpack_from(message_set, at) if size - at >= _BEGIN.size else (0, size, 0, 2)
         end = at + _OVERHEAD_BYTES + length
         if end > size and at > 0:
-            return  # brokers cut the last batch off where their answer ends, never the first
+            return  # brokers may truncate the last batch of an answer, never the first
         if end > size or length < _LENGTHS_MIN.get(magic, _LENGTHS_MIN[2]):
             raise _NoBatch(at)
         batch = _modern(message_set, at, end) if magic >= 2 else _legacy(message_set, at, end, next_offset)
@@ -327,7 +331,7 @@ def _batches(message_set: bytes, next_offset: int) -> Iterator[_Batch]:
 
 def _modern(message_set: bytes, at: int, end: int) -> _Batch:
     first, _, _, _, _, flags, delta, _, latest_ms, *producer, count = _HEADER.unpack_from(message_set, at)
-    if not 0 <= count <= delta + 1:  # compaction removes records, and nothing adds one
+    if not 0 <= count <= delta + 1:  # compaction removes records, but nothing adds records
         raise _NoBatch(at)
     return _Batch(
         at,
@@ -344,7 +348,10 @@ def _modern(message_set: bytes, at: int, end: int) -> _Batch:
 
 
 def _legacy(message_set: bytes, at: int, end: int, next_offset: int) -> _Batch:
-    """A message from before Kafka 0.11: if it is compressed, it holds others, and its offset is that of the last."""
+    """A message from before Kafka 0.11.
+
+    If it is compressed, it contains others, and its offset is that of the last one.
+    """
     last, _, _, magic, flags = _LEGACY_HEADER.unpack_from(message_set, at)
     data_at = at + _LEGACY_HEADER.size + (8 if magic else 0)
     key_bytes = int.from_bytes(message_set[data_at : data_at + 4], "big", signed=True)
@@ -359,7 +366,7 @@ def _is_readable(message_set: bytes, batch: _Batch) -> bool:
     try:
         for _ in DefaultRecordBatch(message_set[batch.start : batch.end]):
             pass
-    except Exception:  # whatever it is, the reading would fail in the same way
+    except Exception:  # whatever it is, reading would fail in the same way
         return False
     return True
 
@@ -374,9 +381,9 @@ def _why(message_set: bytes, batch: _Batch, size: int | None, bytes_max: int) ->
     fault = (
         f"decompresses to more than {bytes_max} bytes, or not at all"
         if size is None
-        else "holds a record that cannot be read"
+        else "contains a record that cannot be read"
     )
-    return f"the record came in {what} that {fault}: offsets {batch.first} to {batch.last}, sha256 {digest}"
+    return f"the record was in {what} that {fault}: offsets {batch.first} to {batch.last}, sha256 {digest}"
 
 
 def _stand_in(message_set: bytes, batch: _Batch, first: int, last: int, why: str) -> bytes:
@@ -400,20 +407,20 @@ def _stand_in(message_set: bytes, batch: _Batch, first: int, last: int, why: str
 DECODED_BYTES_MAX: Final = 32 * 1024 * 1024
 """A constant, not a setting: all coordinators of a group must give the same verdict on a batch."""
 _LETTER_BYTES_MAX: Final = DECODED_BYTES_MAX + (1 << 20)
-"""A dead letter is its record with headers of ours."""
-_HELD_BACK_S: Final = 0.1
+"""The limit for dead letters, which are their records with added headers."""
+_WITHHELD_S: Final = 0.1
 _SUSPECTS: Final[WeakKeyDictionary[AIOKafkaConsumer, set[TopicPartition]]] = WeakKeyDictionary()
 
 
 def guard(consumer: AIOKafkaConsumer, intents_topic: str, *, reads_all: bool) -> None:
-    """Judge every answer that `consumer` gets. `reads_all`: each batch is read on trial first."""
+    """Check every answer to `consumer` before it is decompressed. `reads_all`: each batch is read on trial first."""
     gate = _FetchGate(consumer, intents_topic, reads_all)
     _SUSPECTS[consumer] = gate.suspects
     consumer._client.send = gate.send
 
 
 def suspect(consumer: AIOKafkaConsumer, at: TopicPartition) -> None:
-    """The library could not read from `at`: read its next answer on trial, and replace what cannot be read."""
+    """Read the next answer for `at` on trial, and replace unreadable batches, because the library could not read it."""
     _SUSPECTS[consumer].add(at)
 
 
@@ -428,18 +435,20 @@ class _FetchGate:
         self._judging = asyncio.Lock()
 
     async def send(self, node_id: Any, request: Any, **options: Any) -> Any:
-        """As the library's client."""
+        """Send a request as the library's client does, and check the answer."""
         answer = await self._send(node_id, request, **options)
         if not isinstance(request, FetchRequest):
             return answer
-        async with self._judging:  # one at a time: what is held is counted
-            is_held_back = await self._judge(request, answer)
-        if is_held_back:
-            await asyncio.sleep(_HELD_BACK_S)  # else it would be asked for again at once, until records are taken
+        async with self._judging:  # one at a time, because buffered batches are counted
+            is_withheld = await self._judge(request, answer)
+        if is_withheld:
+            await asyncio.sleep(
+                _WITHHELD_S
+            )  # otherwise the library would repeat the request in a loop until records are taken
         return answer
 
     async def _judge(self, request: FetchRequest, answer: Any) -> bool:
-        """Replace what `answer` holds; whether something was held back, and nothing is left."""
+        """Replace the batches in `answer`. Returns whether some were withheld and none are left."""
         asked = {
             TopicPartition(topic, number): offset for topic, parts in request.topics for number, offset, _ in parts
         }
@@ -448,13 +457,13 @@ class _FetchGate:
         topics = []
         for topic, parts in answer.topics:
             kept = []
-            for number, *told, message_set in parts:
+            for number, *fields, message_set in parts:
                 passed = message_set
                 if message_set:
                     at = TopicPartition(topic, number)
                     passed, was_cut = await self._passed(at, message_set, asked[at])
                     is_cut, has_some = is_cut or was_cut, has_some or bool(passed)
-                kept.append((number, *told, passed))
+                kept.append((number, *fields, passed))
             topics.append((topic, kept))
         answer.topics = topics
         return is_cut and not has_some
@@ -481,7 +490,7 @@ class _FetchGate:
         return found.message_set, found.is_cut
 
     def _forget_taken(self) -> None:
-        """Of large batches, what the library has handed out whole, or dropped."""
+        """Stop counting large batches that the library has handed out completely, or dropped."""
         if self._heavy:
             fetcher = self._consumer._fetcher
             held = () if fetcher is None else fetcher._records
@@ -489,7 +498,7 @@ class _FetchGate:
 
 
 def log_records(log: LogId, found: Sequence[Any]) -> list[LogRecord]:
-    """`found`: aiokafka's records of partitions of `log`."""
+    """Translate aiokafka's records of partitions of `log`."""
     return [
         LogRecord(
             LogPosition(log, held.partition, held.offset), held.key, held.value or b"", held.timestamp, held.headers

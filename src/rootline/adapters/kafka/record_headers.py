@@ -2,12 +2,12 @@
 
 Owns: their names, the order in which they are cut when they do not all fit, and reading them back. Does not own: keys
 and values (`coordinator_log`).
-Invariants: names are on the wire and never change. In a dead letter the record's own headers come first, unchanged.
-Ours come last, so that the last header of a name is ours when a record that was a dead letter before becomes one
-again. A header that did not fit is named.
+Invariants: Names are on the wire and never change. In a dead letter, the record's own headers are first, unchanged.
+Ours are last, so that the last header of a name is ours when a record that was a dead letter before is rejected again.
+A header that did not fit is named.
 
-Kafka Connect's names (`__connect.errors.*`) are for tools that know them, `rootline.*` is for the rest. The number of
-leading headers that are the record's own is in `rootline.headers`, because their names alone do not tell.
+Kafka Connect's names (`__connect.errors.*`) are for tools that know them, `rootline.*` is for the others. The number
+of leading headers that are the record's own is in `rootline.headers`, because names alone do not distinguish them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LAST_OFFSET: Final = "rootline.last-offset"
 
 @dataclass(frozen=True, slots=True)
 class VerdictRange:
-    """Which intents a verdict record is about: all between two offsets, or some of them."""
+    """The offsets of a verdict record: it has verdicts on all intents between `first` and `last`, or some of them."""
 
     log: str
     partition: int
@@ -38,7 +38,7 @@ class VerdictRange:
 
 
 def headers_of_verdicts(verdicts: Sequence[Verdict]) -> Headers:
-    """Headers of a record with verdicts on one partition of one log."""
+    """The headers of a record with verdicts on one partition of one log."""
     offsets = [verdict.offset for verdict in verdicts]
     return (
         (LOG, verdicts[0].log.encode()),
@@ -49,17 +49,17 @@ def headers_of_verdicts(verdicts: Sequence[Verdict]) -> Headers:
 
 
 def headers_of_json_verdict(verdict: Verdict) -> Headers:
-    """Headers of a record with one verdict as JSON: which intent it is about, and that it is JSON."""
+    """The headers of a record with one verdict as JSON: the verdict's position, and the content type."""
     return ((CONTENT_TYPE_HEADER, JSON_CONTENT_TYPE), *headers_of_verdicts([verdict]))
 
 
 def is_json(headers: Sequence[tuple[str, bytes | None]]) -> bool:
-    """Whether a verdict record is a second form of what another record says."""
+    """Whether a verdict record is the JSON form of verdicts in another record."""
     return (CONTENT_TYPE_HEADER, JSON_CONTENT_TYPE) in headers
 
 
 def range_of(headers: Sequence[tuple[str, bytes | None]]) -> VerdictRange | None:
-    """What `headers_of_verdicts` wrote; `None` for a record without these headers."""
+    """The range in the headers of a verdict record, or `None` for a record without them."""
     held = {name: value or b"" for name, value in headers}
     try:
         return VerdictRange(held[LOG].decode(), int(held[PARTITION]), int(held[FIRST_OFFSET]), int(held[LAST_OFFSET]))
@@ -80,14 +80,14 @@ _MESSAGE_BYTES_MIN: Final = 400
 _NAME_CHARS_MAX: Final = 1_024
 _LEFT_OUT_BYTES_MAX: Final = 400
 _LENGTHS_BYTES: Final = 10
-"""More than what the lengths of a header's name and value take."""
+"""More than the lengths of a header's name and value take."""
 _UNDECODED: Final = {"undecodable", "intent-malformed", "kind-unknown", "intent-too-large", "batch-unreadable"}
 
 
 def headers_of_dead_letter(letter: DeadLetter, *, topic: str, connector: str, bytes_max: int) -> Headers:
-    """Headers of a dead letter whose record came from `topic`, in `bytes_max` bytes if possible.
+    """The headers of a dead letter whose record is from `topic`, in `bytes_max` bytes if possible.
 
-    If they do not fit, our message is cut first, then the record's own headers are left out. The rest of ours stays.
+    If they do not fit, our message is cut first, then headers of the record are omitted. The rest of ours is kept.
     """
     message = letter.message[:_MESSAGE_CHARS_MAX]
     ours = _ours(letter, topic, connector, message)
@@ -103,9 +103,9 @@ def headers_of_dead_letter(letter: DeadLetter, *, topic: str, connector: str, by
 
 
 def dead_letter_of(key: bytes | None, value: bytes, headers: Sequence[tuple[str, bytes | None]]) -> DeadLetter:
-    """The dead letter in a record of the dead-letter topic, also if another program wrote it.
+    """Decode a dead letter from a record of the dead letters' topic, even if another program wrote it.
 
-    Headers that are missing or unreadable leave gaps: offset and partition -1, empty texts.
+    Missing or unreadable headers give default values: offset and partition -1, empty texts.
     """
     held = {name: text.decode("utf-8", "replace") for name, text in headers if text is not None}
     message = held.get(MESSAGE, "")
@@ -154,7 +154,7 @@ def _left_out(left: Headers, count: int) -> str:
 
 
 def _fitting(headers: Headers, bytes_max: int) -> tuple[Headers, Headers]:
-    """Those of `headers` that fit, the first ones first; and the others."""
+    """The headers that fit, the first ones preferred, and the others."""
     kept: list[tuple[str, bytes | None]] = []
     left: list[tuple[str, bytes | None]] = []
     for header in headers:

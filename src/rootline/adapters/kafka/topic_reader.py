@@ -1,13 +1,13 @@
-"""Reads topics in use, backwards from their end or forwards from a moment, and the log as an archive over that.
+"""Reads topics backwards from their end or forwards from a moment, and offers the log as an archive over that.
 
-Owns: a consumer for each search, the amount of a topic in memory, the topic for each question and the place in it.
-Does not own: the contents of headers (`record_headers`).
-Invariants: those of the port of archives. No offset is committed and no group is joined. A search ends at the end that
-the topic had when it began. A broker that does not answer for `request_timeout_s` ends the search. A record without
-anything of ours is skipped.
+Owns: a consumer for each search, the part of a topic in memory, the topic and the place in it for each question. Does
+not own: the contents of headers (`record_headers`).
+Invariants: The port's. No offset is committed and no group is joined. A search ends at the end that the topic had when
+it began. A broker that does not answer for `request_timeout_s` ends the search. Records that Rootline has not written
+are skipped.
 
-Verdicts and dead letters follow their record in time, so both are looked for from its append time on, and from a
-little before it, because their times are their coordinator's and not the broker's.
+Verdicts and dead letters follow their record in time. So both are searched from the record's append time on, and from a
+little before it, because their times are from a coordinator's clock and not from the broker's.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from typing import Any, Final, TypeVar
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 from aiokafka.partitioner import DefaultPartitioner
+from typing_extensions import override
 
 from rootline.adapters.kafka.clients import log_unavailable, make_consumer, start_consumer, stop_consumer
 from rootline.adapters.kafka.record_batches import STAND_IN_KEY, log_records
 from rootline.adapters.kafka.record_headers import dead_letter_of, range_of
 from rootline.adapters.kafka.topics import topic_identity
 from rootline.adapters.settings import KafkaSettings
+from rootline.ports.intent_log import LogArchive
 from rootline.schemas.bytes.verdict_codec import decode_verdicts
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import LogPosition, LogRecord
@@ -37,14 +39,17 @@ from rootline.schemas.verdict import DeadLetter, Verdict
 _PORTION_MIN: Final = 32
 _PORTION_MAX: Final = 16_384
 _PORTION_BYTES: Final = 50_000_000
-"""About this much of all partitions is in memory; after a larger portion the next one is smaller."""
+"""The approximate limit of bytes in memory, over all partitions. After a larger portion, the next one is smaller."""
 _POLL_MS: Final = 1_000
 _Found = TypeVar("_Found")
 
 
 @dataclass(slots=True)
 class _Tail:
-    """The unread part of a partition, from `start` to before `end`; `records`: those after `end`, the newest last."""
+    """The unread part of a partition, from `start` to before `end`.
+
+    `records`: the fetched records from `end` on, the newest last.
+    """
 
     at: TopicPartition
     start: int
@@ -68,18 +73,17 @@ class _Tail:
 
 
 class KafkaTopicReader:
-    """Each search opens one connection."""
+    """Searches one topic. Each search opens one connection."""
 
     def __init__(self, settings: KafkaSettings, topic: str) -> None:
         self._settings = settings
         self._topic = topic
 
     async def backwards(self, *, key: bytes | None, since_ms: int) -> AsyncGenerator[Sequence[Any], None]:
-        """The records of all partitions, or of the one that holds `key`, newest first by their time, in portions.
+        """Read the records of all partitions, or of the partition of `key`, newest first by time, in portions.
 
         Raises:
             Unavailable: `log-unavailable`.
-
         """
         async with self._consumer(key) as (consumer, partitions):
             starts, ends = await self._starts(consumer, partitions, since_ms), await consumer.end_offsets(partitions)
@@ -104,10 +108,10 @@ class KafkaTopicReader:
     async def first_since(
         self, since_ms: int, key: bytes | None, chosen: Callable[[Any], _Found | None], *, records_max: int
     ) -> _Found | None:
-        """The first answer of `chosen` that is not `None`, over the records since a moment.
+        """The first result of `chosen` that is not `None`, over the records since a moment.
 
         The partition of `key` is read first, then the others (the key was in another one while there were fewer
-        partitions); at most `records_max` records of each. Raises as `backwards`.
+        partitions). At most `records_max` records of each partition are read. Raises as `backwards`.
         """
         async with self._consumer(None) as (consumer, partitions):
             starts, ends = await self._starts(consumer, partitions, since_ms), await consumer.end_offsets(partitions)
@@ -151,7 +155,7 @@ class KafkaTopicReader:
         return {at: place.offset for at, place in found.items() if place is not None}
 
     async def _filled(self, consumer: AIOKafkaConsumer, tail: _Tail) -> bool:
-        """Fetch the records before the last portion; whether there are any."""
+        """Fetch the records before the last portion, and return whether there are any."""
         while not tail.records and tail.start < tail.end:
             start = max(tail.start, tail.end - tail.size)
             tail.take(start, [record async for record in self._forwards(consumer, tail.at, start, tail.end)])
@@ -160,7 +164,7 @@ class KafkaTopicReader:
     async def _forwards(
         self, consumer: AIOKafkaConsumer, at: TopicPartition, start: int, end: int
     ) -> AsyncGenerator[Any, None]:
-        """The records of one partition from `start` to before `end` that still exist and are committed."""
+        """The committed records of one partition from `start` to before `end` that still exist."""
         consumer.seek(at, start)
         consumer.resume(at)
         clock = asyncio.get_running_loop().time
@@ -174,7 +178,7 @@ class KafkaTopicReader:
             if position != before:
                 heard_s = clock()
             elif clock() - heard_s > self._settings.request_timeout_s:
-                raise TimeoutError(f"no record came for {self._settings.request_timeout_s:g} s")
+                raise TimeoutError(f"no record arrived for {self._settings.request_timeout_s:g} s")
         consumer.pause(at)
 
 
@@ -182,17 +186,17 @@ def _partition_of(key: bytes | None, partitions: Sequence[TopicPartition]) -> in
     if key is None:
         return 0
     numbers = [at.partition for at in partitions]
-    number: int = DefaultPartitioner()(key, numbers, numbers)  # every client chooses it in the same way
+    number: int = DefaultPartitioner()(key, numbers, numbers)  # every client chooses the same partition
     return number
 
 
 _CLOCKS_DIFFER_MS: Final = 600_000
 _ANSWERS_MAX: Final = 100_000
-"""How many verdict records or dead letters of one partition are searched for one."""
+"""The most verdict records or dead letters of one partition that a search reads."""
 
 
-class KafkaLogArchive:
-    """Every search opens a connection of its own; nothing is kept open in between."""
+class KafkaLogArchive(LogArchive):
+    """The log's archive. Every search opens its own connection."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -200,17 +204,18 @@ class KafkaLogArchive:
         self._verdicts = KafkaTopicReader(settings, settings.verdicts_topic)
         self._dead_letters = KafkaTopicReader(settings, settings.dead_letters_topic)
 
+    @override
     async def records(
         self, *, key: bytes | None = None, since_ms: int = 0
     ) -> AsyncGenerator[Sequence[LogRecord], None]:
-        """As the port says; with a `key`, those of its partition."""
+        """Read as the port describes. With a `key`, only its partition is read."""
         log = (await asyncio.to_thread(topic_identity, self._settings, self._settings.intents_topic)).log
         async with aclosing(self._intents.backwards(key=key, since_ms=since_ms)) as portions:
             async for portion in portions:
                 yield log_records(log, portion)
 
+    @override
     async def dead_letters(self, *, since_ms: int = 0) -> AsyncGenerator[Sequence[DeadLetter], None]:
-        """As the port says."""
         async with aclosing(self._dead_letters.backwards(key=None, since_ms=since_ms)) as portions:
             async for portion in portions:
                 yield [
@@ -219,8 +224,8 @@ class KafkaLogArchive:
                     if held.key != STAND_IN_KEY
                 ]
 
+    @override
     async def verdict_on(self, record: LogRecord) -> Verdict | None:
-        """As the port says."""
         return await self._verdicts.first_since(
             record.appended_ms - _CLOCKS_DIFFER_MS,
             record.key,
@@ -228,8 +233,8 @@ class KafkaLogArchive:
             records_max=_ANSWERS_MAX,
         )
 
+    @override
     async def dead_letter_of(self, record: LogRecord) -> DeadLetter | None:
-        """As the port says."""
 
         def chosen(held: Any) -> DeadLetter | None:
             letter = dead_letter_of(held.key, held.value or b"", held.headers)
@@ -239,8 +244,9 @@ class KafkaLogArchive:
             record.appended_ms - _CLOCKS_DIFFER_MS, record.key, chosen, records_max=_ANSWERS_MAX
         )
 
+    @override
     async def close(self) -> None:
-        """Does nothing: no connection is kept open."""
+        """Do nothing, because no connection is kept open."""
 
 
 def _verdict_in(held: Any, position: LogPosition) -> Verdict | None:

@@ -2,9 +2,9 @@
 
 Owns: the rules over the brokers' answers, asking brokers, the topics that are created. Does not own: clients
 (`clients`), reading or writing records.
-Invariants: a topic that exists is never changed. A problem names the topic, the configuration and the value it needs.
-A configuration that loses records is refused. An identity is cluster id and topic *id*, so that a topic that was
-created again is another log.
+Invariants: A topic that exists is never changed, except that partitions are added to the topic of parked records. A
+problem names the topic, the configuration and the value it needs. A configuration that loses records is refused. An
+identity is cluster id and topic *id*, so that a topic that was created again is another log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rootline.schemas.identifiers import LogId
 
 DEAD_LETTER_ROOM_BYTES: Final = 65_536
 RECORD_ROOM_BYTES: Final = 4_096
-"""What a batch adds to one intent: its own header, the key, the record's fields."""
+"""More than a batch adds to one intent: the batch header, the key, and the record's fields."""
 VERDICT_RECORD_BYTES: Final = 524_288
 MISSING: Final = "missing"
 _HOUR_MS: Final = 3_600_000
@@ -35,7 +35,10 @@ _VERDICTS_RETENTION_HOURS: Final = 24
 
 
 class Weight(StrEnum):
-    """What a problem means: `REFUSED` loses records, so nothing starts; `ADVISED` is a risk that may be accepted."""
+    """The weight of a problem.
+
+    `REFUSED`: records would be lost, so nothing starts. `ADVISED`: a risk that may be accepted.
+    """
 
     REFUSED = "refused"
     ADVISED = "advised"
@@ -43,7 +46,7 @@ class Weight(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicProblem:
-    """What is wrong with `topic`: its `setting` is `found`, and should be `wanted`, because of `reason`."""
+    """A problem of `topic`: its `setting` is `found`, and should be `wanted`, because of `reason`."""
 
     topic: str
     setting: str
@@ -59,7 +62,7 @@ class TopicProblem:
 
 
 def configurations(settings: KafkaSettings, copies: int) -> Mapping[str, Mapping[str, str]]:
-    """How each topic is made, by name."""
+    """The configuration with which each topic is created, by name."""
     keep_ms = settings.intents_retention_min_hours * _HOUR_MS
     size = _intents_bytes(settings)
     in_sync = {"min.insync.replicas": "2"} if copies > 2 else {}
@@ -75,7 +78,7 @@ def configurations(settings: KafkaSettings, copies: int) -> Mapping[str, Mapping
         settings.verdicts_topic: shared | {"retention.ms": str(_VERDICTS_RETENTION_HOURS * _HOUR_MS)},
         settings.dead_letters_topic: shared
         | {"retention.ms": str(4 * keep_ms), "max.message.bytes": str(size + DEAD_LETTER_ROOM_BYTES)},
-        settings.frontiers_topic: in_sync  # it is read whole when partitions are assigned: keep it short
+        settings.frontiers_topic: in_sync  # it is read completely when partitions are assigned, so it must be short
         | {"cleanup.policy": "compact", "segment.ms": str(_HOUR_MS), "min.cleanable.dirty.ratio": "0.1"},
         settings.parked_topic: shared
         | {"retention.ms": "-1", "retention.bytes": "-1", "max.message.bytes": str(size + DEAD_LETTER_ROOM_BYTES)},
@@ -83,11 +86,11 @@ def configurations(settings: KafkaSettings, copies: int) -> Mapping[str, Mapping
 
 
 def _intents_bytes(settings: KafkaSettings) -> int:
-    return max(settings.intent_bytes_max + RECORD_ROOM_BYTES, 1_048_588)  # the second is Kafka's own default
+    return max(settings.intent_bytes_max + RECORD_ROOM_BYTES, 1_048_588)  # the second value is Kafka's default
 
 
 def of_intents(settings: KafkaSettings, held: Mapping[str, str]) -> Iterable[TopicProblem]:
-    """Intents must not be removed before they are decided."""
+    """Check that intents are not removed before they are decided."""
     name = settings.intents_topic
     yield from _uncompacted(name, held, Weight.REFUSED, "an intent would be removed when its table gets a newer one")
     shortest = settings.intents_retention_min_hours * _HOUR_MS
@@ -96,7 +99,7 @@ def of_intents(settings: KafkaSettings, held: Mapping[str, str]) -> Iterable[Top
         held,
         "retention.ms",
         shortest,
-        "intents could be removed before a coordinator comes back and decides them",
+        "intents could be removed before a coordinator returns and decides them",
     )
     if held["retention.bytes"] != "-1":
         yield TopicProblem(
@@ -120,7 +123,7 @@ def of_intents(settings: KafkaSettings, held: Mapping[str, str]) -> Iterable[Top
 
 
 def of_verdicts(settings: KafkaSettings, held: Mapping[str, str]) -> Iterable[TopicProblem]:
-    """Writers wait for verdicts."""
+    """Check that waiting writers receive their verdicts."""
     name = settings.verdicts_topic
     yield from _uncompacted(name, held, Weight.ADVISED, "a slow writer would miss verdicts and publish again")
     yield from _at_least(
@@ -134,7 +137,7 @@ def of_verdicts(settings: KafkaSettings, held: Mapping[str, str]) -> Iterable[To
 def of_dead_letters(
     settings: KafkaSettings, held: Mapping[str, str], intents: Mapping[str, str] | None
 ) -> Iterable[TopicProblem]:
-    """Every intent must fit, with the reason for its rejection."""
+    """Check that every intent fits with the reason for its rejection."""
     name = settings.dead_letters_topic
     yield from _uncompacted(
         name, held, Weight.REFUSED, "a rejected record would be removed when its table gets another one"
@@ -154,7 +157,7 @@ def of_dead_letters(
 
 
 def of_frontiers(settings: KafkaSettings, held: Mapping[str, str]) -> Iterable[TopicProblem]:
-    """How far each partition is decided must stay."""
+    """Check that the frontiers of partitions are not removed."""
     if held["cleanup.policy"] != "compact":
         reason = "how far a partition is decided would be removed, and its coordinators would refuse to start"
         yield TopicProblem(settings.frontiers_topic, "cleanup.policy", held["cleanup.policy"], "compact", reason)
@@ -163,24 +166,27 @@ def of_frontiers(settings: KafkaSettings, held: Mapping[str, str]) -> Iterable[T
 def of_parked(
     settings: KafkaSettings, held: Mapping[str, str], intents: Mapping[str, str] | None, partitions: tuple[int, int]
 ) -> Iterable[TopicProblem]:
-    """Parked records must stay until they are decided. `partitions`: of this topic and of the intents' topic."""
+    """Check that parked records are kept until they are decided.
+
+    `partitions`: the number of partitions of this topic and of the intents' topic.
+    """
     name = settings.parked_topic
-    removed = "undecided records of a table that cannot go on would be removed"
+    removed = "undecided records of a parked table would be removed"
     yield from _uncompacted(name, held, Weight.REFUSED, removed)
     for setting in ("retention.ms", "retention.bytes"):
         if held[setting] != "-1":
             yield TopicProblem(name, setting, held[setting], "-1", removed)
     size = int(intents["max.message.bytes"]) if intents else _intents_bytes(settings)
-    too_large = "the largest intent would not fit, and would be rejected if its table cannot go on"
+    too_large = "the largest intent would not fit, and would be rejected if its table is parked"
     yield from _at_least(name, held, "max.message.bytes", size + DEAD_LETTER_ROOM_BYTES, too_large, Weight.ADVISED)
     own, wanted = partitions
     if own < wanted:
-        reason = "a table that cannot go on would hold back the offset of its partition"
+        reason = "a blocked table would keep the offset of its partition from advancing"
         yield TopicProblem(name, "partitions", str(own), str(wanted), reason, Weight.ADVISED)
 
 
 def of_copies(name: str, description: TopicDescription, held: Mapping[str, str]) -> Iterable[TopicProblem]:
-    """One disk may fail."""
+    """Check that acknowledged records survive the failure of one disk."""
     copies = min((len(partition.replicas) for partition in description.partitions), default=0)
     if copies < 3:
         yield TopicProblem(
@@ -211,7 +217,7 @@ def _at_least(
     name: str, held: Mapping[str, str], setting: str, least: int, reason: str, weight: Weight = Weight.REFUSED
 ) -> Iterable[TopicProblem]:
     value = int(held[setting])
-    if value != -1 and (least == -1 or value < least):  # -1: without end
+    if value != -1 and (least == -1 or value < least):  # -1: unlimited
         yield TopicProblem(name, setting, str(value), f"{least} or more" if least != -1 else "-1", reason, weight)
 
 
@@ -222,18 +228,17 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class TopicIdentity:
-    """A topic as it is now."""
+    """The identity of a topic, and its present number of partitions."""
 
     log: LogId
     partitions: int
 
 
 def topic_identity(settings: KafkaSettings, topic: str) -> TopicIdentity:
-    """The topic's `<cluster id>/<topic id>` and its number of partitions; blocks.
+    """The topic's `<cluster id>/<topic id>` and its number of partitions. Blocks.
 
     Raises:
-        Unavailable: `log-unavailable`, no broker answers, or there is no such topic.
-
+        Unavailable: `log-unavailable`, no broker answers, or the topic does not exist.
     """
     admin = make_admin(settings)
     description = _descriptions(admin, settings, [topic])[topic]
@@ -244,12 +249,12 @@ def topic_identity(settings: KafkaSettings, topic: str) -> TopicIdentity:
 
 
 def topic_exists(settings: KafkaSettings, topic: str) -> bool:
-    """Whether the brokers know `topic`; blocks. Raises `Unavailable` (`log-unavailable`)."""
+    """Whether the brokers know `topic`. Blocks. Raises `Unavailable` (`log-unavailable`)."""
     return _descriptions(make_admin(settings), settings, [topic])[topic] is not None
 
 
 def record_bytes_max(settings: KafkaSettings, topic: str) -> int | None:
-    """The largest batch that `topic` accepts; `None` if this client has no right to ask; blocks."""
+    """The largest batch that `topic` accepts, or `None` if this client has no right to ask. Blocks."""
     try:
         held = _configuration(make_admin(settings), settings, [ConfigResource(ResourceType.TOPIC, topic)])[topic]
         return int(held["max.message.bytes"])
@@ -260,20 +265,19 @@ def record_bytes_max(settings: KafkaSettings, topic: str) -> int | None:
 def create_topics(
     settings: KafkaSettings, *, partitions: int = 12, replication_factor: int | None = None
 ) -> tuple[str, ...]:
-    """Create the topics of the five that do not exist; their names. Blocks.
+    """Create those of the five topics that do not exist, and return their names. Blocks.
 
-    `replication_factor`: `None` leaves it to the brokers.
+    `replication_factor`: `None` uses the brokers' default.
 
     Raises:
         Unavailable: `log-unavailable`. Invalid: `setting-invalid`, the broker refuses the topic with these options.
-
     """
     admin = make_admin(settings)
     names = topic_names(settings)
     before = _descriptions(admin, settings, names)
     wanted = configurations(settings, replication_factor or 0)
     copies = -1 if replication_factor is None else replication_factor
-    # ask for all: the controller alone knows which ones exist, the brokers learn of changes a little later
+    # request all topics: only the controller knows which ones exist, and the other brokers follow a little later
     topics = [
         NewTopic(name, 1 if name == settings.frontiers_topic else partitions, copies, config=dict(wanted[name]))
         for name in names
@@ -282,14 +286,14 @@ def create_topics(
 
 
 def complete_topics(settings: KafkaSettings) -> tuple[str, ...]:
-    """Create what only coordinators use, if it is missing, as where an older version made the topics; blocks.
+    """Create the topics that only coordinators use, if an older version has not created them. Blocks.
 
-    The frontiers' topic and the topic of parked records get as many copies as the intents' topic has, the latter as
-    many partitions too, also later. What the brokers refuse is left to `check_topics`.
+    The frontiers' topic and the topic of parked records get as many replicas as the intents' topic. The topic of parked
+    records also gets as many partitions, even if that number grows later. Errors of the brokers remain for
+    `check_topics`.
 
     Raises:
         Unavailable: `log-unavailable`.
-
     """
     admin, own = make_admin(settings), (settings.frontiers_topic, settings.parked_topic)
     before = _descriptions(admin, settings, [settings.intents_topic, *own])
@@ -310,7 +314,10 @@ def complete_topics(settings: KafkaSettings) -> tuple[str, ...]:
 
 
 def _grow(admin: AdminClient, settings: KafkaSettings, name: str, partitions: int) -> None:
-    """Perhaps another coordinator has done it, or this one may not: `check_topics` says what is wrong."""
+    """Add partitions.
+
+    Errors are ignored: another coordinator may have added them, and `check_topics` reports the rest.
+    """
     asked = admin.create_partitions([NewPartitions(name, partitions)], operation_timeout=settings.request_timeout_s)
     with contextlib.suppress(KafkaException):
         asked[name].result()
@@ -344,9 +351,9 @@ def _created(
 
 
 def _await_brokers(admin: AdminClient, settings: KafkaSettings, before: Mapping[str, TopicDescription | None]) -> None:
-    """Wait until the brokers know the new topics, and no longer the topics `before`; ten seconds at most.
+    """Wait, at most ten seconds, until the brokers know the new topics and no longer the topics `before`.
 
-    A writer that publishes earlier would be told that there is no such topic, or write to the old one.
+    A writer that publishes earlier would be refused because the topic does not exist, or write to the old one.
     """
     deadline = time.monotonic() + _PROPAGATION_S_MAX
     while time.monotonic() < deadline:
@@ -363,11 +370,10 @@ def _is_new(found: TopicDescription | None, old: TopicDescription | None) -> boo
 
 
 def check_topics(settings: KafkaSettings) -> list[TopicProblem]:
-    """What is wrong with the five topics, first the problems that lose records; blocks.
+    """The problems of the five topics, starting with those that lose records. Blocks.
 
     Raises:
         Unavailable: `log-unavailable`.
-
     """
     admin = make_admin(settings)
     described = _descriptions(admin, settings, topic_names(settings))
@@ -398,7 +404,10 @@ def check_topics(settings: KafkaSettings) -> list[TopicProblem]:
 
 
 def topic_names(settings: KafkaSettings) -> tuple[str, str, str, str, str]:
-    """Intents, verdicts, dead letters, frontiers, parked. Raises `Invalid` (`setting-invalid`) if two are the same."""
+    """The topics of intents, verdicts, dead letters, frontiers and parked records.
+
+    Raises `Invalid` (`setting-invalid`) if two have the same name.
+    """
     names = (
         settings.intents_topic,
         settings.verdicts_topic,
@@ -409,7 +418,7 @@ def topic_names(settings: KafkaSettings) -> tuple[str, str, str, str, str]:
     if len(set(names)) < len(names):
         raise Invalid(
             "setting-invalid",
-            f"the five topics need five names, but they are {', '.join(names)}: change ROOTLINE_KAFKA__…_TOPIC",
+            f"the five topics need five names, but they are {', '.join(names)}. Change ROOTLINE_KAFKA__…_TOPIC",
         )
     return names
 
@@ -425,7 +434,7 @@ def _descriptions(
 
 
 def _described(future: Future[_T]) -> _T | None:
-    """What is said of a topic; `None`: there is no such topic."""
+    """The broker's answer about a topic, or `None` if the topic does not exist."""
     try:
         return future.result()
     except KafkaException as error:
@@ -437,7 +446,7 @@ def _described(future: Future[_T]) -> _T | None:
 def _configuration(
     admin: AdminClient, settings: KafkaSettings, resources: list[ConfigResource]
 ) -> dict[str, dict[str, str]]:
-    """Topic → its configuration; a topic that was deleted a moment ago is left out."""
+    """Topic → its configuration, without topics that were deleted a moment ago."""
 
     def asked() -> dict[str, dict[str, str]]:
         futures = admin.describe_configs(resources, request_timeout=settings.request_timeout_s)

@@ -1,14 +1,14 @@
 """A writer's side of a log on Kafka: publishing intents, and waiting for verdicts.
 
-Owns: keys to partitions (Kafka's own murmur2, as every client does it), positions under the topic's identity, the
-header that names JSON as such, the signature, one consumer of verdicts for any number of waiters, memory for early
-verdicts. Does not own: delivery (`publisher`), the contents of an intent or of a verdict.
-Invariants: no verdict on a record of this process is missed, however early it comes: reading begins before the first
-record is published. A position names the topic of its record, and not an older one of the same name, and a position of
+Owns: keys to partitions (Kafka's own murmur2, as in every client), positions with the topic's identity, the header
+that marks JSON, the signature, one consumer of verdicts for any number of waiters, a buffer for early verdicts. Does
+not own: delivery (`publisher`), the contents of an intent or of a verdict.
+Invariants: No verdict on a record of this process is missed, however early it arrives: reading begins before the first
+record is published. A position names the topic of its record, never an older one of the same name. A position of
 another log is refused. An intent over the limit is refused before anything is sent. The first verdict on a position
-stays while it is remembered. Memory is bounded. Verdicts without a waiter here are kept as bytes and not decoded,
-because every writer reads the verdicts of all writers. Reading continues after a broker was down, and a record that
-cannot be read affects no other.
+counts while it is buffered. Memory is bounded. Verdicts without a waiter in this process are kept as bytes and not
+decoded, because every writer reads the verdicts of all writers. Reading continues after a broker was down, and a record
+that cannot be read affects no other.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any, Final
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
+from typing_extensions import override
 
 from rootline.adapters.kafka.clients import log_unavailable, make_consumer, stop_consumer
 from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing, RecordTooLarge
@@ -31,7 +32,7 @@ from rootline.adapters.kafka.record_headers import VerdictRange, is_json, range_
 from rootline.adapters.kafka.topics import record_bytes_max, topic_identity
 from rootline.adapters.settings import KafkaSettings
 from rootline.adapters.system_environment import publishing
-from rootline.ports.intent_log import NewRecord, check_identity
+from rootline.ports.intent_log import IntentSink, KnowsItsLake, NewRecord, VerdictSource, check_identity
 from rootline.schemas.bytes.intent_codec import CONTENT_TYPE_HEADER, JSON_CONTENT_TYPE, begins_like_json
 from rootline.schemas.bytes.record_headers import (
     Lake,
@@ -47,12 +48,12 @@ from rootline.schemas.identifiers import Headers, LogId, LogPosition, oldest_fil
 from rootline.schemas.verdict import Verdict
 
 _RECORD_OVERHEAD_BYTES: Final = 128
-"""More than what a batch of one record adds to its key, value and header."""
+"""More than a batch of one record adds to its key, value and header."""
 _JSON_HEADERS: Final[Headers] = ((CONTENT_TYPE_HEADER, JSON_CONTENT_TYPE),)
 
 
-class KafkaIntentSink:
-    """Connects with the first record; for one event loop."""
+class KafkaIntentSink(IntentSink):
+    """Publishes intents. For one event loop. The first record connects."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -68,11 +69,10 @@ class KafkaIntentSink:
         self._highest: dict[int, int] = {}
 
     async def identity(self) -> LogId:
-        """`<cluster id>/<topic id>`; after `identity_max_age_s` it is also asked for again in the background.
+        """The log's `<cluster id>/<topic id>`. After `identity_max_age_s` it is refreshed in the background.
 
         Raises:
             Unavailable: `log-unavailable`.
-
         """
         if self.known_identity is None:
             async with self._asking:
@@ -83,10 +83,11 @@ class KafkaIntentSink:
             self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
         return self.known_identity
 
+    @override
     async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:
-        """Append one record; durable when it returns."""
         return (await self.publish_many([(key, value)], oldest_file_ms=oldest_file_ms))[0]
 
+    @override
     async def publish_many(
         self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None
     ) -> list[LogPosition]:
@@ -95,7 +96,7 @@ class KafkaIntentSink:
         Raises:
             Invalid: `intent-too-large`, nothing was appended.
             Unavailable: `log-unavailable`, nothing was appended.
-            OutcomeUnknown: `publish-unknown`, none, some or all were appended; publishing all again is safe.
+            OutcomeUnknown: `publish-unknown`, none, some or all were appended. It is safe to publish all again.
 
         """
         if not records:
@@ -115,7 +116,7 @@ class KafkaIntentSink:
         except RecordTooLarge as error:
             await asyncio.to_thread(self._ask_record_bytes_max)
             self._check_size(largest)
-            advice = f"{error}; publish again, in smaller batches from now on"
+            advice = f"{error}. Publish again, in smaller batches from now on"
             raise log_unavailable(self._settings, advice) from None
         if any(offset <= highest.get(partition, -1) for partition, offset in places):
             log = await self._identity_after_the_end(places)
@@ -132,17 +133,17 @@ class KafkaIntentSink:
     async def _refresh(self) -> None:
         async with self._asking:
             self._asked_at = asyncio.get_running_loop().time()
-            with contextlib.suppress(Unavailable):  # publishing would fail too, and the next refresh comes soon
+            with contextlib.suppress(Unavailable):  # publishing would fail too, and the next refresh is soon
                 await self._ask_identity()
 
     async def _identity_after_the_end(self, places: Sequence[tuple[int, int]]) -> LogId:
-        """Offsets went back: this is a new topic."""
+        """The identity of a new topic, which offsets below earlier ones prove."""
         try:
             async with self._asking:
                 return await self._ask_identity()
         except Unavailable as error:
             raise OutcomeUnknown(
-                "publish-unknown", f"{error.message}; the topic was created again, and {len(places)} records are on it"
+                "publish-unknown", f"{error.message}. The topic was created again, and {len(places)} records are on it"
             ) from None
 
     async def _ask_identity(self) -> LogId:
@@ -177,7 +178,7 @@ def _record_size(record: Outgoing) -> int:
 
 def _too_large(what: str) -> Invalid:
     return Invalid(
-        "intent-too-large", f"intent: {what}: split it, or write a leaf manifest and publish a reference to it"
+        "intent-too-large", f"intent: {what}. Split it, or write a leaf manifest and publish a reference to it"
     )
 
 
@@ -186,7 +187,7 @@ _Place = tuple[str, int]
 
 @dataclass(slots=True)
 class _Remembered:
-    """A record, and its verdicts once a waiter has asked for one."""
+    """A verdict record, decoded once a waiter has asked for one of its verdicts."""
 
     first: int
     last: int
@@ -203,7 +204,7 @@ class _Remembered:
 
 
 class VerdictWaiters:
-    """For one event loop. `bytes_max` bounds the records kept for late waiters."""
+    """The waiters of one event loop. `bytes_max` limits the records that are buffered for later waiters."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -215,11 +216,11 @@ class VerdictWaiters:
 
     @property
     def kept_bytes(self) -> int:
-        """The bytes that are kept for late waiters."""
+        """The buffered bytes."""
         return self._bytes
 
     async def wait(self, position: LogPosition, timeout_s: float) -> Verdict | None:
-        """The verdict on `position`, now or within `timeout_s` seconds."""
+        """The verdict on `position`, from the buffer or within `timeout_s` seconds."""
         place, offset = (position.log, position.partition), position.offset
         found = self._late(place, offset)
         if found is not None or timeout_s <= 0:
@@ -240,11 +241,11 @@ class VerdictWaiters:
                     del waiting[offset]
 
     def arrived(self, value: bytes, covers: VerdictRange | None) -> None:
-        """A record came. Raises `Invalid` when it must be decoded and cannot be."""
+        """Take a verdict record. Raises `Invalid` if it must be decoded and cannot be."""
         if covers is not None:
             self._remember((covers.log, covers.partition), _Remembered(covers.first, covers.last, value))
             return
-        for verdict in decode_verdicts(value):  # written by another program, without our headers
+        for verdict in decode_verdicts(value):  # from another program, without our headers
             held = _Remembered(verdict.offset, verdict.offset, b"", {verdict.offset: verdict})
             self._remember((verdict.log, verdict.partition), held)
 
@@ -257,7 +258,7 @@ class VerdictWaiters:
                         future.set_exception(error)
 
     def _remember(self, place: _Place, record: _Remembered) -> None:
-        self._tell(place, record)
+        self._notify(place, record)
         self._kept.setdefault(place, deque()).append(record)
         self._order.append(place)
         self._bytes += _verdict_size(record)
@@ -269,7 +270,7 @@ class VerdictWaiters:
             if not kept:
                 del self._kept[oldest]
 
-    def _tell(self, place: _Place, record: _Remembered) -> None:
+    def _notify(self, place: _Place, record: _Remembered) -> None:
         waiting = self._waiting.get(place)
         if not waiting:
             return
@@ -281,7 +282,7 @@ class VerdictWaiters:
                         future.set_result(verdict)
 
     def _late(self, place: _Place, offset: int) -> Verdict | None:
-        if offset > self._reached.get(place, -1):  # the usual case: nothing so new was decided yet
+        if offset > self._reached.get(place, -1):  # the usual case: no verdict that late has arrived yet
             return None
         for record in self._kept.get(place, ()):
             verdict = record.verdict(place, offset)
@@ -291,7 +292,7 @@ class VerdictWaiters:
 
 
 def _verdict_size(record: _Remembered) -> int:
-    return len(record.value) + 256  # with what Python adds
+    return len(record.value) + 256  # plus the overhead of the Python objects
 
 
 _POLL_MS: Final = 1_000
@@ -299,8 +300,8 @@ _RECORDS_MAX: Final = 1_000
 _RESTART_DELAY_S: Final = 0.5
 
 
-class KafkaVerdictSource:
-    """Connects with `start` or the first wait; for one event loop."""
+class KafkaVerdictSource(VerdictSource):
+    """Reads verdicts. For one event loop. `start` or the first wait connects."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -314,11 +315,10 @@ class KafkaVerdictSource:
         self._logger = structlog.get_logger("rootline.kafka")
 
     async def start(self) -> None:
-        """Begin to read at the end of the topic; returns at once if it was started before.
+        """Begin to read at the topic's end. Returns without waiting if it was started before.
 
         Raises:
-            Unavailable: `log-unavailable`, no broker answers in time, or there is no such topic.
-
+            Unavailable: `log-unavailable`, no broker answers in time, or the topic does not exist.
         """
         if self._task is not None:
             return
@@ -329,13 +329,13 @@ class KafkaVerdictSource:
                 self._consumer = await self._started()
                 self._task = asyncio.get_running_loop().create_task(self._run(), name="rootline verdicts")
 
+    @override
     async def wait_verdict(self, position: LogPosition, *, timeout_s: float) -> Verdict | None:
-        """The verdict on the record at `position`; `None` when none came in `timeout_s` seconds."""
         await self.start()
         return await self._waiters.wait(position, timeout_s)
 
     async def close(self) -> None:
-        """Stop reading; remaining waiters get `Unavailable`."""
+        """Stop reading. The remaining waiters get `Unavailable`."""
         self._closed = True
         async with self._starting:
             if self._task is not None:
@@ -360,7 +360,10 @@ class KafkaVerdictSource:
         return consumer
 
     async def _assign(self, consumer: AIOKafkaConsumer) -> None:
-        """Continue known partitions. Others begin at their end at the start; later, being new, at their beginning."""
+        """Continue known partitions.
+
+        At the start, partitions are read from their end. Partitions that are added later are read from their beginning.
+        """
         found = await asyncio.to_thread(topic_identity, self._settings, self._topic)
         partitions = [TopicPartition(self._topic, number) for number in range(found.partitions)]
         consumer.assign(partitions)
@@ -375,8 +378,10 @@ class KafkaVerdictSource:
                 if self._consumer is None:
                     self._consumer = await self._started()
                 await self._read(self._consumer)
-            except Exception as error:  # after any error, trying again serves waiters better than giving up
-                self._logger.warning("verdicts are not read", action="verdicts-interrupted", reason=repr(error))
+            except Exception as error:  # a retry serves waiters better than stopping, whatever the error
+                self._logger.warning(
+                    "reading of verdicts interrupted", action="verdicts-interrupted", reason=repr(error)
+                )
                 if self._consumer is not None:
                     with contextlib.suppress(KafkaError):
                         await stop_consumer(self._consumer)
@@ -389,7 +394,7 @@ class KafkaVerdictSource:
                 for record in records:
                     self._take(record)
                 self._positions[partition] = records[-1].offset + 1
-            if consumer.partitions_for_topic(self._topic) != {held.partition for held in consumer.assignment()}:
+            if consumer.partitions_for_topic(self._topic) != {at.partition for at in consumer.assignment()}:
                 await self._assign(consumer)  # the topic has more partitions than before
 
     def _take(self, record: Any) -> None:
@@ -405,35 +410,36 @@ class KafkaVerdictSource:
         return log_unavailable(self._settings, "the log was closed", topic=self._topic)
 
 
-class KafkaWriterLog:
-    """Connects with the first record or wait; for one event loop."""
+class KafkaWriterLog(IntentSink, VerdictSource, KnowsItsLake):
+    """A writer's side of a log. For one event loop. The first record or wait connects."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._sink = KafkaIntentSink(settings)
         self._verdicts = KafkaVerdictSource(settings)
 
+    @override
     async def introduce(self, lake: Lake) -> None:
-        """Name the lake in every record from now on. The coordinators reject records for another lake."""
+        """Name the lake in every record from now on. Coordinators reject records that name another lake."""
         self._sink.lake = lake
 
+    @override
     async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:
-        """As `KafkaIntentSink.publish`."""
         await self._verdicts.start()
         return await self._sink.publish(key, value, oldest_file_ms=oldest_file_ms)
 
+    @override
     async def publish_many(
         self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None
     ) -> list[LogPosition]:
-        """As `KafkaIntentSink.publish_many`."""
         await self._verdicts.start()
         return await self._sink.publish_many(records, oldest_file_ms=oldest_file_ms)
 
+    @override
     async def wait_verdict(self, position: LogPosition, *, timeout_s: float) -> Verdict | None:
-        """The verdict on the record at `position`; `None` when none came in `timeout_s` seconds.
+        """The verdict on the record at `position`, or `None` if none arrives within `timeout_s` seconds.
 
         Raises:
             Fenced: `log-replaced`. Unavailable: `log-unavailable`.
-
         """
         check_identity(self._sink.known_identity or await self._sink.identity(), position.log)
         return await self._verdicts.wait_verdict(position, timeout_s=timeout_s)

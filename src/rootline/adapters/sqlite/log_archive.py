@@ -1,7 +1,7 @@
 """An embedded log for inspection: the records that are still in it, newest first, and the undecided ones by table.
 
 Owns: reading in portions. Does not own: the SQL of records (`log_file`).
-Invariants: those of the port. No file is created, and no lock is taken that a writer waits for.
+Invariants: The port's. No file is created. No lock is taken that a writer waits for.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from typing_extensions import override
+
 from rootline.adapters.sqlite.log_file import FILE_NAME, LogReader
+from rootline.ports.intent_log import LogArchive
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import LogPosition, LogRecord
 from rootline.schemas.root_header import RootHeader
@@ -23,57 +26,57 @@ from rootline.tree.commit.verdicts import is_last_decided, log_went_back, next_o
 _PORTION: Final = 1_024
 
 
-class SqliteLogArchive:
-    """The log in `folder`.
+class SqliteLogArchive(LogArchive):
+    """The archive of the log in `folder`.
 
     Raises:
         Unavailable: `log-unavailable`, there is no log, or it cannot be opened. Corrupt: `log-corrupt`.
-
     """
 
     def __init__(self, folder: Path) -> None:
         path = folder.absolute() / FILE_NAME
         if not path.is_file():
-            raise Unavailable("log-unavailable", f"{path}: there is no log here: check the warehouse or the log's URL")
+            raise Unavailable("log-unavailable", f"{path}: there is no log here. Check the warehouse or the log's URL")
         self._reader = LogReader(path)
 
+    @override
     async def records(
         self, *, key: bytes | None = None, since_ms: int = 0
     ) -> AsyncGenerator[Sequence[LogRecord], None]:
-        """As the port says; with a `key`, only its own."""
+        """Read as the port describes. With a `key`, no other records are read."""
         before = self._reader.end_offset()
         while portion := self._reader.records_before(before, _PORTION, key=key, since_ms=since_ms):
             yield portion
             before = portion[-1].position.offset
 
+    @override
     async def dead_letters(self, *, since_ms: int = 0) -> AsyncGenerator[Sequence[DeadLetter], None]:
-        """As the port says; by the append time of the record."""
+        """Read as the port describes. `since_ms` applies to the append time of the rejected record."""
         before = self._reader.end_offset()
         while portion := self._reader.dead_letters_before(before, _PORTION, since_ms=since_ms):
             yield portion
             before = portion[-1].offset
 
+    @override
     async def verdict_on(self, record: LogRecord) -> Verdict | None:
-        """As the port says."""
         return self._reader.verdict(record.position.offset)
 
+    @override
     async def dead_letter_of(self, record: LogRecord) -> DeadLetter | None:
-        """As the port says."""
         offset = record.position.offset
         letters = self._reader.dead_letters_before(offset + 1, 1)
         return letters[0] if letters and letters[0].offset == offset else None
 
+    @override
     async def close(self) -> None:
-        """Close the file."""
         self._reader.close()
 
 
 def behind_root(folder: Path, header: RootHeader) -> str | None:
-    """The reason why the log is not the one whose records this root has decided, or `None` if nothing shows that.
+    """The reason why this is not the log whose records the root has decided, or `None` without evidence of that.
 
     Raises:
         Unavailable: `log-unavailable`. Corrupt: `log-corrupt`.
-
     """
     with _reading(folder) as reader:
         if reader is None:
@@ -90,11 +93,10 @@ def behind_root(folder: Path, header: RootHeader) -> str | None:
 
 
 def confirmed_in(folder: Path, table: str) -> int | None:
-    """The highest version of `table` that a verdict in this log ever named; `None`: there is no log, or none named it.
+    """The highest version of `table` in any verdict of this log, or `None` without a log or such a verdict.
 
     Raises:
         Unavailable: `log-unavailable`. Corrupt: `log-corrupt`.
-
     """
     with _reading(folder) as reader:
         return None if reader is None else reader.confirmed_version(table)
@@ -102,7 +104,7 @@ def confirmed_in(folder: Path, table: str) -> int | None:
 
 @contextmanager
 def _reading(folder: Path) -> Iterator[LogReader | None]:
-    """A reader of the log in `folder` until the block ends, or `None` if there is no log."""
+    """Open a reader of the log in `folder` until the block ends, or `None` if there is no log."""
     path = folder.absolute() / FILE_NAME
     if not path.is_file():
         yield None
@@ -115,11 +117,10 @@ def _reading(folder: Path) -> Iterator[LogReader | None]:
 
 
 def undecided_in(path: Path) -> Mapping[str, tuple[int, int]]:
-    """Key → how many of its records have no verdict, and when the oldest of them was appended, ms.
+    """Key → the number of its records without a verdict, and when the oldest of them was appended, ms since the epoch.
 
     Raises:
         Unavailable: `log-unavailable`, the file cannot be read.
-
     """
     try:
         with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
@@ -131,5 +132,5 @@ def undecided_in(path: Path) -> Mapping[str, tuple[int, int]]:
                 (int(known[0]) if known else 0,),
             ).fetchall()
     except sqlite3.Error as error:
-        raise Unavailable("log-unavailable", f"{path}: {error}: check that the file is there and readable") from error
+        raise Unavailable("log-unavailable", f"{path}: {error}. Check that the file exists and is readable") from error
     return {(key or b"").decode(errors="replace"): (count, oldest_ms) for key, count, oldest_ms in rows}

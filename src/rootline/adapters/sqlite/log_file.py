@@ -1,11 +1,10 @@
 """The file of the embedded log: the rows that one connection writes to it or reads from it.
 
-Owns: the SQL, the pragmas, creating the file, the check that an open file is still the one that its path names, the
-meaning of each SQLite error to a caller. Does not own: threads and waiting (`intent_log`), the rows of `meta`
-(`meta_rows`).
-Invariants: WAL with `synchronous=FULL`, so a committed transaction survives a power cut. Offsets come from
-AUTOINCREMENT and are never given twice. The identity is chosen once, when the file is created, under a lock. Nothing
-is written to a file that was moved away, deleted or replaced, because no other process would find it.
+Owns: the SQL, the pragmas, creating the file, the check that an open file is still the one at its path, the meaning of
+each SQLite error for a caller. Does not own: threads and waiting (`intent_log`), the rows of `meta` (`meta_rows`).
+Invariants: WAL with `synchronous=FULL`, so a committed transaction survives a power cut. Offsets are AUTOINCREMENT
+numbers, and never reused. The identity is chosen once, when the file is created, under a lock. Nothing is written to a
+file that was moved away, deleted or replaced, because no other process would find it.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from rootline.schemas.verdict import DeadLetter, Verdict, newest_versions
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """The file that `path` named when it was opened."""
+    """The file that was at `path` when it was opened."""
 
     path: Path
     device: int
@@ -54,12 +53,12 @@ class OpenFile:
 
     @classmethod
     def at(cls, path: Path) -> Self:
-        """The one that is there now. Raises `OSError`."""
+        """The file that is at `path` now. Raises `OSError`."""
         found = path.stat()
         return cls(path, found.st_dev, found.st_ino)
 
     def check(self) -> None:
-        """Raises `Unavailable` (`log-unavailable`) unless the path still names it."""
+        """Raise `Unavailable` (`log-unavailable`) unless the same file is still at `path`."""
         try:
             found = self.path.stat()
             is_there = (found.st_dev, found.st_ino) == (self.device, self.inode)
@@ -68,14 +67,14 @@ class OpenFile:
         if not is_there:
             raise Unavailable(
                 "log-unavailable",
-                f"{self.path}: the log's file was moved away, deleted or replaced while it was open: put it back, or "
+                f"{self.path}: the log's file was moved away, deleted or replaced while it was open. Put it back, or "
                 "stop all processes that use this lake and start them again",
             )
 
 
 FILE_NAME: Final = "log.sqlite"
 _LOCK_NAME: Final = "log.lock"
-_APPLICATION_ID: Final = 0x524F4F54  # "ROOT": so another program's database is not taken for an empty log
+_APPLICATION_ID: Final = 0x524F4F54  # "ROOT", to distinguish the log from another program's database
 _BUSY_WAIT_S: Final = 10.0
 _READ_BYTES_MAX: Final = 8_000_000
 _OFFSETS_PER_QUERY: Final = 500
@@ -84,7 +83,7 @@ _NOT_A_LOG: Final = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 
 class LogWriter:
-    """One connection that writes."""
+    """A connection that writes."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, identity: LogId) -> None:
         self.path = path
@@ -94,11 +93,10 @@ class LogWriter:
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """The log in `folder`, created if there is none.
+        """Open the log in `folder`, and create it if it does not exist.
 
         Raises:
             Unavailable: `log-unavailable`. Corrupt: `log-corrupt`.
-
         """
         path = folder / FILE_NAME
         try:
@@ -107,7 +105,7 @@ class LogWriter:
                 connection = _connect(path)
                 try:
                     identity = _prepare(connection, path)
-                    connection.execute("PRAGMA busy_timeout=0")  # `_begin` does its own waiting
+                    connection.execute("PRAGMA busy_timeout=0")  # `_begin` waits instead
                     sync_folder(folder)
                 except BaseException:
                     connection.close()
@@ -117,11 +115,10 @@ class LogWriter:
         return cls(path, connection, identity)
 
     def in_one_transaction(self, works: Sequence[Callable[[Self], object]]) -> list[object]:
-        """Carry out `works` in order; durable when it returns.
+        """Run `works` in order in one transaction, which is durable when this returns.
 
         Raises:
             Unavailable: nothing was written. OutcomeUnknown: `publish-unknown`, the commit itself failed.
-
         """
         self._file.check()
         try:
@@ -135,7 +132,7 @@ class LogWriter:
         try:
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
-            # a transaction that is still open was not committed; one that is closed may be in the file or not
+            # a transaction that is still open was not committed, but one that is closed may be in the file or not
             still_open = self._connection.in_transaction
             self._roll_back()
             failed = _failed(self.path, error)
@@ -152,11 +149,14 @@ class LogWriter:
     def append(
         self, records: Sequence[NewRecord], oldest_file_ms: int | None = None, trace: bytes | None = None
     ) -> list[int]:
-        """Append records; their offsets. `oldest_file_ms`: when the first file that they bring was uploaded."""
+        """Append records, and return their offsets. `oldest_file_ms`: when the first file of them was uploaded."""
         now_ms = time.time_ns() // 1_000_000
         columns = f"key, value, appended_ms, {', '.join(CARRIED)}"
         statement = f"INSERT INTO intents ({columns}) VALUES (?, ?, ?, ?, ?, ?)"
-        rows = [(key, value, now_ms, said[0] if said else None, oldest_file_ms, trace) for key, value, *said in records]
+        rows = [
+            (key, value, now_ms, content[0] if content else None, oldest_file_ms, trace)
+            for key, value, *content in records
+        ]
         return [_row_id(self._connection.execute(statement, row)) for row in rows]
 
     def decide(
@@ -164,8 +164,8 @@ class LogWriter:
     ) -> list[Verdict]:
         """Store verdicts and dead letters, the first one of each offset, and return the verdicts that are stored.
 
-        `last_read`: the newest record that their coordinator has read. Raises `Fenced` unless it is still there: the
-        verdicts would be on other records then.
+        `last_read`: the newest record that the coordinator has read. Raises `Fenced` unless it is still in the log,
+        because the verdicts would apply to other records.
         """
         if last_read is not None:
             check_is_there(self._connection, last_read)
@@ -187,24 +187,24 @@ class LogWriter:
         return verdict if kept.rowcount == 1 else _verdicts_at(self._connection, (verdict.offset,))[0]
 
     def accept_head(self, table: str, version: int | None) -> None:
-        """Forget that verdicts named a version of `table` above this one; `None`: that there was any."""
+        """Forget versions of `table` above this one that verdicts have named, or all versions for `None`."""
         self._connection.execute("DELETE FROM heads WHERE table_name = ? AND version > ?", (table, version or -1))
         if version is not None:
             self._connection.execute("INSERT OR IGNORE INTO heads VALUES (?, ?)", (table, version))
 
     def lake(self, lake: Lake) -> Lake:
-        """The lake that the log is for: the first one that was named."""
+        """The lake that the log serves: the first one that was named."""
         self._connection.execute("INSERT OR IGNORE INTO meta VALUES ('lake', ?)", (encode_lake(lake).decode(),))
         found = self._connection.execute("SELECT value FROM meta WHERE name = 'lake'").fetchone()
         return decode_lake(found[0].encode()) or lake
 
     def accept_as_another(self) -> LogId:
-        """Give the log another identity, to which the offsets of its records belong from now on, and return it."""
+        """Give the log another identity, to which its records belong from now on, and return it."""
         self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('identity', ?)", (str(uuid.uuid4()),))
         return _identity_of(self._connection, self.path)
 
     def first_undecided(self) -> int:
-        """The lowest offset without a verdict; stores where the search ended, so that the next one starts there."""
+        """The lowest offset without a verdict. Stores the result, so that the next search starts there."""
         known = self._connection.execute("SELECT value FROM meta WHERE name = 'decided-below'").fetchone()
         found = self._connection.execute(
             "SELECT i.log_offset FROM intents i LEFT JOIN verdicts v ON v.log_offset = i.log_offset"
@@ -216,29 +216,29 @@ class LogWriter:
         return offset
 
     def mark(self, pause: Pause, *, over: bool) -> None:
-        """A pause begins, or is `over`."""
+        """Store a pause, or remove it if it is `over`."""
         write_pause(self._connection, pause, over=over)
 
     def mark_stuck(self, stuck: ParkedTable, *, over: bool) -> None:
-        """Write that a table cannot go on, or that this is `over`."""
+        """Store the notice that a table is quarantined, or remove it if that is `over`."""
         write_stuck(self._connection, stuck, over=over)
 
     def mark_lift(self, lift: Lift, *, over: bool) -> None:
-        """Write that a table is to be tried again, or that this is `over`."""
+        """Store the request to retry a table, or remove it if it is `over`."""
         write_lift(self._connection, lift, over=over)
 
     def prune(self, retention: LogRetention, *, now_ms: int, limit: int) -> Pruned:
-        """One step of deleting what was decided longer ago than `retention`: at most `limit` records."""
+        """Delete some records that were decided longer ago than `retention`, at most `limit` of them."""
         decided_below = self.first_undecided()
         return prune_step(self._connection, retention, now_ms=now_ms, decided_below=decided_below, limit=limit)
 
     def close(self) -> None:
-        """Close the connection; the last one to close writes the WAL into the file."""
+        """Close the connection. The last connection to close writes the WAL into the file."""
         self._connection.close()
 
 
 class LogReader:
-    """One connection that reads."""
+    """A connection that reads."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -249,55 +249,55 @@ class LogReader:
             raise _failed(path, error) from error
 
     def data_version(self) -> int:
-        """A number that changes when any other connection has committed."""
+        """A number that changes when another connection has committed."""
         with self._failures():
             return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
 
     def end_offset(self) -> int:
-        """The offset that the next record will get."""
+        """The offset of the next record."""
         with self._failures():
             return _end_offset(self._connection)
 
     def check_is_there(self, last_read: LogRecord) -> None:
-        """Raises `Fenced` unless this record is still there."""
+        """Raise `Fenced` unless this record is still in the log."""
         with self._failures():
             check_is_there(self._connection, last_read)
 
     def pauses(self) -> list[Pause]:
-        """What operators have paused."""
+        """The pauses of operators."""
         with self._failures():
             return pauses_in(self._connection)
 
     def stuck(self) -> list[ParkedTable]:
-        """Tables that cannot go on."""
+        """The notices of quarantined tables."""
         with self._failures():
             return stuck_in(self._connection, self.identity)
 
     def lifts(self) -> list[Lift]:
-        """Tables that are to be tried again."""
+        """The requests to retry a table."""
         with self._failures():
             return lifts_in(self._connection, self.identity)
 
     def pruning_state(self) -> PruningState:
-        """How far the log was pruned; every record from `records_below` on is still there."""
+        """The pruning state. Every record from `records_below` on is still in the log."""
         with self._failures():
             return pruning_state(self._connection)
 
     def confirmed_version(self, table: str) -> int | None:
-        """The highest version of `table` that a verdict ever named."""
+        """The highest version of `table` in any verdict of this log."""
         with self._failures():
             query = "SELECT version FROM heads WHERE table_name = ?"
             found = self._connection.execute(query, (table,)).fetchone()
             return None if found is None else int(found[0])
 
     def records(self, from_offset: int, limit: int) -> list[LogRecord]:
-        """Up to `limit` records from `from_offset` on, and no more after 8 MB of values."""
+        """Up to `limit` records from `from_offset` on, stopping after 8 MB of values."""
         return self._records("log_offset >= ? ORDER BY log_offset LIMIT ?", (from_offset, limit))
 
     def records_before(
         self, before_offset: int, limit: int, *, key: bytes | None = None, since_ms: int = 0
     ) -> list[LogRecord]:
-        """Up to `limit` records below `before_offset`, newest first, and no more after 8 MB of values."""
+        """Up to `limit` records below `before_offset`, newest first, stopping after 8 MB of values."""
         where, values = "log_offset < ? AND appended_ms >= ?", [before_offset, since_ms]
         if key is None:
             return self._records(f"{where} ORDER BY log_offset DESC LIMIT ?", (*values, limit))
@@ -312,9 +312,9 @@ class LogReader:
                 key,
                 value,
                 appended_ms,
-                (*content_headers(said), *oldest_file_header(oldest_file_ms), *trace_headers(trace)),
+                (*content_headers(content), *oldest_file_header(oldest_file_ms), *trace_headers(trace)),
             )
-            for offset, key, appended_ms, said, oldest_file_ms, trace, value in rows
+            for offset, key, appended_ms, content, oldest_file_ms, trace, value in rows
         ]
 
     def verdict(self, offset: int) -> Verdict | None:
@@ -322,7 +322,7 @@ class LogReader:
         return next(iter(self.verdicts((offset,))), None)
 
     def verdicts(self, offsets: Sequence[int]) -> list[Verdict]:
-        """The verdicts that there are on the records at `offsets`."""
+        """The existing verdicts on the records at `offsets`."""
         with self._failures():
             return [
                 verdict
@@ -331,7 +331,7 @@ class LogReader:
             ]
 
     def dead_letters_before(self, before_offset: int, limit: int, *, since_ms: int = 0) -> list[DeadLetter]:
-        """Up to `limit` rejected records below `before_offset`, newest first, and no more after 8 MB of values."""
+        """Up to `limit` rejected records below `before_offset`, newest first, stopping after 8 MB of values."""
         rows = self._rows(
             "SELECT d.body, d.key, d.value FROM dead_letters d LEFT JOIN intents i ON i.log_offset = d.log_offset"
             " WHERE d.log_offset < ? AND coalesce(i.appended_ms, ?) >= ? ORDER BY d.log_offset DESC LIMIT ?",
@@ -344,7 +344,7 @@ class LogReader:
         self._connection.close()
 
     def _rows(self, query: str, values: Sequence[int | bytes]) -> list[tuple[Any, ...]]:
-        """The rows of `query`, whose last column is a record's value, and no more after 8 MB of values."""
+        """The rows of `query`, stopping after 8 MB of values. The last column must be a record's value."""
         found: list[tuple[Any, ...]] = []
         size = 0
         with self._failures(), contextlib.closing(self._connection.execute(query, values)) as rows:
@@ -370,12 +370,12 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> LogId:
-    """The log's identity. Fills a new file, in one transaction."""
+    """Return the log's identity. A new file is filled first, in one transaction."""
     application_id = connection.execute("PRAGMA application_id").fetchone()[0]
     is_new = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
     if application_id != _APPLICATION_ID and not is_new:
         raise Corrupt(
-            "log-corrupt", f"{path}: this is a SQLite database of another program: use another folder for the log"
+            "log-corrupt", f"{path}: this is a SQLite database of another program. Use another folder for the log"
         )
     if not is_new:
         check_layout(connection, path)
@@ -383,7 +383,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> LogId:
     if mode != "wal":
         raise Unavailable(
             "log-unavailable",
-            f"{path}: the file system does not support SQLite's WAL (the journal mode stays {mode}): use a local disk",
+            f"{path}: the file system does not support SQLite's WAL (the journal mode stays {mode}). Use a local disk",
         )
     if is_new:
         connection.execute("BEGIN IMMEDIATE")
@@ -399,7 +399,10 @@ def _identity_of(connection: sqlite3.Connection, path: Path) -> LogId:
 
 
 def _begin(connection: sqlite3.Connection) -> None:
-    """Take the write lock. SQLite's own waiting pauses up to 100 ms between attempts, too long for several writers."""
+    """Begin a transaction with the write lock.
+
+    SQLite's own wait pauses up to 100 ms between attempts, too long for several writers.
+    """
     deadline = time.monotonic() + _BUSY_WAIT_S
     while True:
         try:
@@ -413,7 +416,7 @@ def _begin(connection: sqlite3.Connection) -> None:
 
 
 def _end_offset(connection: sqlite3.Connection) -> int:
-    # the memory of AUTOINCREMENT, which stays when records are deleted
+    # AUTOINCREMENT's own row, which is kept when records are deleted
     found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'intents'").fetchone()
     return 1 if found is None else int(found[0]) + 1
 
@@ -425,11 +428,10 @@ def _verdicts_at(connection: sqlite3.Connection, offsets: Sequence[int]) -> list
 
 
 def check_is_there(connection: sqlite3.Connection, last_read: LogRecord) -> None:
-    """The record that was read last is still there, unless it was deleted as one that was decided long ago.
+    """Check that the record that was read last is still in the log, or was pruned.
 
     Raises:
         Fenced: `log-behind-root`.
-
     """
     log, _, offset = last_read.position
     row = connection.execute("SELECT appended_ms FROM intents WHERE log_offset = ?", (offset,)).fetchone()
@@ -437,13 +439,13 @@ def check_is_there(connection: sqlite3.Connection, last_read: LogRecord) -> None
         return
     raise Fenced(
         "log-behind-root",
-        f"{log}: the record at offset {offset} was read, and another one is there now, or none: the file was "
-        "overwritten by an older copy while it was open; tables that have decided more than it has are stopped",
+        f"{log}: the record at offset {offset} was read, but the file now has another record there, or none: an older "
+        "copy has overwritten it while it was open. Tables with decisions that it lacks are stopped",
     )
 
 
 def _letter_body(letter: DeadLetter) -> str:
-    """All but the record's key and value, which are columns; headers only if there are any."""
+    """The JSON of a dead letter without its key and value, which are columns, and without empty headers."""
     return letter.model_dump_json(exclude={"key", "value"}, exclude_defaults=True)
 
 

@@ -1,18 +1,17 @@
-"""Deletes records of the embedded log that were decided long ago, a little at a time.
+"""Deletes records of the embedded log that were decided long ago, a few at a time.
 
-Owns: the state that the log remembers of its own age and its form as JSON, the choice of offsets, the SQL of one step,
-the loop that runs in the process that hosts the coordinator. Does not own: the transaction (`log_file`), how long
-things are kept (the settings).
-Invariants: a record without a verdict is never deleted. A record, its verdict and its dead letter are deleted in one
-transaction. A rejected record stays as long as its dead letter. An offset may be deleted only if a checkpoint as old
+Owns: the pruning state in the log and its form as JSON, the choice of offsets, the SQL of one step, the loop that runs
+in the process that hosts the coordinator. Does not own: the transaction (`log_file`), the retention (the settings).
+Invariants: A record without a verdict is never deleted. A record, its verdict and its dead letter are deleted in one
+transaction. A rejected record is kept as long as its dead letter. An offset may be deleted only if a checkpoint as old
 as the retention shows that every record below it had a verdict by then. The limits never decrease. A clock that jumps
-ages the log by at most a day at each look. A step deletes at most `limit` rows of a table, so that publishers wait for
-it no longer than for another publisher. A failure is logged and tried again later, and never ends the coordinator.
+ages the log by at most a day at each check. A step deletes at most `limit` rows of a table, so that publishers wait for
+it no longer than for another publisher. A failure is logged and retried later, and never ends the coordinator.
 
 Theory. A checkpoint is a pair: the log's age, and its first undecided offset at that age. Once a checkpoint is as old
 as the retention, everything below its offset was decided at least that long ago. So neither records nor verdicts need
-a time of their own, and files of earlier versions can be pruned too. The file does not shrink: SQLite uses the pages
-again for the records that follow.
+a time of their own, and files of earlier versions can be pruned too. The file does not shrink: SQLite reuses the pages
+for the records that follow.
 """
 
 from __future__ import annotations
@@ -30,12 +29,15 @@ from rootline.schemas.errors import RootlineError
 
 STEP_MS_MAX: Final = 86_400_000
 _CHECKPOINTS_MAX: Final = 128
-_LOOK_EVERY_MS: Final = 300_000
+_CHECK_EVERY_MS: Final = 300_000
 
 
 @dataclass(frozen=True, slots=True)
 class LogRetention:
-    """How long what was decided is kept, in milliseconds of the log's age; dead letters at least as long as records."""
+    """Retention of decided records, in milliseconds of the log's age.
+
+    Dead letters are kept at least as long as records.
+    """
 
     records_ms: int
     dead_letters_ms: int
@@ -43,7 +45,7 @@ class LogRetention:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """At `age_ms` every record below `decided_below` had a verdict."""
+    """The fact that at `age_ms` of the log's age every record below `decided_below` had a verdict."""
 
     age_ms: int
     decided_below: int
@@ -51,7 +53,10 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class PruningState:
-    """`seen_ms`: the wall clock at the last look; the two offsets: everything that may go below them is deleted."""
+    """The log's age and the offsets that were pruned. `seen_ms`: the wall clock at the last check.
+
+    Below `records_below` and `dead_letters_below`, everything that may be deleted was deleted.
+    """
 
     seen_ms: int = 0
     age_ms: int = 0
@@ -61,15 +66,15 @@ class PruningState:
 
     @classmethod
     def decode(cls, text: str | None) -> Self:
-        """From JSON; nothing is known yet for `None`."""
+        """Decode from JSON. For `None`, return the state of a log that was never pruned."""
         if text is None:
             return cls()
-        said = json.loads(text)
-        checkpoints = tuple(Checkpoint(age_ms, below) for age_ms, below in said["checkpoints"])
-        return cls(said["seen_ms"], said["age_ms"], checkpoints, said["records_below"], said["dead_letters_below"])
+        body = json.loads(text)
+        checkpoints = tuple(Checkpoint(age_ms, below) for age_ms, below in body["checkpoints"])
+        return cls(body["seen_ms"], body["age_ms"], checkpoints, body["records_below"], body["dead_letters_below"])
 
     def encode(self) -> str:
-        """As JSON."""
+        """Encode as JSON."""
         return json.dumps(
             {
                 "seen_ms": self.seen_ms,
@@ -81,30 +86,33 @@ class PruningState:
         )
 
 
-def looked_at(state: PruningState, *, now_ms: int, decided_below: int, retention: LogRetention) -> PruningState:
-    """The state after a look at the log: `now_ms` of the wall clock, `decided_below` its first undecided offset."""
+def checked(state: PruningState, *, now_ms: int, decided_below: int, retention: LogRetention) -> PruningState:
+    """The state after a check of the log.
+
+    `now_ms`: the wall clock. `decided_below`: the log's first undecided offset.
+    """
     passed_ms = 0 if state.seen_ms == 0 else min(max(now_ms - state.seen_ms, 0), STEP_MS_MAX)
     age_ms = state.age_ms + passed_ms
     spacing_ms = retention.dead_letters_ms // _CHECKPOINTS_MAX
     points = state.checkpoints
     if not points or (points[-1].decided_below < decided_below and age_ms - points[-1].age_ms >= spacing_ms):
         points = (*points, Checkpoint(age_ms, decided_below))
-    # of those that are old enough for everything, the newest says all
+    # of the checkpoints that are old enough for everything, only the newest is needed
     old = [point for point in points if age_ms - point.age_ms >= retention.dead_letters_ms]
     return PruningState(now_ms, age_ms, points[max(len(old) - 1, 0) :], state.records_below, state.dead_letters_below)
 
 
 def is_due(state: PruningState, *, now_ms: int, retention: LogRetention) -> bool:
-    """Whether the last look was a while ago, or left something to delete."""
+    """Whether the last check was some minutes ago, or more can be deleted."""
     return (
-        abs(now_ms - state.seen_ms) >= _LOOK_EVERY_MS
+        abs(now_ms - state.seen_ms) >= _CHECK_EVERY_MS
         or state.records_below < may_go_below(state, retention.records_ms)
         or state.dead_letters_below < may_go_below(state, retention.dead_letters_ms)
     )
 
 
 def may_go_below(state: PruningState, retention_ms: int) -> int:
-    """Everything below this offset has had its verdict for `retention_ms` of the log's age."""
+    """The offset below which everything has had its verdict for `retention_ms` of the log's age."""
     return max(
         (point.decided_below for point in state.checkpoints if state.age_ms - point.age_ms >= retention_ms), default=0
     )
@@ -130,7 +138,7 @@ _DEAD_LETTERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What a step did: the log's beginning after it, and whether more may go now."""
+    """The result of a step: the log's beginning after it, and whether more can be deleted now."""
 
     beginning: int
     more: bool
@@ -139,8 +147,8 @@ class Pruned:
 def prune_step(
     connection: sqlite3.Connection, retention: LogRetention, *, now_ms: int, decided_below: int, limit: int
 ) -> Pruned:
-    """One step, inside the caller's transaction. `decided_below`: the log's first undecided offset."""
-    state = looked_at(pruning_state(connection), now_ms=now_ms, decided_below=decided_below, retention=retention)
+    """Run one step, inside the caller's transaction. `decided_below`: the log's first undecided offset."""
+    state = checked(pruning_state(connection), now_ms=now_ms, decided_below=decided_below, retention=retention)
     records_to = may_go_below(state, retention.records_ms)
     records_end = _end_of_step(connection, "intents", state.records_below, records_to, limit)
     _delete(connection, _RECORDS, state.records_below, records_end)
@@ -153,13 +161,13 @@ def prune_step(
 
 
 def pruning_state(connection: sqlite3.Connection) -> PruningState:
-    """What is stored; nothing may have been deleted yet."""
+    """The stored state. Nothing may have been deleted yet."""
     found = connection.execute("SELECT value FROM meta WHERE name = ?", (_STATE,)).fetchone()
     return PruningState.decode(None if found is None else found[0])
 
 
 def _end_of_step(connection: sqlite3.Connection, table: str, begin: int, to: int, limit: int) -> int:
-    """The offset to which a step from `begin` goes: after `limit` rows, or `to`; never below `begin`."""
+    """The offset at which a step from `begin` ends: after `limit` rows, or at `to`, but never below `begin`."""
     if to <= begin:
         return begin
     query = (
@@ -183,7 +191,7 @@ PruneStep = Callable[[], Awaitable[Pruned]]
 
 
 async def pruning_loop(step: PruneStep, *, interval_s: float = _INTERVAL_S, pause_s: float = _PAUSE_S) -> None:
-    """Until it is cancelled."""
+    """Prune until cancelled."""
     logger = structlog.get_logger("rootline.log")
     while True:
         try:

@@ -1,8 +1,8 @@
-"""The layout of an embedded log's file and the rows of its table `meta`: pauses, tables that cannot go on, lifts.
+"""The layout of an embedded log's file, and the rows of its table `meta`: pauses, quarantined tables, lifts.
 
-Owns: the columns that were added since the first layout, the rows, and `ParkingLot` over them. Does not own: the
-records (`log_file`), when a table is noticed or lifted (`rootline.coordinator.runtime.assignment.parking`).
-Invariants: no record is ever parked, because the log keeps undecided records. An older version ignores rows that it
+Owns: the tables and columns, the rows, and `NoticesOnly` over them. Does not own: the records (`log_file`), when a
+table is quarantined or lifted (`rootline.coordinator.runtime.assignment.parking`).
+Invariants: No record is ever parked, because the log keeps undecided records. An older version ignores rows that it
 does not know.
 
 Source: docs/protocol.md, "Older versions".
@@ -16,6 +16,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from typing_extensions import override
+
 from rootline.ports.intent_feed import Lift, ParkedStore, ParkedTable, Pause
 from rootline.schemas.distribution import LAST_THAT_UPGRADES
 from rootline.schemas.errors import Corrupt
@@ -28,7 +30,7 @@ SAID: Final = "content"
 TRACE: Final = "trace"
 """The value of Kafka's header `traceparent`."""
 CARRIED: Final = (SAID, CLAIMS, TRACE)
-"""Columns of an intent that are headers on Kafka."""
+"""Columns of an intent that are record headers on Kafka."""
 DECIDED: Final = f"INSERT OR IGNORE INTO verdicts (log_offset, body, layout) VALUES (?, ?, {LAYOUT})"
 _CREATED: Final = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
@@ -41,17 +43,17 @@ _CREATED: Final = (
     " SELECT RAISE(ABORT, 'this lake was upgraded (rootline upgrade): use a newer version of Rootline'); END",
     f"INSERT INTO meta VALUES ('layout', '{LAYOUT}'), ('upgraded-from', '1')",
 )
-"""Versions up to the one in `LAST_THAT_UPGRADES` need the offset `upgraded-from`: they, too, open a new file."""
+"""The tables of a new file. Versions up to `LAST_THAT_UPGRADES`, which may open it too, need `upgraded-from`."""
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
-    """Fill a new file. In a transaction."""
+    """Create the tables of a new file, inside the caller's transaction."""
     for statement in _CREATED:
         connection.execute(statement)
 
 
 def check_layout(connection: sqlite3.Connection, path: Path) -> Mapping[str, str]:
-    """The rows of `meta` by name. Raises `Corrupt` (`log-corrupt`) if the file has another layout."""
+    """Return the rows of `meta` by name. Raises `Corrupt` (`log-corrupt`) if the file has another layout."""
     meta: dict[str, str] = dict(connection.execute("SELECT name, value FROM meta").fetchall())
     columns = {column[1] for column in connection.execute("PRAGMA table_info(intents)")}
     found = meta.get("layout")
@@ -61,7 +63,7 @@ def check_layout(connection: sqlite3.Connection, path: Path) -> Mapping[str, str
     if found == _FIRST_LAYOUT:
         raise Corrupt(
             "log-corrupt",
-            f"{reason}: nobody has upgraded it since the first release. Close all programs that have it open, run "
+            f"{reason}: it was not upgraded since the first release. Close all programs that have it open, run "
             f"`rootline upgrade` of commit {LAST_THAT_UPGRADES}, then open it with this version",
         )
     if found == LAYOUT:
@@ -70,14 +72,14 @@ def check_layout(connection: sqlite3.Connection, path: Path) -> Mapping[str, str
             f"{path}: the log lacks columns, because only versions before commit {LAST_THAT_UPGRADES} have opened it. "
             "Open it once with that commit, then with this version",
         )
-    raise Corrupt("log-corrupt", f"{reason}. Open it with the version that made it, or a newer one")
+    raise Corrupt("log-corrupt", f"{reason}. Open it with the version that created it, or a newer one")
 
 
 _PREFIX: Final = "paused:"
 
 
 def write_pause(connection: sqlite3.Connection, pause: Pause, *, over: bool) -> None:
-    """The pause begins, or is `over`."""
+    """Store a pause, or remove it if it is `over`."""
     name, value = f"{_PREFIX}{pause.table}", json.dumps({"since": pause.since_ms, "why": pause.why})
     if over:
         connection.execute("DELETE FROM meta WHERE name = ?", (name,))
@@ -86,7 +88,7 @@ def write_pause(connection: sqlite3.Connection, pause: Pause, *, over: bool) -> 
 
 
 def pauses_in(connection: sqlite3.Connection) -> list[Pause]:
-    """All pauses of the file."""
+    """All pauses in the file."""
     rows = connection.execute(
         "SELECT name, value FROM meta WHERE name >= ? AND name < ? ORDER BY name", (_PREFIX, _PREFIX[:-1] + ";")
     )
@@ -98,7 +100,7 @@ def _pause(table: TableName, value: str) -> Pause:
         body = json.loads(value)
         return Pause(table, int(body["since"]), str(body["why"]))
     except (ValueError, TypeError, KeyError):
-        return Pause(table, 0, "its row cannot be read")  # of a newer version: paused it is
+        return Pause(table, 0, "its row cannot be read")  # a newer version wrote the row, and the table is paused
 
 
 _STUCK: Final = "stuck:"
@@ -107,20 +109,23 @@ _PARTITION: Final = 0
 
 
 def write_stuck(connection: sqlite3.Connection, stuck: ParkedTable, *, over: bool) -> None:
-    """Begin or end the notice that a table cannot go on."""
+    """Store the notice that a table is quarantined, or remove it if that is `over`."""
     body = {"next": stuck.next_offset, "since": stuck.since_ms, "why": stuck.why, "first": stuck.first_offset}
     _write(connection, f"{_STUCK}{stuck.table}", body, over=over)
 
 
 def write_lift(connection: sqlite3.Connection, lift: Lift, *, over: bool) -> None:
-    """Ask for a lift, or note that it was carried out. A lift that was asked for meanwhile stays."""
+    """Store the request to retry a table, or remove it if it is `over`.
+
+    A request that was made meanwhile is not removed.
+    """
     if over and lift.name != _rows(connection, _LIFT).get(lift.table, {}).get("name"):
         return
     _write(connection, f"{_LIFT}{lift.table}", {"name": lift.name}, over=over)
 
 
 def stuck_in(connection: sqlite3.Connection, log: LogId) -> list[ParkedTable]:
-    """All notices of the file."""
+    """All notices in the file."""
     return [
         ParkedTable(
             TableName(table),
@@ -136,7 +141,7 @@ def stuck_in(connection: sqlite3.Connection, log: LogId) -> list[ParkedTable]:
 
 
 def lifts_in(connection: sqlite3.Connection, log: LogId) -> list[Lift]:
-    """All lifts of the file that were not carried out."""
+    """All requests in the file, which were not carried out yet."""
     return [
         Lift(TableName(table), log, _PARTITION, name=str(body.get("name", "")))
         for table, body in _rows(connection, _LIFT).items()
@@ -144,58 +149,59 @@ def lifts_in(connection: sqlite3.Connection, log: LogId) -> list[Lift]:
 
 
 class StuckLog(Protocol):
-    """The log, as far as the lot needs it."""
+    """The methods of a log that `NoticesOnly` needs."""
 
     async def mark_stuck(self, stuck: ParkedTable, *, over: bool) -> None:
-        """Write the notice as `write_stuck` does. It is durable when this returns."""
+        """Write the notice as `write_stuck` does, durably."""
         ...
 
     async def mark_lift(self, lift: Lift, *, over: bool) -> None:
-        """Write the lift as `write_lift` does. It is durable when this returns."""
+        """Write the request as `write_lift` does, durably."""
         ...
 
     async def stuck(self) -> Sequence[ParkedTable]:
-        """The tables that cannot go on."""
+        """The notices of quarantined tables."""
         ...
 
     async def lifts(self) -> Sequence[Lift]:
-        """The tables that are to be tried again."""
+        """The requests to retry a table."""
         ...
 
 
 class NoticesOnly(ParkedStore):
-    """The lot of a log that keeps what is undecided: who cannot go on, and who is to be tried again."""
+    """The parked store of a log that keeps undecided records: it has notices and lifts, but no records."""
 
     def __init__(self, log: StuckLog) -> None:
         self._log = log
 
     async def known(self) -> Sequence[ParkedTable]:
-        """The notices of an earlier coordinator."""
+        """The notices that earlier coordinators have stored."""
         return await self._log.stuck()
 
+    @override
     async def park(self, parked: ParkedTable, records: Sequence[LogRecord]) -> ParkedTable:
-        """Store the notice that the table cannot go on. No record may be given."""
+        """Store the notice of a quarantined table. `records` must be empty."""
         assert not records, f"{parked.table}: the log keeps its records, so none is parked"
         await self._log.mark_stuck(parked, over=False)
         return parked
 
+    @override
     async def parked_records(
         self, parked: ParkedTable, from_offset: int, *, without_missing: bool
     ) -> AsyncGenerator[Sequence[LogRecord], None]:
-        """None, ever."""
         return
         yield
 
+    @override
     async def unpark(self, parked: ParkedTable) -> None:
-        """As the port says."""
         await self._log.mark_stuck(parked, over=True)
 
+    @override
     async def lifts(self) -> Sequence[Lift]:
-        """As the port says."""
         return await self._log.lifts()
 
+    @override
     async def lifted(self, lift: Lift) -> None:
-        """As the port says."""
         await self._log.mark_lift(lift, over=True)
 
 
@@ -207,7 +213,7 @@ def _write(connection: sqlite3.Connection, name: str, body: dict[str, Any], *, o
 
 
 def _rows(connection: sqlite3.Connection, prefix: str) -> dict[str, dict[str, Any]]:
-    """The bodies of the rows with this prefix, by table. The body of a newer version may be empty."""
+    """The bodies of the rows with this prefix, by table. A body that a newer version wrote may be empty."""
     found = connection.execute(
         "SELECT name, value FROM meta WHERE name >= ? AND name < ? ORDER BY name", (prefix, prefix[:-1] + ";")
     )

@@ -1,14 +1,14 @@
 """Waits for records and verdicts of the embedded log, woken by the process that writes them.
 
-Owns: a named pipe for each process that waits, in a folder of this user among the temporary files, waking them all,
+Owns: a named pipe for each process that waits, in a folder of this user among the temporary files, waking all of them,
 the waiters, and the poller that runs while there are any. Does not own: reading rows (`log_file`).
-Invariants: a write of this process wakes its waiters at once, and one of another process is noticed when that process
-wakes them. A writer that wakes nobody (an older version, another user) is noticed through `PRAGMA data_version`:
-within 5 ms if this process has no pipe, else within 5 ms for a minute after such a write and within 0.2 s later. A
-waiter begins to watch before it reads, so that it misses nothing. An error of the poller reaches every waiter. Pipes
-only save time: one that cannot be made or was removed costs a waiter the time until its next look. Waking never waits
-and never fails. A pipe has its name only once its owner listens, and one without a listener is removed by the next
-process that writes. Only pipes in a folder that no other user can write to are ever opened.
+Invariants: A write of this process wakes its waiters immediately. A write of another process is noticed when that
+process wakes them. A writer that wakes nobody (an older version, another user) is noticed through
+`PRAGMA data_version`: within 5 ms if this process has no pipe, else within 5 ms for a minute after such a write and
+within 0.2 s later. A waiter registers before it reads, so that it misses nothing. An error of the poller reaches every
+waiter. Pipes only save time: without a pipe, a waiter learns of a write from the poller. Waking never waits and never
+fails. A pipe is renamed to its final name only once its owner listens. A pipe without a listener is removed by the next
+process that writes. Only pipes in a folder that no other user can write to are opened.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _READ_BYTES: Final = 4_096
 
 
 def wakeups_folder(log: LogId) -> Path:
-    """Where the bells of a log are on this machine, for this user: not in the lake, which may be copied."""
+    """The folder of a log's pipes, for this machine and user. It is not in the lake, which may be copied."""
     return Path(tempfile.gettempdir()) / f"rootline-{os.getuid()}" / log.rpartition("/")[2]
 
 
 class Wakeups:
-    """The bells in `folder`, of one log; `hear` belongs to one event loop, `ring` to any thread."""
+    """The pipes of one log, in `folder`. `hear` is for one event loop, `ring` for any thread."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -48,7 +48,7 @@ class Wakeups:
         self._tried = False
 
     def hear(self, rung: Callable[[], None]) -> None:
-        """Call `rung` on the running loop whenever another process rings; the first call counts."""
+        """Call `rung` on the running loop whenever another process writes. Only the first call has an effect."""
         if self._tried:
             return
         self._tried = True
@@ -59,32 +59,32 @@ class Wakeups:
             if not _is_private(self._folder.parent):
                 return
             os.mkfifo(unnamed, 0o600)
-            # for writing too, or the pipe ends, and is readable for ever, whenever the last one that rang closes it
+            # opened for writing too, or the pipe would stay readable (at its end) after its last writer closes it
             self._pipe = os.open(unnamed, os.O_RDWR | os.O_NONBLOCK)
             asyncio.get_running_loop().add_reader(self._pipe, self._heard, self._pipe, rung)
             unnamed.rename(self._folder / self._own)
-        except (OSError, NotImplementedError):  # no pipes here, or no right to make one: waiters look by themselves
+        except (OSError, NotImplementedError):  # no pipes on this system, or no permission: the poller notices writes
             self.close()
 
     @property
     def are_heard(self) -> bool:
-        """Whether this process has a bell that others can ring."""
+        """Whether this process has a pipe that others can write to."""
         return self._pipe is not None
 
     def ring(self) -> None:
-        """Ring every bell but the own one."""
+        """Wake every other process that waits."""
         if not _is_private(self._folder.parent):
             return
         try:
-            bells = list(self._folder.iterdir())
+            pipes = list(self._folder.iterdir())
         except OSError:
             return
-        for bell in bells:
-            if bell.name.endswith(_SUFFIX) and not bell.name.startswith(".") and bell.name != self._own:
-                _ring(bell)
+        for pipe in pipes:
+            if pipe.name.endswith(_SUFFIX) and not pipe.name.startswith(".") and pipe.name != self._own:
+                _ring(pipe)
 
     def close(self) -> None:
-        """Hear nothing more. On the loop of `hear`."""
+        """Remove the pipe. Call it on the loop of `hear`."""
         if self._pipe is None:
             return
         asyncio.get_running_loop().remove_reader(self._pipe)
@@ -93,7 +93,7 @@ class Wakeups:
         for path in (self._folder / self._own, self._folder / f".{self._own}"):
             with contextlib.suppress(OSError):
                 path.unlink()
-        with contextlib.suppress(OSError):  # others still wait, or have gone already
+        with contextlib.suppress(OSError):  # other processes still wait, or have removed it already
             self._folder.rmdir()
 
     def _heard(self, pipe: int, rung: Callable[[], None]) -> None:
@@ -103,7 +103,7 @@ class Wakeups:
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether no other user can put anything there."""
+    """Whether no other user can create files in `folder`."""
     try:
         found = folder.lstat()
     except OSError:
@@ -111,17 +111,17 @@ def _is_private(folder: Path) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
 
 
-def _ring(bell: Path) -> None:
+def _ring(path: Path) -> None:
     try:
-        if not stat.S_ISFIFO(bell.lstat().st_mode):
+        if not stat.S_ISFIFO(path.lstat().st_mode):
             return
-        pipe = os.open(bell, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError as error:
-        if error.errno == errno.ENXIO:  # its process is gone
+        if error.errno == errno.ENXIO:  # its process has ended
             with contextlib.suppress(OSError):
-                bell.unlink()
+                path.unlink()
         return
-    with contextlib.suppress(OSError):  # a full pipe has rung already
+    with contextlib.suppress(OSError):  # a full pipe wakes its process anyway
         os.write(pipe, b"\0")
     os.close(pipe)
 
@@ -131,16 +131,16 @@ _PAUSE_MAX_S: Final = 0.005
 _QUIET_AFTER_S: Final = 1.0
 _QUIET_AFTER_UNHEARD_S: Final = 60.0
 _QUIET_PAUSE_S: Final = 0.2
-"""Of a poller that has a bell: looking 200 times a second takes 3 % of a core."""
+"""The longest pause of a poller whose process has a pipe: polling 200 times a second takes 3 % of a core."""
 _Answer = TypeVar("_Answer")
 
 
 class LogWatch:
     """The waiters of one log, on one event loop."""
 
-    def __init__(self, reader: LogReader, bells: Wakeups) -> None:
+    def __init__(self, reader: LogReader, wakeups: Wakeups) -> None:
         self._reader = reader
-        self._bells = bells
+        self._wakeups = wakeups
         self._readers: set[asyncio.Future[None]] = set()
         self._verdicts: dict[int, set[asyncio.Future[Verdict]]] = {}
         self._poller: asyncio.Task[None] | None = None
@@ -149,7 +149,7 @@ class LogWatch:
         self._is_explained = False
 
     async def records(self, from_offset: int, *, limit: int, wait_s: float) -> list[LogRecord]:
-        """The records from `from_offset` on, waiting up to `wait_s` seconds for the first one."""
+        """Read records from `from_offset` on. Waits up to `wait_s` seconds for the first one."""
         found = self._reader.records(from_offset, limit)
         if found or wait_s <= 0:
             return found
@@ -163,7 +163,7 @@ class LogWatch:
         return found
 
     async def verdict(self, offset: int, *, timeout_s: float) -> Verdict | None:
-        """The verdict on the record at `offset`; `None` when none came in `timeout_s` seconds."""
+        """The verdict on the record at `offset`, or `None` if none arrives within `timeout_s` seconds."""
         waiters = self._verdicts.setdefault(offset, set())
         try:
             with self._waiter_in(waiters) as decided:
@@ -179,7 +179,7 @@ class LogWatch:
                 del self._verdicts[offset]
 
     def appended(self) -> None:
-        """This process has appended records: wake their waiters."""
+        """Wake the waiters for records, after this process has appended some."""
         self._is_explained = True
         self._wake_readers()
 
@@ -189,7 +189,7 @@ class LogWatch:
                 waiter.set_result(None)
 
     def decided(self, verdicts: Sequence[Verdict]) -> None:
-        """This process has stored these verdicts for their offsets: wake their waiters."""
+        """Wake the waiters for these verdicts, after this process has stored them."""
         self._is_explained = True
         self._wake_deciding(verdicts)
 
@@ -200,9 +200,9 @@ class LogWatch:
                     waiter.set_result(verdict)
 
     async def close(self, reason: str) -> None:
-        """Stop; remaining waiters get `Unavailable` with `reason`."""
+        """Stop the poller. The remaining waiters get `Unavailable` with `reason`."""
         self._fail(Unavailable("log-unavailable", reason))
-        self._bells.close()
+        self._wakeups.close()
         if self._poller is not None:
             self._poller.cancel()
             await asyncio.gather(self._poller, return_exceptions=True)
@@ -215,19 +215,19 @@ class LogWatch:
         try:
             if self._poller is None or self._poller.done():
                 self._seen_version = self._reader.data_version()
-                self._bells.hear(self._rung)
+                self._wakeups.hear(self._rung)
                 self._poller = loop.create_task(self._poll())
             yield waiter
         finally:
             waiters.discard(waiter)
             if not waiter.cancel() and not waiter.cancelled():
-                waiter.exception()  # looked at, even if the waiter timed out at the same moment
+                waiter.exception()  # retrieved, even if the waiter timed out at the same moment
 
     async def _poll(self) -> None:
         pause_s, quiet_s, is_unexplained = _PAUSE_MIN_S, 0.0, False
         while self._readers or self._verdicts:
             await asyncio.sleep(pause_s)
-            if is_unexplained and not self._is_explained:  # nor did anyone ring in the meantime
+            if is_unexplained and not self._is_explained:  # and no process woke this one in the meantime
                 self._quiet_after_s = _QUIET_AFTER_UNHEARD_S
             try:
                 has_news = self._look()
@@ -236,7 +236,7 @@ class LogWatch:
                 return
             is_unexplained, self._is_explained = has_news and not self._is_explained, False
             quiet_s = 0.0 if has_news else quiet_s + pause_s
-            is_quiet = self._bells.are_heard and quiet_s > self._quiet_after_s
+            is_quiet = self._wakeups.are_heard and quiet_s > self._quiet_after_s
             longest_s = _QUIET_PAUSE_S if is_quiet else _PAUSE_MAX_S
             pause_s = _PAUSE_MIN_S if has_news else min(pause_s * 1.2, longest_s)
 
@@ -250,7 +250,7 @@ class LogWatch:
             self._fail(error)
 
     def _look(self) -> bool:
-        """Wake whom another process has written for; whether one has written at all."""
+        """Wake the waiters whose record or verdict another process has written. Returns whether one has written."""
         version = self._reader.data_version()
         if version == self._seen_version:
             return False
