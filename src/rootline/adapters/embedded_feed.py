@@ -45,8 +45,8 @@ class EmbeddedFeed(CoordinatorLog, KnowsItsLake):
     `mark`: a file that exists while a coordinator reads, so that the next one detects a crash of this one. `pruning`:
     deletes old records, so that the log stays small. It runs from the first `next` until `close`. `check_writable`:
     raises `Unavailable` while verdicts cannot be written. It is called periodically, and `next` raises its error.
-    `pauses`: the tables that operators have paused. `parked_store`: notices of quarantined tables. A log in memory has
-    neither.
+    `pauses`: the tables that operators have paused. `parked_store`: notices of parked and quarantined tables. A log in
+    memory has neither.
     """
 
     def __init__(

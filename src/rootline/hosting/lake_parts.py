@@ -83,7 +83,7 @@ class LogOnDemand(IntentSink, VerdictSource):
             await self._log.close()
 
     async def _introduced(self) -> WriterLog:
-        """The log, after it was given the lake. Raises `Invalid` (`lake-mismatch`)."""
+        """The open log, which knows the lake that it serves. Raises `Invalid` (`lake-mismatch`)."""
         log = self.opened()
         if self._find_lake is not None:
             async with self._introducing:

@@ -64,8 +64,8 @@ class ParkedTable:
     """A table of one partition whose undecided records before `next_offset` are parked.
 
     From `next_offset` on, its records are on the log. `records` may be 0: the table is quarantined, but no record had
-    to be parked yet. `since_ms`: when it was quarantined. `why`: the reason, for an operator. `oldest_ms`: when the
-    first parked record was appended.
+    to be parked yet. `since_ms`: when it was parked or quarantined. `why`: the reason, for an operator. `oldest_ms`:
+    when the first parked record was appended.
     """
 
     table: TableName

@@ -79,7 +79,7 @@ class VerdictSink(Protocol):
     """Publishes a coordinator's verdicts and dead letters."""
 
     async def publish_verdicts(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> None:
-        """Publish them durably. Publishing the same verdict again changes nothing."""
+        """Publish verdicts and dead letters durably. Publishing the same verdict again changes nothing."""
         ...
 
 

@@ -181,7 +181,7 @@ def group_state(settings: KafkaSettings) -> GroupState:
 
 
 def _owners(settings: KafkaSettings) -> dict[int, str]:
-    """Partition → its member. A member without partitions is under a negative number."""
+    """Partition → its member. A member without partitions has a negative number as its key."""
     admin = make_admin(settings)  # referenced, because no answer arrives after it is collected
     asked = admin.describe_consumer_groups([settings.group_id], request_timeout=settings.request_timeout_s)
     try:

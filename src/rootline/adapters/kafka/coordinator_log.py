@@ -60,7 +60,7 @@ class KafkaVerdictSink(VerdictSink):
 
     @override
     async def publish_verdicts(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> None:
-        """Publish them durably. Publishing the same verdict again changes nothing for waiters.
+        """Publish verdicts and dead letters durably. Publishing the same verdict again changes nothing for waiters.
 
         Raises:
             Unavailable: `log-unavailable`, the verdicts were not published. Some dead letters may have been.

@@ -165,7 +165,7 @@ class SqliteIntentLog(IntentLog, KnowsItsLake, MayGoBack):
         await self._write(lambda writer: writer.mark(pause, over=True))
 
     async def stuck(self) -> Sequence[ParkedTable]:
-        """The coordinator's notices of quarantined tables."""
+        """The coordinator's notices of parked and quarantined tables."""
         self._check_open()
         return self._reader.stuck()
 
@@ -175,7 +175,10 @@ class SqliteIntentLog(IntentLog, KnowsItsLake, MayGoBack):
         return self._reader.lifts()
 
     async def mark_stuck(self, stuck: ParkedTable, *, over: bool) -> None:
-        """Store the notice that a table is quarantined, or remove it if that is `over`. Raises as `publish`."""
+        """Store the notice that a table is parked or quarantined, or remove it if that is `over`.
+
+        Raises as `publish`.
+        """
         await self._write(lambda writer: writer.mark_stuck(stuck, over=over))
 
     async def mark_lift(self, lift: Lift, *, over: bool) -> None:

@@ -220,7 +220,7 @@ class LogWriter:
         write_pause(self._connection, pause, over=over)
 
     def mark_stuck(self, stuck: ParkedTable, *, over: bool) -> None:
-        """Store the notice that a table is quarantined, or remove it if that is `over`."""
+        """Store the notice that a table is parked or quarantined, or remove it if that is `over`."""
         write_stuck(self._connection, stuck, over=over)
 
     def mark_lift(self, lift: Lift, *, over: bool) -> None:
@@ -269,7 +269,7 @@ class LogReader:
             return pauses_in(self._connection)
 
     def stuck(self) -> list[ParkedTable]:
-        """The notices of quarantined tables."""
+        """The notices of parked and quarantined tables."""
         with self._failures():
             return stuck_in(self._connection, self.identity)
 

@@ -1,7 +1,7 @@
-"""The layout of an embedded log's file, and the rows of its table `meta`: pauses, quarantined tables, lifts.
+"""The layout of an embedded log's file, and the rows of its table `meta`: pauses, notices of parked tables, lifts.
 
 Owns: the tables and columns, the rows, and `NoticesOnly` over them. Does not own: the records (`log_file`), when a
-table is quarantined or lifted (`rootline.coordinator.runtime.assignment.parking`).
+table is parked or lifted (`rootline.coordinator.runtime.assignment.parking`).
 Invariants: No record is ever parked, because the log keeps undecided records. An older version ignores rows that it
 does not know.
 
@@ -109,7 +109,7 @@ _PARTITION: Final = 0
 
 
 def write_stuck(connection: sqlite3.Connection, stuck: ParkedTable, *, over: bool) -> None:
-    """Store the notice that a table is quarantined, or remove it if that is `over`."""
+    """Store the notice that a table is parked or quarantined, or remove it if that is `over`."""
     body = {"next": stuck.next_offset, "since": stuck.since_ms, "why": stuck.why, "first": stuck.first_offset}
     _write(connection, f"{_STUCK}{stuck.table}", body, over=over)
 
@@ -160,7 +160,7 @@ class StuckLog(Protocol):
         ...
 
     async def stuck(self) -> Sequence[ParkedTable]:
-        """The notices of quarantined tables."""
+        """The notices of parked and quarantined tables."""
         ...
 
     async def lifts(self) -> Sequence[Lift]:
@@ -180,7 +180,7 @@ class NoticesOnly(ParkedStore):
 
     @override
     async def park(self, parked: ParkedTable, records: Sequence[LogRecord]) -> ParkedTable:
-        """Store the notice of a quarantined table. `records` must be empty."""
+        """Store the notice of a parked or quarantined table. `records` must be empty."""
         assert not records, f"{parked.table}: the log keeps its records, so none is parked"
         await self._log.mark_stuck(parked, over=False)
         return parked
