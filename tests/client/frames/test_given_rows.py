@@ -258,12 +258,12 @@ def test_structs_and_lists_of_pairs_become_maps() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (5, "a int holds no rows; give an Arrow table"),
-        (None, "a NoneType holds no rows"),
-        ("rows", "a str holds no rows"),
-        (pd.Series([1]), "a Series holds no rows"),
-        (pl.Series([1]), "a Series holds no rows"),
-        (pa.array([{"id": 1}]), "a StructArray holds no rows"),
+        (5, "a int contains no rows; give an Arrow table"),
+        (None, "a NoneType contains no rows"),
+        ("rows", "a str contains no rows"),
+        (pd.Series([1]), "a Series contains no rows"),
+        (pl.Series([1]), "a Series contains no rows"),
+        (pa.array([{"id": 1}]), "a StructArray contains no rows"),
         ([1], r"row 0 \(the first is 0\) is a int, not a dict"),
         ([{"id": 1}, None], "row 1 .* is a NoneType"),
         ([{}], "the rows have no columns"),

@@ -116,7 +116,7 @@ def test_a_dict_may_nest_and_say_not_null() -> None:
         ({"r": {"a": "nothing"}}, "column r.a: 'nothing'"),
         ({"n": pa.uint64()}, "column n: Arrow type uint64 cannot be stored; cast"),
         (pd.DataFrame({"x": [None, None]}), "column x: it has only nulls"),
-        (pd.DataFrame({"x": [1, "a"]}), "column x: its values are of no one type"),
+        (pd.DataFrame({"x": [1, "a"]}), "column x: its values have different types"),
         (pd.DataFrame([[1, 2]], columns=["x", "x"]), "column 'x' more than once"),
         (pd.DataFrame([[1]]), "column 0 has a name that is no text"),
         (pd.DataFrame({"x": [1]}, index=pd.Index([1], name="x")), "index cannot become a column"),
