@@ -102,11 +102,15 @@ def default_value(name: str, of_type: IcebergType, given: Any) -> Any:
         raise Invalid("definition-invalid", f"column {name!r} has default {given!r:.80}, and {NESTED_DEFAULT}")
     value = _value(of_type, given)
     if isinstance(value, float) and not math.isfinite(value):
-        raise Invalid(_CODE, f"column {name!r}: default {given!r:.80} is not finite, so it cannot be stored; give a finite number")
+        raise Invalid(
+            _CODE, f"column {name!r}: default {given!r:.80} is not finite, so it cannot be stored; give a finite number"
+        )
     field = NestedField.model_construct(  # without validation, which would convert the value
         field_id=1, name=name, field_type=of_type, required=False, initial_default=value, write_default=None
     )
-    fault = f"has default {given!r:.80}, which is not a value of type {of_type}" if value is None else default_fault(field)
+    fault = (
+        f"has default {given!r:.80}, which is not a value of type {of_type}" if value is None else default_fault(field)
+    )
     if fault is not None:
         raise Invalid(_CODE, f"column {name!r} {fault.replace('initial-default', 'default')}")
     if isinstance(of_type, FloatType):

@@ -195,7 +195,7 @@ def _storable(value: str, name: str, code: str) -> str:
             value.encode()
         except UnicodeEncodeError as error:
             raise Invalid(
-                code, f"{name} has half a character at {error.start + 1}: {value[:80]!r}; correct it"
+                code, f"{name} has a lone surrogate at character {error.start + 1}: {value[:80]!r}; correct it"
             ) from error
     return value
 

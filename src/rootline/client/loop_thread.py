@@ -160,7 +160,9 @@ class LoopThread:
             raise
 
     def close(self, *, timeout_s: float | None = None) -> None:
-        """Cancel running tasks and end the thread. Wait for it up to `timeout_s` seconds, or without a limit if `None`.
+        """Cancel running tasks and end the thread.
+
+        Wait for it up to `timeout_s` seconds, or without a limit if `None`.
         """
         self.request_stop()
         thread = self._thread

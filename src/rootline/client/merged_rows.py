@@ -156,7 +156,7 @@ def _is(one: object, other: object) -> bool:
 
 
 CHANGES_CHARS_MAX: Final = 400_000
-"""The maximum size of a definition's changes, in characters. The files of the same intent need the rest of its size."""
+"""The maximum size of a definition's changes, in characters. The intent's files need the rest of its size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +219,7 @@ class StoredRows:
     _files: list[DataFile] = field(default_factory=list)
 
     async def files(self, definition: TableDefinition) -> list[DataFile]:
-        """The files of the rows under `definition`, in the store. They are reused if an intent with them was rejected.
-        """
+        """The files of the rows under `definition`, in the store. A rejected intent's files are reused."""
         if self._under is None or not is_written_alike(self._under, definition):
             self._files = await write_and_store(self.session, self.table, definition, self.rows, self.target_bytes)
             self._under = definition

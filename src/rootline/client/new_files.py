@@ -243,7 +243,7 @@ def _by_spec(files: Sequence[DataFile]) -> list[tuple[int, list[DataFile]]]:
 
 
 def _listed(files: Sequence[DataFile], definition: TableDefinition, spec_id: int) -> pa.Table | list[ContentEntry]:
-    """Files of one spec, clustered: as columns if they are valid, else one by one, which finds the invalid file."""
+    """The clustered entries of files of one spec: as columns if valid, else one by one to find the invalid file."""
     columns = columns_of(files, definition)
     if columns is not None:
         leaf = leaf_columns(columns, definition, spec_id)
@@ -356,8 +356,7 @@ async def commit_intent(session: Session, stamp: WriterStamp, intent: Intent, *,
 
 
 async def verdict_on(session: Session, stamp: WriterStamp, intent: Intent, *, timeout_s: float) -> Verdict:
-    """Publish `intent` and return its verdict, which may be a rejection. Raises `OutcomeUnknown` (`verdict-timeout`).
-    """
+    """Publish `intent` and return its verdict, which may be a rejection. Raises `OutcomeUnknown` (`verdict-timeout`)."""
     stamped = stamp.stamp(intent)
     deadline_s = session.environment.monotonic_s() + timeout_s
     position = await publish_intent(session, stamped)

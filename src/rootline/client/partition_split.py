@@ -132,8 +132,7 @@ def _in_total_order(values: pa.Array) -> pa.Array:
 
 
 def partition_folder(definition: TableDefinition, values: dict[int, Bound | None]) -> str:
-    """A readable folder name such as `carrier=UA/month=2013-01/`, never parsed. It is empty for an unpartitioned table.
-    """
+    """A readable folder name such as `carrier=UA/month=2013-01/`, never parsed. Empty for an unpartitioned table."""
     return "".join(f"{_folder_part(definition, member, value)}/" for member, value in values.items())
 
 

@@ -112,7 +112,7 @@ def test_a_dict_may_nest_and_say_not_null() -> None:
         ({"m": "list<" * 100 + "int" + ">" * 100}, "nested more than 32 deep"),
         ({5: "long"}, "5 is no column's name"),
         ({"": "long"}, "is no column's name"),
-        ({"r": {"\ud800": "long"}}, "has half a character at 1"),
+        ({"r": {"\ud800": "long"}}, "has a lone surrogate at character 1"),
         ({"r": {"a": "nothing"}}, "column r.a: 'nothing'"),
         ({"n": pa.uint64()}, "column n: Arrow type uint64 cannot be stored; cast"),
         (pd.DataFrame({"x": [None, None]}), "column x: it has only nulls"),
