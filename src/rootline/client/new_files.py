@@ -243,7 +243,7 @@ def _by_spec(files: Sequence[DataFile]) -> list[tuple[int, list[DataFile]]]:
 
 
 def _listed(files: Sequence[DataFile], definition: TableDefinition, spec_id: int) -> pa.Table | list[ContentEntry]:
-    """The clustered entries of files of one spec: as columns if valid, else one by one to find the invalid file."""
+    """The clustered entries of files of one spec: as columns if valid, else one by one to find a fault."""
     columns = columns_of(files, definition)
     if columns is not None:
         leaf = leaf_columns(columns, definition, spec_id)
