@@ -290,7 +290,7 @@ async def read_metadata(store: ObjectStore, table: TableName, location: str) -> 
     except Corrupt as error:
         raise Invalid(
             "metadata-unreadable",
-            f"{location}: there is no such object; give the location of the table's current metadata.json",
+            f"{location}: this object does not exist; give the location of the table's current metadata.json",
         ) from error
     try:
         metadata = json.loads(_unzipped(body) if body[:2] == _GZIP else body)

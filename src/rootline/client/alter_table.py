@@ -301,7 +301,7 @@ class TableChange:
         updates = {**(properties or {}), **more}
         for name, value in updates.items():
             if not isinstance(name, str) or not isinstance(value, str):
-                raise Invalid("definition-invalid", f"property {name!r}: {value!r:.60} is no text; write it as one")
+                raise Invalid("definition-invalid", f"property {name!r}: {value!r:.60} is not text; give it as text")
         self._properties.append(SetProperties(checks.text_map(updates, "properties")))
         return self
 

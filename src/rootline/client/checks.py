@@ -57,7 +57,9 @@ def deleting_filter(where: object) -> str:
     """A filter as text. `None` is refused: deleting every row needs the filter `true`."""
     found = filter_text(where)
     if found is None:
-        raise Invalid("filter-invalid", "where is None: say which rows to delete, or 'true' for all of them")
+        raise Invalid(
+            "filter-invalid", "where is None: give a filter for the rows to delete, or 'true' for all of them"
+        )
     return found
 
 
@@ -184,7 +186,7 @@ def data_files(files: Any) -> list[DataFile] | pa.Table:
 def column_name(name: object, code: str) -> str:
     """A column's name. Raises `Invalid` with this code."""
     if not isinstance(name, str) or not name:
-        raise Invalid(code, f"{name!r:.80} is no column's name: give a text that is not empty")
+        raise Invalid(code, f"{name!r:.80} is not a column name: give a text that is not empty")
     return _storable(name, "a column's name", code)
 
 

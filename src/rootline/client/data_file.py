@@ -83,7 +83,7 @@ def _value(location: str, name: str, text: str | None, field: NestedField, defin
     if not isinstance(kind, PrimitiveType) or field.field_id not in _identities(definition):
         raise Invalid(
             "rows-invalid",
-            f"{shown}. A table keeps such a value only where it is partitioned by {field.name} itself: partition it so "
+            f"{shown}. A table can store it only if it is partitioned by {field.name}: partition it so "
             "before you add the file, or read the folder with the engine that wrote it and append its rows",
         )
     wanted = arrow_type_of(kind)
@@ -92,7 +92,7 @@ def _value(location: str, name: str, text: str | None, field: NestedField, defin
     except (pa.ArrowException, ValueError) as error:
         raise Invalid(
             "rows-invalid",
-            f"{shown}. The text is no {kind}: read the folder with the engine that wrote it and append its rows",
+            f"{shown}. The text is not a {kind}: read the folder with the engine that wrote it and append its rows",
         ) from error
 
 
@@ -183,10 +183,12 @@ def _scan_file(file: pa.NativeFile, definition: TableDefinition, location: str, 
             more = describer.tallies(rows, values or {})
             tallies = {tracked_id: tallies[tracked_id] + more[tracked_id] for tracked_id in more} if tallies else more
     except (ValueError, OverflowError) as error:  # a text that is not UTF-8; a partition that is out of range
-        reason = f"{location}: a value in it has no statistics, or no partition: {error}; change it and write again"
+        reason = (
+            f"{location}: it contains a value without statistics or partition: {error}; change it and rewrite the file"
+        )
         raise Invalid("rows-invalid", reason) from error
     if values is None:
-        raise Invalid("rows-invalid", f"{location}: it has no rows, so it is of no partition; leave it out")
+        raise Invalid("rows-invalid", f"{location}: it has no rows, so it is in no partition; remove it from the list")
     return _Found(row_count, values, tallies, split_offsets_of(parquet.metadata))
 
 

@@ -134,7 +134,7 @@ def _checked_column(name: str, column: Any) -> _Column:
     is_array = isinstance(column, np.ndarray) and column.ndim > 0
     is_ordered = isinstance(column, Sequence | ValuesView | deque) and not isinstance(column, str | bytes)
     if not (is_array or is_ordered):
-        reason = f"column {name}: a {type(column).__name__} is no column; give a list with a value for each row"
+        reason = f"column {name}: a {type(column).__name__} is not a column; give a list with a value for each row"
         raise Invalid(_CODE, reason)
     return column
 
@@ -245,7 +245,7 @@ def pandas_columns(frame: Any, code: str) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     for at, name in enumerate(frame.columns):
         if not isinstance(name, str):
-            raise Invalid(code, f"the data frame's column {name!r} has a name that is no text; rename it")
+            raise Invalid(code, f"the data frame's column {name!r} has a name that is not text; rename it")
         if name in columns:
             raise Invalid(code, f"the data frame has column {name!r} more than once; rename one of them")
         columns[checks.column_name(name, code)] = frame.iloc[:, at]

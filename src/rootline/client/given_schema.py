@@ -265,7 +265,7 @@ def given_schema(given: Any) -> Schema:
 
 def _arrow_schema(given: Any) -> pa.Schema:
     if isinstance(given, pa.RecordBatchReader):
-        return given.schema  # its stream stays the caller's
+        return given.schema  # its stream is not consumed: it belongs to the caller
     if is_pandas_frame(given):  # through its series, for the reasons in the header of `given_rows`
         return pa.schema([_field_of_series(name, series) for name, series in pandas_columns(given, _CODE).items()])
     if is_lazy(given):
@@ -282,7 +282,7 @@ def _arrow_schema(given: Any) -> pa.Schema:
         raise Invalid(
             _CODE, f"a {type(given).__name__} cannot be read as an Arrow schema: {error}; {_FORMS}"
         ) from error
-    raise Invalid(_CODE, f"schema: {given!r:.80} is a {type(given).__name__}, which is no schema; {_FORMS}")
+    raise Invalid(_CODE, f"schema: {given!r:.80} is a {type(given).__name__}, not a schema; {_FORMS}")
 
 
 def _field_of_series(name: str, series: Any) -> pa.Field:
@@ -332,5 +332,5 @@ def _column(kind: Any, where: str, ids: Iterator[int]) -> tuple[IcebergType, boo
         return ListType(next(ids), element, element_required=required), False
     found = _PYTHON_TYPES.get(kind) if isinstance(kind, type) else None
     if found is None:
-        raise Invalid(_CODE, f"column {where}: {kind!r:.80} is no type; {_WORDS}")
+        raise Invalid(_CODE, f"column {where}: {kind!r:.80} is not a type; {_WORDS}")
     return found, False

@@ -130,9 +130,9 @@ def _of_values(name: str, values: Sequence[Any], wanted: IcebergType | None, *, 
     if changed is not None:
         raise Invalid(
             CODE,
-            f"column {name}: {changed!r:.80} would become another value, because the column has values of another kind "
-            "or none of this one: times with and without a zone, dates and timestamps, truth values and numbers do not "
-            "mix; convert them to one kind",
+            f"column {name}: {changed!r:.80} would be changed, because Arrow's type of the column does not fit it. "
+            "Times with and without a zone, dates and timestamps, booleans and numbers must not be mixed, and Arrow "
+            "has no time of day with a zone: convert the values to one kind",
         )
     return found if wanted is None or isinstance(found, pa.ChunkedArray) else _converted(found, wanted, name, are_rows)
 
@@ -207,7 +207,7 @@ def _parsed(array: pa.Array, wanted: IcebergType, name: str, are_rows: bool) -> 
     except pa.ArrowInvalid as error:
         at = _first_fault(len(array), lambda count: parse(array.slice(0, count)))
         where = f"row {at} (the first is 0)" if are_rows else "a value"
-        reason = f"column {name} is a {wanted}, and {where} is {array[at].as_py()!r:.80}, which cannot be read as one"
+        reason = f"column {name} is a {wanted}, and {where} is {array[at].as_py()!r:.80}, which cannot be parsed"
         raise Invalid(CODE, f"{reason}; write it in ISO 8601, as in {_TEMPORAL[type(wanted)]}") from error
 
 

@@ -71,7 +71,7 @@ def parsed_term(argument: str, term: str, schema: Schema) -> Term:
     columns = [column.strip('"') for column in _SOURCES.findall(match["plain"] or match["columns"])]
     function = _PLURALS.get(match["function"] or "identity", match["function"] or "identity")
     if (match["width"] is not None) != (function in _WITH_WIDTH):
-        needs = "needs a width first, as in bucket(8, column)" if function in _WITH_WIDTH else "takes a column only"
+        needs = "needs a width first, as in bucket(8, column)" if function in _WITH_WIDTH else "accepts a column only"
         raise Invalid("definition-invalid", f"{where}: {function} {needs}")
     text = f"{function}[{match['width']}]" if match["width"] else function
     sources = [_column(where, column, schema) for column in columns]
@@ -114,7 +114,7 @@ def _check_transform(where: str, text: str, sources: Sequence[NestedField], argu
     types = [source.field_type if isinstance(source.field_type, PrimitiveType) else None for source in sources]
     if function_of(text, transform, types) is Function.UNKNOWN:
         taken = ", ".join(str(source.field_type) for source in sources)
-        raise Invalid("definition-invalid", f"{where}: {text} does not take {taken}")
+        raise Invalid("definition-invalid", f"{where}: {text} does not accept {taken}")
 
 
 SortBy: TypeAlias = "Sequence[str] | IcebergOrder"
@@ -129,7 +129,9 @@ def given_order(sort_by: SortBy) -> SortBy:
 def _is_icebergs(sort_by: SortBy) -> bool:
     if isinstance(sort_by, str | list | tuple):
         return False
-    from pyiceberg.table.sorting import SortOrder  # takes as long as the rest of this library
+    from pyiceberg.table.sorting import (
+        SortOrder,
+    )  # imported late: this takes as long as all other imports of this library
 
     return isinstance(sort_by, SortOrder)
 

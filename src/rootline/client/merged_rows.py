@@ -195,7 +195,7 @@ def plan_of_changes(definition: TableDefinition, changes: DefinitionChanges | No
         raise Invalid(
             "intent-too-large",
             f"the table's columns and the new ones take {len(text):,} characters, of {CHANGES_CHARS_MAX:,} that an "
-            "intent can contain beside its files: leave columns out, or put them into a map",
+            "intent can contain beside its files: remove columns, or put them into a map",
         )
     return MergePlan(evolved(definition, DefinitionChanges.from_json(text)), text)
 

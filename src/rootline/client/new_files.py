@@ -356,7 +356,10 @@ async def commit_intent(session: Session, stamp: WriterStamp, intent: Intent, *,
 
 
 async def verdict_on(session: Session, stamp: WriterStamp, intent: Intent, *, timeout_s: float) -> Verdict:
-    """Publish `intent` and return its verdict, which may be a rejection. Raises `OutcomeUnknown` (`verdict-timeout`)."""
+    """Publish `intent` and return its verdict, which may be a rejection.
+
+    Raises `OutcomeUnknown` (`verdict-timeout`).
+    """
     stamped = stamp.stamp(intent)
     deadline_s = session.environment.monotonic_s() + timeout_s
     position = await publish_intent(session, stamped)

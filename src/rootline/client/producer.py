@@ -206,7 +206,7 @@ class PublishQueue:
         return await asyncio.wrap_future(queued.position)
 
     def _lines(self) -> _Lines:
-        # a forked child has its own lines: a copied lock may never be released, and the parent sends its own intents
+        # a forked child has its own lines: a copied lock may never be released, and the parent sends its own
         return self._of_process.setdefault(os.getpid(), _Lines())
 
     async def _serve(self, session: Session, table: str, lines: _Lines) -> None:

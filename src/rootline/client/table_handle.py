@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _STALE_CODES: Final = frozenset(
     ("table-uuid-mismatch", "table-dropped", "table-uuid-missing", "table-replaced", "schema-unknown", "spec-unknown")
 )
-"""Rejections after which a table's definition is read again before the next change."""
+"""Rejections after which a table's definition is re-read before the next change."""
 
 
 class TableHandle(TableHistory):

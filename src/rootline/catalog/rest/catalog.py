@@ -183,8 +183,8 @@ class CatalogMetrics:
         self._fresh: dict[TableName, _Freshness] = {}
         self._lag = Gauge(
             "rootline_export_lag_seconds",
-            "For how long a table's newest version has been newer than the newest one exported here; also if no one "
-            "reads it any more.",
+            "How long a table's newest version has been newer than the newest one exported here, even if no engine "
+            "reads it now.",
             ("table",),
             registry=registry,
         )
@@ -202,13 +202,13 @@ class CatalogMetrics:
         )
         self._answers = Counter(
             "rootline_catalog_requests_total",
-            "Answers of the REST catalog.",
+            "Responses of the REST catalog.",
             ("route", "code"),
             registry=registry,
         )
         self._answer_seconds = Histogram(
             "rootline_catalog_request_seconds",
-            "Time to answer a request, exports that it waits for included.",
+            "Time to respond to a request, exports that it waits for included.",
             ("route",),
             registry=registry,
             buckets=_SECONDS,

@@ -95,11 +95,11 @@ class HttpSettings(BaseSettings):
     token: SecretStr | None = Field(
         default=None,
         min_length=1,
-        description="A bearer token for all but /healthz, /readyz and /metrics; the catalog takes its own as well.",
+        description="A bearer token for all but /healthz, /readyz and /metrics; the catalog also accepts its own.",
     )
     token_file: Path | None = Field(
         default=None,
-        description="A file with one such token a line, instead of `TOKEN`; read again when it changes, so that tokens "
+        description="A file with one such token a line, instead of `TOKEN`; re-read when it changes, so that tokens "
         "can be replaced one after the other.",
     )
     tls_certificate_file: Path | None = Field(
@@ -183,7 +183,7 @@ class CatalogSettings(BaseSettings):
     )
     token_file: Path | None = Field(
         default=None,
-        description="A file with one token a line, instead of `TOKEN`; read again when it changes.",
+        description="A file with one token a line, instead of `TOKEN`; re-read when it changes.",
     )
     share_s3_keys: bool = Field(
         default=False,
@@ -192,7 +192,7 @@ class CatalogSettings(BaseSettings):
     request_timeout_s: float = Field(
         default=60.0,
         gt=0,
-        description="After this time the answer is 503; the export goes on, and is there for the next request.",
+        description="After this time the response is 503; the export continues, and the next request can use it.",
     )
 
     @model_validator(mode="after")

@@ -87,7 +87,9 @@ class ObjectFile(io.RawIOBase):
             raise
         except TimeoutError:
             asked.cancel()
-            self.failed = Unavailable("store-unavailable", f"{self._key}: no answer within {_WAIT_S:.0f} s")
+            self.failed = Unavailable(
+                "store-unavailable", f"{self._key}: the store did not respond within {_WAIT_S:.0f} s"
+            )
             raise self.failed from None
         body = found or b""
         self._at += len(body)
