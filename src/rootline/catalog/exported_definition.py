@@ -11,7 +11,7 @@ Invariants: pure and deterministic. The same source and transform have the same 
 Theory. Engines read manifests by the specs of the metadata.json, and bind these to the current schema, or to that of
 the snapshot. A spec of an absent column makes some of them fail. So a snapshot's manifests are written under the *form*
 of their spec that contains only fields whose columns are in both schemas. A spec without one of its fields is another
-spec, and has another id (decision 0109). This also holds if the table's snapshots from before its adoption have the
+spec, and has another id (decision 0036). This also holds if the table's snapshots from before its adoption have the
 field that exported manifests omit. Sort orders are bound to no schema, and keep their fields.
 Source: the Iceberg specification, "Schemas and Data Types", "Default values", "Partition Specs", "Sort Orders" and
     Appendix C.

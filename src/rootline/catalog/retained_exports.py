@@ -6,7 +6,7 @@ Does not own: listing exports, deletion (`rootline.workers`), the rest of a chec
 Invariants: changes nothing. An export whose version can be read is retained, and so is the newest of each folder in any
     case. An export that engines may just have read is retained, whoever made it. An unreadable object is an error for a
     sweep and a finding for a check, and is never skipped.
-Source: docs/export.md, "What goes", decision 0077.
+Source: docs/export.md, "What goes", decision 0036.
 """
 
 from __future__ import annotations

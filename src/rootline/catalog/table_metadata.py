@@ -56,7 +56,7 @@ class StoredMetadata:
 
     @property
     def is_of_its_table(self) -> bool:
-        """Whether the current snapshot is the table's own. Releases before decision 0117 may have used another one."""
+        """Whether the current snapshot is the table's own. Older releases may have used another (decision 0004)."""
         return self.current["snapshot-id"] in self.snapshots
 
 

@@ -8,7 +8,7 @@ Invariants: statistics are exact, gathered from every row, never taken from the 
     several partitions is refused. Rows are read in pieces, and one piece is in memory at a time. A column of the file
     is never taken from its path. A value of a path is used only for an identity partition column, because readers can
     find it only there. Any other value is refused, because its rows would read null.
-Source: the Iceberg specification, "Column Projection", docs/decisions/0110.
+Source: the Iceberg specification, "Column Projection", docs/spark.md, "Files that are there already".
 """
 
 from __future__ import annotations

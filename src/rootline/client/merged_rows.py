@@ -11,7 +11,7 @@ Invariants: nothing is uploaded before the changes are known to be legal. Column
 
 Theory. A declared type (Arrow, NumPy, a data frame) states the user's intention for the column. Python's own numbers
 have only one width each, so they state none: such a column is widened only if a value needs it.
-Source: docs/decisions/0066.
+Source: docs/decisions/0064.
 """
 
 from __future__ import annotations

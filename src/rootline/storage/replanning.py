@@ -10,6 +10,8 @@ Invariants: each plan reads the current head and makes a new intent. A plan is m
 Theory. `steps` is a generator without I/O: it yields the next step and receives its result. `drive` and `drive_async`
 execute its steps, so that clients, Spark's driver and workers share one order of steps, whether they block or await.
 Pauses are jittered, so that writers that collided once do not keep colliding.
+A retry library is not used here or in the coordinator's loops: stamina draws from the global `random` and the real
+clock, which a seeded simulation must control, and its hooks apply to the user's whole process.
 """
 
 from __future__ import annotations

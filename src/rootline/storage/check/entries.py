@@ -294,7 +294,7 @@ class EntryCheck:
     async def _shown(self, step: Step) -> tuple[set[LiveKey], set[LiveKey]] | None:
         """The entries that the root shows as added and as removed, or `None` if a leaf that it shows cannot be read.
 
-        Forms that other writers use (decision 0052) are read entry by entry, as in `changes`.
+        Forms that other writers use (decision 0053) are read entry by entry, as in `changes`.
         """
         if not any(_is_of_others(self._live, entry) for entry in step.changing):
             return set(self._shown_added(step)), set(self._shown_removed(step))

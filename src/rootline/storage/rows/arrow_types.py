@@ -10,7 +10,7 @@ Invariants: one Arrow type for each Iceberg type. Every field carries its id und
     `pa.ArrowInvalid`. A float is cast to an integer only below the size at which floats begin to skip integers. A field
     absent from a struct's default has its own default, and a dropped field is omitted.
 Source: the table specification, "Schemas and Data Types" and "Schema Evolution", Appendix D of the Iceberg
-    specification, docs/decisions/0050.
+    specification, docs/decisions/0058.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Does not own: the callers (`rootline.tree.rules.verified_files`, `coordinator.ru
 Invariants: most files need one request. For each table, the ends of at most 32 files and one long footer are in memory.
     Any content of a file is at most a fault of that file, but an unreachable store raises. For ORC, Avro and encrypted
     files, only the length is compared.
-Source: decision 0059.
+Source: decision 0010.
 """
 
 from __future__ import annotations
