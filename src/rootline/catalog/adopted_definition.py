@@ -1,11 +1,12 @@
 """The definition of an Iceberg table of V1 to V3, converted to a table definition of Rootline.
 
-Owns: schemas, specs, sort orders and properties of a table metadata JSON → `TableDefinition`.
-Does not own: snapshots and manifests (`adoption_plan`), the source of the JSON, the rules for every definition
-    (`rootline.tree.proof.definition_rules`).
+Owns: schemas, specs, sort orders and properties of a table metadata JSON → `TableDefinition`. Does not own: snapshots
+and manifests (`adoption_plan`), the source of the JSON, the rules for every definition
+(`rootline.tree.proof.definition_rules`).
 Invariants: pure. Ids and names of columns, specs and partition fields do not change. An expression's id is above every
-    id that a column ever had. Parts of the metadata that a definition cannot represent are refused by name.
-Source: the Iceberg specification, "Table Metadata" and "Partition Evolution"; docs/decisions/0038.
+id that a column ever had. Parts of the metadata that a definition cannot represent are refused by name.
+
+Source: the Iceberg specification, "Table Metadata" and "Partition Evolution", docs/decisions/0038.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def adopted_definition(metadata: Mapping[str, Any], location: str, table: str = 
 
     Raises:
         Invalid: `adoption-unsupported`, a definition cannot represent a part of it; `metadata-unreadable`, it is not
-        table metadata.
+            table metadata.
     """
     format_version = metadata.get("format-version")
     if format_version not in (1, 2, 3):

@@ -1,14 +1,15 @@
 """The plan of an adoption: an Iceberg table of V1 to V3 as a table of this lake, read without writing.
 
 Owns: reading metadata, manifest list and manifests, the rows of the first root, statistics and counts that a list
-    lacks, warnings, and the snapshots from before the adoption that an export names.
-Does not own: the definition (`adopted_definition`), rows of a list and entries of a manifest (`manifest_codec`), the
-    coordinator's rules (`rootline.tree.proof.adoption`), publishing (`rootline.client`).
+lacks, warnings, and the snapshots from before the adoption that an export names. Does not own: the definition
+(`adopted_definition`), rows of a list and entries of a manifest (`manifest_codec`), the coordinator's rules
+(`rootline.tree.proof.adoption`), publishing (`rootline.client`).
 Invariants: reads only. A table that the coordinator would refuse is refused here, with the same code. Reading a table
-    twice produces the same root. A manifest without live entries is skipped. The statements of a list about a manifest
-    are in its row, and missing ones are counted from the entries. A snapshot from before the adoption is kept unchanged
-    or omitted. If the old metadata was deleted, the history is missing, never the table. Entries are processed on
-    threads, because there may be a million: the loop also hosts the coordinator of an embedded log.
+twice produces the same root. A manifest without live entries is skipped. The statements of a list about a manifest are
+in its row, and missing ones are counted from the entries. A snapshot from before the adoption is kept unchanged or
+omitted. If the old metadata was deleted, the history is missing, never the table. Entries are processed on threads,
+because there may be a million: the loop also hosts the coordinator of an embedded log.
+
 Source: the Iceberg specification, "Table Metadata", "Snapshots" and "Manifest Lists", docs/decisions/0038.
 """
 

@@ -1,14 +1,12 @@
 """Formats, table properties and object names of exports.
 
 Owns: the format versions of Iceberg, the properties for exports, the layout of `export/` in a table's folder, absolute
-    locations, the hashes in names, and the stored converted deletes as described by their names.
-Does not own: the bytes of objects, the input of a converted delete's hash (`converted_deletes`), bounds of properties
-    (`table_properties`).
+locations, the hashes in names, and the stored converted deletes as described by their names. Does not own: the bytes of
+objects, the input of a converted delete's hash (`converted_deletes`), bounds of properties (`table_properties`).
 Invariants: a name is computed from all inputs of its object and from earlier sweeps, so two processes with the same
-    head write the same bytes under the same name. The folder depends on the base of the absolute locations in it, so a
-    lake that moved makes new exports. The newest name sorts first. The name of a converted delete contains everything
-    that its entry needs, so a LIST is enough and the object is not opened. Of several names with one hash, the first
-    counts.
+head write the same bytes under the same name. The folder depends on the base of the absolute locations in it, so a lake
+that moved makes new exports. The newest name sorts first. The name of a converted delete contains everything that its
+entry needs, so a LIST is enough and the object is not opened. Of several names with one hash, the first counts.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The memory of an exporter: its knowledge of each table, of sweeps, and the requests of one export.
 
 Owns: the content and lifetime of this memory, filling it from the newest stored export, the salt that sweeps require in
-    names, the count of requests, storing an object that may exist.
-Does not own: making an export (`exporter`), sweeps (`rootline.workers`), names and bytes of objects.
+names, the count of requests, storing an object that may exist. Does not own: making an export (`exporter`), sweeps
+(`rootline.workers`), names and bytes of objects.
 Invariants: when a sweep changed the head, knowledge of stored objects is dropped. The memory is bounded: for each table
-    it has the manifests of its newest export and a few finished exports, and the table with the oldest export is
-    dropped first. Losing it costs only requests. Everything from the store is verified first. `write` returns only when
-    the store has the object. Objects of an export are written once and never overwritten.
+it has the manifests of its newest export and a few finished exports, and the table with the oldest export is dropped
+first. Losing it costs only requests. Everything from the store is verified first. `write` returns only when the store
+has the object. Objects of an export are written once and never overwritten.
 
 Theory. A condemned name is never used again: each root that condemns objects makes another salt, and later names
 contain it. So an object that is found under a name with the newest salt was never condemned.

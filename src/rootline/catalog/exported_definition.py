@@ -1,20 +1,21 @@
 """A table definition in the form of Iceberg's table metadata, as far as other engines can read it.
 
 Owns: schemas, partition specs, sort orders and properties of an export, and the refusal or omission of parts that a
-    format version lacks.
-Does not own: snapshots and the rest of the metadata (`table_metadata`), partition values (`manifest_encoder`).
+format version lacks. Does not own: snapshots and the rest of the metadata (`table_metadata`), partition values
+(`manifest_encoder`).
 Invariants: pure and deterministic. The same source and transform have the same partition field id in every spec, and a
-    later omission changes no id. A member that engines cannot read is omitted from its spec, because partitions are
-    only used for pruning. An id of a spec or a sort order has the same meaning in every export of a table. A definition
-    that would make an engine misread the table is refused.
+later omission changes no id. A member that engines cannot read is omitted from its spec, because partitions are only
+used for pruning. An id of a spec or a sort order has the same meaning in every export of a table. A definition that
+would make an engine misread the table is refused.
 
 Theory. Engines read manifests by the specs of the metadata.json, and bind these to the current schema, or to that of
 the snapshot. A spec of an absent column makes some of them fail. So a snapshot's manifests are written under the *form*
 of their spec that contains only fields whose columns are in both schemas. A spec without one of its fields is another
 spec, and has another id (decision 0036). This also holds if the table's snapshots from before its adoption have the
 field that exported manifests omit. Sort orders are bound to no schema, and keep their fields.
+
 Source: the Iceberg specification, "Schemas and Data Types", "Default values", "Partition Specs", "Sort Orders" and
-    Appendix C.
+Appendix C.
 """
 
 from __future__ import annotations
@@ -205,7 +206,7 @@ class ExportedDefinition:
         Args:
             schema_ids: the schemas of the snapshots in the metadata.
             has_history: whether it contains snapshots from before the table's adoption, whose manifests use the
-            original specs.
+                original specs.
         """
         definition = self.definition
         default_order = definition.default_sort_order_id

@@ -1,13 +1,12 @@
 """A table's versions as Iceberg metadata, read from the store or made on demand.
 
 Owns: the choice of version and format, one export at a time for each, the order of reads and writes, the versions that
-    are shown to engines.
-Does not own: the manifests of one version (`manifest_writer`), the content of the metadata (`table_metadata`), the
-    memory (`export_memory`), serving (`rootline.catalog.rest`).
+are shown to engines. Does not own: the manifests of one version (`manifest_writer`), the content of the metadata
+(`table_metadata`), the memory (`export_memory`), serving (`rootline.catalog.rest`).
 Invariants: concurrent callers for the same version share one export. A failure is not cached. A version that the head
-    does not address is never exported, and one that only records verdicts is not shown. A manifest list is written
-    after everything that it names, and the metadata.json after all its lists: after a crash an object may be missing,
-    but every existing object is correct.
+does not address is never exported, and one that only records verdicts is not shown. A manifest list is written after
+everything that it names, and the metadata.json after all its lists: after a crash an object may be missing, but every
+existing object is correct.
 """
 
 from __future__ import annotations
@@ -329,11 +328,11 @@ class TableExporter:
             table: its name.
             format_version: by default the table's property `rootline.export.format`, else V3.
             version: an addressable version, or one exported while it was addressable. Once a table is swept, it must be
-            addressable.
+                addressable.
 
         Raises:
             Invalid: `table-unknown`, `table-dropped`, `version-unknown`, `export-unsupported`,
-            `equality-delete-unread`, `file-unreadable`.
+                `equality-delete-unread`, `file-unreadable`.
             Corrupt: an object is missing or damaged; `export-corrupt`.
             Unavailable: `store-unavailable`.
         """

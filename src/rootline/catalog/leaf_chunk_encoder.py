@@ -3,7 +3,8 @@
 Owns: columns of a leaf to the rows of a manifest, and columns of Avro encodings made for all rows at the same time.
 Does not own: the form of a row (`manifest_encoder`).
 Invariants: the bytes are the same as if the entries were encoded one by one. No entry object is made. Each value has
-    the bytes that `avro_encoding` makes.
+the bytes that `avro_encoding` makes.
+
 Source: the Iceberg specification, "Manifests", and the Avro 1.12 specification, "Binary encoding".
 """
 

@@ -1,12 +1,12 @@
 """Avro manifests of V2 and V3, entry by entry.
 
-Owns: content entry to manifest entry, and the file.
-Does not own: schemas and values (`manifest_schema`), encoding many entries of one leaf together (`leaf_chunk_encoder`,
-    with the same bytes), the choice of entries.
+Owns: content entry to manifest entry, and the file. Does not own: schemas and values (`manifest_schema`), encoding many
+entries of one leaf together (`leaf_chunk_encoder`, with the same bytes), the choice of entries.
 Invariants: entries keep their status and numbers. An entry with an unknown partition value is refused, because null
-    would make an engine skip the file. The same entries make the same bytes.
+would make an engine skip the file. The same entries make the same bytes.
+
 Source: the Iceberg specification, "Manifests", and the Single File Commits proposal, "How existing manifest fields map
-    to Proposed V4 content entry fields", in the reverse direction.
+to Proposed V4 content entry fields", in the reverse direction.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Manifest lists of V2 and V3, and the record of one manifest in them.
 
-Owns: the record, made from a manifest's entries, and records to the bytes of a list and back.
-Does not own: the manifest's own bytes (`manifest_encoder`), the choice of a snapshot's manifests (`manifest_writer`).
+Owns: the record, made from a manifest's entries, and records to the bytes of a list and back. Does not own: the
+manifest's own bytes (`manifest_encoder`), the choice of a snapshot's manifests (`manifest_writer`).
 Invariants: a record is computed from the entries. A summary covers every partition value of the entries. Readers get
-    row ids only if every live entry states its own. The same records make the same bytes.
+row ids only if every live entry states its own. The same records make the same bytes.
+
 Source: the Iceberg specification, "Manifest Lists" and "First Row ID Assignment".
 """
 

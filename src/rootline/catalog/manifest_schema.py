@@ -1,13 +1,14 @@
 """The Avro of exported manifests and manifest lists: schemas, container, bounds and partition values of V2 and V3.
 
 Owns: names, types and field ids as in Iceberg's own writers, the metadata of a manifest file, the deflated container,
-    single-value bytes of bounds, Avro values of partition tuples, the comparison of two Avro files.
-Does not own: rows (`manifest_encoder`, `manifest_list_encoder`), reading bounds back (`single_values`).
+single-value bytes of bounds, Avro values of partition tuples, the comparison of two Avro files. Does not own: rows
+(`manifest_encoder`, `manifest_list_encoder`), reading bounds back (`single_values`).
 Invariants: the fields of a row are written in the order of these schemas. Every optional field is `["null", T]`. Each
-    named type is defined once, at its use, because some readers do not support references. NaN is never a bound. A
-    lower bound of zero is -0.0, and an upper bound of zero is +0.0. UUIDs have no bounds. The same rows make the same
-    bytes with the same zlib build. Other builds compress differently, so a caller that finds other bytes under the same
-    name compares their content. An unreadable file never equals another.
+named type is defined once, at its use, because some readers do not support references. NaN is never a bound. A lower
+bound of zero is -0.0, and an upper bound of zero is +0.0. UUIDs have no bounds. The same rows make the same bytes with
+the same zlib build. Other builds compress differently, so a caller that finds other bytes under the same name compares
+their content. An unreadable file never equals another.
+
 Source: the Iceberg specification, "Manifests", "Manifest Lists", Appendix A (Avro) and Appendix D.
 """
 

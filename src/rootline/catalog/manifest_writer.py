@@ -1,13 +1,12 @@
 """The manifests of one exported version: divided into units, and made and stored if they are missing.
 
 Owns: dividing a root and its leaves into units, the names and entries of units, the reads for missing ones, the number
-    of concurrent requests.
-Does not own: the bytes of manifests (`manifest_encoder`, `leaf_chunk_encoder`), converted deletes
-    (`converted_deletes`).
+of concurrent requests. Does not own: the bytes of manifests (`manifest_encoder`, `leaf_chunk_encoder`), converted
+deletes (`converted_deletes`).
 Invariants: every live data file, vector and position delete file is in exactly one unit, unless a converted delete
-    replaces it. The unchanged part of a table has the same units from root to root, which are not opened. No unit
-    contains an equality delete. A leaf is read only for a missing unit, or to convert deletes. Every manifest of the
-    index is stored. Encoding never blocks the event loop.
+replaces it. The unchanged part of a table has the same units from root to root, which are not opened. No unit contains
+an equality delete. A leaf is read only for a missing unit, or to convert deletes. Every manifest of the index is
+stored. Encoding never blocks the event loop.
 
 Theory. There are four kinds of unit: the rows of one block of the root, 4,096 consecutive ordinals of a leaf without
 the dead ones, the entries of a leaf that this root removes, and converted deletes. Blocks and leaves never change, so

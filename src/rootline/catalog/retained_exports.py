@@ -1,11 +1,12 @@
 """The stored exports that are still needed, the objects that they name, and the check whether they are complete.
 
 Owns: the choice of exports, reading metadata.json, manifest lists and manifests for the names in them, the part of
-    `rootline check` for exports.
-Does not own: listing exports, deletion (`rootline.workers`), the rest of a check (`rootline.storage.check`).
+`rootline check` for exports. Does not own: listing exports, deletion (`rootline.workers`), the rest of a check
+(`rootline.storage.check`).
 Invariants: changes nothing. An export whose version can be read is retained, and so is the newest of each folder in any
-    case. An export that engines may just have read is retained, whoever made it. An unreadable object is an error for a
-    sweep and a finding for a check, and is never skipped.
+case. An export that engines may just have read is retained, whoever made it. An unreadable object is an error for a
+sweep and a finding for a check, and is never skipped.
+
 Source: docs/export.md, "What goes", decision 0036.
 """
 

@@ -1,10 +1,11 @@
 """The metadata.json of an export: its snapshots, their JSON, and the check that a stored one is intact.
 
-Owns: the table metadata's members besides those of the definition, the snapshots' JSON, the digest in it.
-Does not own: schemas and specs (`exported_definition`), manifest lists (`manifest_list_encoder`), the location of the
-    object (`export_keys`).
+Owns: the table metadata's members besides those of the definition, the snapshots' JSON, the digest in it. Does not own:
+schemas and specs (`exported_definition`), manifest lists (`manifest_list_encoder`), the location of the object
+(`export_keys`).
 Invariants: pure. The same roots make the same bytes. The snapshot log has no gap and ends in the current snapshot. The
-    snapshot of every tag is among the snapshots. No export allows an engine to delete a file.
+snapshot of every tag is among the snapshots. No export allows an engine to delete a file.
+
 Source: the Iceberg specification, "Table Metadata Fields", "Snapshots", "Row Lineage", Appendix C.
 """
 

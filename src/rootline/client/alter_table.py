@@ -1,12 +1,12 @@
 """Changes of a table's definition: columns, defaults, partitioning, sort order and properties, committed together.
 
-Owns: the steps that a user calls, planning them again on a concurrent definition, checks of a column's default.
-Does not own: the editing of a schema (PyIceberg's own editor), partition fields and sort orders (`layout_terms`), the
-    legality of a change (`rootline.tree.evolution`).
+Owns: the steps that a user calls, planning them again on a concurrent definition, checks of a column's default. Does
+not own: the editing of a schema (PyIceberg's own editor), partition fields and sort orders (`layout_terms`), the
+legality of a change (`rootline.tree.evolution`).
 Invariants: a change is published only at the end of the block, and only if the block raised no error and changes the
-    table. Two users who add a column at the same time both get theirs, with different ids. A default is stored exactly
-    as given, or refused. Text is accepted for a value of another type if it is a plain spelling of that value, as on a
-    command line.
+table. Two users who add a column at the same time both get theirs, with different ids. A default is stored exactly as
+given, or refused. Text is accepted for a value of another type if it is a plain spelling of that value, as on a command
+line.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def default_value(name: str, of_type: IcebergType, given: Any) -> Any:
 
     Raises:
         Invalid: `evolution-illegal`, `given` is not a value of this type, or cannot be stored exactly;
-        `definition-invalid`, the column is a struct, list or map.
+            `definition-invalid`, the column is a struct, list or map.
     """
     if given is None:
         return None
@@ -183,7 +183,7 @@ class TableChange:
             doc: a comment.
             required: whether every row must have a value.
             default: the value of existing rows, and of later rows written without the column. A struct, list or map has
-            none, but the fields of a struct may.
+                none, but the fields of a struct may.
         """
         _check_texts(doc, default)
         is_required = checks.truth(required, "required")
@@ -268,7 +268,7 @@ class TableChange:
         Args:
             column: a column, or without `transform`, a term as in `create_table`: `month(ts)`, `bucket(8, id)`.
             transform: `"identity"`, `"bucket[8]"`, `"truncate[4]"`, `"year"`, `"month"`, `"day"`, `"hour"`, or a
-            transform of PyIceberg.
+                transform of PyIceberg.
             name: the field's name. By default it is made from the column and the transform.
         """
         checks.text(column, "column")

@@ -1,9 +1,9 @@
 """Checks of callers' arguments: each check returns the value in the type that the code behind it needs.
 
-Owns: the kinds of arguments, and the wording of the errors for wrong ones.
-Does not own: the meaning of a value (whether a version exists, whether a filter can be parsed).
+Owns: the kinds of arguments, and the wording of the errors for wrong ones. Does not own: the meaning of a value
+(whether a version exists, whether a filter can be parsed).
 Invariants: a value of a wrong type is `Invalid` and named before anything is read or written. NumPy's numbers are
-    accepted as numbers. A boolean is not a number, and a text is not a list of texts.
+accepted as numbers. A boolean is not a number, and a text is not a list of texts.
 """
 
 from __future__ import annotations

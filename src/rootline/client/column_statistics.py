@@ -2,10 +2,11 @@
 
 Owns: gathering them from Arrow data in pieces, the truncation of long bounds, the values of a definition's expressions.
 Does not own: partition values (`partition_split`), the functions of expressions (`transform_values`), encoding
-    (`statistics_codec`).
+(`statistics_codec`).
 Invariants: bounds contain every value that is neither null nor NaN. `tight_bounds` is set only if they are the exact
-    minimum and maximum. NaN is never a bound. A lower bound of zero is -0.0, an upper bound of zero is +0.0. An
-    expression has no values here if this version does not know it or its column was dropped.
+minimum and maximum. NaN is never a bound. A lower bound of zero is -0.0, an upper bound of zero is +0.0. An expression
+has no values here if this version does not know it or its column was dropped.
+
 Source: format page, "Root manifest" (`content_stats`), docs/decisions/0028.
 """
 

@@ -1,12 +1,11 @@
 """Creating, dropping and restoring tables through the log.
 
 Owns: a new table's definition from the user's schema, partitions, expressions and properties, the ids of expressions,
-    the intents that create, drop and restore, the check for an existing table.
-Does not own: the grammar of terms (`layout_terms`), types (`given_schema`), the rules of these intents and root 0
-    (`rootline.tree`).
+the intents that create, drop and restore, the check for an existing table. Does not own: the grammar of terms
+(`layout_terms`), types (`given_schema`), the rules of these intents and root 0 (`rootline.tree`).
 Invariants: the caller gets a table only after its root 0 is confirmed. Expression ids follow the schema's ids and stay
-    below 10,000,000. A plain column in a spec is an identity partition and makes no expression. An intent to drop or
-    restore names the table's UUID, so a table created meanwhile is never changed.
+below 10,000,000. A plain column in a spec is an identity partition and makes no expression. An intent to drop or
+restore names the table's UUID, so a table created meanwhile is never changed.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ async def create_table(
 
     Raises:
         Invalid: `table-exists`, `definition-invalid`, or any other code that rejects the intent;
-        `name-differs-in-case`.
+            `name-differs-in-case`.
         OutcomeUnknown: `verdict-timeout`.
     """
     await find_head(session.store, table)  # fails if the store ignores case and has this name in another case
@@ -94,14 +93,14 @@ def build_definition(
     Args:
         schema: Arrow (ids are assigned) or Iceberg (its ids are kept).
         partition_by: `column`, `identity(column)`, `year|month|day|hour|void(column)`, `bucket(n, column)`, `bucket(n,
-        column, another)` or `truncate(width, column)`, each with an optional `as name`. A column whose name is not a
-        plain word is put in double quotes, as in filters.
+            column, another)` or `truncate(width, column)`, each with an optional `as name`. A column whose name is not
+            a plain word is put in double quotes, as in filters.
         expressions: derived columns with statistics that do not partition the table: the same terms, and
-        `lower(column)`.
+            `lower(column)`.
         sort_by: the order of rows inside files: the same terms, `-column` for descending, with an optional `nulls
-        first` or `nulls last` behind, or PyIceberg's `SortOrder`.
+            first` or `nulls last` behind, or PyIceberg's `SortOrder`.
         properties: the table's properties, text to text. Old versions expire unless `rootline.expire` is `false`, and
-        unused objects are deleted unless `rootline.sweep` is `false`.
+            unused objects are deleted unless `rootline.sweep` is `false`.
         table_uuid: a fresh one.
 
     Raises:

@@ -1,13 +1,13 @@
 """A data file to add, described from an existing Parquet file and its path.
 
 Owns: reading such a file for its statistics and partition values, and the values in Hive folders such as
-    `day=2024-01-01`.
-Does not own: writing files (`data_file_writer`), adding them to a table, the values of absent columns when rows are
-    read (`metadata_columns`).
+`day=2024-01-01`. Does not own: writing files (`data_file_writer`), adding them to a table, the values of absent columns
+when rows are read (`metadata_columns`).
 Invariants: statistics are exact, gathered from every row, never taken from the file's own footer. A file with rows of
-    several partitions is refused. Rows are read in pieces, and one piece is in memory at a time. A column of the file
-    is never taken from its path. A value of a path is used only for an identity partition column, because readers can
-    find it only there. Any other value is refused, because its rows would read null.
+several partitions is refused. Rows are read in pieces, and one piece is in memory at a time. A column of the file is
+never taken from its path. A value of a path is used only for an identity partition column, because readers can find it
+only there. Any other value is refused, because its rows would read null.
+
 Source: the Iceberg specification, "Column Projection", docs/spark.md, "Files that are there already".
 """
 
@@ -128,7 +128,8 @@ class DataFile(intent.DataFile):
 
         Raises:
             Invalid: `file-unreadable`, it is not a Parquet file of this schema; `rows-invalid`, its rows are not of one
-            partition, or a value has none, or a text is not UTF-8, or its path has a value that the table cannot store.
+                partition, or a value has none, or a text is not UTF-8, or its path has a value that the table cannot
+                store.
         """
         checks.text(location, "location")
         definition = schema if isinstance(schema, TableDefinition) else _unpartitioned(schema)

@@ -3,8 +3,8 @@
 Owns: checking rows against the schema, writing Parquet, choosing the columns with a dictionary, describing each file.
 Does not own: splitting and sorting (`partition_split`), statistics (`column_statistics`), the store. It returns bytes.
 Invariants: a file has one partition. Every field carries its id. Statistics describe exactly the rows of the file. The
-    same rows and ids produce the same files. A column is written without a dictionary only if nearly all sampled values
-    differ, because Parquet's writer would build a dictionary and then drop it.
+same rows and ids produce the same files. A column is written without a dictionary only if nearly all sampled values
+differ, because Parquet's writer would build a dictionary and then drop it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Choosing among dead letters, and publishing their intents again.
 
-Owns: a letter's name, the choice of letters, the fresh id of a replayed intent, and its outcome.
-Does not own: the storage of letters (the log's archive), publishing to the log (`producer`), the ledger that recognizes
-    a repetition.
+Owns: a letter's name, the choice of letters, the fresh id of a replayed intent, and its outcome. Does not own: the
+storage of letters (the log's archive), publishing to the log (`producer`), the ledger that recognizes a repetition.
 Invariants: of several letters on one record, the newest counts. Only chosen letters are kept in memory. Writer and
-    sequence are unchanged, so the ledger commits the intent once, however often it is replayed. The id is fresh,
-    because the old one stays rejected. The order of the letters is kept.
+sequence are unchanged, so the ledger commits the intent once, however often it is replayed. The id is fresh, because
+the old one stays rejected. The order of the letters is kept.
+
 Source: protocol page, section 2, "The ledger".
 """
 
@@ -115,7 +115,7 @@ def intent_of(letter: DeadLetter) -> Intent:
 
     Raises:
         Invalid: it cannot be published unchanged. The message names the reason and the next step. LeftOut: it need not
-        be replayed, because workers plan it again.
+            be replayed, because workers plan it again.
     """
     if not letter.value:
         raise Invalid(

@@ -1,11 +1,10 @@
 """Rows that a user gives, in every form: Arrow's PyCapsule interface, pandas, a list of dicts, a dict of columns.
 
-Owns: the forms, and their conversion to Arrow.
-Does not own: the casts that a table accepts (`row_projection`), Python's own values (`given_values`), schemas
-    (`given_schema`).
+Owns: the forms, and their conversion to Arrow. Does not own: the casts that a table accepts (`row_projection`),
+Python's own values (`given_values`), schemas (`given_schema`).
 Invariants: a typed value is never changed here. An error names the column, and the row and its value if one of them is
-    at fault. A key that a dict lacks is distinguished from a key with `None`. No library of data frames is imported
-    here, so types of pandas and Polars are recognized by the name of their module.
+at fault. A key that a dict lacks is distinguished from a key with `None`. No library of data frames is imported here,
+so types of pandas and Polars are recognized by the name of their module.
 
 Theory. Any object with `__arrow_c_stream__` or `__arrow_c_array__` is read through it, without code for its library:
 Arrow itself, Polars, DuckDB, this library's scans. Two libraries need special code.

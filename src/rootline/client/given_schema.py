@@ -1,11 +1,10 @@
 """The schema of a new table, in every form that a user gives: Arrow, Iceberg, words such as `list<int>`, data frames.
 
-Owns: the forms, the mapping of Arrow types and of words to Iceberg types for a schema without ids.
-Does not own: the mapping from Iceberg to Arrow (`arrow_types`), rows (`given_rows`), partitioning (`layout_terms`).
+Owns: the forms, the mapping of Arrow types and of words to Iceberg types for a schema without ids. Does not own: the
+mapping from Iceberg to Arrow (`arrow_types`), rows (`given_rows`), partitioning (`layout_terms`).
 Invariants: an Iceberg schema keeps its ids. Every other form gets fresh ids from 1, columns of the top level first. No
-    type is narrowed: a type that would lose values is refused, and the error names the column. A word has one meaning
-    as an Iceberg type, and Arrow's words follow the mapping of Arrow types. pandas and Polars are imported only by the
-    user.
+type is narrowed: a type that would lose values is refused, and the error names the column. A word has one meaning as an
+Iceberg type, and Arrow's words follow the mapping of Arrow types. pandas and Polars are imported only by the user.
 """
 
 from __future__ import annotations
@@ -250,7 +249,7 @@ def given_schema(given: Any) -> Schema:
 
     Raises:
         Invalid: `definition-invalid`, it has none of these forms; a column has no name, no type, or a type that no
-        table can have.
+            table can have.
     """
     if isinstance(given, Schema):
         return given

@@ -1,11 +1,11 @@
 """Python values as an Arrow array for a column of the table.
 
 Owns: the layout of values for a table's maps, missing fields of a row or struct, types that Python lacks (32-bit
-    floats, ISO 8601 texts as dates and times), and the refusal of values of mixed types.
-Does not own: the forms of rows (`given_rows`), the casts that a table accepts (`row_projection`).
+floats, ISO 8601 texts as dates and times), and the refusal of values of mixed types. Does not own: the forms of rows
+(`given_rows`), the casts that a table accepts (`row_projection`).
 Invariants: a value changes only by rounding Python's numbers for a `float` column. A missing field has its write
-    default, and a field that is `None` is null. A map has exactly the entries of its dict. An error names the column,
-    and the row and its value if one of them is at fault.
+default, and a field that is `None` is null. A map has exactly the entries of its dict. An error names the column, and
+the row and its value if one of them is at fault.
 """
 
 from __future__ import annotations

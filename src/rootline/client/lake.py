@@ -1,10 +1,9 @@
 """A lake: tables, producers, and the connection they share.
 
-Owns: the public entry to the client, creating tables.
-Does not own: namespaces and views (`lake_names`), the choice of adapters (`rootline.connect`), the behaviour of tables
-    (`table_handle`).
+Owns: the public entry to the client, creating tables. Does not own: namespaces and views (`lake_names`), the choice of
+adapters (`rootline.connect`), the behaviour of tables (`table_handle`).
 Invariants: every method may be called from any thread. A lake may be pickled or forked into another process, where it
-    opens its own connections.
+opens its own connections.
 """
 
 from __future__ import annotations
@@ -72,17 +71,17 @@ class Lake(LakeNames):
         Args:
             name: letters, digits, `_` and `-` on both sides of a dot. The namespace may have several levels (`a.b.t`).
             schema: an Arrow schema, an Iceberg one (its ids are kept), a data frame of pandas or Polars (its columns,
-            not its rows), or a dict of names and types: words such as `long`, `string not null`, `list<double>`, Arrow
-            types, and dicts for structs.
+                not its rows), or a dict of names and types: words such as `long`, `string not null`, `list<double>`,
+                Arrow types, and dicts for structs.
             partition_by: `column`, `month(column)`, `bucket(8, column)`, `bucket(8, one, other)`, …, each with an
-            optional `as name`.
+                optional `as name`.
             expressions: derived values for which files have statistics: the same terms, and `lower(column)`.
             sort_by: the order of rows inside new files: `["city", "-ts", "bucket(16, id)"]`, with `nulls first` or
-            `nulls last` behind a term to change the default (first ascending, last descending), or PyIceberg's
-            `SortOrder`.
+                `nulls last` behind a term to change the default (first ascending, last descending), or PyIceberg's
+                `SortOrder`.
             properties: the table's properties, text to text.
             if_not_exists: accept an existing table of this name that has all of these columns. It is not changed, even
-            if its types, partitioning, sort order or properties differ.
+                if its types, partitioning, sort order or properties differ.
             timeout_s: the waiting time for the verdict, in seconds.
 
         Returns:
@@ -90,7 +89,7 @@ class Lake(LakeNames):
 
         Raises:
             Invalid: `table-exists` (with `if_not_exists`: and lacks columns), `definition-invalid`,
-            `table-name-invalid`, `property-invalid`.
+                `table-name-invalid`, `property-invalid`.
             OutcomeUnknown: `verdict-timeout`. `table` shows whether it exists.
         """
         from rootline.client.create_drop import build_definition, create_table, is_there
@@ -140,7 +139,7 @@ class Lake(LakeNames):
 
         Raises:
             Invalid: `table-exists`, `adoption-unsupported`, `adoption-invalid`, `metadata-unreadable`,
-            `file-unreadable`, `table-name-invalid`.
+                `file-unreadable`, `table-name-invalid`.
             Corrupt: `object-missing`, `leaf-corrupt`: an object that the metadata names is missing or damaged.
             OutcomeUnknown: `verdict-timeout`.
         """
@@ -198,7 +197,7 @@ class Lake(LakeNames):
 
         Raises:
             Invalid: `table-unknown`, `table-dropped` (without `create`), `name-is-view`, `definition-invalid`,
-            `evolution-illegal`, `rows-invalid`, `property-invalid`, `setting-invalid`.
+                `evolution-illegal`, `rows-invalid`, `property-invalid`, `setting-invalid`.
             OutcomeUnknown: `verdict-timeout`.
         """
         from rootline.client.given_rows import GivenRows
@@ -223,7 +222,7 @@ class Lake(LakeNames):
         Args:
             name: the table's name.
             purge: also delete its files, once no reader can be using them. The table cannot be restored then. This
-            works for a table that was dropped before, too.
+                works for a table that was dropped before, too.
             timeout_s: the waiting time for the verdict, in seconds.
 
         Raises:

@@ -1,9 +1,9 @@
 """Namespaces and views of a lake.
 
-Owns: their public methods, and the conditions that refuse a change of a namespace.
-Does not own: the chain of a namespace's versions (`namespaces`), views (`view_handle`), tables (`lake`).
+Owns: their public methods, and the conditions that refuse a change of a namespace. Does not own: the chain of a
+namespace's versions (`namespaces`), views (`view_handle`), tables (`lake`).
 Invariants: every method may be called from any thread. A refusal changes nothing. Two callers who change different
-    properties both succeed.
+properties both succeed.
 """
 
 from __future__ import annotations
@@ -147,14 +147,14 @@ class LakeNames:
             dialect: the dialect of `sql`, if it is one text.
             schema: the columns of the view's rows, in any form that `create_table` accepts. `None`: not stated.
             properties: text to text, such as `comment`. `version.history.num-entries` is the number of retained
-            versions (10).
+                versions (10).
             default_catalog: the catalog of names in `sql` without one. `None`: the SQL names every catalog.
             default_namespace: the namespace of names in `sql` without one. `None`: the view's own.
             timeout_s: the waiting time for the verdict, in seconds.
 
         Raises:
             Invalid: `view-exists`, `table-exists`, `view-invalid`, `view-dialect-twice`, `view-too-large`,
-            `intent-too-large`, `definition-invalid` (the schema), `table-name-invalid`.
+                `intent-too-large`, `definition-invalid` (the schema), `table-name-invalid`.
             OutcomeUnknown: `verdict-timeout`. `view` shows whether it exists.
         """
         from rootline.client.view_handle import SqlGiven, ViewHandle, create_view

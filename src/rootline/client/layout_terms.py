@@ -3,9 +3,9 @@
 Owns: the grammar of terms and of sort orders, a term's name, the steps that change a partition spec or a sort order.
 Does not own: ids (`rootline.tree.evolution`), sorting rows (`partition_split`), the rules for a table's sort orders.
 Invariants: a column whose name is not a plain word is in double quotes, as in filters. A transform fits its columns. A
-    term in a sort order has the grammar of `partition_by`, with a sign before it and the place of nulls behind it.
-    Nulls are first ascending and last descending unless the term states otherwise, as in Iceberg. A step applies to the
-    columns and fields that the steps before it made. A field that the table once had gets its former name.
+term in a sort order has the grammar of `partition_by`, with a sign before it and the place of nulls behind it. Nulls
+are first ascending and last descending unless the term states otherwise, as in Iceberg. A step applies to the columns
+and fields that the steps before it made. A field that the table once had gets its former name.
 """
 
 from __future__ import annotations

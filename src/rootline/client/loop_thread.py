@@ -1,10 +1,10 @@
 """An event loop in its own thread, and a thread pool for blocking calls.
 
-Owns: the loop, its thread and their clean end, threads for calls that block.
-Does not own: the coroutines that run on the loop.
+Owns: the loop, its thread and their clean end, threads for calls that block. Does not own: the coroutines that run on
+the loop.
 Invariants: `run` never blocks the loop's own thread. After `close` no task runs, and a caller whose coroutine was
-    cancelled gets `CancelledError`. At the interpreter's exit the loop ends before Python tears modules down. Blocking
-    calls begin in the order of their arrival, and a shutdown finishes all of them unless it states otherwise.
+cancelled gets `CancelledError`. At the interpreter's exit the loop ends before Python tears modules down. Blocking
+calls begin in the order of their arrival, and a shutdown finishes all of them unless it states otherwise.
 
 Theory. Python's own executor refuses calls as soon as the main thread has ended. Other threads of the program may still
 use the lake then, and an open lake still has work to finish. If no further thread can be started, the running threads

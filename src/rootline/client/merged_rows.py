@@ -1,16 +1,17 @@
 """Rows with new columns: the changes of the definition that they need, and their files under the new definition.
 
 Owns: the comparison of given rows with a table's schema at every depth, planning both on the current definition, the
-    append that carries both.
-Does not own: ids of new columns (`alter_table`), overwriting (`row_changes`), casting rows (`row_projection`).
+append that carries both. Does not own: ids of new columns (`alter_table`), overwriting (`row_changes`), casting rows
+(`row_projection`).
 Invariants: nothing is uploaded before the changes are known to be legal. Columns and rows are one intent. Of two
-    writers who add a column at the same time, the loser uses the winner's column, or adds its own after it. Only
-    necessary changes are made: no column is dropped, reordered or made optional, and a type that is neither the table's
-    nor a legal promotion is refused later by the cast. New columns are optional. Keys of maps do not change. Files are
-    rewritten only if the columns differ from those that they were written for.
+writers who add a column at the same time, the loser uses the winner's column, or adds its own after it. Only necessary
+changes are made: no column is dropped, reordered or made optional, and a type that is neither the table's nor a legal
+promotion is refused later by the cast. New columns are optional. Keys of maps do not change. Files are rewritten only
+if the columns differ from those that they were written for.
 
 Theory. A declared type (Arrow, NumPy, a data frame) states the user's intention for the column. Python's own numbers
 have only one width each, so they state none: such a column is widened only if a value needs it.
+
 Source: docs/decisions/0064.
 """
 

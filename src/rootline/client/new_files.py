@@ -1,13 +1,13 @@
 """New data files of a table: stored, named in an intent one by one or in leaves, and appended.
 
 Owns: the order of an append (write, store, publish, wait), storing files and retrying, leaves for many files, the age
-    of files that another process stored.
-Does not own: Parquet (`data_file_writer`), the columns and bytes of leaves (`leaf_codec`), the result of a PUT
-    (`stored_objects`), publishing (`producer`).
+of files that another process stored. Does not own: Parquet (`data_file_writer`), the columns and bytes of leaves
+(`leaf_codec`), the result of a PUT (`stored_objects`), publishing (`producer`).
 Invariants: every file is in the store, with exactly these bytes, before the intent that names it is on the log. A leaf
-    belongs to one intent, so each call writes its own. A file in a leaf has the same entry as the same file in the
-    intent. The intent carries a writer, so that publishing it twice commits it once. Nothing is deleted: a file that no
-    intent names is an orphan, deleted by the sweep.
+belongs to one intent, so each call writes its own. A file in a leaf has the same entry as the same file in the intent.
+The intent carries a writer, so that publishing it twice commits it once. Nothing is deleted: a file that no intent
+names is an orphan, deleted by the sweep.
+
 Source: format page, "Leaf manifest" and the limits of intents.
 """
 

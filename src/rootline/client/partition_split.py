@@ -1,9 +1,9 @@
 """Rows split by partition tuple and sorted in the table's sort order.
 
-Owns: grouping rows into partitions, their order, and the name of a partition's folder.
-Does not own: the transforms (`rootline.schemas.bytes.transform_values`), writing (`data_file_writer`).
+Owns: grouping rows into partitions, their order, and the name of a partition's folder. Does not own: the transforms
+(`rootline.schemas.bytes.transform_values`), writing (`data_file_writer`).
 Invariants: every row is in exactly one part. All rows of a part have the same value for every member of the spec. Rows
-    of equal rank keep their order.
+of equal rank keep their order.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The intent of a planned change, and its commit.
 
-Owns: the options of every change by filter, and the fields that all such intents share.
-Does not own: the plan and its rows (`row_changes`), planning again (`rootline.storage.replanning`).
+Owns: the options of every change by filter, and the fields that all such intents share. Does not own: the plan and its
+rows (`row_changes`), planning again (`rootline.storage.replanning`).
 Invariants: an intent names the version that it was planned from. A removed file is named with its delete vector at that
-    version, so a concurrent delete is never undone. Each plan makes a new intent.
+version, so a concurrent delete is never undone. Each plan makes a new intent.
 """
 
 from __future__ import annotations

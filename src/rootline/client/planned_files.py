@@ -1,12 +1,11 @@
 """The files of one version that may match a filter, and their rows.
 
 Owns: the start of a scan or a change: version, root, definition and file tasks, and the reading of a planned file for a
-    change.
-Does not own: planning (`rootline.tree.scan.scan_plan`), reads of metadata (`table_loader`), decoding
-    (`data_file_reader`), the use of the rows.
+change. Does not own: planning (`rootline.tree.scan.scan_plan`), reads of metadata (`table_loader`), decoding
+(`data_file_reader`), the use of the rows.
 Invariants: root, definition and tasks are of one version. Every plan reads the current head from the store. A position
-    is a row number of the file. Deleted rows never match. A row for which the filter is null (unknown) does not match
-    and is kept.
+is a row number of the file. Deleted rows never match. A row for which the filter is null (unknown) does not match and
+is kept.
 """
 
 from __future__ import annotations

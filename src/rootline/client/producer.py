@@ -1,12 +1,12 @@
 """Publishing intents: the producer, its asyncio twin, their receipts, and the queue to the log.
 
 Owns: the public surface of publishing, framing, the producer's size limit, the order of intents, resending after an
-    unknown outcome, waiting for verdicts.
-Does not own: the numbers of a writer (`session`), the meaning of a verdict for the caller.
+unknown outcome, waiting for verdicts. Does not own: the numbers of a writer (`session`), the meaning of a verdict for
+the caller.
 Invariants: a receipt's intent keeps its stamp, so publishing the receipt again commits it once. Resending sends the
-    identical record. For each table, intents are on the log in the order of their stamps, whatever threads and
-    coroutines publish them. A caller gets the result of its own intent only, and an intent that its caller withdrew in
-    time is never sent. A forked child has its own queue. Every wait has a deadline.
+identical record. For each table, intents are on the log in the order of their stamps, whatever threads and coroutines
+publish them. A caller gets the result of its own intent only, and an intent that its caller withdrew in time is never
+sent. A forked child has its own queue. Every wait has a deadline.
 
 Theory. Concurrent publishes reorder wherever one of them waits: for a thread to encode, for a connection, for a full
 buffer. So a table's intents wait in a line. The intents that gather during one batch's round trip are the next batch: a
@@ -84,7 +84,7 @@ async def publish_intent(session: Session, intent: Intent) -> LogPosition:
 
     Raises:
         OutcomeUnknown: the log did not confirm it after several attempts. The same stamped intent may be published
-        again.
+            again.
     """
     record = await asyncio.to_thread(record_of, intent)
     oldest_ms, may_resend = session.uploads.oldest_of([intent]), intent.writer_id is not None
@@ -105,7 +105,7 @@ async def publish_records(
     Raises:
         Invalid, Unavailable: nothing was appended.
         OutcomeUnknown: the log did not confirm them, after several attempts if `may_resend`. Publishing all of them
-        again is safe.
+            again is safe.
     """
     for send in range(_SENDS_MAX):
         try:
@@ -122,7 +122,7 @@ async def await_verdict(session: Session, intent: Intent, position: LogPosition,
 
     Raises:
         OutcomeUnknown: `verdict-timeout`, there was none within `timeout_s` seconds; `publish-unknown`, the log now has
-        another record in the intent's place.
+            another record in the intent's place.
     """
     verdict = await session.log.wait_verdict(position, timeout_s=max(0.0, timeout_s))
     if verdict is None:
@@ -196,7 +196,7 @@ class PublishQueue:
         Raises:
             Invalid, Unavailable: it was not appended.
             OutcomeUnknown: the log did not confirm it after several attempts. The same stamped intent may be published
-            again.
+                again.
         """
         table, lines = queued.intent.table, self._lines()
         with lines.guard:
@@ -368,18 +368,18 @@ class Producer(_Publishing):
             what: the intent, or the receipt of an earlier call.
             writer_sequence: the intent's number for this table, 0 or more, under the supplied `writer_id`.
             content: words that identify the intent's content and that a replay repeats, such as its input's offsets.
-            The same number with other content is rejected (`sequence-reused`). By default, under a supplied
-            `writer_id`, the content is the whole intent, including its files' names. `""` states no content.
+                The same number with other content is rejected (`sequence-reused`). By default, under a supplied
+                `writer_id`, the content is the whole intent, including its files' names. `""` states no content.
 
         Returns:
             A receipt, which waits for the verdict on request.
 
         Raises:
             Invalid: `setting-invalid`, the pair of writer and sequence is incomplete; `intent-too-large`;
-            `table-name-invalid`; `lake-closed`.
+                `table-name-invalid`; `lake-closed`.
             Unavailable: `log-unavailable`, nothing was appended.
             OutcomeUnknown: `publish-unknown`, the log did not confirm it. To retry safely, call `stamp(intent)` first
-            and publish its result again.
+                and publish its result again.
         """
         queued = self._queued(what, writer_sequence, content)
         try:

@@ -1,10 +1,11 @@
 """Replacing a table: its intent, planned on the current definition, and creating the table if there is none.
 
 Owns: the choice of columns that keep their ids, the new partitioning and sort order, and the order of steps if the
-    table may not exist.
-Does not own: the effect of a replace (`rootline.tree.intents.replace`), files (`data_file_writer`).
+table may not exist. Does not own: the effect of a replace (`rootline.tree.intents.replace`), files
+(`data_file_writer`).
 Invariants: rows are in the store before the intent is published. Columns, rows and the removal of the old rows are one
-    intent. A column keeps its id only if older files can be read by its new type.
+intent. A column keeps its id only if older files can be read by its new type.
+
 Source: docs/decisions/0074.
 """
 
@@ -175,7 +176,7 @@ async def replace_table(
 
     Raises:
         Invalid: `table-unknown`, `table-dropped`, `name-is-view`; a column, a term or a row is invalid; or the intent
-        was rejected.
+            was rejected.
         OutcomeUnknown: `verdict-timeout`.
     """
     given = rows if rows is not None and rows.num_rows else None

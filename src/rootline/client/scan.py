@@ -1,9 +1,8 @@
 """A described scan, and its results: Arrow, pandas, Polars, batches, counts.
 
-Owns: the public forms of a result.
-Does not own: planning (`planned_files`), reading (`scan_executor`).
+Owns: the public forms of a result. Does not own: planning (`planned_files`), reading (`scan_executor`).
 Invariants: each call makes its own plan, so a scan of the head reads the head of that moment. One call reads one
-    version. pandas and Polars are imported only if their form is requested.
+version. pandas and Polars are imported only if their form is requested.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ class Scan:
 
     Raises, from each method:
         Invalid: `filter-invalid`, `column-unknown`, `version-unknown`, `tag-unknown`, `table-unknown`,
-        `file-unreadable`.
+            `file-unreadable`.
         Corrupt: an object is missing or damaged.
         Unavailable: `store-unavailable`.
     """

@@ -1,12 +1,11 @@
 """An open lake in one process: its connections, its writer's numbers, and the result of a commit.
 
 Owns: opening once per process and again in a forked child, closing, the dates of uploads, the numbers of intents under
-    one writer id, `Commit` and the error of a change that was not committed.
-Does not own: the choice of adapters (`rootline.connect` passes an opener), the loop's thread (`loop_thread`), the
-    ledger that checks a writer's numbers.
+one writer id, `Commit` and the error of a change that was not committed. Does not own: the choice of adapters
+(`rootline.connect` passes an opener), the loop's thread (`loop_thread`), the ledger that checks a writer's numbers.
 Invariants: adapters are used on one loop only. A forked child never touches its parent's connections, and writes under
-    its own writer id. No call is accepted once closing has begun. A number is never assigned twice under one writer id.
-    The date of an upload is stated only if the date of every file is known.
+its own writer id. No call is accepted once closing has begun. A number is never assigned twice under one writer id. The
+date of an upload is stated only if the date of every file is known.
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ class WriterStamp:
 
         Raises:
             Invalid: `setting-invalid`, a writer id was supplied without a sequence or the reverse, or the intent
-            carries another pair, or a `process/` id that no producer made.
+                carries another pair, or a `process/` id that no producer made.
         """
         if intent.writer_id is not None:
             _check_minted(intent.writer_id)

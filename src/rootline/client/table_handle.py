@@ -1,10 +1,9 @@
 """A table, for a client program.
 
-Owns: the public methods that read and change a table's rows and definition.
-Does not own: methods for its versions (`table_history`), the execution of each method (the other modules of this
-    package).
+Owns: the public methods that read and change a table's rows and definition. Does not own: methods for its versions
+(`table_history`), the execution of each method (the other modules of this package).
 Invariants: a handle has no connection, only a reference to its lake, so it may be pickled, shared between threads, and
-    kept as long as the lake is open. Every change waits for its verdict.
+kept as long as the lake is open. Every change waits for its verdict.
 """
 
 from __future__ import annotations
@@ -61,9 +60,10 @@ class TableHandle(TableHistory):
 
         Args:
             data: a data frame of pandas or Polars, any object that exports Arrow, a list of dicts, a dict of columns.
-            Columns are found by name. Values of another type are cast if no value changes.
+                Columns are found by name. Values of another type are cast if no value changes.
             merge_schema: add columns that the table lacks, at every depth, and widen types (int to long, float to
-            double, decimals), in the same commit. For Python's own numbers, types are widened only if a value needs it.
+                double, decimals), in the same commit. For Python's own numbers, types are widened only if a value needs
+                it.
             timeout_s: the waiting time for the verdict, in seconds.
             target_file_size_bytes: the approximate size of a data file.
             summary: text to text, stored in the snapshot.
@@ -75,7 +75,7 @@ class TableHandle(TableHistory):
         Raises:
             Invalid: `rows-invalid`, `definition-invalid` of a new column, or the intent was rejected.
             OutcomeUnknown: `verdict-timeout`. The rows may still be committed, and appending the same data again may
-            duplicate them. To retry safely, publish with a `producer` and keep its receipt.
+                duplicate them. To retry safely, publish with a `producer` and keep its receipt.
         """
         from rootline.client.data_file_writer import check_names
         from rootline.client.given_rows import GivenRows
@@ -140,8 +140,8 @@ class TableHandle(TableHistory):
 
         Args:
             files: a sequence of `rootline.DataFile` (`DataFile.from_parquet` describes one), or, for tens of thousands,
-            an Arrow table with `location`, `record_count`, `file_size_in_bytes`, and `content_stats` with a struct
-            `_<id>` for each column.
+                an Arrow table with `location`, `record_count`, `file_size_in_bytes`, and `content_stats` with a struct
+                `_<id>` for each column.
             timeout_s: the waiting time for the verdict, in seconds.
             summary: text to text, stored in the snapshot.
 
@@ -212,7 +212,7 @@ class TableHandle(TableHistory):
             where: a filter on the table's columns, such as `carrier = 'UA'`.
             merge_schema: as in `append`.
             isolation: `serializable`: matching rows added after the plan are a conflict. `snapshot`: such rows stay, so
-            that the overwrite succeeds under a steady stream of appends.
+                that the overwrite succeeds under a steady stream of appends.
             timeout_s: the time for planning and waiting, in seconds.
             target_file_size_bytes: the approximate size of a data file.
             summary: text to text, stored in the snapshot.
@@ -223,7 +223,7 @@ class TableHandle(TableHistory):
 
         Raises:
             Invalid: `filter-invalid`, `rows-invalid`, or a rejection such as `isolation-conflict` that planning again
-            did not resolve.
+                did not resolve.
             OutcomeUnknown: `verdict-timeout`.
         """
         from rootline.client.given_rows import GivenRows
@@ -313,9 +313,9 @@ class TableHandle(TableHistory):
 
         Args:
             where: a filter, such as `dep_delay > 60 and carrier = 'UA'`, or a PyIceberg expression. Without it, every
-            row.
+                row.
             columns: names in the wanted order, including `_file`, `_pos` and the other metadata columns. By default all
-            columns of the table.
+                columns of the table.
             limit: the maximum number of rows, in no particular order. Files are read until there are enough rows.
             version: as of this version.
             timestamp: as of this moment: datetime or ISO 8601 text with its offset, or milliseconds since the epoch.

@@ -1,8 +1,7 @@
 """The versions of a table, for a client program.
 
-Owns: the public methods of a table for its versions: history, changes, tags, restore, replace, check.
-Does not own: the execution of each method (the other modules of this package), reading and changing rows
-    (`table_handle`).
+Owns: the public methods of a table for its versions: history, changes, tags, restore, replace, check. Does not own: the
+execution of each method (the other modules of this package), reading and changing rows (`table_handle`).
 Invariants: a handle has no connection, only a reference to its lake. Every change waits for its verdict.
 """
 
@@ -127,7 +126,7 @@ class TableHistory:
         Args:
             data: the new rows, as in `append`. `None`: the table is empty.
             schema: its new columns, as in `create_table`. `None`: they are kept. A column of the same name keeps its id
-            if its type is unchanged or wider.
+                if its type is unchanged or wider.
             partition_by: as in `create_table`. `None`: unchanged.
             sort_by: as in `create_table`. `None`: unchanged.
             properties: properties to set in addition to the existing ones.
@@ -137,7 +136,7 @@ class TableHistory:
 
         Raises:
             Invalid: `rows-invalid`, `definition-invalid`, `evolution-illegal`, `setting-invalid`, or the intent was
-            rejected.
+                rejected.
             OutcomeUnknown: `verdict-timeout`. `history` shows whether it was committed.
         """
         from rootline.client.given_rows import GivenRows
@@ -202,8 +201,8 @@ class TableHistory:
 
         Args:
             data_files: the depth of the check of data files and delete files: `ignored`, `listed` (each exists, the
-            default), `sizes` (each has the length in its entry), `footers` (and the entry's number of rows, and columns
-            of the table), `all` (and every row can be read and is within the entry's bounds).
+                default), `sizes` (each has the length in its entry), `footers` (and the entry's number of rows, and
+                columns of the table), `all` (and every row can be read and is within the entry's bounds).
             summary: updated during the check.
             progress: called repeatedly with the summary, on another thread.
 

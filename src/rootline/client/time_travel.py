@@ -1,11 +1,10 @@
 """A point in a table's history: the head, a version, a snapshot id, a moment, a tag.
 
-Owns: resolving it to a version.
-Does not own: reading roots (`rootline.storage.metadata.root_reader`), the rules for addressable versions
-    (`rootline.tree.state.addressable`).
+Owns: resolving it to a version. Does not own: reading roots (`rootline.storage.metadata.root_reader`), the rules for
+addressable versions (`rootline.tree.state.addressable`).
 Invariants: a version that the head does not address is never read. A snapshot id is resolved without reading roots,
-    because it is computed from (uuid, version). A tag is resolved from the head, which lists all tags. A moment is
-    resolved by bisection, because timestamps strictly increase.
+because it is computed from (uuid, version). A tag is resolved from the head, which lists all tags. A moment is resolved
+by bisection, because timestamps strictly increase.
 """
 
 from __future__ import annotations

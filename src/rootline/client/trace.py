@@ -1,12 +1,11 @@
 """Traces of data: the fate of an intent, of a writer's sequence, or of a file.
 
 Owns: the order of the sources (tables, log, verdicts, dead letters), the end of a search, and the answers from one
-    table's roots.
-Does not own: matching records (`trace_query`), ledger, outcomes and live entries (`rootline.tree`), reading a log (its
-    archive).
+table's roots. Does not own: matching records (`trace_query`), ledger, outcomes and live entries (`rootline.tree`),
+reading a log (its archive).
 Invariants: reads only. One head answers all questions about a table. Versions that the head does not address are not
-    read. An answer names its source, and an unknown value is never guessed. A search has a limit, and reports whether
-    it reached the log's beginning.
+read. An answer names its source, and an unknown value is never guessed. A search has a limit, and reports whether it
+reached the log's beginning.
 
 Theory. The cheapest reliable source is read first. A root records its writers' sequences and its live files. Everything
 else is found through its record on the log, from the newest backwards. The record is decided if the table's head has

@@ -1,10 +1,9 @@
 """The subject of a trace, and one answer to it.
 
 Owns: the subject (an intent, a writer's sequence or a file), the check whether a record on the log matches it, and the
-    value of one answer.
-Does not own: the order of the sources (`trace`), the letters themselves (`dead_letters`).
+value of one answer. Does not own: the order of the sources (`trace`), the letters themselves (`dead_letters`).
 Invariants: pure. A record that does not contain the wanted bytes is not decoded, because a log is long. An answer names
-    its source. An unknown value is `None`, never guessed.
+its source. An unknown value is `None`, never guessed.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """Versions of a table: their history and trees, their differences, restoring one, and naming them with tags.
 
 Owns: bounded reading of the chain, the display forms of a metadata tree, the form of a difference, the intents that
-    restore a version or set and delete a tag, the preview of a restore.
-Does not own: resolving a version (`time_travel`), reading changes of roots (`table_loader`), the rules of these intents
-    (`rootline.tree.intents`).
+restore a version or set and delete a tag, the preview of a restore. Does not own: resolving a version (`time_travel`),
+reading changes of roots (`table_loader`), the rules of these intents (`rootline.tree.intents`).
 Invariants: not many more than `limit` roots are read, a few at the same time, and at most `_HIDDEN_MAX` versions that
-    only record verdicts are skipped. Versions that the head does not address are not read. A difference compares the
-    rows of two versions: maintenance is no difference, nor is a row that was added and removed in between. A preview
-    publishes nothing. A tag that another client moved meanwhile is not moved unseen.
+only record verdicts are skipped. Versions that the head does not address are not read. A difference compares the rows
+of two versions: maintenance is no difference, nor is a row that was added and removed in between. A preview publishes
+nothing. A tag that another client moved meanwhile is not moved unseen.
 """
 
 from __future__ import annotations
@@ -192,7 +191,7 @@ async def read_changes(store: ObjectStore, table: TableName, from_version: int, 
 
     Raises:
         Invalid: `table-unknown`; `version-unknown`, a version of the range is not addressable; `setting-invalid`,
-        `from_version` is newer than `to_version`.
+            `from_version` is newer than `to_version`.
         Corrupt: an object is missing or damaged.
     """
     head = (await read_head(store, table)).header
@@ -338,7 +337,7 @@ async def set_tag(
 
     Raises:
         Invalid: `tag-invalid`, `version-unknown`; `tag-conflict`, it is at another version and may not move, or moved
-        meanwhile.
+            meanwhile.
         OutcomeUnknown: `verdict-timeout`.
     """
     head = (await read_head(session.store, table)).header

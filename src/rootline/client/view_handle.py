@@ -1,10 +1,10 @@
 """A view, for a client program, and the intents that create, change and drop one.
 
-Owns: the public methods of a view, and its intents, made from the caller's values and the name's newest root.
-Does not own: the rules of these intents (`rootline.tree`), a view's metadata (`view_metadata`).
+Owns: the public methods of a view, and its intents, made from the caller's values and the name's newest root. Does not
+own: the rules of these intents (`rootline.tree`), a view's metadata (`view_metadata`).
 Invariants: a handle has no connection, only a reference to its lake, so it may be pickled and shared between threads.
-    Every change waits for its verdict. An intent names the view's UUID, so a view created meanwhile is never changed.
-    The result of `metadata` never changes.
+Every change waits for its verdict. An intent names the view's UUID, so a view created meanwhile is never changed. The
+result of `metadata` never changes.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class ViewHandle:
 
         Raises:
             Invalid: `view-changed`, another version is current; `view-invalid`, `view-dialect-twice`, `view-too-large`,
-            `intent-too-large`, `definition-invalid`.
+                `intent-too-large`, `definition-invalid`.
             OutcomeUnknown: `verdict-timeout`.
         """
         given = SqlGiven.of(sql, dialect, schema, default_catalog, default_namespace)

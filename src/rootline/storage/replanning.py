@@ -1,11 +1,10 @@
 """A change's loop: plan, publish the intent, and plan again if another change was committed first.
 
 Owns: the order of these steps, the rejections that another plan can fix, the number of replans and their pauses, and
-    the caller's deadline.
-Does not own: the plan, publishing and waiting for the verdict, which are passed as functions.
+the caller's deadline. Does not own: the plan, publishing and waiting for the verdict, which are passed as functions.
 Invariants: each plan reads the current head and makes a new intent. A plan is made only before the first intent and
-    after a verdict, so an intent with an unknown outcome never has a second one beside it. An error of planning or
-    publishing ends the loop. No pause exceeds the caller's deadline.
+after a verdict, so an intent with an unknown outcome never has a second one beside it. An error of planning or
+publishing ends the loop. No pause exceeds the caller's deadline.
 
 Theory. `steps` is a generator without I/O: it yields the next step and receives its result. `drive` and `drive_async`
 execute its steps, so that clients, Spark's driver and workers share one order of steps, whether they block or await.

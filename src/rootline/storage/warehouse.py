@@ -1,12 +1,12 @@
 """The warehouse as a whole: the id of its lake, and the test whether its store is fit for tables.
 
 Owns: reading the lake's id or creating it, the test of conditional PUTs, reads and lists (protocol page, section 1,
-    "Stores that lie").
-Does not own: the id's bytes (`record_headers`), the time of the test (the coordinator's start, `rootline store probe`).
+"Stores that lie"). Does not own: the id's bytes (`record_headers`), the time of the test (the coordinator's start,
+`rootline store probe`).
 Invariants: a conditional PUT decides between two processes that create the id. A warehouse that refuses the PUT or the
-    read has no id, and then ids are not compared. The test uses only the port. A store passes only if every race had
-    one winner whose body is read back, a later PUT was refused, and LIST yields keys in order. The test writes outside
-    every table.
+read has no id, and then ids are not compared. The test uses only the port. A store passes only if every race had one
+winner whose body is read back, a later PUT was refused, and LIST yields keys in order. The test writes outside every
+table.
 """
 
 from __future__ import annotations

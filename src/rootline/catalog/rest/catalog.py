@@ -1,13 +1,12 @@
 """A warehouse in the form of the REST catalog: namespaces, tables, views, a table's export, and metrics.
 
 Owns: finding names with few requests and caching them, the cost and deadline of each request, names and labels of the
-    metrics.
-Does not own: HTTP (`routes`), making exports (`exporter`), the rules for existing namespaces (`namespaces`).
+metrics. Does not own: HTTP (`routes`), making exports (`exporter`), the rules for existing namespaces (`namespaces`).
 Invariants: read-only except for the exports themselves. The response for a table is its newest version at the time of
-    the request. A caller that stops waiting does not stop an export that others wait for. Every response lists folders
-    and heads again, so a removed or dropped name disappears. Engines descend level by level, so for them a namespace
-    also exists if one below it does. The `table` label has at most `TABLES_MAX` values, all for tables exported here.
-    Metrics may be set in one thread and read in another.
+the request. A caller that stops waiting does not stop an export that others wait for. Every response lists folders and
+heads again, so a removed or dropped name disappears. Engines descend level by level, so for them a namespace also
+exists if one below it does. The `table` label has at most `TABLES_MAX` values, all for tables exported here. Metrics
+may be set in one thread and read in another.
 """
 
 from __future__ import annotations

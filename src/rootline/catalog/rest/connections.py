@@ -1,12 +1,12 @@
 """The connections of an HTTP server, limited in number and in time, and the names of this machine.
 
 Owns: accepting, the limit of open connections, time-outs of slow clients, the rate of the server library's log lines,
-    and the check whether a request at a loopback address names this machine.
-Does not own: requests and responses (`serving`), the library's HTTP parsing (uvicorn's `H11Protocol`).
+and the check whether a request at a loopback address names this machine. Does not own: requests and responses
+(`serving`), the library's HTTP parsing (uvicorn's `H11Protocol`).
 Invariants: the descriptors of connections, TLS negotiations included, are at most a quarter of the process's limit. A
-    client that has sent a whole request is served before one that only keeps a connection open, or reads its response
-    slowly. Every wait for a client has a time-out. A client that reads its response, however slowly, gets all of it
-    unless others need its place (decision 0108).
+client that has sent a whole request is served before one that only keeps a connection open, or reads its response
+slowly. Every wait for a client has a time-out. A client that reads its response, however slowly, gets all of it unless
+others need its place (decision 0108).
 
 Theory. The library limits requests, not connections: it accepts every connection, and a client that sends a byte now
 and then stays forever. So connections are accepted here, and counted from their first moment. If there is no room, the

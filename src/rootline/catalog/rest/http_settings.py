@@ -1,12 +1,11 @@
 """Settings of HTTP servers and of the REST catalog, and the bearer tokens that a server accepts.
 
 Owns: names, defaults and rules of `ROOTLINE_HTTP__*` and `ROOTLINE_CATALOG__*`, the TLS context, reading and comparing
-    tokens, several of them while one replaces another.
-Does not own: the address of each server (its own settings), access to the store (`ROOTLINE_S3__*`), the paths that need
-    a token (`serving`, `routes`).
+tokens, several of them while one replaces another. Does not own: the address of each server (its own settings), access
+to the store (`ROOTLINE_S3__*`), the paths that need a token (`serving`, `routes`).
 Invariants: a secret is never printed. A certificate that cannot be used is refused before the port is opened. A
-    comparison takes a time that reveals nothing about the token. A changed token file takes effect at the next request,
-    and an unreadable one keeps the known tokens. No client gets the store's keys unless the catalog needs a token.
+comparison takes a time that reveals nothing about the token. A changed token file takes effect at the next request, and
+an unreadable one keeps the known tokens. No client gets the store's keys unless the catalog needs a token.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Owns: their JSON, pages of lists, ETags, the snapshots that the mode `refs` omits, the status and type of each error.
 Does not own: routes (`routes`), the content of a table's metadata (`table_metadata`), codes and their explanations.
 Invariants: metadata is sent with the stored bytes, unless snapshots are omitted. An ETag identifies one metadata
-    location, one mode of snapshots and one set of storage settings. An error names object, reason and next step, and
-    contains no stack trace and no secret. A client that may retry gets the time to wait.
+location, one mode of snapshots and one set of storage settings. An error names object, reason and next step, and
+contains no stack trace and no secret. A client that may retry gets the time to wait.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The routes of the Iceberg REST catalog, read side, as an application to mount under `/v1`.
 
-Owns: paths, methods, statuses, the bearer token.
-Does not own: bodies and errors (`responses`), their content (`catalog`).
+Owns: paths, methods, statuses, the bearer token. Does not own: bodies and errors (`responses`), their content
+(`catalog`).
 Invariants: no route changes anything. Every error is in the protocol's error model. A client with a wrong token learns
-    nothing, not even the names of tables.
+nothing, not even the names of tables.
 """
 
 from __future__ import annotations

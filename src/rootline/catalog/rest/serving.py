@@ -1,10 +1,10 @@
 """Serving an application inside a running event loop, until a block ends.
 
-Owns: the listener and the server's lifetime, authorization, and the application of a catalog that is served alone.
-Does not own: routes under `/v1` (`routes`), connections (`connections`), signals, which the process handles.
+Owns: the listener and the server's lifetime, authorization, and the application of a catalog that is served alone. Does
+not own: routes under `/v1` (`routes`), connections (`connections`), signals, which the process handles.
 Invariants: health and metrics are open, and everything else needs a token if one is set. Without a token, a request at
-    a loopback address is served only if it names this machine. With port 0, the system chooses a port. A client that
-    does not read its response delays the end of the process by a few seconds at most.
+a loopback address is served only if it names this machine. With port 0, the system chooses a port. A client that does
+not read its response delays the end of the process by a few seconds at most.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The check of a table's whole chain of roots.
 
-Owns: the order of a check, from the oldest addressable root to the head.
-Does not own: the rules (`header`, `entries`, `live_set`), reading objects (`objects`).
+Owns: the order of a check, from the oldest addressable root to the head. Does not own: the rules (`header`, `entries`,
+`live_set`), reading objects (`objects`).
 Invariants: changes nothing. Stored bytes never raise an error: their faults become findings. Every metadata object that
-    a root names is read whole, once. A check of a table under writes covers the versions that existed when it began.
+a root names is read whole, once. A check of a table under writes covers the versions that existed when it began.
+
 Source: invariants page, and format page, "Integrity".
 """
 

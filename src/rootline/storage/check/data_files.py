@@ -1,13 +1,13 @@
 """The check of stored data files and delete files against their entries: length, footer, and on request every row.
 
 Owns: these comparisons, nulls and bounds of columns included, reading an object as a file on a thread, the number of
-    files read at the same time.
-Does not own: the files that a table names (`chain`), reading formats (`rootline.storage.rows`).
+files read at the same time. Does not own: the files that a table names (`chain`), reading formats
+(`rootline.storage.rows`).
 Invariants: the content of a file never raises an error: a fault becomes a finding that names the file. Only the wanted
-    parts of a Parquet file are in memory. A file of another format is in memory whole, at most two of them at the same
-    time. Only top-level columns whose stored type is the table's are compared with their bounds, because other bounds
-    may have been promoted since. A bound may be wider than the values, never narrower. NaN is never compared. Every
-    wait has a deadline.
+parts of a Parquet file are in memory. A file of another format is in memory whole, at most two of them at the same
+time. Only top-level columns whose stored type is the table's are compared with their bounds, because other bounds may
+have been promoted since. A bound may be wider than the values, never narrower. NaN is never compared. Every wait has a
+deadline.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Rules about the changes of one step: rows, leaves, vectors, and the root's record of its own change.
 
-Owns: these rules.
-Does not own: the live set (`live_set`), the form of single entries (`entry_rules`).
+Owns: these rules. Does not own: the live set (`live_set`), the form of single entries (`entry_rules`).
 Invariants: only added and removed entries are checked. A rule that needs an unreadable leaf is skipped, never guessed.
-Source: invariants page, numbers 4, 5, 10, 11, 20, 21; format page, "Status", "Sequence numbers", "Aggregates".
+
+Source: invariants page, numbers 4, 5, 10, 11, 20, 21. Format page, "Status", "Sequence numbers", "Aggregates".
 """
 
 from __future__ import annotations

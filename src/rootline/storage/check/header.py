@@ -1,10 +1,11 @@
 """The check of a root's header against the header before it: versions, digests, offsets, outcomes, ledger.
 
-Owns: these rules from root to root and within one root, pages included.
-Does not own: entries (`live_set`), reading pages (`objects`), the header's bytes (`root_codec`).
+Owns: these rules from root to root and within one root, pages included. Does not own: entries (`live_set`), reading
+pages (`objects`), the header's bytes (`root_codec`).
 Invariants: pure. Independent of the code that makes roots. No fault is reported for a root whose parent cannot be read,
-    nor for the content of an unreadable page. No root records acknowledgements, so a state is a fault only if no
-    acknowledgement can explain it.
+nor for the content of an unreadable page. No root records acknowledgements, so a state is a fault only if no
+acknowledgement can explain it.
+
 Source: invariants page, numbers 2, 3, 5, 6, 7, 8, 17.
 """
 

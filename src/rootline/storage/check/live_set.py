@@ -1,10 +1,11 @@
 """The live set of each version, followed from root to root, independently of the code that makes roots.
 
-Owns: the live set during a check, and the inserted and deleted entries of one step.
-Does not own: rules about single entries and vectors (`entries`), reading objects (`objects`), headers (`header`).
+Owns: the live set during a check, and the inserted and deleted entries of one step. Does not own: rules about single
+entries and vectors (`entries`), reading objects (`objects`), headers (`header`).
 Invariants: a step costs as much as its changes, not as the table's size. Nothing is reported about leaves that cannot
-    be read.
-Source: invariants page, numbers 4, 5, 10, 11; format page, "Manifest vectors".
+be read.
+
+Source: invariants page, numbers 4, 5, 10, 11. Format page, "Manifest vectors".
 """
 
 from __future__ import annotations

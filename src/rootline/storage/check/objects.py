@@ -3,7 +3,7 @@
 Owns: leaves, vector files, definitions and pages during a check, and the facts that can be derived from one object.
 Does not own: the agreement of roots with each other (`header`, `live_set`).
 Invariants: bytes never raise an error: a fault becomes a finding that names the object, and the object counts as
-    unreadable. Every byte of a metadata object is read.
+unreadable. Every byte of a metadata object is read.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Namespaces in the store: one version as JSON, the chain of versions, and the namespaces of a warehouse.
 
 Owns: a version's value and bytes, the LIST, the GET and the conditional PUT of the chain, finding namespaces by their
-    folders and objects.
-Does not own: the meaning of a change (the caller's function), valid names (`identifiers`), keys (`object_keys`).
+folders and objects. Does not own: the meaning of a change (the caller's function), valid names (`identifiers`), keys
+(`object_keys`).
 Invariants: of several writers who change one version, one wins, and the others re-read it. A version is never
-    overwritten or deleted. A change is made once or not at all, or its outcome is reported as unknown. A record is used
-    only under its own name and version. Two records of the same content differ in their change id, so that a writer
-    recognizes its own. A namespace exists if it was created and not dropped since, or if it contains a table or view. A
-    namespace below it does not make it exist, but prevents its drop.
+overwritten or deleted. A change is made once or not at all, or its outcome is reported as unknown. A record is used
+only under its own name and version. Two records of the same content differ in their change id, so that a writer
+recognizes its own. A namespace exists if it was created and not dropped since, or if it contains a table or view. A
+namespace below it does not make it exist, but prevents its drop.
 """
 
 from __future__ import annotations

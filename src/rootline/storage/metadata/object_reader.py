@@ -1,10 +1,10 @@
 """Reading and verifying the objects that a root names: leaves, pages and deletion vectors.
 
-Owns: the GETs, byte ranges of vectors, the agreement of an object with its row in the root, the codec of a leaf.
-Does not own: form and digests of the bytes (`leaf_codec`, `manifest_codec`, `page_codec`, `vector_codec`).
+Owns: the GETs, byte ranges of vectors, the agreement of an object with its row in the root, the codec of a leaf. Does
+not own: form and digests of the bytes (`leaf_codec`, `manifest_codec`, `page_codec`, `vector_codec`).
 Invariants: a leaf with another length or number of entries than the root states is `Corrupt`. A page is used only with
-    the digest that the root names, and a known one is not re-read. A vector has exactly as many positions as its entry
-    states, or it is `Corrupt`. No vector is ever skipped.
+the digest that the root names, and a known one is not re-read. A vector has exactly as many positions as its entry
+states, or it is `Corrupt`. No vector is ever skipped.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Saved reads of metadata: a bounded cache, the counted reads of one plan, and a root that is read ahead by a hint.
 
 Owns: the content and lifetime of the cache, the objects that may be cached as bytes, the count of requests, one opening
-    of one table with a hint, memory-mapped bytes of long-lived leaves.
-Does not own: reading and verifying (`root_reader`, `object_reader`), hints (`rootline.ports.head_hints`).
+of one table with a hint, memory-mapped bytes of long-lived leaves. Does not own: reading and verifying (`root_reader`,
+`object_reader`), hints (`rootline.ports.head_hints`).
 Invariants: the cache is bounded by bytes, and the least recently used object is evicted first. Only verified immutable
-    objects are cached. Losing the whole cache changes only latency. A listing always goes to the store, and it alone
-    decides which root is the newest. A root that was read ahead is used once, and only if the LIST names the same key.
-    No read waits for a hint. A request is counted exactly if it was sent, except a read ahead after a wrong hint.
-    Mapped bytes live until their last reference. If the disk has no room, they stay in memory.
+objects are cached. Losing the whole cache changes only latency. A listing always goes to the store, and it alone
+decides which root is the newest. A root that was read ahead is used once, and only if the LIST names the same key. No
+read waits for a hint. A request is counted exactly if it was sent, except a read ahead after a wrong hint. Mapped bytes
+live until their last reference. If the disk has no room, they stay in memory.
 """
 
 from __future__ import annotations

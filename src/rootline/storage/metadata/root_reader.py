@@ -1,13 +1,13 @@
 """Roots: finding the newest one of a name, reading and verifying it, and listing the names of a warehouse.
 
 Owns: the LIST, skipping foreign objects, the GETs of roots and definitions with their checks against key and header,
-    the error for a name without a table or view, the tables of a warehouse by their folders.
-Does not own: the bytes' form (`root_codec`, `table_definition`), the confirmation of a head (commit protocol), the
-    states of a name (`rootline.tree.state.name_state`).
+the error for a name without a table or view, the tables of a warehouse by their folders. Does not own: the bytes' form
+(`root_codec`, `table_definition`), the confirmation of a head (commit protocol), the states of a name
+(`rootline.tree.state.name_state`).
 Invariants: finding a head takes one request unless foreign objects sort before the roots, and the result has the
-    store's date. A root is used only under its own name: table and version in the header are those of its key. A name
-    whose newest root is a tombstone has no table, but the remains of that table are still maintained under its name. If
-    a root expires during the read, the newest one is searched again.
+store's date. A root is used only under its own name: table and version in the header are those of its key. A name whose
+newest root is a tombstone has no table, but the remains of that table are still maintained under its name. If a root
+expires during the read, the newest one is searched again.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Loading a table: one version whole, the part of it that a scan needs, or the changes of a range of versions.
 
-Owns: the order of the reads, and keeping them few and small.
-Does not own: verifying bytes (`root_reader`, `object_reader`), the choice of addressable versions (the caller knows
-    them), the content of a state, the combination of several changes (`rootline.tree`).
+Owns: the order of the reads, and keeping them few and small. Does not own: verifying bytes (`root_reader`,
+`object_reader`), the choice of addressable versions (the caller knows them), the content of a state, the combination of
+several changes (`rootline.tree`).
 Invariants: leaves and pages never change, so a known one is not re-read. A plan reads no leaf that its filter prunes.
-    Pages are read only to build on a version, because they record decisions, not the table's content. While changes are
-    read, only a few roots, and the leaves that one of them changed, are in memory. A leaf that no root of the range
-    changed is not read.
+Pages are read only to build on a version, because they record decisions, not the table's content. While changes are
+read, only a few roots, and the leaves that one of them changed, are in memory. A leaf that no root of the range changed
+is not read.
 """
 
 from __future__ import annotations

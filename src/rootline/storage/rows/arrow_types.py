@@ -1,16 +1,16 @@
 """Iceberg types as Arrow types: with field ids, promotions, exact casts, and defaults as columns.
 
 Owns: the in-memory form of rows, the Arrow types that a column may be read or written from, casts without loss, the
-    value of a default at every depth.
-Does not own: types of schemas without ids (`given_schema`), the walk over nested columns (`row_projection`), legal
-    defaults (`rootline.tree`).
+value of a default at every depth. Does not own: types of schemas without ids (`given_schema`), the walk over nested
+columns (`row_projection`), legal defaults (`rootline.tree`).
 Invariants: one Arrow type for each Iceberg type. Every field carries its id under `PARQUET:field_id`, so that Parquet
-    files carry the ids too. A stored file is read only as its own type or by a promotion of the specification, and is
-    never refused for its format's layout of a type (width, unit, offsets). A cast keeps the values or raises
-    `pa.ArrowInvalid`. A float is cast to an integer only below the size at which floats begin to skip integers. A field
-    absent from a struct's default has its own default, and a dropped field is omitted.
+files carry the ids too. A stored file is read only as its own type or by a promotion of the specification, and is never
+refused for its format's layout of a type (width, unit, offsets). A cast keeps the values or raises `pa.ArrowInvalid`. A
+float is cast to an integer only below the size at which floats begin to skip integers. A field absent from a struct's
+default has its own default, and a dropped field is omitted.
+
 Source: the table specification, "Schemas and Data Types" and "Schema Evolution", Appendix D of the Iceberg
-    specification, docs/decisions/0058.
+specification, docs/decisions/0058.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """The content of a data file or delete file, opened by its format: Parquet, Avro or ORC.
 
 Owns: the choice of the format, Avro blocks and ORC stripes as Arrow columns, refusing a file that cannot be read
-    reliably.
-Does not own: Parquet (`parquet_file`), the blocks of an Avro file (`foreign_avro`), the meaning of columns
-    (`row_projection`), fetching (`stored_rows`).
+reliably. Does not own: Parquet (`parquet_file`), the blocks of an Avro file (`foreign_avro`), the meaning of columns
+(`row_projection`), fetching (`stored_rows`).
 Invariants: the entry's `file_format` decides, never the suffix. An encrypted file is refused by name. Rows are in the
-    file's order, and complete, or an error is raised. Avro values are read in their stored form (days, microseconds,
-    unscaled decimals), so no library's calendar limits them. An Avro union of several types is refused if its column is
-    read, never read as absent. ORC columns are matched by `iceberg.id`. ORC timestamps are refused: a timestamp without
-    a zone is shifted by the writer's time zone, and both kinds are read as nanoseconds, which are limited to the years
-    1677 to 2262.
+file's order, and complete, or an error is raised. Avro values are read in their stored form (days, microseconds,
+unscaled decimals), so no library's calendar limits them. An Avro union of several types is refused if its column is
+read, never read as absent. ORC columns are matched by `iceberg.id`. ORC timestamps are refused: a timestamp without a
+zone is shifted by the writer's time zone, and both kinds are read as nanoseconds, which are limited to the years 1677
+to 2262.
+
 Source: the Iceberg specification, Appendix A (Avro, ORC).
 """
 

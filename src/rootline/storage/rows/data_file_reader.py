@@ -3,8 +3,8 @@
 Owns: projection to the schema, deleted rows, the residual filter, the position of metadata columns among the others.
 Does not own: fetching (`stored_rows`), file formats (`data_file_formats`), the choice of deleted rows (`row_deletes`).
 Invariants: a position is a row number of the file, regardless of row groups and filters. A deleted row is returned only
-    if the scan reads `_deleted`, and is marked there. Columns that identify deleted rows are read even if the scan, or
-    the current schema, lacks them.
+if the scan reads `_deleted`, and is marked there. Columns that identify deleted rows are read even if the scan, or the
+current schema, lacks them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The check of a new data file against its writer's statement: it exists, with this length, and its footer has this
 count.
 
-Owns: the reads of one file, the comparison, and the same for the files of a leaf.
-Does not own: the callers (`rootline.tree.rules.verified_files`, `coordinator.runtime`), whole files
-    (`rootline.storage.check`).
+Owns: the reads of one file, the comparison, and the same for the files of a leaf. Does not own: the callers
+(`rootline.tree.rules.verified_files`, `coordinator.runtime`), whole files (`rootline.storage.check`).
 Invariants: most files need one request. For each table, the ends of at most 32 files and one long footer are in memory.
-    Any content of a file is at most a fault of that file, but an unreachable store raises. For ORC, Avro and encrypted
-    files, only the length is compared.
+Any content of a file is at most a fault of that file, but an unreachable store raises. For ORC, Avro and encrypted
+files, only the length is compared.
+
 Source: decision 0010.
 """
 

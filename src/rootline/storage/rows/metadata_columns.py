@@ -1,13 +1,14 @@
 """Columns that a file does not store: metadata such as `_file` and `_pos`, the lineage of rows, partition values.
 
 Owns: names, ids, types and values of the metadata columns (`_file`, `_pos`, `_deleted`, `_spec_id`, `_partition`,
-    `_row_id`, `_last_updated_sequence_number`), and the first rule of column projection: a column that is absent from a
-    file has the value of its identity partition.
-Does not own: the choice of rows and the other rules of projection (`data_file_reader`, `row_projection`).
+`_row_id`, `_last_updated_sequence_number`), and the first rule of column projection: a column that is absent from a
+file has the value of its identity partition. Does not own: the choice of rows and the other rules of projection
+(`data_file_reader`, `row_projection`).
 Invariants: metadata columns are read only if they are named. A column of the table with the same name takes precedence.
-    `_file` is the location in the metadata, relative to the table's folder or absolute. The lineage stored in a
-    rewritten file takes precedence over the one computed from its entry. Only the partition spec of the file counts,
-    and only identity members of it.
+`_file` is the location in the metadata, relative to the table's folder or absolute. The lineage stored in a rewritten
+file takes precedence over the one computed from its entry. Only the partition spec of the file counts, and only
+identity members of it.
+
 Source: the Iceberg specification, "Reserved Field IDs", "Row Lineage" and "Column Projection".
 """
 

@@ -1,13 +1,12 @@
 """Rows of a Parquet file: parts of it in memory, its row groups, and their choice by a filter.
 
 Owns: opening and decoding, the places of column chunks, joining neighbouring ranges into one request, a file with only
-    some parts in memory, statistics of row groups in the form of entries, runs of row groups.
-Does not own: the meaning of columns (`row_projection`), statistics against a filter (`rootline.tree.filter.prune`),
-    fetching (`stored_rows`).
+some parts in memory, statistics of row groups in the form of entries, runs of row groups. Does not own: the meaning of
+columns (`row_projection`), statistics against a filter (`rootline.tree.filter.prune`), fetching (`stored_rows`).
 Invariants: an encrypted file is refused by name. Checksums of pages are compared if there are any. A fault of the disk
-    is not reported as a fault of the file. Bytes that are not in memory are an error, never zeros. A row group is
-    skipped only if no row of it can match. A bound whose order in Parquet may differ from the table's (decimals, bytes,
-    uuids, other units) is unknown. All rows of the file are in row groups, or it is corrupt.
+is not reported as a fault of the file. Bytes that are not in memory are an error, never zeros. A row group is skipped
+only if no row of it can match. A bound whose order in Parquet may differ from the table's (decimals, bytes, uuids,
+other units) is unknown. All rows of the file are in row groups, or it is corrupt.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """The deletes of one scan: vectors, position deletes and equality deletes, each read once.
 
 Owns: fetching vectors and delete files, sharing them between data files, reading delete files and their agreement with
-    their entries, the set of equality keys and the lookup in it.
-Does not own: the choice of deletes that apply to a data file (`rootline.tree.scan.delete_index`), verifying vectors
-    (`object_reader`).
+their entries, the set of equality keys and the lookup in it. Does not own: the choice of deletes that apply to a data
+file (`rootline.tree.scan.delete_index`), verifying vectors (`object_reader`).
 Invariants: each delete file is fetched and decoded once per scan. Memory grows with the deleted rows, never with the
-    data. A file is never read without all its deletes. Columns of a delete file are found by field id alone. A delete
-    file that lacks its key columns, or has another number of rows than its entry states, is refused, and never treated
-    as empty. Null equals null, NaN equals NaN, -0.0 equals 0.0. A row is in the set exactly if one deleted row equals
-    it in every column.
+data. A file is never read without all its deletes. Columns of a delete file are found by field id alone. A delete file
+that lacks its key columns, or has another number of rows than its entry states, is refused, and never treated as empty.
+Null equals null, NaN equals NaN, -0.0 equals 0.0. A row is in the set exactly if one deleted row equals it in every
+column.
+
 Source: the Iceberg specification, "Position Delete Files" and "Equality Delete Files".
 """
 

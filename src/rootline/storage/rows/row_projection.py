@@ -1,12 +1,12 @@
 """Rows of one shape as rows of a table's schema: columns found, filled and cast, at every depth.
 
 Owns: the walk over structs, lists and maps, matching columns by field id or through the name mapping, maps in the form
-    of other libraries.
-Does not own: the legal casts and their values (`arrow_types`).
+of other libraries. Does not own: the legal casts and their values (`arrow_types`).
 Invariants: no value changes: only widenings and exact casts are done. A null in a required column is an error that
-    names the column. A file with ids is matched by ids alone, so a rename never changes a column's content, and a
-    column that was dropped and added under the same name is a different one. Entries of maps stay in order. A null
-    member of a struct is not an entry of the map.
+names the column. A file with ids is matched by ids alone, so a rename never changes a column's content, and a column
+that was dropped and added under the same name is a different one. Entries of maps stay in order. A null member of a
+struct is not an entry of the map.
+
 Source: docs/decisions/0058.
 """
 

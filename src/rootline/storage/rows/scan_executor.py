@@ -1,12 +1,11 @@
 """The execution of a scan: tasks in, Arrow batches out.
 
-Owns: reading several files concurrently, decoding a little ahead of the reader, bounding memory.
-Does not own: planning (`rootline.tree.scan.scan_plan`), deletes (`row_deletes`), fetching (`stored_rows`), decoding
-    (`data_file_reader`).
+Owns: reading several files concurrently, decoding a little ahead of the reader, bounding memory. Does not own: planning
+(`rootline.tree.scan.scan_plan`), deletes (`row_deletes`), fetching (`stored_rows`), decoding (`data_file_reader`).
 Invariants: batches are in the order of the tasks and of the file. At most `look_ahead` files beyond the current one are
-    open, and at most `room` decoded portions of each wait. A decoder slot is used during decoding only, so a file that
-    is not read yet never delays the current one. A file is never read without all its deletes. No task keeps running
-    when the reader stops early. With a limit, no file is fetched beyond those that certainly have enough rows.
+open, and at most `room` decoded portions of each wait. A decoder slot is used during decoding only, so a file that is
+not read yet never delays the current one. A file is never read without all its deletes. No task keeps running when the
+reader stops early. With a limit, no file is fetched beyond those that certainly have enough rows.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """A data file in the store, opened with only the bytes that its reader needs.
 
-Owns: the decision whether a file is read from the disk, whole, or in parts, and fetching the parts.
-Does not own: formats (`data_file_formats`), the choice of columns and row groups (`data_file_reader`), the store's
-    requests.
+Owns: the decision whether a file is read from the disk, whole, or in parts, and fetching the parts. Does not own:
+formats (`data_file_formats`), the choice of columns and row groups (`data_file_reader`), the store's requests.
 Invariants: a file of another length than its entry states is corrupt, however it is read. Of a file read in parts, only
-    the footer and the columns of the current and the next run are in memory. Every part is complete, or an error is
-    raised.
+the footer and the columns of the current and the next run are in memory. Every part is complete, or an error is raised.
 """
 
 from __future__ import annotations
@@ -94,7 +92,7 @@ async def find_stored(
 ) -> Callable[[], StoredRows]:
     """A function that opens the data file of `entry`, on a thread. `every_column`: all of the file will be read.
 
-    Both raise:
+    Raises, here or when called:
         Corrupt: `object-missing`; `data-file-corrupt`, its length or its number of rows differs from its entry.
         Invalid: `file-unreadable`.
         Unavailable: `store-unavailable`.
