@@ -162,7 +162,7 @@ CHANGES_CHARS_MAX: Final = 400_000
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """The definition that the rows are written under, and the changes that make it, encoded as in an intent."""
+    """The definition that the rows are written under, and the changes that lead to it, encoded as in an intent."""
 
     definition: TableDefinition
     changes: str | None = None

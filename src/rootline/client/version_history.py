@@ -6,7 +6,7 @@ reading changes of roots (`table_loader`), the rules of these intents (`rootline
 Invariants: not many more than `limit` roots are read, a few at the same time, and at most `_HIDDEN_MAX` versions that
 only record verdicts are skipped. Versions that the head does not address are not read. A difference compares the rows
 of two versions: maintenance is no difference, nor is a row that was added and removed in between. A preview publishes
-nothing. A tag that another client moved meanwhile is not moved unseen.
+nothing. A tag that another client moved meanwhile is a conflict, and is not moved.
 """
 
 from __future__ import annotations

@@ -235,5 +235,5 @@ def test_what_is_no_metadata_is_refused(lake: Lake, tmp_path: Path) -> None:
             lake.adopt(str(tmp_path / name), NAME)
         assert caught.value.code == "metadata-unreadable"
         assert name in caught.value.message
-    with pytest.raises(Invalid, match="no such object"):
+    with pytest.raises(Invalid, match="this object does not exist"):
         lake.adopt(str(tmp_path / "none.json"), NAME)

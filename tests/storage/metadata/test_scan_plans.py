@@ -201,7 +201,7 @@ def test_a_kept_leaf_must_be_what_the_root_says_of_it(table: StoredTable) -> Non
     assert ids_of(table.scan()) == [1, 2]
     table.entries = [replace(leaf, record_count=1, manifest_stats=ManifestStats(0, 1, 0, 0, 1, 0, 1))]
     table.commit()
-    with pytest.raises(Corrupt, match="holds 2 entries, its root row says 1"):
+    with pytest.raises(Corrupt, match="contains 2 entries, its root row says 1"):
         table.scan()
 
 

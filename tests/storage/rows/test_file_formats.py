@@ -241,7 +241,7 @@ def test_timestamps_in_orc_are_refused_where_they_are_asked_for(kind: Any, value
     table.entries = [_stored(table, FileFormat.ORC, body, 1)]
     table.commit()
     assert table.scan(columns=["id"]).to_pylist() == [{"id": 1}]
-    with pytest.raises(Invalid, match="column ts: timestamps in ORC are not read"):
+    with pytest.raises(Invalid, match="column ts: ORC timestamps are not supported"):
         table.scan()
 
 

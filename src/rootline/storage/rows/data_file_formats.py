@@ -252,7 +252,7 @@ class OrcRows:
         schema = self.schema
         for column in columns:
             if _holds_timestamp(schema.field(column).type):
-                raise Invalid("file-unreadable", f"{self.name}: column {column}: timestamps in ORC are not read")
+                raise Invalid("file-unreadable", f"{self.name}: column {column}: ORC timestamps are not supported")
         for stripe in range(self.file.nstripes):
             try:
                 rows = self.file.read_stripe(stripe, columns=columns)

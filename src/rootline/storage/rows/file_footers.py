@@ -84,7 +84,7 @@ class FooterReader:
         if len(end) != size - start:
             length = await self._parts.length_of(key)
             raise Invalid(
-                "data-file-misstated", f"{file.location!r}: file_size_in_bytes is {size}, {length} are stored"
+                "data-file-misstated", f"{file.location!r}: file_size_in_bytes is {size}, but {length} bytes are stored"
             )
         if file.file_format is not FileFormat.PARQUET or file.is_encrypted:
             return
@@ -98,7 +98,7 @@ class FooterReader:
         if rows != file.record_count:
             raise Invalid(
                 "data-file-misstated",
-                f"{file.location!r}: record_count is {file.record_count}, its footer counts {rows}",
+                f"{file.location!r}: record_count is {file.record_count}, but its footer counts {rows} rows",
             )
 
 

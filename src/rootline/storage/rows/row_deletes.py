@@ -175,7 +175,7 @@ def read_positions(body: bytes, entry: ContentEntry) -> dict[str, BitMap64]:
         paths = batch.column(0).dictionary_encode()
         positions = batch.column(1).to_numpy(zero_copy_only=False)
         if len(positions) and positions.min() < 0:
-            raise Corrupt("data-file-corrupt", f"{entry.location}: deletes row {positions.min()}")
+            raise Corrupt("data-file-corrupt", f"{entry.location}: it deletes row {positions.min()}, a negative number")
         codes = paths.indices.to_numpy(zero_copy_only=False)
         for code, path in enumerate(paths.dictionary.to_pylist()):
             chosen = positions[codes == code].astype(np.uint64)
