@@ -223,8 +223,8 @@ def test_the_path_that_a_file_is_read_from_states_values_too(tmp_path: Path) -> 
     [
         ("day=2024-02-29", (), "only where it is partitioned by Day itself"),
         ("day=2024-02-29", ("month(Day)",), "only where it is partitioned by Day itself"),
-        ("day=yesterday", ("Day",), "The text is no date"),
-        ("at=noon", ("at",), "The text is no timestamp"),
+        ("day=yesterday", ("Day",), "The text is not a date"),
+        ("at=noon", ("at",), "The text is not a timestamp"),
     ],
 )
 def test_a_value_of_a_path_that_a_table_cannot_keep_is_refused(
