@@ -83,7 +83,7 @@ def _value(location: str, name: str, text: str | None, field: NestedField, defin
     if not isinstance(kind, PrimitiveType) or field.field_id not in _identities(definition):
         raise Invalid(
             "rows-invalid",
-            f"{shown}. A table can store it only if it is partitioned by {field.name}: partition it so "
+            f"{shown}. A table can store it only if it is partitioned by {field.name} itself: partition it so "
             "before you add the file, or read the folder with the engine that wrote it and append its rows",
         )
     wanted = arrow_type_of(kind)
