@@ -24,7 +24,7 @@ def test_a_dry_run_prints_what_would_be_and_changes_nothing(run: Run, lake: Path
     assert "day of at (expression 5)" in result.out
     assert "2 with 20 rows" in result.out
     assert "deletes: 1 deletion vectors" in result.out
-    assert "warning: tag 'v1' is left out: only main is adopted" in result.out
+    assert "warning: tag 'v1' is omitted: only main is adopted" in result.out
     assert result.lines[-1] == "dry run: nothing was written"
     [record] = run(*words, "--json").records
     assert (record["rows"], record["deleted_rows"], record["deletion_vectors"]) == (20, 2, 1)

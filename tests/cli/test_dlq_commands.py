@@ -135,7 +135,7 @@ def test_all_of_a_table_are_replayed_in_the_order_of_the_log_and_one_that_is_non
     assert numbers == sorted(numbers)
     place = f"0/{undecodable.offset}"
     message = result.records[2]["message"]
-    assert f"record {place} holds no intent that could be published" in message
+    assert f"record {place} contains no intent that can be published" in message
     assert f"`rootline dlq show {place} --raw`" in message
     assert "`rootline publish`" in message
     only = lake.run("dlq", "replay", "--table", "demo.later", "--code", "undecodable", "--yes", "--json")

@@ -80,7 +80,7 @@ def test_what_is_illegal_says_why_before_anything_is_published(table: TableHandl
         "Could not find field": lambda change: change.rename_column("nowhere", "x"),
         "one of first=True": lambda change: change.move_column("id"),
         "there is no type": lambda change: change.add_column("b", "intt"),
-        "is no text": lambda change: change.set_properties(retention=7),
+        "is not text": lambda change: change.set_properties(retention=7),
     }.items():
         with pytest.raises(Invalid, match=said), table.alter() as change:
             step(change)

@@ -96,7 +96,7 @@ def test_a_field_is_named_by_its_column_and_transform_and_found_again(table: Tab
         ("there is no column", lambda change: change.add_partition_field("nowhere")),
         ("there is no partition field 'ts'.* the table has: city", lambda change: change.drop_partition_field("ts")),
         ("there is no partition field", lambda change: change.rename_partition_field("ts", "x")),
-        ("does not take string", lambda change: change.add_partition_field("city", "day")),
+        ("does not accept string", lambda change: change.add_partition_field("city", "day")),
         ("needs a width", lambda change: change.add_partition_field("id", "bucket")),
         ("write it as", lambda change: change.add_partition_field("id", 7)),
         ("partitioned by it", lambda change: change.drop_column("city")),

@@ -291,6 +291,6 @@ async def test_an_object_that_is_far_longer_than_any_is_not_read(tmp_path: Path)
     place = VectorAt(location, 4)
     fetched = await fetch_objects(store, table, Needs(frozenset([location]), frozenset([place])))
     assert (fetched.leaves[location], fetched.vectors[place]) == (None, None)
-    with pytest.raises(Corrupt, match=f"{1 << 42} bytes are stored, its entry says 100"):
+    with pytest.raises(Corrupt, match=f"{1 << 42} bytes are stored, its entry states 100"):
         await read_stored(store, table, location, code="vector-corrupt", length=100)
     await store.close()

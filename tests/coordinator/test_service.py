@@ -66,7 +66,7 @@ async def test_it_does_not_start_on_an_s3_server_that_lies(lie: Lie, fault: str)
     with lying_s3_server(lie) as endpoint:
         settings = S3Settings(endpoint=endpoint, access_key_id="key", secret_access_key="secret")
         store = S3ObjectStore("bucket", "lake", settings)
-        with pytest.raises(Fenced, match=f"s3://bucket/lake at {endpoint} cannot hold tables: .*{fault}"):
+        with pytest.raises(Fenced, match=f"s3://bucket/lake at {endpoint} cannot store tables: .*{fault}"):
             await CoordinatorService(store=store, log=EmbeddedFeed(MemoryIntentLog())).run()
         await store.close()
 

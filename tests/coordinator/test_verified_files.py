@@ -116,8 +116,8 @@ async def test_a_lie_about_one_file_rejects_its_intent_and_no_other() -> None:
         COMMITTED,
     ]
     messages = {verdict.intent_id: verdict.message or "" for verdict in verdicts}
-    assert "'data/b.parquet': record_count is 9, its footer counts 10" in messages["fewer-rows"]
-    assert f"file_size_in_bytes is {len(BODY) + 1}, {len(BODY)} are stored" in messages["too-long"]
+    assert "'data/b.parquet': record_count is 9, but its footer counts 10 rows" in messages["fewer-rows"]
+    assert f"file_size_in_bytes is {len(BODY) + 1}, but {len(BODY)} bytes are stored" in messages["too-long"]
 
 
 async def test_an_overwrite_is_looked_at_too() -> None:

@@ -47,7 +47,7 @@ async def test_a_real_store_passes_through_two_clients(s3_service: S3Service) ->
 async def test_a_lying_store_is_refused_and_named(lie: Lie, fault: str) -> None:
     with lying_s3_server(lie) as endpoint:
         store = store_at(endpoint)
-        with pytest.raises(Fenced, match=f"s3://bucket/lake at {endpoint} cannot hold tables: it {fault}"):
+        with pytest.raises(Fenced, match=f"s3://bucket/lake at {endpoint} cannot store tables: it {fault}"):
             await probe_store([store], fresh_id)
         await store.close()
 

@@ -1,12 +1,12 @@
-"""The definition of an Iceberg table of V1 to V3, turned into one of ours.
+"""The definition of an Iceberg table of V1 to V3, converted to a table definition of Rootline.
 
 Owns: schemas, specs, sort orders and properties of a table metadata JSON → `TableDefinition`. Does not own: snapshots
-and manifests (`adoption_plan`), where the JSON comes from, what every definition keeps
+and manifests (`adoption_plan`), the source of the JSON, the rules for every definition
 (`rootline.tree.proof.definition_rules`).
-Invariants: pure; ids and names of columns, specs and partition fields do not change; an expression's id is above
-every id that a column ever had; what our definition has no place for is refused by name.
+Invariants: pure. Ids and names of columns, specs and partition fields do not change. An expression's id is above every
+id that a column ever had. Parts of the metadata that a definition cannot represent are refused by name.
 
-Source: the Iceberg specification, "Table Metadata" and "Partition Evolution"; docs/decisions/0038.
+Source: the Iceberg specification, "Table Metadata" and "Partition Evolution", docs/decisions/0038.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from rootline.tree.proof.definition_rules import check_definition
 __all__ = ["ADOPTED_FROM", "AdoptedDefinition", "adopted_definition", "unsupported"]
 
 DEFINITION_BYTES_MAX: Final = 800_000
-"""An intent has room for a little more than this."""
+"""The maximum size of a definition in an intent, which can contain little more than this."""
 _VERSION: Final = "rootline.version"
 _EXPORTED: Final = "rootline.export-digest"
 _OWN_PROPERTIES: Final = frozenset({_VERSION, "rootline.table", ADOPTED_FROM, _EXPORTED})
-"""Properties in which an export of ours describes itself; a table adopted from one does not keep them."""
+"""Properties in which a Rootline export describes itself. A table adopted from an export does not keep them."""
 _UUIDS: Final = uuid.UUID("0c7de9a1-6a55-5a52-8f0c-0d5a6f1f9b3e")
 _FIRST_PARTITION_FIELD: Final = 1000
 _IDENTITY: Final = "identity"
@@ -52,7 +52,7 @@ _VOID: Final = "void"
 
 @dataclass(frozen=True, slots=True)
 class AdoptedDefinition:
-    """The definition, and `warnings`: sentences on what it leaves out of the metadata."""
+    """The definition, and `warnings`: sentences about the parts of the metadata that it omits."""
 
     definition: TableDefinition
     warnings: tuple[str, ...]
@@ -61,16 +61,15 @@ class AdoptedDefinition:
 def adopted_definition(metadata: Mapping[str, Any], location: str, table: str = "") -> AdoptedDefinition:
     """The definition of the table of `metadata`, which is stored at `location`.
 
-    `table`: the name that it will have; only an export of ours asks for it.
+    `table`: its future name, used only if the metadata is a Rootline export.
 
     Raises:
-        Invalid: `adoption-unsupported`, our definition has no place for something in it; `metadata-unreadable`, it is
-            not table metadata.
-
+        Invalid: `adoption-unsupported`, a definition cannot represent a part of it; `metadata-unreadable`, it is not
+            table metadata.
     """
     format_version = metadata.get("format-version")
     if format_version not in (1, 2, 3):
-        raise unsupported(location, f"its format version is {format_version!r:.20}, and only 1, 2 and 3 are read")
+        raise unsupported(location, f"its format version is {format_version!r:.20}, and only 1, 2 and 3 are supported")
     if metadata.get("encryption-keys"):
         raise unsupported(location, "its files are encrypted, and this version does not read encrypted files")
     try:
@@ -86,7 +85,7 @@ def adopted_definition(metadata: Mapping[str, Any], location: str, table: str = 
 
 
 def unsupported(location: str, reason: str) -> Invalid:
-    """The refusal of a table that cannot be adopted as it is."""
+    """The error for a table that cannot be adopted in its current state."""
     return Invalid("adoption-unsupported", f"{location}: the table cannot be adopted: {reason}")
 
 
@@ -124,7 +123,7 @@ class _Reading:
         return AdoptedDefinition(self._fitting(definition), tuple(self.warnings))
 
     def _fitting(self, definition: TableDefinition) -> TableDefinition:
-        """Without its oldest schemas if it is too long for an intent; the columns that are needed stay known."""
+        """The definition, without its oldest schemas if it is too long for an intent. Columns in use stay known."""
         size, kept = len(definition.to_json()), list(definition.schemas)
         needed = {member for spec in definition.partition_specs for member in spec.expr_ids}
         needed |= {item.source_id for order in definition.sort_orders for item in order.fields}
@@ -140,31 +139,31 @@ class _Reading:
         left_out = len(definition.schemas) - len(kept)
         if left_out:
             self.warnings.append(
-                f"{left_out} older schemas are left out: with all of them the definition is too long for one intent"
+                f"{left_out} older schemas are omitted: with all of them the definition is too long for one intent"
             )
         return replace(definition, schemas=tuple(kept))
 
     def _uuid(self) -> uuid.UUID:
         """The table's own UUID, so that engines see the same table. It is optional in V1.
 
-        The ids of our snapshots follow from UUID and version, which begin again: a table that came from one of ours has
-        such ids in its history already, and gets another UUID.
+        Snapshot ids are computed from UUID and version, and versions start again at 0. A table that was exported by
+        Rootline has such ids in its history already, so it gets another UUID.
         """
         text = self.metadata.get("table-uuid")
         if text is None:
             return uuid.uuid5(_UUIDS, self.location)
-        if not self._came_from_rootline():
+        if not self._is_rootline_export():
             return uuid.UUID(text)
         self.warnings.append(
-            "it came from a table of Rootline, so it gets a uuid of its own: no snapshot id is used twice"
+            "it was exported from a Rootline table, so it gets a new uuid: no snapshot id is used twice"
         )
-        said = json.dumps([text, self.table, self.location, self.metadata], sort_keys=True)
-        return uuid.uuid5(_UUIDS, hashlib.sha256(said.encode()).hexdigest())
+        inputs = json.dumps([text, self.table, self.location, self.metadata], sort_keys=True)
+        return uuid.uuid5(_UUIDS, hashlib.sha256(inputs.encode()).hexdigest())
 
-    def _came_from_rootline(self) -> bool:
-        """Whether it is an export of ours, or other engines have committed to one since."""
+    def _is_rootline_export(self) -> bool:
+        """Whether it is a Rootline export, even if other engines have committed to it since."""
         summaries = [snapshot.get("summary") or {} for snapshot in self.metadata.get("snapshots") or ()]
-        return _EXPORTED in (self.metadata.get("properties") or {}) or any(_VERSION in said for said in summaries)
+        return _EXPORTED in (self.metadata.get("properties") or {}) or any(_VERSION in summary for summary in summaries)
 
     def _schemas(self) -> Iterator[Schema]:
         bodies = self.metadata.get("schemas") or [{"schema-id": 0, **self.metadata["schema"]}]
@@ -197,7 +196,7 @@ class _Reading:
         return PartitionSpec(body["spec-id"], tuple(members), tuple(field_ids), tuple(names))
 
     def _member(self, spec_id: int, item: Mapping[str, Any], field_id: int) -> int:
-        """The id of one partition field's values: the column's id for identity, else the id of an expression."""
+        """The id of one partition field's values: the column's id for identity, otherwise the id of an expression."""
         sources, transform = item.get("source-ids") or [item["source-id"]], item["transform"]
         if len(sources) != 1:
             where = f"partition spec {spec_id}: field {item['name']!r}"
@@ -206,7 +205,7 @@ class _Reading:
             )
         if transform == _IDENTITY:
             return int(sources[0])
-        # In V1 a dropped field stays in its spec as void, so a spec may have several of one column.
+        # In V1 a dropped field stays in its spec as void, so a spec may have several void fields of one column.
         key = (int(sources[0]), transform, field_id if transform == _VOID else 0)
         if key not in self.expressions:
             self.expressions[key] = Expression(self.next_id, (key[0],), transform, item["name"], field_id)
@@ -221,12 +220,12 @@ class _Reading:
                 fields.append(SortField(sources[0], item["transform"], item["direction"], item["null-order"]))
                 if len(sources) != 1 or sources[0] not in columns:
                     self.warnings.append(
-                        f"sort order {body['order-id']} is left out: {sources} is not one column of the table"
+                        f"sort order {body['order-id']} is omitted: {sources} is not one column of the table"
                     )
                     break
                 if isinstance(fields[-1].parsed, UnknownTransform):
                     self.warnings.append(
-                        f"sort order {body['order-id']} is left out: transform {item['transform']} is not known"
+                        f"sort order {body['order-id']} is omitted: transform {item['transform']} is unknown"
                     )
                     break
             else:
@@ -238,12 +237,12 @@ class _Reading:
         }
         ours = [(key, value) for key, value in kept.items() if key != NAME_MAPPING_PROPERTY]
         unusable = {key: fault for key, value in ours if (fault := property_fault(key, value)) is not None}
-        self.warnings += [f"{fault}: it is left out" for fault in unusable.values()]
+        self.warnings += [f"{fault}: it is omitted" for fault in unusable.values()]
         return {key: value for key, value in kept.items() if key not in unusable} | {ADOPTED_FROM: self.location}
 
 
 def _named(body: Any, path: tuple[int | str, ...]) -> str:
-    """The field at `path` by its names, instead of by its positions in the JSON."""
+    """The field at `path`, by its names instead of its positions in the JSON."""
     names: list[str] = []
     for part in path:
         try:

@@ -5,10 +5,10 @@ lacks, warnings, and the snapshots from before the adoption that an export names
 (`adopted_definition`), rows of a list and entries of a manifest (`manifest_codec`), the coordinator's rules
 (`rootline.tree.proof.adoption`), publishing (`rootline.client`).
 Invariants: reads only. A table that the coordinator would refuse is refused here, with the same code. Reading a table
-twice gives the same root. A manifest without live entries is left out. The statements of a list about a manifest are
-in its row, and the missing ones are counted from the entries. A snapshot from before the adoption is taken unchanged
-or left out. When the old metadata was deleted, the history is missing, never the table. Entries are processed on
-threads, as there may be a million: the loop hosts the coordinator of an embedded log too.
+twice produces the same root. A manifest without live entries is skipped. The statements of a list about a manifest are
+in its row, and missing ones are counted from the entries. A snapshot from before the adoption is kept unchanged or
+omitted. If the old metadata was deleted, the history is missing, never the table. Entries are processed on threads,
+because there may be a million: the loop also hosts the coordinator of an embedded log.
 
 Source: the Iceberg specification, "Table Metadata", "Snapshots" and "Manifest Lists", docs/decisions/0038.
 """
@@ -84,7 +84,7 @@ class AdoptedManifests:
     next_row_id: int = 0
 
     def manifest_vector(self, location: str, ordinals: BitMap, snapshot: Snapshot) -> ContentEntry:
-        """The row of a manifest vector: these entries of a manifest were dead when it was adopted."""
+        """The row of a manifest vector for entries of a manifest that were dead when it was adopted."""
         [leaf] = [row for row in self.rows if row.location == location]
         number = snapshot.sequence_number
         return ContentEntry(
@@ -106,12 +106,11 @@ async def read_manifests(
     snapshot: Mapping[str, Any] | None,
     next_row_id: int,
 ) -> AdoptedManifests:
-    """The manifests of a snapshot of a table's metadata; none where there is no snapshot.
+    """The manifests of a snapshot of a table's metadata, empty without a snapshot.
 
     Raises:
         Invalid: `adoption-unsupported`, `spec-unknown`, `file-unreadable`.
         Corrupt: `object-missing`, `leaf-corrupt`.
-
     """
     if snapshot is None:
         return AdoptedManifests(next_row_id=next_row_id)
@@ -148,13 +147,13 @@ def _all_completed(
 
 
 def _completed(row: ContentEntry, leaf: Leaf, definition: TableDefinition) -> ContentEntry:
-    """The row with statistics of all columns. Whether a partition has nulls and NaNs comes from the list."""
+    """The row with statistics of all columns. The list states whether a partition contains nulls and NaNs."""
     found = dict(_aggregates(leaf, row, definition).content_stats)
-    for member, said in row.content_stats.items():
+    for member, stated in row.content_stats.items():
         if member in found:
             one = found[member]
-            nulls = said.null_value_count if one.null_value_count is None else one.null_value_count
-            nans = said.nan_value_count if one.nan_value_count is None else one.nan_value_count
+            nulls = stated.null_value_count if one.null_value_count is None else one.null_value_count
+            nans = stated.nan_value_count if one.nan_value_count is None else one.nan_value_count
             found[member] = replace(one, null_value_count=nulls, nan_value_count=nans)
     return replace(row, content_stats=found)
 
@@ -196,7 +195,7 @@ async def _unlisted_rows(
     snapshot_id: int,
     next_row_id: int,
 ) -> tuple[tuple[ContentEntry, ...], int]:
-    """Rows of manifests that a snapshot of V1 names itself, without a list; and the next free row id."""
+    """Rows of manifests that a snapshot of V1 names directly, without a list, and the next free row id."""
     rows: list[ContentEntry] = []
     for path in paths:
         body = await read_stored(store, table, path, code="leaf-corrupt")
@@ -237,7 +236,7 @@ _MAIN: Final = "main"
 
 @dataclass(frozen=True, slots=True)
 class DeleteCounts:
-    """Live deletes by kind. `orphan_vectors`: their data files are gone, so they have no effect."""
+    """Live deletes by kind. `orphan_vectors` have no effect, because their data files were removed."""
 
     vectors: int = 0
     position_delete_files: int = 0
@@ -247,7 +246,7 @@ class DeleteCounts:
 
 @dataclass(frozen=True, slots=True)
 class AdoptionPlan:
-    """What `location` would be as `table`. `snapshot_id`: the current snapshot there; `None`: the table is empty."""
+    """The plan to adopt `location` as `table`. `snapshot_id`: the current snapshot, or `None` for an empty table."""
 
     table: TableName
     location: str
@@ -263,22 +262,21 @@ class AdoptionPlan:
     warnings: tuple[str, ...]
     named: AdoptedRoot
     body: bytes = field(repr=False)
-    """The first root, to be stored as `named` says."""
+    """The first root's bytes, to be stored at the location in `named`."""
 
 
 async def plan_adoption(store: ObjectStore, table: TableName, location: str) -> AdoptionPlan:
-    """Read the Iceberg table whose metadata is stored at `location`, which is absolute, and plan its adoption.
+    """Read the Iceberg table whose metadata is at the absolute `location`, and plan its adoption.
 
     Raises:
         Invalid: `adoption-unsupported`, `metadata-unreadable`, `adoption-invalid`, `file-unreadable`.
-        Corrupt: `object-missing`, `leaf-corrupt`: an object that the metadata names.
-
+        Corrupt: `object-missing`, `leaf-corrupt`: an object that the metadata names is missing or damaged.
     """
     metadata = await read_metadata(store, table, location)
     adopted = adopted_definition(metadata, location, table)
     try:
         snapshot = _current(metadata)
-        warnings = [*adopted.warnings, *_left_behind(metadata)]
+        warnings = [*adopted.warnings, *_omissions(metadata)]
     except (KeyError, TypeError, AttributeError) as error:
         raise Invalid("metadata-unreadable", f"{location}: this is not table metadata: {error!r:.200}") from error
     definition = adopted.definition
@@ -293,7 +291,7 @@ async def read_metadata(store: ObjectStore, table: TableName, location: str) -> 
     except Corrupt as error:
         raise Invalid(
             "metadata-unreadable",
-            f"{location}: there is no such object; give the location of the table's current metadata.json",
+            f"{location}: this object does not exist; give the location of the table's current metadata.json",
         ) from error
     try:
         metadata = json.loads(_unzipped(body) if body[:2] == _GZIP else body)
@@ -326,15 +324,15 @@ def _current(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
     raise KeyError(f"snapshot {wanted}")
 
 
-def _left_behind(metadata: Mapping[str, Any]) -> list[str]:
-    """What the adoption leaves out of the metadata, in sentences."""
+def _omissions(metadata: Mapping[str, Any]) -> list[str]:
+    """Sentences about the parts of the metadata that the adoption omits."""
     found = [
-        f"{ref['type']} {name!r} is left out: only {_MAIN} is adopted"
+        f"{ref['type']} {name!r} is omitted: only {_MAIN} is adopted"
         for name, ref in sorted((metadata.get("refs") or {}).items())
         if name != _MAIN
     ]
     if metadata.get("statistics") or metadata.get("partition-statistics"):
-        found.append("statistics files (Puffin, partition statistics) are left out")
+        found.append("statistics files (Puffin, partition statistics) are omitted")
     return found
 
 
@@ -359,9 +357,12 @@ def _plan(
     leaves = manifests.leaves
     dead, deletes = _without_effect(manifests)
     if deletes.orphan_vectors:
-        reason = "belong to data files that are gone; they are ignored"
+        reason = "belong to data files that were removed; they are ignored"
         warnings.append(f"{deletes.orphan_vectors} deletion vectors {reason}")
-    rows = [*manifests.rows, *(manifests.manifest_vector(name, gone, snapshot) for name, gone in sorted(dead.items()))]
+    rows = [
+        *manifests.rows,
+        *(manifests.manifest_vector(name, ordinals, snapshot) for name, ordinals in sorted(dead.items())),
+    ]
     tally = Tally()
     for row in manifests.rows:
         tally.count(row)
@@ -369,7 +370,7 @@ def _plan(
     totals = totals_after(Totals(), tally, Tally())
     root, body = encode_adopted(table, definition, snapshot, rows, manifests.next_row_id, totals)
     named = AdoptedRoot(location=adopted_location(root.digest), file_size_in_bytes=len(body), digest=root.digest)
-    try:  # what the commit will do
+    try:  # the same checks as the commit's
         adopted_state(proven_adopted(body, named, table, definition), definition, leaves)
     except Invalid as error:
         raise unsupported(location, error.message) from error
@@ -392,7 +393,7 @@ def _plan(
 
 
 def _snapshot(metadata: Mapping[str, Any], current: Mapping[str, Any] | None, number: int) -> Snapshot:
-    """The current snapshot as a snapshot of ours; its parent and its operation are in the old metadata."""
+    """The current snapshot as a Rootline snapshot. Its parent and operation exist only in the old metadata."""
     return Snapshot(
         snapshot_id=NO_SNAPSHOT if current is None else SnapshotId(current["snapshot-id"]),
         parent_id=None,
@@ -406,7 +407,7 @@ def _snapshot(metadata: Mapping[str, Any], current: Mapping[str, Any] | None, nu
 
 
 def _without_effect(manifests: AdoptedManifests) -> tuple[dict[str, BitMap], DeleteCounts]:
-    """Leaf → ordinals of vectors whose data files are gone, which engines ignore; and the counts of the others."""
+    """Leaf → ordinals of vectors whose data files were removed, which engines ignore, and the counts of all deletes."""
     leaves = manifests.leaves
     found = list(live_deletes(leaves.values(), {}))
     vectors = [entry.referenced_file or "" for _, _, entry in found if entry.deletion_vector is not None]
@@ -431,7 +432,7 @@ SnapshotJson = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class AdoptedHistory:
-    """Snapshots and their log, the oldest first. `next_row_id`: the next free row id at adoption; 0 before V3."""
+    """Snapshots and their log, the oldest first. `next_row_id`: the next free row id at adoption, 0 before V3."""
 
     snapshots: tuple[SnapshotJson, ...] = ()
     log: tuple[Mapping[str, int], ...] = ()
@@ -444,12 +445,11 @@ NO_HISTORY: Final = AdoptedHistory()
 async def read_history(
     store: ObjectStore, table: TableName, definition: TableDefinition, format_version: FormatVersion
 ) -> AdoptedHistory:
-    """The history of a table before it was adopted; empty for a table that was not adopted.
+    """The history of a table before it was adopted, empty for a table that was not adopted.
 
     Raises:
         Invalid: `file-unreadable`, this store does not read absolute locations.
         Unavailable: `store-unavailable`.
-
     """
     location = definition.properties.get(ADOPTED_FROM)
     if location is None:
@@ -459,13 +459,13 @@ async def read_history(
     except Invalid as error:
         if error.code != "metadata-unreadable":
             raise
-        return NO_HISTORY  # engines remove old metadata files; the table does not depend on them
+        return NO_HISTORY  # engines delete old metadata files, and the table does not depend on them
 
 
 def history_of(metadata: Mapping[str, Any], format_version: FormatVersion) -> AdoptedHistory:
-    """The history in another engine's table metadata, as far as an export of `format_version` may repeat it.
+    """The part of the history in another engine's table metadata that an export of `format_version` can repeat.
 
-    Snapshots of a newer format are left out, and those of V1 that list their manifests themselves.
+    It omits snapshots of a newer format, and snapshots of V1 without a manifest list.
     """
     try:
         next_row_id = int(metadata.get("next-row-id") or 0)

@@ -1,13 +1,13 @@
-"""Deletes that engines would misread, converted into ones that they read correctly.
+"""Conversion of deletes that engines would misread into deletes that they read correctly.
 
-Owns: for V2 a position delete file for each vector. For V3 copies of Puffin files with absolute names in their footers
-and gaps between vectors, where engines need them. For both, one vector or position delete file with all dead rows of a
-data file that equality deletes reach. Does not own: which rows are dead (`row_deletes`, `data_file_reader`), the names
-of stored conversions (`export_keys`), the entries' manifests (`manifest_writer`).
-Invariants: the same inputs have the same name, and the name contains everything that an entry needs, so nothing known
-is fetched or written again. A converted delete removes exactly the rows that a scan leaves out. The columns of a
-position delete file carry the reserved ids and are required, its rows are sorted by path and position, and none occurs
-twice.
+Owns: for V2, a position delete file for each vector. For V3, copies of Puffin files with absolute names in their
+footers and gaps between vectors, if engines need them. For both, one vector or position delete file with all dead rows
+of a data file to which equality deletes apply. Does not own: the choice of dead rows (`row_deletes`,
+`data_file_reader`), the names of stored conversions (`export_keys`), the entries' manifests (`manifest_writer`).
+Invariants: the same inputs have the same name, and the name contains everything that an entry needs, so a known
+conversion is neither read nor rewritten. A converted delete removes exactly the rows that a scan omits. The columns of
+a position delete file carry the reserved ids and are required, its rows are sorted by path and position, and no row
+occurs twice.
 
 Source: the Iceberg specification, "Position Delete Files".
 """
@@ -55,7 +55,7 @@ from rootline.tree.scan.scan_plan import ScanPlan
 
 ROW_GROUP_ROWS: Final = 1_048_576
 _PATHS: Final = pa.dictionary(pa.int32(), pa.string())
-"""In memory only, where the one path is held once; the file's column is of strings."""
+"""The type in memory, so that the path is stored once. The file's column has strings."""
 _SCHEMA: Final = pa.schema(
     [
         pa.field("file_path", _PATHS, nullable=False, metadata={FIELD_ID_KEY: str(DELETE_FILE_PATH).encode()}),
@@ -65,7 +65,7 @@ _SCHEMA: Final = pa.schema(
 
 
 def encode_position_deletes(path: str, positions: BitMap64) -> bytes:
-    """The file that deletes the rows `positions`, at least one, of the data file `path`."""
+    """A position delete file for the rows `positions`, at least one, of the data file `path`."""
     numbers = np.asarray(positions.to_array(), dtype=np.int64)  # ascending
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
@@ -88,16 +88,16 @@ def encode_position_deletes(path: str, positions: BitMap64) -> bytes:
 T = TypeVar("T")
 R = TypeVar("R")
 FILES_AT_ONCE: Final = 4
-"""Data files in memory, with what deletes rows of them."""
+"""The maximum of data files in memory, with their deletes."""
 PUFFINS_AT_ONCE: Final = 8
 PUTS_AT_ONCE: Final = 16
 
 
 def files_to_merge(plan: ScanPlan, format_version: FormatVersion) -> list[FileTask]:
-    """The data files whose deletes an export cannot hand on as they are.
+    """The data files whose deletes cannot be exported unchanged.
 
-    These are the files that equality deletes reach. In V3, which allows one delete for each file, files with a vector
-    and another delete as well.
+    These are files to which equality deletes apply. In V3, which allows one delete per file, they also include files
+    with a vector and another delete.
     """
     return [task for task in plan.tasks() if task.deletes.equality or _has_too_many(task, format_version)]
 
@@ -112,13 +112,12 @@ class ConvertedDeletes:
     """Converts the deletes of one version of a table for one format.
 
     Args:
-        store: where the table is stored.
+        store: the store of the table.
         table: its name.
-        definition: that version's.
-        format_version: of the export.
-        absolute: makes locations absolute, as engines see them.
-        known: what is stored already; what is stored here is added.
-
+        definition: the definition of that version.
+        format_version: the format of the export.
+        absolute: converts locations to the absolute ones that engines use.
+        known: conversions that are already stored. New ones are added.
     """
 
     def __init__(
@@ -142,15 +141,14 @@ class ConvertedDeletes:
         self._wanted = RowsWanted(definition, tuple(field for field in fields if field is not None))
 
     async def vectors(self, entries: Sequence[ContentEntry]) -> list[ContentEntry]:
-        """The entry that replaces each entry, in their order; only vectors change.
+        """The replacement of each entry, in their order. Only vectors change.
 
-        V2: a position delete file. V3: the same vector in a copy of its Puffin file, if engines `needs_copy`.
+        V2: a position delete file. V3: the same vector in a copy of its Puffin file, if `needs_copy`.
 
         Raises:
             Corrupt: `object-missing`, `vector-corrupt`.
             Invalid: `file-unreadable`.
             Unavailable: `store-unavailable`.
-
         """
         of_file: dict[tuple[str, bool], list[int]] = {}
         found = list(entries)
@@ -168,15 +166,14 @@ class ConvertedDeletes:
         return found
 
     async def merged(self, tasks: Sequence[FileTask]) -> list[ContentEntry]:
-        """One delete for each data file, with all its dead rows; a file without any gets none. In the tasks' order.
+        """One delete for each data file with dead rows, containing all of them, in the tasks' order.
 
-        Reads the equality columns of files that are not known yet, a few files at a time.
+        Reads the equality columns of files whose conversion is not stored yet, a few files at a time.
 
         Raises:
-            Corrupt: an object is missing, or not what was written.
+            Corrupt: an object is missing or damaged.
             Invalid: `file-unreadable`, `equality-delete-unread`.
             Unavailable: `store-unavailable`.
-
         """
         made: dict[int, ContentEntry | None] = {}
         missing: list[tuple[int, FileTask, str]] = []
@@ -238,7 +235,7 @@ class ConvertedDeletes:
         return hash_of(["positions", self._base, entry.location, offset, entry.referenced_file])
 
     async def _copied(self, vectors: Sequence[ContentEntry]) -> list[ContentEntry]:
-        """The vectors of one Puffin file, in the copy for engines.
+        """The vectors of one Puffin file, in its copy for engines.
 
         If the entries name their data files by absolute locations, the copy's footer keeps its names.
         """
@@ -249,7 +246,7 @@ class ConvertedDeletes:
         if stored is None:
             body = await self._puffin(first)
             for entry in vectors:
-                vector_in(body, entry)  # agrees with its entry
+                vector_in(body, entry)  # checks that it matches its entry
             made = await asyncio.to_thread(spread_puffin, body, names, name=first.location)
             stored = await self._put(digest, (len(made),), "puffin", made)
         (size,) = stored.numbers
@@ -259,7 +256,7 @@ class ConvertedDeletes:
         ]
 
     def _engine_name(self, name: str) -> str:
-        """The absolute location of a data file that a footer names by a relative location, or by its own URL."""
+        """The absolute location of a data file that a footer names by relative location, or by a URL in this table."""
         if not is_absolute(name):
             return self._absolute(name)
         _, found, location = name.rpartition(f"/{table_prefix(self._table)}")
@@ -294,7 +291,7 @@ class ConvertedDeletes:
             return await asyncio.to_thread(_dead_rows_of, body, entry, self._wanted, found)
         positions = found.positions or BitMap64()
         if positions and positions.max() >= entry.record_count:
-            reason = f"it deletes row {positions.max()}, and the data file has {entry.record_count} rows"
+            reason = f"it deletes row {positions.max()}, but the data file has {entry.record_count} rows"
             raise Corrupt("vector-corrupt", f"{entry.location}: {reason}")
         return positions
 
@@ -328,7 +325,7 @@ class ConvertedDeletes:
         )
 
     async def _put(self, digest: str, numbers: tuple[int, ...], kind: str, body: bytes) -> Converted:
-        """Store an object. An object that is there already is right: its name follows from all its inputs."""
+        """Store an object. An existing object is correct, because its name is computed from all its inputs."""
         name = name_of(digest, numbers, kind, self._known.salt)
         key = key_of(self._table, folder_of(self._format_version) + name)
         async with self._puts:
@@ -342,11 +339,11 @@ class ConvertedDeletes:
 
 
 def needs_copy(entry: ContentEntry) -> bool:
-    """Whether engines would misread the vector of `entry` where it is.
+    """Whether engines would misread the vector of `entry` at its current place.
 
-    PyIceberg 0.12 finds it by the data file's absolute name in the footer; ours names relative locations. DuckDB 1.5
-    mixes up vectors that touch each other: only the first of a file may stay where it is, the others are read from the
-    copy.
+    PyIceberg 0.12 finds it by the data file's absolute name in the footer, but Rootline's footers contain relative
+    locations. DuckDB 1.5 confuses adjacent vectors. So only the first vector of a file may stay, and the others are
+    read from the copy.
     """
     place = entry.deletion_vector
     has_relative_name = not is_absolute(entry.location) and not is_absolute(entry.referenced_file or "")
@@ -363,7 +360,7 @@ def _location(entry: ContentEntry) -> str:
 
 
 def _newest_of(task: FileTask) -> VersionInfo:
-    """Snapshot and numbers of the newest delete that a merged one replaces; EXISTING, because it was made later."""
+    """The version info of a merged delete: that of the newest delete that it replaces, as EXISTING."""
     entries = (*task.vectors, *task.deletes.positions, *task.deletes.equality)
     newest = max(entries, key=lambda entry: (entry.version_info.sequence_number or 0, entry.location)).version_info
     return VersionInfo(Status.EXISTING, newest.snapshot_id, newest.sequence_number, newest.file_sequence_number)
@@ -377,13 +374,13 @@ def _dead_rows_of(body: bytes, entry: ContentEntry, wanted: RowsWanted, deletes:
 
 
 async def _each(items: Iterable[T], work: Callable[[T], Awaitable[None]], at_once: int) -> None:
-    """Do `work` on every item, `at_once` at a time; the first failure stops the rest and is raised as it is."""
+    """Run `work` on every item, `at_once` at a time. The first failure stops the rest and is raised unchanged."""
     waiting = iter(items)
 
-    async def go_on() -> None:
+    async def worker() -> None:
         for item in waiting:
             await work(item)
 
     async with plain_task_group() as group:
         for _ in range(at_once):
-            group.create_task(go_on())
+            group.create_task(worker())

@@ -1,13 +1,12 @@
 """Formats, table properties and object names of exports.
 
-Owns: the format versions of Iceberg, the properties that concern exports, the layout of `export/` in a table's folder,
-absolute locations, the hashes in names, and the stored converted deletes as their names describe them. Does not own:
-the bytes of objects, the input of a converted delete's hash (`converted_deletes`), bounds of properties
-(`table_properties`).
-Invariants: a name follows from all inputs of its object and from earlier sweeps, so two processes that see one head
-write the same bytes under the same name. The folder depends on the base of the absolute locations in it, so a lake
-that moved exports again. The newest name sorts first. The name of a converted delete contains everything that its
-entry needs, so a LIST is enough and the object stays unopened. Of several names with one hash the first counts.
+Owns: the format versions of Iceberg, the properties for exports, the layout of `export/` in a table's folder, absolute
+locations, the hashes in names, and the stored converted deletes as described by their names. Does not own: the bytes of
+objects, the input of a converted delete's hash (`converted_deletes`), bounds of properties (`table_properties`).
+Invariants: a name is computed from all inputs of its object and from earlier sweeps, so two processes with the same
+head write the same bytes under the same name. The folder depends on the base of the absolute locations in it, so a lake
+that moved makes new exports. The newest name sorts first. The name of a converted delete contains everything that its
+entry needs, so a LIST is enough and the object is not opened. Of several names with one hash, the first counts.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class FormatVersion(IntEnum):
     """`format-version` of the table metadata."""
 
     V2 = 2
-    """Position delete files; no row ids."""
+    """Position delete files, no row ids."""
     V3 = 3
     """Deletion vectors, row ids, default values."""
 
@@ -43,24 +42,24 @@ SNAPSHOTS_DEFAULT: Final = 10
 
 
 def format_of(properties: Mapping[str, str]) -> FormatVersion:
-    """The format that a table is exported in by default: V3 unless its property says otherwise."""
+    """The default format of a table's exports: V3 unless its property states otherwise."""
     return FormatVersion(whole_number(properties, FORMAT, 3))
 
 
 def snapshots_of(properties: Mapping[str, str]) -> int:
-    """The number of snapshots that an export names, besides those of tags."""
+    """The number of snapshots in an export, in addition to those of tags."""
     return whole_number(properties, SNAPSHOTS, SNAPSHOTS_DEFAULT)
 
 
 ENCODING: Final = b"rootline export 1"
-"""Every hash begins with it; it changes whenever the same inputs would give other bytes."""
+"""The prefix of every hash. It changes whenever the same inputs would produce different bytes."""
 _DIGITS: Final = 16
 _METADATA_NAME: Final = re.compile(r"(?P<inverted>[0-9a-f]{16})-(?P<version>0|[1-9][0-9]{0,18})\.metadata\.json\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class ExportFolder:
-    """Where the exports of one table in one format are stored, for readers who know the table as `base`."""
+    """The folder of one table's exports in one format, for readers who use the table location `base`."""
 
     table: TableName
     format_version: FormatVersion
@@ -69,12 +68,12 @@ class ExportFolder:
 
     @staticmethod
     def of(warehouse: str, table: TableName, format_version: FormatVersion) -> ExportFolder:
-        """`warehouse`: its absolute URL, such as `file:///dir` or `s3://bucket/prefix`."""
+        """The folder in the warehouse with this absolute URL, such as `file:///dir` or `s3://bucket/prefix`."""
         return ExportFolder(table, format_version, f"{warehouse.rstrip('/')}/{table_prefix(table).rstrip('/')}")
 
     @property
     def relative(self) -> str:
-        """The folder, relative to the table's; ends in `/`."""
+        """The folder, relative to the table's. It ends in `/`."""
         mark = hashlib.sha256(ENCODING + self.base.encode()).hexdigest()[:16]
         return f"export/v{int(self.format_version)}/{mark}/"
 
@@ -88,7 +87,7 @@ class ExportFolder:
         return f"{self.relative}metadata/{_inverted(version)}.metadata.json"
 
     def manifest_list(self, version: Version, body: bytes, salt: str = "") -> str:
-        """The manifest list of `version`, relative to the table; its name ends in the hash of its bytes."""
+        """The manifest list of `version`, relative to the table. Its name ends in the hash of its bytes."""
         digest = hashlib.sha256(body).hexdigest()[:_DIGITS]
         return f"{self.relative}lists/{_inverted(version)}{_salted(salt)}-{digest}.avro"
 
@@ -97,7 +96,9 @@ class ExportFolder:
         return f"{self.relative}manifests/{digest}{_salted(salt)}.avro"
 
     def absolute(self, location: str) -> str:
-        """A location as engines see it: a relative one is put behind the base, an absolute one stays."""
+        """A location in the form for engines. The base is prepended to a relative one, and an absolute one is
+        unchanged.
+        """
         return location if is_absolute(location) else f"{self.base}/{location}"
 
     def key(self, location: str) -> ObjectKey:
@@ -106,7 +107,7 @@ class ExportFolder:
 
 
 def version_of_metadata(key: str) -> Version | None:
-    """The version in the key of a metadata.json; `None` if the key is not one of ours (a foreign object)."""
+    """The version in the key of a metadata.json, or `None` for a foreign object."""
     match = _METADATA_NAME.search(key.rsplit("/", 1)[-1])
     if match is None:
         return None
@@ -115,12 +116,12 @@ def version_of_metadata(key: str) -> Version | None:
 
 
 def is_list_of(location: str, body: bytes) -> bool:
-    """Whether a manifest list has the bytes that its name says."""
+    """Whether `body` has the hash in the manifest list's name."""
     return location.endswith(f"-{hashlib.sha256(body).hexdigest()[:_DIGITS]}.avro")
 
 
 def hash_of(parts: Iterable[bytes | str | int | None]) -> str:
-    """32 hex digits over `parts`; two different lists of parts never join to the same text."""
+    """32 hex digits over `parts`. Two different lists of parts are never joined to the same text."""
     hashing = hashlib.sha256(ENCODING)
     for part in parts:
         body = part if isinstance(part, bytes) else repr(part).encode()
@@ -141,21 +142,21 @@ _NAME: Final = re.compile(
     r"(?P<hash>[0-9a-f]{32})(?P<numbers>(?:-(?:0|[1-9][0-9]{0,18}))+)(?:\.[0-9a-f]{16})?\.(?P<kind>parquet|puffin|none)\Z"
 )
 NOTHING: Final = "none"
-"""The kind of an empty object: the delete files were read, and they delete no row of the data file."""
+"""The kind of an empty object: the delete files, once read, delete no row of the data file."""
 
 
 def folder_of(format_version: FormatVersion) -> str:
-    """Where converted deletes of a format are stored, relative to the table; ends in `/`."""
+    """The folder of a format's converted deletes, relative to the table. It ends in `/`."""
     return _FOLDERS[format_version]
 
 
 def listed_prefix(table: TableName, format_version: FormatVersion) -> str:
-    """What to LIST at a cold start."""
+    """The prefix to LIST at a cold start."""
     return table_prefix(table) + folder_of(format_version)
 
 
 class Converted(NamedTuple):
-    """One converted delete: its location relative to the table, and the numbers that its name holds."""
+    """One converted delete: its location relative to the table, and the numbers in its name."""
 
     location: str
     kind: str
@@ -163,20 +164,20 @@ class Converted(NamedTuple):
 
 
 def name_of(digest: str, numbers: Iterable[int], kind: str, salt: str = "") -> str:
-    """The name of the object, without its folder. `salt` as in `sweep_state`."""
+    """The name of the object, without its folder. `salt` is as in `SweepState`."""
     return f"{digest}-{'-'.join(map(str, numbers))}{'.' if salt else ''}{salt}.{kind}"
 
 
 class KnownDeletes:
-    """The converted deletes of one table in one format that are known to be stored."""
+    """The known stored converted deletes of one table in one format."""
 
     def __init__(self, format_version: FormatVersion, salt: str = "") -> None:
-        """`salt`: of the names of those that are made."""
+        """`salt`: the salt in names of new objects."""
         self._folder = folder_of(format_version)
         self._rest: dict[bytes, str] = {}
         self.salt: Final = salt
         self.used: set[str] = set()
-        """The locations of those that were found or made since the set was emptied."""
+        """The locations that were found or added since the set was cleared."""
 
     @staticmethod
     def listed(
@@ -186,7 +187,7 @@ class KnownDeletes:
         salt: str = "",
         condemned: Sequence[CondemnedPage] = (),
     ) -> KnownDeletes:
-        """The deletes that a LIST of `listed_prefix` names; other objects there, and condemned ones, are ignored."""
+        """The deletes in a LIST of `listed_prefix`. Other objects there, and condemned ones, are ignored."""
         found = KnownDeletes(format_version, salt)
         for key in keys:
             name = key.rpartition("/")[2]
@@ -199,7 +200,7 @@ class KnownDeletes:
         return len(self._rest)
 
     def add(self, name: str) -> None:
-        """Remember that the object `name` is stored."""
+        """Record that the object `name` is stored."""
         if _NAME.match(name) is None:
             return
         digest, rest = bytes.fromhex(name[:32]), name[32:]
@@ -207,7 +208,7 @@ class KnownDeletes:
         self._rest[digest] = rest if known is None else min(known, rest)
 
     def find(self, digest: str) -> Converted | None:
-        """What is stored for the inputs with this hash."""
+        """The stored conversion of the inputs with this hash."""
         rest = self._rest.get(bytes.fromhex(digest))
         if rest is None:
             return None

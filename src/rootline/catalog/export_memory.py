@@ -1,14 +1,14 @@
 """The memory of an exporter: its knowledge of each table, of sweeps, and the requests of one export.
 
-Owns: the content and lifetime of this memory, filling it from the newest stored export, the salt that sweeps require
-in names, the count of requests, storing an object that may exist. Does not own: making an export (`exporter`), sweeps
+Owns: the content and lifetime of this memory, filling it from the newest stored export, the salt that sweeps require in
+names, the count of requests, storing an object that may exist. Does not own: making an export (`exporter`), sweeps
 (`rootline.workers`), names and bytes of objects.
-Invariants: when a sweep moved the head, knowledge of stored objects is dropped. The memory is bounded: for each table
-the manifests of its newest export and a few finished exports, and the table with the oldest export is dropped first.
-Losing it costs only requests. Everything from the store is proven first. `write` returns only when the store has the
-object. Objects of an export are written once and never overwritten.
+Invariants: when a sweep changed the head, knowledge of stored objects is dropped. The memory is bounded: for each table
+it has the manifests of its newest export and a few finished exports, and the table with the oldest export is dropped
+first. Losing it costs only requests. Everything from the store is verified first. `write` returns only when the store
+has the object. Objects of an export are written once and never overwritten.
 
-Theory. A condemned name is never used again: each root that condemns something makes another salt, and later names
+Theory. A condemned name is never used again: each root that condemns objects makes another salt, and later names
 contain it. So an object that is found under a name with the newest salt was never condemned.
 """
 
@@ -45,24 +45,24 @@ from rootline.storage.metadata.root_reader import read_definition
 from rootline.storage.stored_objects import store_object
 
 TRUSTED_S: Final = 60.0
-"""So long what was read of a head counts. The shortest retention of a sweep is ten times that."""
+"""The time for which a head that was read is valid. The shortest retention of a sweep is ten times as long."""
 
 
 @dataclass(frozen=True, slots=True)
 class SweepState:
-    """`horizon_ms` and `condemned` of the head. As long as they stay, nothing more of an export is about to go."""
+    """`horizon_ms` and `condemned` of the head. While they are unchanged, no further export object is condemned."""
 
     horizon_ms: int
     condemned: tuple[Condemned, ...]
 
     @staticmethod
     def of(header: RootHeader) -> SweepState:
-        """What the root of a head says."""
+        """The sweep state in the root of a head."""
         return SweepState(header.horizon_ms, tuple(header.condemned))
 
     @property
     def salt(self) -> str:
-        """16 hex digits for the names of objects to come; empty, before a table's first sweep."""
+        """16 hex digits for names of new objects, empty before a table's first sweep."""
         if not self.horizon_ms and not self.condemned:
             return ""
         pages = [(item.page.digest.hex(), int(item.since_version)) for item in self.condemned]
@@ -71,7 +71,7 @@ class SweepState:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When something was read, by two clocks: one stands still while a machine sleeps, the other may be set back."""
+    """The time of a read, by two clocks: one may stop while a machine sleeps, the other may be set back."""
 
     monotonic_s: float
     wall_s: float
@@ -82,7 +82,7 @@ class Moment:
         return Moment(time.monotonic(), time.time())
 
     def is_past(self) -> bool:
-        """Whether what was read then has to be read again."""
+        """Whether the object that was read then must be re-read."""
         return max(time.monotonic() - self.monotonic_s, time.time() - self.wall_s) > TRUSTED_S
 
 
@@ -93,9 +93,9 @@ _LIMITS: Final[tuple[int | None, ...]] = (1, 100, None)
 
 @dataclass(slots=True)
 class Index:
-    """The manifests that are stored, by name (`None`: the unit is empty and has no manifest), and snapshots.
+    """The stored manifests by name (`None`: the unit is empty and has no manifest), and snapshots.
 
-    `specs`: those that the manifests of the snapshots may be of.
+    `specs`: the partition specs that the manifests of the snapshots may use.
     """
 
     manifests: dict[str, ManifestRecord | None] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class Index:
         return Index(dict(self.manifests), dict(self.snapshots), self.specs)
 
     def state(self, specs: Specs) -> None:
-        """Go on with `specs`, and without the snapshots if one of theirs is not among these."""
+        """Continue with `specs`. The snapshots are dropped if one of their specs is not among them."""
         if not self.specs <= specs:
             self.snapshots.clear()
         self.specs = specs
@@ -115,64 +115,66 @@ class Index:
 
 @dataclass(slots=True)
 class TableMemory:
-    """What is remembered of one table in one format."""
+    """The memory of one table in one format."""
 
     folder: ExportFolder
     index: Index = field(default_factory=Index)
     newest: Version | None = None
-    """The version that `index` is of."""
+    """The version of `index`."""
     finished: OrderedDict[Version, StoredMetadata] = field(default_factory=OrderedDict)
     adopted: tuple[uuid.UUID, AdoptedHistory] | None = None
-    """The history before the table was adopted, and which table that is; `None` until it is read."""
+    """The table's UUID and its history before it was adopted, or `None` until it is read."""
     converted: KnownDeletes | None = None
-    """The converted deletes that are stored; `None` until they are listed."""
+    """The stored converted deletes, or `None` until they are listed."""
     one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
     head: RootHeader | None = None
-    """The newest root's, when it was last read."""
+    """The header of the newest root, as last read."""
     head_read: Moment | None = None
 
     def meet(self, head: RootHeader) -> None:
-        """Go on from what `head`, just read, says of sweeps: if they did anything since, forget what is stored."""
+        """Set the head that was just read. If a sweep changed it, drop the knowledge of stored objects."""
         if self.head is None or SweepState.of(self.head) != SweepState.of(head):
             self.forget()
         self.head, self.head_read = head, Moment.now()
 
     def forget(self) -> None:
-        """Forget what is stored: it may go. The newest export, which does not, is read when it is needed."""
+        """Drop the knowledge of stored objects, which may be deleted. The newest export stays, and is re-read on
+        demand.
+        """
         self.index, self.newest, self.converted = Index(), None, None
         self.finished.clear()
 
     @property
     def salt(self) -> str:
-        """For the names of objects to come."""
+        """The salt in names of new objects."""
         return "" if self.head is None else SweepState.of(self.head).salt
 
     @property
     def is_out_of_date(self) -> bool:
-        """Whether the head has to be read again before anything that was found counts."""
+        """Whether the head must be re-read before a stored object may be used."""
         return self.head_read is None or self.head_read.is_past()
 
     def keep(self, version: Version, stored: StoredMetadata) -> None:
-        """Remember a finished export."""
+        """Cache a finished export."""
         self.finished[version] = stored
         self.finished.move_to_end(version)
         while len(self.finished) > FINISHED_MAX:
             self.finished.popitem(last=False)
 
     def keep_manifests(self, index: Index) -> None:
-        """Remember what a failed attempt stored."""
+        """Record the manifests that a failed attempt stored."""
         self.index.manifests |= index.manifests
 
     async def history(self, store: ObjectStore, definition: TableDefinition) -> AdoptedHistory:
-        """The history before the adoption; it is read once."""
+        """The history before the adoption, read once."""
         folder, known = self.folder, self.adopted
-        if known is None or known[0] != definition.table_uuid:  # another table may have the name by now
+        if known is None or known[0] != definition.table_uuid:  # another table may have the name meanwhile
             known = definition.table_uuid, await read_history(store, folder.table, definition, folder.format_version)
             self.adopted = known
         return known[1]
 
     async def known_deletes(self, store: ObjectStore) -> KnownDeletes:
-        """The converted deletes that are stored; they are listed once."""
+        """The stored converted deletes, listed once."""
         if self.converted is None:
             folder = self.folder
             listing = await store.list(listed_prefix(folder.table, folder.format_version))
@@ -184,11 +186,10 @@ class TableMemory:
         return self.converted
 
     async def refresh(self, store: ObjectStore, table_uuid: uuid.UUID) -> None:
-        """Take over what the newest stored export says, if it is newer than what is known.
+        """Load the newest stored export into the memory, if it is newer than the known one.
 
         Raises:
-            Corrupt: `export-corrupt`, it, or its manifest list, is not what was written.
-
+            Corrupt: `export-corrupt`, the export or its manifest list is damaged.
         """
         newest = await self._newest_stored(store)
         if newest is None or (self.newest is not None and newest <= self.newest):
@@ -196,19 +197,19 @@ class TableMemory:
         key = self.folder.key(self.folder.metadata(newest))
         found = await store.get(key)
         if found is None:
-            return  # someone is deleting exports right now: they are made again
+            return  # exports are being deleted: they are rebuilt
         stored = read_metadata(found.body, self.folder, newest, None)
         if stored.table_uuid != table_uuid:
-            return  # of a table that had the name before
+            return  # of an earlier table with this name
         if not stored.is_of_its_table:
-            return  # what follows it is made from the roots
+            return  # later exports are made from the roots
         location = str(stored.current["manifest-list"])
         name = self.folder.key(location.removeprefix(f"{self.folder.base}/"))
         listed = await store.get(name)
         if listed is None:
             raise damaged(key, f"it names the manifest list {name}, which does not exist")
         if not is_list_of(location, listed.body):
-            raise damaged(name, "its bytes are not what was written", named_by=key)
+            raise damaged(name, "its bytes do not match the hash in its name", named_by=key)
         records = decode_manifest_list_records(listed.body, name=name)
         self.index = Index({_name_of(record): record for record in records}, dict(stored.snapshots), stored.specs)
         self.newest = newest
@@ -226,7 +227,7 @@ class TableMemory:
         return None
 
     def advance(self, version: Version, index: Index, names: Iterable[str], ids: Iterable[SnapshotId]) -> None:
-        """Keep of `index` what the export of `version` uses, whose manifests are `names`; forget the rest."""
+        """Keep the parts of `index` that the export of `version` uses, whose manifests are `names`. Drop the rest."""
         if self.newest is not None and version <= self.newest:
             return
         self.newest = version
@@ -238,7 +239,7 @@ class TableMemory:
 
 
 class ExportMemory:
-    """The tables that were exported last."""
+    """The memory of the most recently exported tables."""
 
     def __init__(self, warehouse: str, tables_max: int = TABLES_MAX) -> None:
         self._warehouse = warehouse
@@ -250,7 +251,7 @@ class ExportMemory:
         return len(self._tables)
 
     def of(self, table: TableName, format_version: FormatVersion) -> TableMemory:
-        """What is remembered of a table; empty for a new one."""
+        """The memory of a table, empty for a new one."""
         name = (table, format_version)
         found = self._tables.get(name)
         if found is None:
@@ -262,7 +263,9 @@ class ExportMemory:
         return found
 
     async def definition(self, store: ObjectStore, header: RootHeader) -> TableDefinition:
-        """The definition that a root names; the last one of each table is not read again. Raises as the reader does."""
+        """The definition that a root names. The last one of each table is cached. Raises the errors of
+        `read_definition`.
+        """
         digest = header.definition.digest
         known = self._definitions.pop(header.table, None)
         if known is None or known[0] != digest:
@@ -279,7 +282,7 @@ def _name_of(record: ManifestRecord) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ExportCost:
-    """Requests sent for an export, and bytes of the bodies that were put."""
+    """Requests sent for an export, and bytes of the bodies that were stored."""
 
     lists: int = 0
     gets: int = 0
@@ -337,19 +340,16 @@ class ExportRequests(ObjectStore):
         """Do nothing: the store belongs to the caller."""
 
 
-async def write(
-    store: ObjectStore, key: ObjectKey, body: bytes, says_the_same: Callable[[bytes, bytes], bool]
-) -> bytes:
-    """Store `body`, or find it stored; the bytes that the store holds.
+async def write(store: ObjectStore, key: ObjectKey, body: bytes, is_same: Callable[[bytes, bytes], bool]) -> bytes:
+    """Store `body`, unless an object exists there. Return the bytes of the stored object.
 
-    They may be others than `body` only if they say the same: another version of a library compresses differently.
+    They may differ from `body` only if `is_same` accepts them: another version of a library compresses differently.
 
     Raises:
-        Unavailable: `store-unavailable`, the store does not say that it holds the object; perhaps it does.
-        Corrupt: `export-corrupt`, something else is stored under its name.
-
+        Unavailable: `store-unavailable`, the store did not confirm the object, which may be stored.
+        Corrupt: `export-corrupt`, an object with other content is stored under its name.
     """
-    held = await store_object(store, key, body)
-    if held != body and not says_the_same(held, body):
-        raise damaged(key, "something else is stored under this name")
-    return held
+    stored_body = await store_object(store, key, body)
+    if stored_body != body and not is_same(stored_body, body):
+        raise damaged(key, "an object with other content is stored under this name")
+    return stored_body

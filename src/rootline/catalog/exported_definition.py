@@ -1,17 +1,18 @@
 """A table definition in the form of Iceberg's table metadata, as far as other engines can read it.
 
-Owns: schemas, partition specs, sort orders and properties of an export, and what a format version has no place for.
-Does not own: snapshots and the rest of the metadata (`table_metadata`), partition values (`manifest_encoder`).
-Invariants: pure and deterministic; the same source and transform have the same partition field id in every spec, and
-what is left out later changes no id; a member that engines cannot read is left out of its spec, because partitions
-only prune; an id of a spec or a sort order means the same in every export of a table; what would make an engine misread
-a table is refused.
+Owns: schemas, partition specs, sort orders and properties of an export, and the refusal or omission of parts that a
+format version lacks. Does not own: snapshots and the rest of the metadata (`table_metadata`), partition values
+(`manifest_encoder`).
+Invariants: pure and deterministic. The same source and transform have the same partition field id in every spec, and a
+later omission changes no id. A member that engines cannot read is omitted from its spec, because partitions are only
+used for pruning. An id of a spec or a sort order has the same meaning in every export of a table. A definition that
+would make an engine misread the table is refused.
 
 Theory. Engines read manifests by the specs of the metadata.json, and bind these to the current schema, or to that of
-the snapshot: a spec of a column that is not there stops some of them. So a snapshot's manifests are written under the
-*form* of their spec that has only fields whose columns both schemas have. A spec without one of its fields is another
-spec, and has another id (decision 0036), also where the field is one that our manifests leave out and those of the
-table's snapshots from before its adoption have. Sort orders are bound to nothing, and keep the fields that they had.
+the snapshot. A spec of an absent column makes some of them fail. So a snapshot's manifests are written under the *form*
+of their spec that contains only fields whose columns are in both schemas. A spec without one of its fields is another
+spec, and has another id (decision 0036). This also holds if the table's snapshots from before its adoption have the
+field that exported manifests omit. Sort orders are bound to no schema, and keep their fields.
 
 Source: the Iceberg specification, "Schemas and Data Types", "Default values", "Partition Specs", "Sort Orders" and
 Appendix C.
@@ -72,13 +73,13 @@ __all__ = ["ExportedDefinition", "ExportedField", "Meaning", "stated_specs"]
 
 _UNSORTED: Final = 0
 _NAMED_AS_COLUMN: Final = ("identity", "void")
-"""Transforms whose partition field may have its column's name."""
+"""Transforms whose partition field may have the same name as its column."""
 _DEFAULTS: Final = ("initial-default", "write-default")
 _NOT_IN_TUPLES: Final = (
     FixedType, UUIDType, TimestampNanoType, TimestamptzNanoType, UnknownType, GeometryType, GeographyType,
 )  # fmt: skip
-"""Types of partition values that some engine misreads in manifests: Iceberg's Java cannot read fixed, and compares
-the halves of UUIDs as signed numbers; PyIceberg cannot read nanoseconds; the others have no values."""
+"""Types of partition values that some engine misreads in manifests. Iceberg's Java cannot read fixed, and compares
+the halves of UUIDs as signed numbers. PyIceberg cannot read nanoseconds. The others have no values."""
 _V2_TYPES: Final = (
     BooleanType, IntegerType, LongType, FloatType, DoubleType, DecimalType, DateType, TimeType, TimestampType,
     TimestamptzType, StringType, UUIDType, FixedType, BinaryType,
@@ -86,15 +87,17 @@ _V2_TYPES: Final = (
 
 
 _FIRST_FORM: Final = 1 << 30
-"""Ids from here on are of specs that lost fields, and that no spec of the table equals."""
+"""The first id for a spec that lost fields and is equal to no spec of the table."""
 
 Meaning = tuple[tuple[int, int, str], ...]
-"""What a spec means: field id, source id and transform of each field."""
+"""The meaning of a spec: field id, source id and transform of each field."""
 
 
 @dataclass(frozen=True)
 class ExportedField:
-    """A member of a partition spec as engines see it; `tracked_id`: the id of its values in our statistics."""
+    """A member of a partition spec in the form for engines. `tracked_id`: the id of its values in Rootline's
+    statistics.
+    """
 
     field_id: int
     name: str
@@ -105,14 +108,14 @@ class ExportedField:
 
     @property
     def avro_name(self) -> str:
-        """The name with letters, digits and `_` of ASCII only: others end a process that reads it with DuckDB."""
+        """The name, with only ASCII letters, digits and `_`: other characters crash DuckDB."""
         compatible = make_compatible_name(self.name)
         return "".join(letter if letter.isascii() else f"_x{ord(letter):X}" for letter in compatible)
 
 
 @dataclass(frozen=True)
 class _Member:
-    """A member of a spec, readable by engines or not."""
+    """A member of a spec, whether engines can read it or not."""
 
     tracked_id: int
     source_ids: tuple[int, ...]
@@ -120,7 +123,7 @@ class _Member:
 
 
 class ExportedDefinition:
-    """The description of a table in an export, without its files. Two of the same definition and format are the same.
+    """The description of a table in an export, without its files. It depends only on the definition and the format.
 
     `read_by`: the definition of the export's own version, for that of an older version in the same export.
     """
@@ -136,11 +139,10 @@ class ExportedDefinition:
     def of(
         definition: TableDefinition, format_version: FormatVersion, read_by: ExportedDefinition | None = None
     ) -> ExportedDefinition:
-        """The definition in the form of `format_version`. `read_by`: as in the class.
+        """The definition in the form of `format_version`. `read_by` is as in the class.
 
         Raises:
-            Invalid: `export-unsupported`, the format does not have a type or a default value of a column.
-
+            Invalid: `export-unsupported`, the format lacks a type or a default value of a column.
         """
         fault = _nested_default(definition.schema)
         if fault is not None:
@@ -153,7 +155,7 @@ class ExportedDefinition:
 
     @cached_property
     def columns(self) -> tuple[TrackedField, ...]:
-        """The columns whose statistics manifests carry, by id; no expressions."""
+        """The columns whose statistics are in manifests, by id, without expressions."""
         return tuple(field for field in self.definition.tracked_fields if not field.is_expression)
 
     def fields(self, spec_id: int) -> tuple[ExportedField, ...]:
@@ -171,9 +173,9 @@ class ExportedDefinition:
         return self._readers._id_of(spec_id, self.fields(spec_id))
 
     def schema_of_manifests(self, spec_id: int) -> Schema:
-        """The schema that manifests of a spec state: the first one in which all columns have the types of now.
+        """The schema stated in manifests of a spec: the first in which all columns have their current types.
 
-        Columns that come, go or change their names later do not change it, and so no manifest is written again.
+        Columns that are added, dropped or renamed later do not change it, so no manifest is rewritten.
         """
         needed = {field.source_id for field in self.fields(spec_id)}
         for schema in self.definition.schemas:
@@ -183,29 +185,28 @@ class ExportedDefinition:
         return self.definition.schema
 
     def schema_json(self, spec_id: int) -> dict[str, Any]:
-        """`schema_of_manifests` as manifests state it."""
+        """The JSON of `schema_of_manifests`, as stated in manifests."""
         return self._schema_json(self.schema_of_manifests(spec_id))
 
     def spec_json(self, spec_id: int) -> list[dict[str, Any]]:
-        """The fields of a spec, as manifests and metadata state them."""
+        """The fields of a spec, as stated in manifests and metadata."""
         return _spec_json(self.fields(spec_id))
 
     def can_state(self, schema_id: int) -> bool:
-        """Whether engines can read snapshots of this schema. No export of a later version contains others."""
+        """Whether engines can read snapshots of this schema. Exports of later versions omit the others."""
         return _nested_default(self.definition.schema_by_id(schema_id)) is None
 
     def sort_order_id(self, order_id: int | None) -> int | None:
-        """The id that a data file's sort order has in the export; `None` for an order that is not exported."""
+        """The id of a data file's sort order in the export, or `None` if the order is not exported."""
         return order_id if order_id in self._orders else None
 
     def metadata(self, schema_ids: Iterable[int] = (), *, has_history: bool = False) -> dict[str, Any]:
-        """The members of the table metadata that follow from the definition.
+        """The members of the table metadata that are computed from the definition.
 
         Args:
-            schema_ids: of the snapshots that the metadata names.
-            has_history: whether it names snapshots from before the table's adoption, whose manifests are of its specs
-                as they were.
-
+            schema_ids: the schemas of the snapshots in the metadata.
+            has_history: whether it contains snapshots from before the table's adoption, whose manifests use the
+                original specs.
         """
         definition = self.definition
         default_order = definition.default_sort_order_id
@@ -228,10 +229,10 @@ class ExportedDefinition:
         }
 
     def manifest_inputs(self, spec_id: int) -> bytes:
-        """A digest of all that manifests of a spec take from the definition; it goes into their names."""
+        """A digest of everything in the definition that manifests of a spec depend on. It is part of their names."""
         there = self._primitives[self.schema_of_manifests(spec_id).schema_id]
         later = [field for field in self.columns if field.tracked_id not in there]
-        said = [
+        inputs = [
             int(self.format_version),
             self.schema_json(spec_id),
             self.exported_spec_id(spec_id),
@@ -241,16 +242,16 @@ class ExportedDefinition:
             [_UNSORTED, *sorted(-order.order_id for order in self.definition.sort_orders if self._is_hidden(order))],
         ]
         widened = [(field.tracked_id, str(field.type)) for field in later if self._was_narrower(field)]
-        if widened:  # what was written before they became wider has other bounds of them
-            said.append(widened)
+        if widened:  # manifests from before they were widened have different bounds
+            inputs.append(widened)
         spelled = [field.avro_name for field in self.fields(spec_id) if not field.name.isascii()]
-        if spelled:  # as other releases do not spell them
-            said.append(spelled)
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).digest()
+        if spelled:  # other releases spell these names differently
+            inputs.append(spelled)
+        return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).digest()
 
     @cached_property
     def _primitives(self) -> Mapping[int, Mapping[int, PrimitiveType]]:
-        """Schema id → column id → type, of columns whose statistics manifests carry."""
+        """Schema id → column id → type, of columns whose statistics are in manifests."""
         columns = {field.tracked_id for field in self.columns}
         found: dict[int, dict[int, PrimitiveType]] = {}
         for schema in self.definition.schemas:
@@ -274,7 +275,9 @@ class ExportedDefinition:
 
     @cached_property
     def _orders(self) -> Mapping[int, tuple[SortField, ...]]:
-        """Sort orders by id, each up to its first field that engines cannot read: rows are ordered by what is left."""
+        """Sort orders by id, each up to its first field that engines cannot read. Rows are sorted by the remaining
+        fields.
+        """
         orders = {order.order_id: tuple(self._sort_fields(order)) for order in self.definition.sort_orders}
         sorted_by = {order_id: fields for order_id, fields in orders.items() if fields and order_id != _UNSORTED}
         return {_UNSORTED: (), **sorted_by}
@@ -291,7 +294,7 @@ class ExportedDefinition:
             yield field
 
     def _stated_specs(self, schema_ids: Iterable[int], *, has_history: bool) -> Mapping[int, tuple[ExportedField, ...]]:
-        """Id → fields of every spec that a manifest may be of, and of those that the table may write by."""
+        """Id → fields of every spec that a manifest may use, and of those for later writes to the table."""
         own = self.definition.current_schema_id
         found: dict[int, tuple[ExportedField, ...]] = {}
         for schema_id in dict.fromkeys((own, *schema_ids)):
@@ -304,12 +307,12 @@ class ExportedDefinition:
         return dict(sorted(found.items()))
 
     def _form(self, spec_id: int, schema: Schema) -> tuple[ExportedField, ...]:
-        """The fields of a spec whose columns are in `schema`, and in the schema of those who read the export."""
+        """The fields of a spec whose columns are in `schema`, and in the schema of the export's version."""
         there = schema.field_ids & self._readers.definition.schema.field_ids
         return tuple(field for field in self._fields_by_spec[spec_id] if field.source_id in there)
 
     def _id_of(self, spec_id: int, form: tuple[ExportedField, ...]) -> int:
-        """The id of a form: of the spec that it is the whole of, else one that no spec of the table has."""
+        """The id of a form: that of the spec with exactly these fields, otherwise one that no spec of the table has."""
         key = _meaning(form)
         if key == _meaning(self._whole_by_spec[spec_id]):
             return spec_id
@@ -331,12 +334,14 @@ class ExportedDefinition:
 
     @cached_property
     def _fields_by_spec(self) -> dict[int, tuple[ExportedField, ...]]:
-        """Spec id → all its members that engines can read, of columns that are there or were."""
+        """Spec id → all its members that engines can read, of current and dropped columns."""
         return {spec.spec_id: tuple(self._exported(spec)) for spec in self.definition.partition_specs}
 
     @cached_property
     def _whole_by_spec(self) -> Mapping[int, tuple[ExportedField, ...]]:
-        """Spec id → what the id means: of an adopted spec what its writer meant, with values that some misread."""
+        """Spec id → the meaning of the id. For an adopted spec this is its writer's, with types that some engines
+        misread.
+        """
         return self._fields_by_spec | {
             spec.spec_id: tuple(self._exported(spec, is_whole=True))
             for spec in self.definition.partition_specs
@@ -361,19 +366,19 @@ class ExportedDefinition:
             yield ExportedField(field_id, name, member.source_ids[0], member.transform, member.tracked_id, tracked.type)
 
     def _is_readable(self, member: _Member) -> bool:
-        """Whether it is a known transform of one column: others break readers of the metadata."""
+        """Whether it is a known transform of one column. Other members break readers of the metadata."""
         if len(member.source_ids) != 1 or self._source_type(member.source_ids[0]) is None:
             return False
         expression = self.definition.expressions_by_id.get(member.tracked_id)
         return expression is None or self.definition.function_of(expression) is Function.TRANSFORM
 
     def _source_type(self, field_id: int) -> PrimitiveType | None:
-        """The type of a column to partition or sort by, dropped or not: primitive, and inside structs only."""
+        """The type of a partition or sort column, even if dropped. It is primitive, and inside structs only."""
         found = self.definition.tracked_by_id.get(field_id)
         return None if found is None or found.is_expression else found.type
 
     def _name(self, member: _Member, kept: str | None, taken: set[str]) -> str:
-        """A name that no earlier member and no other column has: engines refuse a spec where two share a name."""
+        """A name different from all earlier members and other columns: engines refuse a spec with a duplicate name."""
         expression = self.definition.expressions_by_id.get(member.tracked_id)
         column = self.definition.tracked_by_id[member.source_ids[0]].name
         name = kept or (column if expression is None else expression.name) or column
@@ -394,7 +399,7 @@ class ExportedDefinition:
 
 
 def stated_specs(metadata: Mapping[str, Any]) -> frozenset[tuple[int, Meaning]]:
-    """The specs of a metadata.json: the id of each, and what it means."""
+    """The specs of a metadata.json: the id and the meaning of each."""
     found: list[tuple[int, Meaning]] = []
     for spec in metadata["partition-specs"]:
         fields = (
@@ -441,7 +446,7 @@ def _sort_json(field: SortField) -> dict[str, Any]:
 
 
 def _fields_of(kind: IcebergType, prefix: str = "") -> Iterator[tuple[str, NestedField]]:
-    """(full name, field) of every field, elements of lists and maps included."""
+    """Yield (full name, field) of every field, elements of lists and maps included."""
     fields: Sequence[NestedField] = ()
     if isinstance(kind, StructType):
         fields = kind.fields
@@ -460,7 +465,7 @@ def _check_v2(schema: Schema, name: str, field: NestedField) -> None:
     if isinstance(field.field_type, PrimitiveType) and not isinstance(field.field_type, _V2_TYPES):
         raise Invalid(
             "export-unsupported",
-            f"{where} is of type {field.field_type}, which format version 2 does not have: export format version 3",
+            f"{where} is of type {field.field_type}, which format version 2 lacks: export format version 3",
         )
     if field.initial_default is not None:
         raise Invalid(
@@ -471,7 +476,7 @@ def _check_v2(schema: Schema, name: str, field: NestedField) -> None:
 
 
 def _nested_default(schema: Schema) -> str | None:
-    """A column whose value in older files no engine reads, in words."""
+    """A description of a column whose value in older files no engine reads, or `None`."""
     for name, field in _fields_of(schema.as_struct()):
         if field.initial_default is not None and not isinstance(field.field_type, PrimitiveType):
             return (
@@ -485,15 +490,16 @@ def _nested_default(schema: Schema) -> str | None:
 def _without_defaults(body: Any, *, of_nested_only: bool) -> Any:
     """Schema JSON without the defaults that engines cannot read.
 
-    V2 knows none; no version knows those of structs, lists and maps. Those that readers need were refused before.
+    V2 has no defaults, and no version has those of structs, lists and maps. Defaults that readers need were refused
+    before.
     """
     if isinstance(body, list):
         return [_without_defaults(item, of_nested_only=of_nested_only) for item in body]
     if not isinstance(body, dict):
         return body
-    is_left_out = not of_nested_only or isinstance(body.get("type"), dict)
+    is_omitted = not of_nested_only or isinstance(body.get("type"), dict)
     return {
         key: _without_defaults(value, of_nested_only=of_nested_only)
         for key, value in body.items()
-        if not (is_left_out and key in _DEFAULTS)
+        if not (is_omitted and key in _DEFAULTS)
     }

@@ -1,12 +1,12 @@
-"""A table's versions as Iceberg metadata: found in the store, else made.
+"""A table's versions as Iceberg metadata, read from the store or made on demand.
 
 Owns: the choice of version and format, one export at a time for each, the order of reads and writes, the versions that
 are shown to engines. Does not own: the manifests of one version (`manifest_writer`), the content of the metadata
 (`table_metadata`), the memory (`export_memory`), serving (`rootline.catalog.rest`).
-Invariants: concurrent callers for the same version share one export. A failure is not remembered. A version that the
-head does not address is never exported, and one that records verdicts only is not shown. A manifest list is written
-after everything that it names, and the metadata.json after all its lists: after a crash something may be missing, but
-nothing that exists is wrong.
+Invariants: concurrent callers for the same version share one export. A failure is not cached. A version that the head
+does not address is never exported, and one that only records verdicts is not shown. A manifest list is written after
+everything that it names, and the metadata.json after all its lists: after a crash an object may be missing, but every
+existing object is correct.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ HIDDEN_MAX: Final = 200
 
 
 async def shown_at(root: Root, oldest: Version, read: Callable[[Version], Awaitable[Root]]) -> Root:
-    """`root`, or the newest before it that changed the table. `oldest`: the oldest version that may be read."""
+    """The newest version up to `root` that changed the table. `oldest`: the oldest version that may be read."""
     found = root
     for _ in range(HIDDEN_MAX):
         header = found.header
@@ -79,7 +79,7 @@ async def shown_at(root: Root, oldest: Version, read: Callable[[Version], Awaita
 
 
 class ExportBuilder:
-    """One export being made. `reads` counts, and uses the reader's cache where it may; `root`: of its version."""
+    """The making of one export. `reads` counts requests and uses `cache`. `root`: the root of the exported version."""
 
     def __init__(
         self, reads: ObjectStore, cache: ReadCache, everything: ExportMemory, memory: TableMemory, root: Root
@@ -98,13 +98,12 @@ class ExportBuilder:
         self._definitions: dict[bytes, TableDefinition] = {}
 
     async def build(self) -> StoredMetadata:
-        """Store everything that is missing, and remember it.
+        """Store all missing objects of the export, and cache it.
 
         Raises:
             Invalid: `export-unsupported`, `equality-delete-unread`, `file-unreadable`.
-            Corrupt: an object is missing, or not what was written; `export-corrupt`.
+            Corrupt: an object is missing or damaged; `export-corrupt`.
             Unavailable: `store-unavailable`.
-
         """
         header, memory = self._root.header, self._memory
         definition = await self._definition_of(self._root)
@@ -134,23 +133,24 @@ class ExportBuilder:
                 if snapshot_id not in self._index.snapshots:
                     self._index.snapshots[snapshot_id], names = await self._snapshot(version, exported)
         except BaseException:
-            memory.keep_manifests(self._index)  # the next attempt goes on from here
+            memory.keep_manifests(self._index)  # the next attempt continues from here
             raise
         snapshots = [self._index.snapshots[snapshot_id] for snapshot_id in wanted.values()]
         moved = memory.is_out_of_date and await self._was_swept(snapshots)
         body = metadata_json(header, stated, self._folder, snapshots, tagged, self._before)
         stored = await self._store(body)
         if moved or stored.body != body:
-            memory.forget()  # another process was first: what it stored stays
+            memory.forget()  # another process was first: its objects stay
         else:
             memory.advance(header.version, self._index, names, wanted.values())
         memory.keep(header.version, stored)
         return stored
 
     async def _was_swept(self, snapshots: Sequence[SnapshotJson]) -> bool:
-        """Whether a sweep came in while this took its time. Raises `Unavailable`: it may take some of what was found.
+        """Whether a sweep committed during this export. Raises `Unavailable` if it condemned an object that the export
+        uses.
 
-        What is condemned goes a retention later, if nothing names it then: ten minutes at least.
+        A condemned object is deleted a retention later, at least ten minutes, unless a root names it then.
         """
         memory, table = self._memory, self._folder.table
         head = await at_head(self._reads, table, lambda at: read_root(self._reads, table, at.version))
@@ -162,7 +162,7 @@ class ExportBuilder:
         hashes = [location_hash(location) for location in used]
         if any(one in page.locations for page in pages for one in hashes):
             memory.forget()
-            raise Unavailable("export-unfinished", f"{table}: a sweep came in between: ask again")
+            raise Unavailable("export-unfinished", f"{table}: a sweep committed during the export: retry")
         return True
 
     async def _store(self, body: bytes) -> StoredMetadata:
@@ -172,8 +172,8 @@ class ExportBuilder:
             read_metadata(stored, self._folder, version, table_uuid)
             return True
 
-        held = await write(self._reads, self._folder.key(self._folder.metadata(version)), body, is_whole)
-        return read_metadata(held, self._folder, version, table_uuid)
+        stored_body = await write(self._reads, self._folder.key(self._folder.metadata(version)), body, is_whole)
+        return read_metadata(stored_body, self._folder, version, table_uuid)
 
     async def _schema_id(self, version: Version) -> int:
         """The id of the schema of one version's snapshot."""
@@ -190,7 +190,7 @@ class ExportBuilder:
         return known
 
     async def _snapshot(self, version: Version, read_by: ExportedDefinition) -> tuple[SnapshotJson, list[str]]:
-        """Store the manifest list of one version; its snapshot, and the names of its units."""
+        """Store the manifest list of one version. Return its snapshot, and the names of its units."""
         root = await self._root_of(version)
         header, format_version = root.header, self._folder.format_version
         definition = await self._definition_of(root)
@@ -239,10 +239,10 @@ class ExportBuilder:
             return root.header.parent_next_row_id
         parent = Version(version - 1) if parent is None else parent
         known = self._index.snapshots.get(self._id_of(parent))
-        said = None if known is None else next_row_id_after(known)
-        if said is not None:
-            return said
-        if parent < self._root.header.oldest_version:  # it may be gone
+        stated = None if known is None else next_row_id_after(known)
+        if stated is not None:
+            return stated
+        if parent < self._root.header.oldest_version:  # it may have been deleted
             return _first_row_id_of(root)
         return (await self._root_of(parent)).header.next_row_id
 
@@ -253,7 +253,7 @@ class ExportBuilder:
         return found
 
     async def _shown_below(self, version: Version) -> Version | None:
-        """The version before it that is shown, as far as there are any that may be read."""
+        """The shown version before it, or `None` if none may be read."""
         if version <= self._oldest:
             return None
         known = self._index.snapshots.get(self._id_of(version))
@@ -272,7 +272,7 @@ class ExportBuilder:
 
 
 def _first_row_id_of(root: Root) -> int:
-    """The row id from which a root went on, by what it shows as its own."""
+    """The first row id that a root assigned, from the entries that it added."""
     snapshot_id = root.header.snapshot.snapshot_id
     added = (row.entry for row in root.rows if row.entry.version_info.status is Status.ADDED)
     ids = [
@@ -289,10 +289,9 @@ def _first_row_id_of(root: Root) -> int:
 class ExportedTable:
     """One version in one format. `metadata` is the metadata.json, `metadata_location` its absolute location.
 
-    `asked_version`: what was asked for; `version` is the one before it that changed the table, if it did not itself.
-
-    `snapshot_timestamp_ms`: when the version was committed. `cost`: the requests that this call sent; a caller that
-    waited for the export of another caller sent none for it.
+    `asked_version`: the requested version. `version` is that version, or the newest one before it that changed the
+    table. `snapshot_timestamp_ms`: the commit time of the version. `cost`: the requests of this call, zero if it waited
+    for another caller's export.
     """
 
     table: TableName
@@ -309,10 +308,10 @@ _Wanted = tuple[TableName, FormatVersion, Version]
 
 
 class TableExporter:
-    """Exports tables of one warehouse; used on one event loop. What it keeps in memory is bounded."""
+    """Exports tables of one warehouse, on one event loop. Its memory is bounded."""
 
     def __init__(self, store: ObjectStore, base_url: str, *, cache: ReadCache | None = None) -> None:
-        """`base_url`: the absolute URL by which engines know the warehouse: `file:///dir`, `s3://bucket/prefix`."""
+        """`base_url`: the absolute URL of the warehouse for engines: `file:///dir`, `s3://bucket/prefix`."""
         self._store = store
         self._cache = ReadCache() if cache is None else cache
         self.base_url = base_url.rstrip("/")
@@ -327,15 +326,15 @@ class TableExporter:
 
         Args:
             table: its name.
-            format_version: by default what the table's property `rootline.export.format` says, else V3.
-            version: addressable, or exported while it was; once a table is swept, addressable.
+            format_version: by default the table's property `rootline.export.format`, else V3.
+            version: an addressable version, or one exported while it was addressable. Once a table is swept, it must be
+                addressable.
 
         Raises:
             Invalid: `table-unknown`, `table-dropped`, `version-unknown`, `export-unsupported`,
                 `equality-delete-unread`, `file-unreadable`.
-            Corrupt: an object is missing, or not what was written; `export-corrupt`.
+            Corrupt: an object is missing or damaged; `export-corrupt`.
             Unavailable: `store-unavailable`.
-
         """
         requests = ExportRequests(self._store)
         reads = PlanningReads(requests, self._cache)
@@ -362,7 +361,7 @@ class TableExporter:
         )
 
     async def close(self) -> None:
-        """Stop the exports under way: what they stored is right, and the next request goes on from there."""
+        """Stop running exports. Their stored objects are correct, and the next request continues from them."""
         makings = list(self._making.values())
         for making in makings:
             making.cancel()
@@ -371,7 +370,7 @@ class TableExporter:
     async def _format(
         self, reads: PlanningReads, table: TableName, version: Version, head: Version | None
     ) -> FormatVersion:
-        """The format that the table's property names; it is read once for each version."""
+        """The format in the table's property, read once for each version."""
         known = self._formats.pop(table, None)
         if known is None or known[0] != version:
             root, _ = await self._root(reads, table, version, head)
@@ -385,7 +384,7 @@ class TableExporter:
     async def _shared(
         self, reads: PlanningReads, memory: TableMemory, version: Version, head: Version | None
     ) -> StoredMetadata:
-        """The result of the export under way, or of a new one; it goes on when the caller is cancelled."""
+        """The result of the running export, or of a new one. A cancelled caller does not cancel it."""
         wanted = (memory.folder.table, memory.folder.format_version, version)
         making = self._making.get(wanted)
         if making is None:
@@ -397,7 +396,7 @@ class TableExporter:
     def _forget(self, wanted: _Wanted, done: asyncio.Task[StoredMetadata]) -> None:
         del self._making[wanted]
         if not done.cancelled():
-            done.exception()  # the callers that still wait get it; there may be none
+            done.exception()  # retrieved, so that asyncio does not report it if no caller waits
 
     async def _found_or_made(
         self, reads: PlanningReads, memory: TableMemory, version: Version, head: Version | None
@@ -424,7 +423,7 @@ class TableExporter:
             return stored
 
     async def _check_stays(self, reads: PlanningReads, memory: TableMemory, version: Version) -> None:
-        """Raises `Invalid` (`version-unknown`) if the export of `version`, which is stored, may be about to go."""
+        """Raises `Invalid` (`version-unknown`) if the stored export of `version` may be deleted soon."""
         table = memory.folder.table
         head = await _head(reads, table)
         if head == version:
@@ -438,7 +437,7 @@ class TableExporter:
     async def _root(
         self, reads: PlanningReads, table: TableName, version: Version, head: Version | None
     ) -> tuple[Root, RootHeader]:
-        """The root of `version`, which is addressable, and the newest; `head`: its version, if just looked up."""
+        """The root of `version`, which must be addressable, and the newest header. `head`: its version, if known."""
         known = self._cache.root(table)
         if head is None:
             head = await _head(reads, table)
@@ -450,13 +449,13 @@ class TableExporter:
         return await read_root(reads, table, version, known=newest), newest.header
 
     def _keep(self, reads: PlanningReads, root: Root) -> None:
-        """What was read has been proven."""
+        """Cache the metadata that was read, after it was verified."""
         reads.keep()
         self._cache.keep_root(root)
 
 
 async def _stored(reads: PlanningReads, memory: TableMemory, version: Version) -> StoredMetadata | None:
-    """The export of `version` if it is remembered or stored."""
+    """The export of `version` if it is cached or stored."""
     known = memory.finished.get(version)
     if known is not None:
         return known
@@ -466,7 +465,7 @@ async def _stored(reads: PlanningReads, memory: TableMemory, version: Version) -
         return None
     stored = read_metadata(found.body, memory.folder, version, None)
     if not stored.is_of_its_table:
-        raise damaged(key, "its current snapshot is one of before the table's adoption")
+        raise damaged(key, "its current snapshot is from before the table's adoption")
     memory.keep(version, stored)
     return stored
 

@@ -1,7 +1,7 @@
-"""Many entries of one leaf as a manifest, column by column.
+"""The encoding of many entries of one leaf as a manifest, column by column.
 
-Owns: columns of a leaf to the rows of a manifest, and columns of Avro encodings made for all rows at once. Does not
-own: the form of a row (`manifest_encoder`).
+Owns: columns of a leaf to the rows of a manifest, and columns of Avro encodings made for all rows at the same time.
+Does not own: the form of a row (`manifest_encoder`).
 Invariants: the bytes are the same as if the entries were encoded one by one. No entry object is made. Each value has
 the bytes that `avro_encoding` makes.
 
@@ -63,7 +63,7 @@ __all__ = [
 
 Mask = npt.NDArray[np.bool_]
 Piece: TypeAlias = "pa.Array | pa.Scalar"
-"""A column of bytes, or the same bytes in every row; null stands for no byte."""
+"""A column of bytes, or the same bytes in every row. Null means no bytes."""
 
 _VARINT_BYTES_MAX: Final = 10
 _LONG_BYTES: Final = 8
@@ -76,13 +76,13 @@ def constant(data: bytes) -> Piece:
 
 
 def validity(column: pa.Array) -> Mask:
-    """Which rows have a value."""
+    """Flags of the rows that have a value."""
     found: Mask = column.is_valid().to_numpy(zero_copy_only=False)
     return found
 
 
 def longs(column: pa.Array, *, prefix: bytes = b"", null: bytes = b"", where: Mask | None = None) -> pa.Array:
-    """Varints of an integer column, each after `prefix`; `null` if there is no value, or where `where` is false."""
+    """Varints of an integer column, each after `prefix`. `null` is written if there is no value or `where` is false."""
     valid = validity(column) if where is None else where
     values = _numbers(column).astype(np.int64, copy=False)
     zigzag = ((values << 1) ^ (values >> 63)).view(np.uint64)
@@ -103,7 +103,7 @@ def longs(column: pa.Array, *, prefix: bytes = b"", null: bytes = b"", where: Ma
 
 
 def fixed(values: npt.NDArray[Any], prefix: bytes, where: Mask) -> pa.Array:
-    """The little-endian bytes of each number after `prefix`; none where `where` is false."""
+    """The little-endian bytes of each number after `prefix`, or no bytes where `where` is false."""
     size = values.dtype.itemsize
     plain = values.view(np.uint8).reshape(len(values), size)
     matrix = np.empty((len(values), len(prefix) + size), np.uint8)
@@ -113,7 +113,7 @@ def fixed(values: npt.NDArray[Any], prefix: bytes, where: Mask) -> pa.Array:
 
 
 def short_decimals(unscaled: npt.NDArray[np.int64], prefix: bytes, where: Mask) -> pa.Array:
-    """Length and fewest big-endian bytes of each unscaled value after `prefix`; none where `where` is false."""
+    """Length and minimal big-endian bytes of each unscaled value after `prefix`, or no bytes where `where` is false."""
     magnitude = np.where(unscaled < 0, ~unscaled, unscaled)
     sizes = np.ones(len(unscaled), np.int64)
     for place in range(1, _LONG_BYTES):
@@ -128,7 +128,7 @@ def short_decimals(unscaled: npt.NDArray[np.int64], prefix: bytes, where: Mask) 
 
 
 def texts(column: pa.Array, *, prefix: bytes = b"", null: bytes = b"", where: Mask | None = None) -> list[Piece]:
-    """Two columns that follow each other: lengths, each after `prefix`, and bytes of a text or binary column."""
+    """Two consecutive columns for a text or binary column: lengths, each after `prefix`, and bytes."""
     if pa.types.is_fixed_size_binary(column.type):
         column = column.cast(pa.binary())
     plain = column.view(pa.binary()) if pa.types.is_string(column.type) else column
@@ -138,14 +138,14 @@ def texts(column: pa.Array, *, prefix: bytes = b"", null: bytes = b"", where: Ma
 
 
 def looked_up(column: pa.Array, encode: Callable[[Any], bytes | None]) -> pa.Array:
-    """The result of `encode` for each value; it is called once for each different value, null included."""
+    """The result of `encode` for each value. It is called once for each distinct value, null included."""
     coded = column.dictionary_encode(null_encoding="encode")
     made = [encode(value) for value in coded.dictionary.to_pylist()]
     return pa.array(made, pa.binary()).take(coded.indices)
 
 
 def joined(pieces: Sequence[Piece]) -> list[bytes]:
-    """The rows: their pieces in order."""
+    """The rows, each joined from its pieces in order."""
     rows = pc.binary_join_element_wise(*pieces, constant(b""), null_handling="replace", null_replacement=b"")
     found: list[bytes] = rows.to_pylist()
     return found
@@ -158,7 +158,7 @@ def _numbers(column: pa.Array) -> npt.NDArray[Any]:
 
 
 def _rows_of(matrix: npt.NDArray[np.uint8], sizes: npt.NDArray[np.int64], valid: Mask, null: bytes) -> pa.Array:
-    """A column of the first `sizes` bytes of each row of the matrix, `null` for those that are not valid."""
+    """A column with the first `sizes` bytes of each matrix row, or `null` for rows that are not valid."""
     if not valid.all():
         matrix[~valid, : len(null)] = np.frombuffer(null, np.uint8)
         sizes = np.where(valid, sizes, len(null))
@@ -186,7 +186,7 @@ def encode_leaf_chunk(
     absolute: Absolute,
     sync: bytes,
 ) -> EncodedManifest:
-    """The manifest of a leaf's entries at `ordinals`, which ascend; arguments and `Raises` as `encode_manifest`."""
+    """The manifest of a leaf's entries at ascending `ordinals`. Arguments and errors are as in `encode_manifest`."""
     chunk = _Chunk.of(leaf, ordinals, absolute)
     partitions, summaries = _partitions(chunk, exported.fields(spec_id))
     is_v3 = exported.format_version is FormatVersion.V3
@@ -221,7 +221,7 @@ def encode_leaf_chunk(
 
 @dataclass(frozen=True)
 class _Chunk:
-    """The columns of some entries: all but statistics, the absolute names that deletes reference, statistics by id."""
+    """The columns of some entries: all except statistics, absolute names of referenced files, statistics by id."""
 
     rows: pa.Table
     referenced: pa.Array
@@ -244,7 +244,7 @@ class _Chunk:
         return found
 
     def optional(self, name: str) -> pa.Array:
-        """`["null", "long"]`, or an int."""
+        """The encoding of `["null", "long"]`, or of an optional int."""
         return longs(self.row(name), prefix=PRESENT, null=NULL)
 
     def optional_lists(self, name: str) -> Piece:
@@ -281,19 +281,19 @@ def _partitions(chunk: _Chunk, fields: Sequence[ExportedField]) -> tuple[list[Pi
 
 
 def _member(statistics: pa.StructArray, name: str) -> pa.Array:
-    """A member of a struct, null where the struct is null."""
+    """A member of a struct, null if the struct is null."""
     return statistics.flatten()[statistics.type.get_field_index(name)]
 
 
 class _Map:
-    """One of the five maps from column id to count or bound: the pairs of each row, and how many it has."""
+    """One of the five maps from column id to count or bound: the pairs of each row, and their number."""
 
     def __init__(self, rows: int) -> None:
         self._counts = np.zeros(rows, np.int64)
         self._pairs: list[Piece] = []
 
     def add(self, pieces: Sequence[Piece], present: Mask) -> None:
-        """One pair of a map; `pieces` hold no byte in rows that do not have the pair."""
+        """Add one pair of a map. `pieces` have no bytes in rows without the pair."""
         if present.any():
             self._counts += present
             self._pairs += pieces
@@ -307,7 +307,7 @@ class _Map:
 
 
 def _statistics(chunk: _Chunk, columns: Sequence[Column], members: frozenset[int]) -> list[Piece]:
-    """Value, null and NaN counts, lower and upper bounds."""
+    """The encoded maps: value, null and NaN counts, lower and upper bounds."""
     count = chunk.rows.num_rows
     with_columns = chunk.row("content_type").to_numpy() != ContentType.POSITION_DELETE
     maps = [_Map(count) for _ in range(5)]
@@ -323,7 +323,7 @@ def _statistics(chunk: _Chunk, columns: Sequence[Column], members: frozenset[int
         if column.has_bounds:
             low, high = (physical_column(_member(known, name)) for name in ("lower_bound", "upper_bound"))
             if column.tracked_id in members:
-                high = pc.coalesce(high, low)  # a partition value's upper bound may be left out
+                high = pc.coalesce(high, low)  # a partition value's upper bound may be omitted
             _add_bounds(lower, column, low, with_columns, is_upper=False)
             _add_bounds(upper, column, high, with_columns, is_upper=True)
     if chunk.referenced.null_count < count:

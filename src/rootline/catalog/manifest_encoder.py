@@ -1,12 +1,12 @@
 """Avro manifests of V2 and V3, entry by entry.
 
-Owns: content entry to manifest entry, and the file. Does not own: schemas and values (`manifest_schema`), many entries
-of one leaf at once (`leaf_chunk_encoder`, with the same bytes), the choice of entries.
-Invariants: entries keep their status and numbers. An entry whose partition value is not known is refused, because null
+Owns: content entry to manifest entry, and the file. Does not own: schemas and values (`manifest_schema`), encoding many
+entries of one leaf together (`leaf_chunk_encoder`, with the same bytes), the choice of entries.
+Invariants: entries keep their status and numbers. An entry with an unknown partition value is refused, because null
 would make an engine skip the file. The same entries make the same bytes.
 
 Source: the Iceberg specification, "Manifests", and the Single File Commits proposal, "How existing manifest fields map
-to Proposed V4 content entry fields", read backwards.
+to Proposed V4 content entry fields", in the reverse direction.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 NO_COLUMN_SIZES: Final = PRESENT + b"\x00"
-"""An empty map: PyIceberg's `inspect.entries` fails on null."""
+"""An empty map, because PyIceberg's `inspect.entries` fails on null."""
 
 Absolute = Callable[[str], str]
 """The location of an entry → the absolute location that engines read."""
@@ -55,14 +55,14 @@ Absolute = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class EncodedManifest:
-    """A manifest to store; `record` is what lists say of it, without the path, which the caller adds."""
+    """A manifest to store. `record` is its row in manifest lists, whose path the caller adds."""
 
     body: bytes
     record: ManifestRecord
 
 
 class Column(NamedTuple):
-    """A column whose statistics are written: its encoded id, and the encoders of its bounds."""
+    """A column with statistics in manifests: its encoded id, and the encoders of its bounds."""
 
     tracked_id: int
     key: bytes
@@ -83,15 +83,14 @@ def encode_manifest(
 
     Args:
         entries: of types DATA, POSITION_DELETE (a vector, or a position delete file) and EQUALITY_DELETE.
-        exported: the table's definition in the format that the manifest is of.
+        exported: the table's definition in the format of the manifest.
         spec_id: the partition spec of all of them.
         content: data files, or deletes.
-        absolute: makes locations absolute.
+        absolute: converts locations to absolute ones.
         sync: 16 bytes, the same for the same manifest.
 
     Raises:
-        Invalid: `export-unsupported`, an entry has no partition value, or the format does not have its kind.
-
+        Invalid: `export-unsupported`, an entry has no partition value, or the format lacks its kind.
     """
     fields, columns = exported.fields(spec_id), columns_of(exported)
     members = frozenset(field.tracked_id for field in fields)
@@ -116,7 +115,7 @@ def encode_manifest(
 
 
 def columns_of(exported: ExportedDefinition) -> tuple[Column, ...]:
-    """The columns whose statistics manifests carry, by id."""
+    """The columns whose statistics are in manifests, by id."""
     return tuple(
         Column(field.tracked_id, encode_long(field.tracked_id), field.type, has_bounds(field.type))
         for field in exported.columns
@@ -124,19 +123,19 @@ def columns_of(exported: ExportedDefinition) -> tuple[Column, ...]:
 
 
 def unknown_partition(location: str, field: ExportedField) -> Invalid:
-    """The refusal of an entry whose partition is not known."""
+    """The error for an entry with an unknown partition."""
     return Invalid(
         "export-unsupported",
-        f"{location!r}: its statistics hold no value of partition field {field.name!r} (id {field.field_id}), and any "
-        "that an export stated could make engines skip the file: rewrite the file",
+        f"{location!r}: its statistics have no value of partition field {field.name!r} (id {field.field_id}), and a "
+        "wrong one in an export could make engines skip the file: rewrite the file",
     )
 
 
 def unexported_vector(location: str) -> Invalid:
-    """The refusal of a deletion vector in a format without them."""
+    """The error for a deletion vector in a format without them."""
     return Invalid(
         "export-unsupported",
-        f"{location!r}: a deletion vector, which format version 2 does not have: convert it first",
+        f"{location!r}: a deletion vector, which format version 2 lacks: convert it first",
     )
 
 
@@ -198,7 +197,7 @@ def _row(
 
 
 def _of_columns(stats: ContentStats, columns: Sequence[Column], members: frozenset[int]) -> list[bytes]:
-    """Value, null and NaN counts, lower and upper bounds: a map each."""
+    """Five maps: value, null and NaN counts, lower and upper bounds."""
     found = [(column, stats.get(column.tracked_id)) for column in columns]
     known = [(column, item) for column, item in found if item is not None]
     bounds = [(column, _bounds(column, item, column.tracked_id in members)) for column, item in known]
@@ -218,7 +217,7 @@ def _count(value: int | None) -> bytes | None:
 def _bounds(column: Column, item: FieldStatistics, is_partition_value: bool) -> tuple[bytes | None, bytes | None]:
     low, high = item.lower_bound, item.upper_bound
     if high is None and is_partition_value:
-        high = low  # a partition value's upper bound may be left out
+        high = low  # a partition value's upper bound may be omitted
     if not column.has_bounds:
         return None, None
     encode = bound_bytes(column.kind)
@@ -236,7 +235,9 @@ def _map(items: Sequence[tuple[Column, bytes | None]]) -> bytes:
 
 
 def _of_deletes(entry: ContentEntry, absolute: Absolute) -> list[bytes]:
-    """No counts; the bounds of the column `file_path` are the one referenced file: some readers match by them."""
+    """Five maps without counts. The bounds of the column `file_path` are the only referenced file, which some readers
+    match.
+    """
     if entry.referenced_file is None:
         return [NULL] * 5
     path = encode_string(absolute(entry.referenced_file))
@@ -245,12 +246,12 @@ def _of_deletes(entry: ContentEntry, absolute: Absolute) -> list[bytes]:
 
 
 def optional_long(value: int | None) -> bytes:
-    """`["null", "long"]`, or an int."""
+    """The encoding of `["null", "long"]`, or of an optional int."""
     return NULL if value is None else PRESENT + encode_long(value)
 
 
 def optional_longs(values: Sequence[int] | None) -> bytes:
-    """`["null", array of long]`, or of ints."""
+    """The encoding of `["null", array of long]`, or of an optional array of ints."""
     if values is None:
         return NULL
     if not values:

@@ -2,8 +2,8 @@
 
 Owns: the record, made from a manifest's entries, and records to the bytes of a list and back. Does not own: the
 manifest's own bytes (`manifest_encoder`), the choice of a snapshot's manifests (`manifest_writer`).
-Invariants: a record follows from the entries. A summary never leaves out a partition value that an entry has. Readers
-get row ids only if every live entry states its own. The same records make the same bytes.
+Invariants: a record is computed from the entries. A summary covers every partition value of the entries. Readers get
+row ids only if every live entry states its own. The same records make the same bytes.
 
 Source: the Iceberg specification, "Manifest Lists" and "First Row ID Assignment".
 """
@@ -38,7 +38,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class PartitionSummary:
-    """One partition field over all entries: single-value bounds, which leave out NaN and null."""
+    """One partition field over all entries: single-value bounds, without NaN and null."""
 
     contains_null: bool
     contains_nan: bool | None
@@ -48,7 +48,7 @@ class PartitionSummary:
 
 @dataclass(frozen=True, slots=True)
 class ManifestRecord:
-    """A row of a manifest list. `path` is absolute, and empty until the caller names the manifest."""
+    """A row of a manifest list. `path` is absolute, and empty until the caller sets it."""
 
     path: str
     length: int
@@ -68,7 +68,7 @@ class ManifestRecord:
 
 
 class EntryFacts(NamedTuple):
-    """What the record needs of one entry."""
+    """The values of one entry that the record needs."""
 
     status: int
     snapshot_id: int | None
@@ -129,9 +129,9 @@ def manifest_record(
 
 
 def partition_summary(kind: PrimitiveType, values: Sequence[Any]) -> PartitionSummary:
-    """The summary of a partition field's physical values; each distinct value is enough once.
+    """The summary of a partition field's physical values. Each distinct value is needed only once.
 
-    A summary without bounds says that no value can be compared: engines skip such a manifest.
+    A summary without bounds states that no value can be compared, so engines skip such a manifest.
     """
     is_float = isinstance(kind, FloatType | DoubleType)
     ordered = [value for value in values if value is not None and value == value]
@@ -155,18 +155,17 @@ def encode_manifest_list(
     sequence_number: int,
     format_version: FormatVersion,
 ) -> bytes:
-    """The manifest list of a snapshot, its manifests in the order given, each with its path."""
+    """The manifest list of a snapshot, with its manifests in the given order. Each has its path."""
     metadata = list_metadata(format_version, snapshot_id, parent_id, sequence_number)
     sync = hashlib.sha256(b"manifest list of %d" % snapshot_id).digest()[:SYNC_BYTES]
     return encode_container(metadata, (_row(record, format_version) for record in records), sync)
 
 
 def decode_manifest_list_records(body: bytes, *, name: str) -> tuple[ManifestRecord, ...]:
-    """The records of a list of ours.
+    """The records of a list that Rootline wrote.
 
     Raises:
-        Corrupt: `leaf-corrupt`, it is not a manifest list of V2 or V3; the error calls it `name`.
-
+        Corrupt: `leaf-corrupt`, it is not a manifest list of V2 or V3. `name` is its name in the error.
     """
     try:
         return tuple(map(_record_of, read_avro(body, name=name).records))

@@ -1,12 +1,12 @@
 """The Avro of exported manifests and manifest lists: schemas, container, bounds and partition values of V2 and V3.
 
-Owns: names, types and field ids as Iceberg's own writers have them, the metadata of a manifest file, the deflated
-container, single-value bytes of bounds, Avro values of partition tuples, the comparison of two Avro files. Does not
-own: rows (`manifest_encoder`, `manifest_list_encoder`), reading bounds back (`single_values`).
+Owns: names, types and field ids as in Iceberg's own writers, the metadata of a manifest file, the deflated container,
+single-value bytes of bounds, Avro values of partition tuples, the comparison of two Avro files. Does not own: rows
+(`manifest_encoder`, `manifest_list_encoder`), reading bounds back (`single_values`).
 Invariants: the fields of a row are written in the order of these schemas. Every optional field is `["null", T]`. Each
-named type is defined once, at its use, because some readers do not know references. NaN is never a bound, a zero that
-is a bound has the sign with which it bounds both zeros, and UUIDs have no bounds. The same rows make the same bytes,
-as far as zlib does: builds of it compress differently, so a caller that finds other bytes under the same name compares
+named type is defined once, at its use, because some readers do not support references. NaN is never a bound. A lower
+bound of zero is -0.0, and an upper bound of zero is +0.0. UUIDs have no bounds. The same rows make the same bytes with
+the same zlib build. Other builds compress differently, so a caller that finds other bytes under the same name compares
 their content. An unreadable file never equals another.
 
 Source: the Iceberg specification, "Manifests", "Manifest Lists", Appendix A (Avro) and Appendix D.
@@ -61,20 +61,20 @@ __all__ = [
 ]
 
 CODEC: Final = "deflate"
-"""The one codec besides none that every Avro library has."""
+"""The only codec besides `null` that every Avro library has."""
 _BLOCK_BYTES: Final = 256 * 1024
 _LEVEL: Final = 1
-"""With statistics of 20 columns 0.4 of the time of zlib's default for 1.03 of the bytes, 0.63 of them uncompressed."""
+"""For statistics of 20 columns, this takes 0.4 of the time of zlib's default level and makes 1.03 of its bytes."""
 
 
 def encode_container(metadata: Mapping[str, bytes], rows: Iterable[bytes], sync: bytes) -> bytes:
-    """The file of `rows`; arguments as `avro_container.encode_container`, which owns the form. The codec is added."""
+    """The file of `rows`, with the arguments of `avro_container.encode_container`. The codec is added."""
     metadata = {**metadata, "avro.codec": CODEC.encode()}
     return avro_container.encode_container(metadata, rows, sync, pack=_deflated, block_bytes=_BLOCK_BYTES)
 
 
 def _deflated(plain: bytes) -> bytes:
-    """Without zlib's own header and checksum, as Avro has it."""
+    """The deflated bytes, without zlib's header and checksum, as Avro requires."""
     packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
     return packer.compress(plain) + packer.flush()
 
@@ -82,19 +82,21 @@ def _deflated(plain: bytes) -> bytes:
 def same_avro(stored: bytes, made: bytes) -> bool:
     """Whether both have the same schema, the same metadata and the same records."""
     try:
-        return _said(stored) == _said(made)
+        return _content_of(stored) == _content_of(made)
     except BROKEN:
         return False
 
 
-def _said(body: bytes) -> tuple[Any, ...]:
+def _content_of(body: bytes) -> tuple[Any, ...]:
     file = ForeignAvro.of(body)
     metadata = {key: value for key, value in file.metadata.items() if key != "avro.codec"}
-    return metadata, [repr(record) for records in file.blocks() for record in records]  # the text of NaN equals itself
+    return metadata, [
+        repr(record) for records in file.blocks() for record in records
+    ]  # compared as text, because NaN differs from itself
 
 
 CONTENT_NAMES: Final = {LeafContent.DATA: "data", LeafContent.DELETE: "deletes"}
-"""What a manifest holds, as its file metadata calls it."""
+"""The content of a manifest, by its name in the file metadata."""
 _SCHEMA_KEY: Final = "avro.schema"
 
 
@@ -128,7 +130,7 @@ def list_metadata(
 
 
 def manifest_entry_schema(format_version: FormatVersion, fields: tuple[ExportedField, ...]) -> dict[str, Any]:
-    """The record `manifest_entry`, its partition tuple of `fields`."""
+    """The record `manifest_entry`, with a partition tuple of `fields`."""
     partition = _record("r102", *(_partition_field(field) for field in fields))
     data_file = [
         _required("content", "int", 134),
@@ -203,7 +205,7 @@ def _partition_field(field: ExportedField) -> dict[str, Any]:
 
 
 def _map(key_id: int, value_id: int, values: str) -> dict[str, Any]:
-    """A map as Iceberg has it: an array of pairs, because Avro's maps have only strings as keys."""
+    """A map in Iceberg's form: an array of pairs, because Avro's maps have only string keys."""
     pair = _record(f"k{key_id}_v{value_id}", _required("key", "int", key_id), _required("value", values, value_id))
     return {"type": "array", "logicalType": "map", "items": pair}
 
@@ -233,7 +235,7 @@ LAYOUTS: Final[dict[type[PrimitiveType], str]] = {
     IntegerType: "<i", DateType: "<i", FloatType: "<f", DoubleType: "<d", LongType: "<q", TimeType: "<q",
     TimestampType: "<q", TimestamptzType: "<q", TimestampNanoType: "<q", TimestamptzNanoType: "<q",
 }  # fmt: skip
-"""Of numbers of a fixed size."""
+"""The binary layouts of numbers of a fixed size."""
 
 
 class BoundBytes(NamedTuple):
@@ -245,7 +247,7 @@ class BoundBytes(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def bound_bytes(kind: PrimitiveType) -> BoundBytes:
-    """The encoders for bounds of a column of type `kind`; they take physical values."""
+    """The encoders for bounds of a column of type `kind`, which take physical values."""
     if isinstance(kind, FloatType | DoubleType):
         pack = struct.Struct(LAYOUTS[type(kind)]).pack
         return BoundBytes(
@@ -257,13 +259,13 @@ def bound_bytes(kind: PrimitiveType) -> BoundBytes:
 
 
 def has_bounds(kind: PrimitiveType) -> bool:
-    """Whether bounds of the type are written. Iceberg's Java misreads those of UUIDs, as signed numbers or as texts."""
+    """Whether bounds of the type are written. Bounds of UUIDs are not: Iceberg's Java misreads them."""
     return kind_of(kind) != COUNTS_ONLY and not isinstance(kind, UUIDType)
 
 
 @lru_cache(maxsize=1024)
 def partition_encoder(kind: PrimitiveType) -> Encode:
-    """The encoder of a partition value, or `None`, as Avro's `["null", T]`; NaN is a value like any other."""
+    """The encoder of a partition value, or of `None`, as Avro's `["null", T]`. NaN is encoded like any other value."""
     return bound_codec(kind, allow_nan=True).encode
 
 

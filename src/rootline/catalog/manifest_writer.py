@@ -1,16 +1,16 @@
-"""The manifests of one exported version: divided into units, and made and stored where they are missing.
+"""The manifests of one exported version: divided into units, and made and stored if they are missing.
 
 Owns: dividing a root and its leaves into units, the names and entries of units, the reads for missing ones, the number
-of requests at once. Does not own: the bytes of manifests (`manifest_encoder`, `leaf_chunk_encoder`), converted deletes
-(`converted_deletes`).
+of concurrent requests. Does not own: the bytes of manifests (`manifest_encoder`, `leaf_chunk_encoder`), converted
+deletes (`converted_deletes`).
 Invariants: every live data file, vector and position delete file is in exactly one unit, unless a converted delete
-replaces it. The unchanged part of a table has the same units from root to root, which stay unopened. An equality
-delete is in none. A leaf is read only for a missing unit, or to convert deletes. Every manifest of the index is
+replaces it. The unchanged part of a table has the same units from root to root, which are not opened. No unit contains
+an equality delete. A leaf is read only for a missing unit, or to convert deletes. Every manifest of the index is
 stored. Encoding never blocks the event loop.
 
-Theory. A unit is one of four: the rows of one block of the root, 4,096 consecutive ordinals of a leaf without the dead
-ones, the entries of a leaf that this root removes, or converted deletes. Blocks and leaves never change, so their
-names, with the dead ordinals, are names of the unit.
+Theory. There are four kinds of unit: the rows of one block of the root, 4,096 consecutive ordinals of a leaf without
+the dead ones, the entries of a leaf that this root removes, and converted deletes. Blocks and leaves never change, so
+their names, with the dead ordinals, identify the unit.
 """
 
 from __future__ import annotations
@@ -49,25 +49,25 @@ _NOTHING: Final = BitMap()
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """Entries that are at hand: a block's rows, or converted deletes."""
+class GivenEntries:
+    """Entries in memory: a block's rows, or converted deletes."""
 
     entries: tuple[ContentEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class LeafChunk:
-    """The entries from `start` up to `stop` of the leaf that `row` names, without those in `left_out`."""
+    """The entries from `start` up to `stop` of the leaf that `row` names, without those in `omitted`."""
 
     row: ContentEntry
     start: int
     stop: int
-    left_out: BitMap
+    omitted: BitMap
 
 
 @dataclass(frozen=True, slots=True)
 class RemovedFromLeaf:
-    """The entries at `ordinals` of the leaf that `row` names, which snapshot `snapshot_id` removes."""
+    """The entries at `ordinals` of the leaf that `row` names, removed by snapshot `snapshot_id`."""
 
     row: ContentEntry
     ordinals: BitMap
@@ -76,19 +76,19 @@ class RemovedFromLeaf:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What one manifest holds. `name`: 32 hex digits over all of it."""
+    """The content of one manifest. `name`: a hash of all its inputs, 32 hex digits."""
 
     name: str
     spec_id: int
     content: LeafContent
-    part: Given | LeafChunk | RemovedFromLeaf
+    part: GivenEntries | LeafChunk | RemovedFromLeaf
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Deletes that were converted: `entries` replace everything that deletes rows of the data files `locations`.
+    """Converted deletes: `entries` replace all deletes of the data files `locations`.
 
-    `leaves`: location → delete leaf, all of them, when there are such data files.
+    `leaves`: location → delete leaf, for all delete leaves if there are such data files.
     """
 
     entries: tuple[ContentEntry, ...] = ()
@@ -110,12 +110,11 @@ def units_of(
     Args:
         root: of any version.
         exported: the definition of that version.
-        stored_vectors: the manifest vectors in Puffin files; the others are inline.
-        merged: the converted deletes; what they replace is in no other unit.
+        stored_vectors: the manifest vectors in Puffin files. The others are inline.
+        merged: the converted deletes. Deletes that they replace are in no other unit.
 
     Raises:
         Corrupt: `vector-corrupt`, a manifest vector cannot be decoded.
-
     """
     return [*_Cut(root, exported, stored_vectors, merged).units()]
 
@@ -127,36 +126,36 @@ def is_empty(row: ContentEntry, dead: BitMap) -> bool:
 
 
 def entries_of_chunk(chunk: LeafChunk, leaf: Leaf) -> list[int]:
-    """The ordinals that the manifest of `chunk` holds: live, and no equality deletes."""
+    """The ordinals of the entries in the manifest of `chunk`: live, without equality deletes."""
     rows = leaf.rows.slice(chunk.start, chunk.stop - chunk.start)
     statuses = rows.column("status").to_numpy()
     kinds = rows.column("content_type").to_numpy()
-    held = (statuses != Status.DELETED) & (kinds != ContentType.EQUALITY_DELETE)
-    gone = np.asarray(chunk.left_out.to_array(), dtype=np.int64) - chunk.start
-    held[gone] = False
-    ordinals: list[int] = (np.flatnonzero(held) + chunk.start).tolist()
+    included = (statuses != Status.DELETED) & (kinds != ContentType.EQUALITY_DELETE)
+    deleted = np.asarray(chunk.omitted.to_array(), dtype=np.int64) - chunk.start
+    included[deleted] = False
+    ordinals: list[int] = (np.flatnonzero(included) + chunk.start).tolist()
     return ordinals
 
 
 def removed_entries(part: RemovedFromLeaf, leaf: Leaf) -> list[ContentEntry]:
-    """The removed entries, as DELETED entries of the snapshot; what it added itself was never live before."""
+    """The removed entries, as DELETED entries of the snapshot, except those that it added itself."""
     found: list[ContentEntry] = []
     for entry in leaf.entries_at(sorted(part.ordinals)):
         info = entry.version_info
         is_own = info.status is Status.ADDED and info.snapshot_id == part.snapshot_id
         if info.status is Status.DELETED or is_own:
             continue
-        gone = VersionInfo(Status.DELETED, part.snapshot_id, info.sequence_number, info.file_sequence_number)
-        gone_entry = entry.with_version_info(gone)
+        deleted = VersionInfo(Status.DELETED, part.snapshot_id, info.sequence_number, info.file_sequence_number)
+        gone_entry = entry.with_version_info(deleted)
         if is_exported(gone_entry):
             found.append(gone_entry)
     return found
 
 
 def is_exported(entry: ContentEntry) -> bool:
-    """Whether an entry of a file or delete is in an export at all.
+    """Whether an entry of a data file or delete is exported.
 
-    Equality deletes never are. A removed vector is not either: engines no longer need what replaced it.
+    Equality deletes are not. A removed vector is not either, because engines do not need it.
     """
     if entry.content_type is ContentType.DATA:
         return True
@@ -201,7 +200,7 @@ class _Cut:
                 groups.setdefault((_content_of(entry), entry.partition_spec_id), []).append(index)
         for (content, spec_id), indexes in groups.items():
             name = self._name("block", content, spec_id, (digest, _bytes_of(indexes)))
-            yield Unit(name, spec_id, content, Given(tuple(entries[index] for index in indexes)))
+            yield Unit(name, spec_id, content, GivenEntries(tuple(entries[index] for index in indexes)))
 
     def _of_leaf(self, row: ContentEntry) -> Iterator[Unit]:
         content = LeafContent.DATA if row.content_type is ContentType.DATA_MANIFEST else LeafContent.DELETE
@@ -210,10 +209,10 @@ class _Cut:
         dead = vectors.get(Status.EXISTING, _NOTHING) | removed
         leaf = (row.location, *inherited_from(row))
         if not is_empty(row, dead):
-            left_out = dead | self._replaced_in(row, content)
+            omitted = dead | self._replaced_in(row, content)
             for start in range(0, row.record_count, CHUNK_ENTRIES):
                 stop = min(start + CHUNK_ENTRIES, row.record_count)
-                out = left_out & BitMap(range(start, stop)) if left_out else _NOTHING
+                out = omitted & BitMap(range(start, stop)) if omitted else _NOTHING
                 if len(out) < stop - start:
                     name = self._name("chunk", content, row.partition_spec_id, (*leaf, start, _bytes_of(out)))
                     yield Unit(name, row.partition_spec_id, content, LeafChunk(row, start, stop, out))
@@ -230,10 +229,10 @@ class _Cut:
             for start in range(0, len(entries), CHUNK_ENTRIES):
                 part = entries[start : start + CHUNK_ENTRIES]
                 name = self._name("converted", LeafContent.DELETE, spec_id, [_all_of(entry) for entry in part])
-                yield Unit(name, spec_id, LeafContent.DELETE, Given(tuple(part)))
+                yield Unit(name, spec_id, LeafContent.DELETE, GivenEntries(tuple(part)))
 
     def _is_replaced(self, entry: ContentEntry) -> bool:
-        """Whether a converted delete replaces a vector."""
+        """Whether a converted delete replaces the vector."""
         return (
             entry.content_type is ContentType.POSITION_DELETE
             and entry.deletion_vector is not None
@@ -262,7 +261,7 @@ def _content_of(entry: ContentEntry) -> LeafContent:
 
 
 def _bytes_of(ordinals: Iterable[int]) -> bytes:
-    """The same for the same set, which a bitmap's own bytes need not be."""
+    """The same bytes for the same set, which a bitmap's own serialization does not guarantee."""
     return np.fromiter(ordinals, np.dtype("<u4")).tobytes()
 
 
@@ -285,7 +284,7 @@ PUTS_AT_ONCE: Final = 16
 
 
 class ManifestWriter:
-    """The manifests of one version in one format. `reads` uses `cache` where it may."""
+    """The manifests of one version in one format. `reads` uses `cache` for metadata."""
 
     def __init__(self, reads: ObjectStore, cache: ReadCache, memory: TableMemory, exported: ExportedDefinition) -> None:
         self._reads = reads
@@ -300,13 +299,12 @@ class ManifestWriter:
         self._puts = asyncio.Semaphore(PUTS_AT_ONCE)
 
     async def write(self, root: Root, index: Index) -> list[str]:
-        """The names of the units of `root`; afterwards all of them are stored, and in `index`.
+        """Store the missing units of `root` and add them to `index`. Return the names of all units.
 
         Raises:
             Invalid: `export-unsupported`, `equality-delete-unread`, `file-unreadable`.
-            Corrupt: an object is missing, or not what was written; `export-corrupt`.
+            Corrupt: an object is missing or damaged; `export-corrupt`.
             Unavailable: `store-unavailable`.
-
         """
         vectors = await read_stored_manifest_vectors(self._reads, root)
         merged = await self._merged(root)
@@ -315,7 +313,7 @@ class ManifestWriter:
         given: list[Unit] = []
         for unit in units:
             if unit.name not in index.manifests:
-                if isinstance(unit.part, Given):
+                if isinstance(unit.part, GivenEntries):
                     given.append(unit)
                 else:
                     missing.setdefault(unit.part.row.location, []).append(unit)
@@ -327,7 +325,7 @@ class ManifestWriter:
         return [unit.name for unit in units]
 
     async def _merged(self, root: Root) -> Merged:
-        """The deletes that no engine reads as they are, converted."""
+        """The conversions of deletes that no engine can read unchanged."""
         if not _may_merge(root, self._folder.format_version):
             return NOTHING_MERGED
         everything = PruningFilter.of(None, self._definition)
@@ -346,7 +344,7 @@ class ManifestWriter:
     async def _of_leaf(self, units: Sequence[Unit], index: Index) -> None:
         async with self._leaves:
             first = units[0].part
-            assert not isinstance(first, Given)
+            assert not isinstance(first, GivenEntries)
             leaf = await self._leaf(first.row)
             async with plain_task_group() as group:
                 for unit in units:
@@ -368,24 +366,24 @@ class ManifestWriter:
                 index.manifests[unit.name] = None
                 return
             location = self._folder.manifest(unit.name, self._memory.salt)
-            held = await write(self._reads, self._folder.key(location), encoded.body, same_avro)
+            included = await write(self._reads, self._folder.key(location), encoded.body, same_avro)
             path = self._folder.absolute(location)
-            index.manifests[unit.name] = replace(encoded.record, path=path, length=len(held))
+            index.manifests[unit.name] = replace(encoded.record, path=path, length=len(included))
 
     async def _encoded(self, unit: Unit, leaf: Leaf | None) -> EncodedManifest | None:
-        """The manifest; `None` if it would be empty."""
+        """The manifest, or `None` if it would be empty."""
         part = unit.part
         sync = bytes.fromhex(unit.name)
-        if isinstance(part, Given):
+        if isinstance(part, GivenEntries):
             return await self._of_entries(unit, part.entries, sync)
         assert leaf is not None
         if isinstance(part, RemovedFromLeaf):
-            gone = await asyncio.to_thread(removed_entries, part, leaf)
-            return await self._of_entries(unit, gone, sync)
+            deleted = await asyncio.to_thread(removed_entries, part, leaf)
+            return await self._of_entries(unit, deleted, sync)
         ordinals = await asyncio.to_thread(entries_of_chunk, part, leaf)
         if not ordinals:
             return None
-        if unit.content is LeafContent.DELETE:  # engines may need them in another place
+        if unit.content is LeafContent.DELETE:  # engines may need a converted copy
             return await self._of_entries(unit, await asyncio.to_thread(leaf.entries_at, ordinals), sync)
         return await asyncio.to_thread(
             encode_leaf_chunk,
@@ -414,7 +412,7 @@ class ManifestWriter:
         )
 
     async def _readable(self, deletes: Sequence[ContentEntry]) -> Sequence[ContentEntry]:
-        """The deletes, with vectors where engines of the format find them."""
+        """The deletes, with vectors converted for engines of the format."""
         if not any(entry.deletion_vector is not None for entry in deletes):
             return deletes
         return await (await self._conversion()).vectors(deletes)

@@ -1,11 +1,11 @@
-"""The stored exports that are still needed, the objects that they name, and whether they are complete.
+"""The stored exports that are still needed, the objects that they name, and the check whether they are complete.
 
 Owns: the choice of exports, reading metadata.json, manifest lists and manifests for the names in them, the part of
-`rootline check` about exports. Does not own: listing exports, deletion (`rootline.workers`), the rest of a check
+`rootline check` for exports. Does not own: listing exports, deletion (`rootline.workers`), the rest of a check
 (`rootline.storage.check`).
-Invariants: changes nothing. An export whose version can be read stays, and the newest of each folder, even if it can
-not. An export that engines may have learned of just now stays, whosever it is. An unreadable object is an error for a
-sweep and a finding for a check, never left out.
+Invariants: changes nothing. An export whose version can be read is retained, and so is the newest of each folder in any
+case. An export that engines may just have read is retained, whoever made it. An unreadable object is an error for a
+sweep and a finding for a check, and is never skipped.
 
 Source: docs/export.md, "What goes", decision 0036.
 """
@@ -35,7 +35,7 @@ from rootline.tree.state.addressable import Addressable
 
 @dataclass(frozen=True, slots=True)
 class FoundExport:
-    """A stored metadata.json that is whole. `lists`: the manifest lists of ours that it names, and their versions."""
+    """A complete stored metadata.json. `lists`: the Rootline manifest lists that it names, and their versions."""
 
     location: str
     folder: ExportFolder
@@ -44,7 +44,7 @@ class FoundExport:
 
 
 def newest_of_each(locations: Iterable[str]) -> set[str]:
-    """Of the locations of metadata.json files, the newest in each folder: exporters go on from there."""
+    """The newest in each folder among the locations of metadata.json files. Exporters continue from it."""
     newest: dict[str, tuple[int, str]] = {}
     for location in locations:
         version = version_of_metadata(location)
@@ -55,9 +55,10 @@ def newest_of_each(locations: Iterable[str]) -> set[str]:
 
 
 def is_needed(header: RootHeader, addressable: Addressable, location: str, newest: Collection[str]) -> bool:
-    """Whether the head keeps an export that is nothing new, by its name: it can be asked for, or gone on from.
+    """Whether the head needs an export that is not new: its version can be requested, or later exports continue from
+    it.
 
-    A dropped table may come back with its exports, unless it was purged.
+    A dropped table may be restored with its exports, unless it was purged.
     """
     version = version_of_metadata(location)
     if version is None:
@@ -70,7 +71,7 @@ def is_needed(header: RootHeader, addressable: Addressable, location: str, newes
 
 @dataclass(slots=True)
 class ExportReader:
-    """Reads exports of one table; a manifest list or manifest that several name is read once."""
+    """Reads exports of one table. A manifest list or manifest that several exports name is read once."""
 
     store: ObjectStore
     table: TableName
@@ -78,19 +79,20 @@ class ExportReader:
     _manifests: set[str] = field(default_factory=set)
 
     async def metadata(self, location: str) -> FoundExport | None:
-        """The metadata.json at a location relative to the table; `None`: it is gone.
+        """The metadata.json at a location relative to the table, or `None` if it was deleted.
 
         Raises:
             Corrupt: `export-corrupt`.
             Unavailable: `store-unavailable`.
-
         """
         key = key_of(self.table, location)
         found = await self.store.get(key)
         return None if found is None else await asyncio.to_thread(_read, found.body, self.table, location)
 
     async def records(self, of: FoundExport, location: str) -> Sequence[ManifestRecord]:
-        """The manifests that one of its lists names. Raises as `metadata`; also if the list is gone."""
+        """The manifests in one of its lists. Raises the errors of `metadata`, and `export-corrupt` if the list is
+        missing.
+        """
         known = self._lists.get(location)
         if known is None:
             name, named_by = of.folder.key(location), of.folder.key(of.location)
@@ -98,23 +100,23 @@ class ExportReader:
             if found is None:
                 raise damaged(named_by, f"it names the manifest list {name}, which does not exist")
             if not is_list_of(location, found.body):
-                raise damaged(name, "its bytes are not what was written", named_by=named_by)
+                raise damaged(name, "its bytes do not match the hash in its name", named_by=named_by)
             known = self._lists[location] = await asyncio.to_thread(decode_manifest_list_records, found.body, name=name)
         return known
 
     async def names(
         self, of: FoundExport, has_root: Callable[[Version], bool] = lambda _: False
     ) -> AsyncIterator[Sequence[str]]:
-        """Locations of all that an export names, in pieces: lists, manifests, converted deletes, vectors, data files.
+        """Yield all locations that an export names, in pieces: lists, manifests, converted deletes, vectors, data
+        files.
 
-        What is in the table's folder is named relative to it.
+        Objects in the table's folder are named relative to it.
 
         Args:
             of: the export.
-            has_root: whether what the root of a version names is known: its data manifests are not opened then.
+            has_root: whether the objects that a version's root names are known. Its data manifests are not opened then.
 
-        Raises: as `records`.
-
+        Raises: the errors of `records`.
         """
         for location, version in of.lists.items():
             is_known = location in self._lists
@@ -133,7 +135,7 @@ class ExportReader:
                 if found is None:
                     raise damaged(named_by, f"it needs the manifest {key}, which does not exist")
                 if len(found.body) != record.length:
-                    reason = f"it has {len(found.body)} bytes, and its list says {record.length}"
+                    reason = f"it has {len(found.body)} bytes, and its list states {record.length}"
                     raise damaged(key, reason, named_by=named_by)
                 names = await asyncio.to_thread(_names_in, found.body, key)
                 yield [name.removeprefix(start) for name in names]
@@ -148,8 +150,8 @@ def metadata_locations(table_folder: str, keys: Iterable[str]) -> list[str]:
 def _read(body: bytes, table: TableName, location: str) -> FoundExport:
     name, version = key_of(table, location), version_of_metadata(location)
     try:
-        said = json.loads(body)
-        folder = ExportFolder(table, FormatVersion(said["format-version"]), str(said["location"]))
+        stated = json.loads(body)
+        folder = ExportFolder(table, FormatVersion(stated["format-version"]), str(stated["location"]))
     except (ValueError, KeyError, TypeError) as error:
         raise damaged(name, f"it is not the metadata of an export: {error!s:.200}") from error
     if version is None or folder.metadata(version) != location:
@@ -166,32 +168,31 @@ def _version_of(snapshot: SnapshotJson, name: ObjectKey) -> Version:
     try:
         return Version(int(snapshot["summary"][VERSION]))
     except (KeyError, ValueError, TypeError) as error:
-        raise damaged(name, f"a snapshot does not say which version it is: {error!s:.100}") from error
+        raise damaged(name, f"a snapshot does not state its version: {error!s:.100}") from error
 
 
 def _names_in(body: bytes, name: str) -> list[str]:
     try:
         return files_named(body, name=name)
     except Corrupt as error:
-        raise damaged(name, f"it is no manifest: {error!s:.200}") from error
+        raise damaged(name, f"it is not a manifest: {error!s:.200}") from error
 
 
 async def check_exports(
     store: ObjectStore, table: TableName, summary: CheckSummary | None = None
 ) -> AsyncIterator[Finding]:
-    """Everything that an engine would miss of the exports that are still needed; nothing when all is well.
+    """Yield every fault of the needed exports that would break an engine. Sound exports yield nothing.
 
     Args:
         store: the warehouse.
         table: its name.
-        summary: of the check of the table itself, to be added to.
+        summary: the summary of the table's own check, to be extended.
 
     Raises:
         Unavailable: the store cannot be reached.
-
     """
-    told = CheckSummary() if summary is None else summary
-    book = FindingBook(told)
+    counted = CheckSummary() if summary is None else summary
+    book = FindingBook(counted)
     try:
         head = await at_head(store, table, lambda at: read_root(store, table, at.version))
         kept = None if head is None else await read_kept(store, head.header)
@@ -212,7 +213,7 @@ async def check_exports(
             export = await reader.metadata(location)
             if export is None or export.metadata.table_uuid != header.table_uuid:
                 continue
-            told.exports += 1
+            counted.exports += 1
             async for names in reader.names(export, addressable.has):
                 for name in names:
                     named = export.folder.key(name)

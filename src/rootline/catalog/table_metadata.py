@@ -1,10 +1,10 @@
-"""The metadata.json of an export: which snapshots it names, what it says of them, and whether a stored one is intact.
+"""The metadata.json of an export: its snapshots, their JSON, and the check that a stored one is intact.
 
 Owns: the table metadata's members besides those of the definition, the snapshots' JSON, the digest in it. Does not own:
-schemas and specs (`exported_definition`), manifest lists (`manifest_list_encoder`), where the object is stored
+schemas and specs (`exported_definition`), manifest lists (`manifest_list_encoder`), the location of the object
 (`export_keys`).
-Invariants: pure; the same roots give the same bytes; the snapshot log has no gap and ends in the current snapshot; the
-snapshot of every tag is among the snapshots; no engine is told that it may delete a file.
+Invariants: pure. The same roots make the same bytes. The snapshot log has no gap and ends in the current snapshot. The
+snapshot of every tag is among the snapshots. No export allows an engine to delete a file.
 
 Source: the Iceberg specification, "Table Metadata Fields", "Snapshots", "Row Lineage", Appendix C.
 """
@@ -30,22 +30,22 @@ from rootline.schemas.table_definition import TableDefinition
 VERSION: Final = "rootline.version"
 TABLE: Final = "rootline.table"
 DIGEST: Final = "rootline.export-digest"
-"""The property with the SHA-256 of the metadata.json, taken while these 64 digits are zeros."""
+"""The property with the SHA-256 of the metadata.json, computed with 64 zeros in its own place."""
 _MAIN: Final = "main"
 _ZEROS: Final = "0" * 64
 _STATED: Final = re.compile(rb'("rootline\.export-digest":")([0-9a-f]{64})"')
 
 SnapshotJson = Mapping[str, Any]
 Specs = frozenset[tuple[int, Meaning]]
-"""Partition specs: the id of each, and what it means."""
+"""Partition specs: the id and the meaning of each."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredMetadata:
-    """A metadata.json that is intact: its bytes, and what an exporter takes from it.
+    """An intact metadata.json: its bytes, and the parts that an exporter reads.
 
-    `snapshots`: those of its own table, whose lists are in its folder. Others are from before an adoption, and where an
-    older release adopted an export of ours they have ids that the table gives later.
+    `snapshots`: those of its own table, whose lists are in its folder. Other snapshots are from before an adoption. If
+    an older release adopted a Rootline export, those have ids that the table assigns again later.
     """
 
     body: bytes
@@ -57,13 +57,13 @@ class StoredMetadata:
 
     @property
     def is_of_its_table(self) -> bool:
-        """Whether the current snapshot is the table's own. Older releases may have taken another (decision 0004)."""
+        """Whether the current snapshot is the table's own. Older releases may have used another (decision 0004)."""
         return self.current["snapshot-id"] in self.snapshots
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Which versions an export names: the newest `count` that are shown, none before `oldest`, and the tagged ones."""
+    """The versions in an export: the newest `count` shown ones, none before `oldest`, and the tagged ones."""
 
     count: int
     oldest: Version
@@ -71,7 +71,7 @@ class Window:
 
 
 def window_of(header: RootHeader, definition: TableDefinition) -> Window:
-    """Of the export of `header`'s version."""
+    """The window for the export of `header`'s version."""
     tags = {tag: Version(version) for tag, version in sorted(header.tags.items()) if version <= header.version}
     return Window(snapshots_of(definition.properties), header.oldest_version, tags)
 
@@ -88,13 +88,12 @@ def snapshot_json(
     """One version as a snapshot.
 
     Args:
-        header: of the version's root.
-        parent_id: of the version before it that exports show.
-        parent_next_row_id: of the root before it, 0 if there is none; V2 does not state it.
+        header: the header of the version's root.
+        parent_id: the id of the newest earlier version that exports show.
+        parent_next_row_id: the next row id of the root before it, 0 if there is none. V2 does not state it.
         manifest_list: absolute location.
         schema_id: the schema that was current.
-        format_version: of the export.
-
+        format_version: the format of the export.
     """
     snapshot = header.snapshot
     summary = {**dict(sorted(snapshot.summary.items())), VERSION: str(int(header.version))}
@@ -113,12 +112,12 @@ def snapshot_json(
 
 
 def version_of_snapshot(snapshot: SnapshotJson) -> Version:
-    """The version that a snapshot of ours is."""
+    """The version of a Rootline snapshot."""
     return Version(int(snapshot["summary"][VERSION]))
 
 
 def next_row_id_after(snapshot: SnapshotJson) -> int | None:
-    """The next free row id after a snapshot; `None` if its JSON does not state it."""
+    """The next free row id after a snapshot, or `None` if its JSON does not state it."""
     first, added = snapshot.get("first-row-id"), snapshot.get("added-rows")
     return None if first is None or added is None else int(first) + int(added)
 
@@ -134,13 +133,12 @@ def metadata_json(
     """The metadata.json of `header`'s version.
 
     Args:
-        header: of the version's root.
+        header: the header of the version's root.
         stated: `ExportedDefinition.metadata` of its definition.
-        folder: where it goes.
-        snapshots: ascending; those of the `tagged` versions are among them.
-        tagged: tag → version that is shown.
+        folder: the folder to store it in.
+        snapshots: ascending. They include those of the `tagged` versions.
+        tagged: tag → shown version.
         before: the history before the table's adoption.
-
     """
     current = header.snapshot.snapshot_id
     own = {name: value for name, value in stated.items() if name != "properties"}
@@ -179,15 +177,18 @@ def metadata_json(
 
 
 def _apart(before: Sequence[SnapshotJson], snapshots: Sequence[SnapshotJson]) -> list[SnapshotJson]:
-    """Those of before the adoption whose ids are not ours too, as they are where an older release adopted an export."""
+    """The snapshots from before the adoption, except those whose ids the table has assigned too.
+
+    The same id occurs twice if an older release adopted a Rootline export.
+    """
     own = {each["snapshot-id"] for each in snapshots}
     return [each for each in before if each["snapshot-id"] not in own]
 
 
 def _log(snapshots: Sequence[SnapshotJson], before: AdoptedHistory) -> list[dict[str, int]]:
-    """Which snapshot was current when, without gaps: engines answer with the last entry before a time.
+    """The snapshot log, without gaps: engines answer with the last entry before a time.
 
-    So everything older than a version that is not listed is left out of the log, tagged and adopted snapshots included.
+    So it begins after the last gap, even if tagged or adopted snapshots are older.
     """
     start = len(snapshots) - 1
     while start > 0 and snapshots[start].get("parent-snapshot-id") == snapshots[start - 1]["snapshot-id"]:
@@ -201,23 +202,22 @@ def _log(snapshots: Sequence[SnapshotJson], before: AdoptedHistory) -> list[dict
 
 
 def read_metadata(body: bytes, folder: ExportFolder, version: Version, table_uuid: uuid.UUID | None) -> StoredMetadata:
-    """What a stored metadata.json says, if it is intact and belongs to this export.
+    """The content of a stored metadata.json, after a check that it is intact and belongs to this export.
 
     Args:
         body: the object.
-        folder: where it was found.
-        version: of its name.
-        table_uuid: of the table, if it is known.
+        folder: the folder that it was found in.
+        version: the version in its name.
+        table_uuid: the table's UUID, if known.
 
     Raises:
         Corrupt: `export-corrupt`.
-
     """
     name = folder.key(folder.metadata(version))
     stated = _STATED.findall(body)
     zeroed = _with_digest(body, _ZEROS)
     if len(stated) != 1 or hashlib.sha256(zeroed).hexdigest().encode() != stated[0][1]:
-        raise damaged(name, "its bytes are not what was written")
+        raise damaged(name, "its bytes do not match its digest")
     try:
         found = json.loads(body)
         snapshots = {SnapshotId(snapshot["snapshot-id"]): snapshot for snapshot in found["snapshots"]}
@@ -241,9 +241,9 @@ def read_metadata(body: bytes, folder: ExportFolder, version: Version, table_uui
 
 
 def damaged(name: str, reason: str, *, named_by: str | None = None) -> Corrupt:
-    """The error about an object of an export. It says to delete it: exports, and only exports, may be deleted.
+    """The error for a damaged object of an export. It advises deleting it: exports, and only exports, may be deleted.
 
-    `named_by`: the metadata.json that must be deleted with it, so that both are made again.
+    `named_by`: the metadata.json that must be deleted too, so that both are rebuilt.
     """
     what = "this object" if named_by is None else f"this object and {named_by}"
     return Corrupt(

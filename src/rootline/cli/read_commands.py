@@ -187,8 +187,8 @@ def trace(
     place = required(warehouse)
     found, search = asyncio.run(_sightings(place, log, query, _milliseconds(since), limit, as_json))
     if not found:
-        reach = "the whole log" if search.whole else f"the newest {search.looked} records"
-        record = {"state": "nowhere", "records_searched": search.looked, "whole_log": search.whole}
+        reach = "the whole log" if search.whole else f"the newest {search.records_read} records"
+        record = {"state": "nowhere", "records_searched": search.records_read, "whole_log": search.whole}
         hint = "" if search.whole else "; raise --limit or set --since earlier to search further"
         output.line(as_json, record, f"no trace of {query} in the tables and {reach}{hint}")
     raise typer.Exit(ExitCode.DONE if any(map(_arrives, found)) else ExitCode.NO)

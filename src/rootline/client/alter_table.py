@@ -1,11 +1,12 @@
 """Changes of a table's definition: columns, defaults, partitioning, sort order and properties, committed together.
 
-Owns: the steps that a user names, planning them again on a concurrent definition, the values that may be given as a
-column's default. Does not own: the editing of a schema (PyIceberg's own editor), partition fields and sort orders
-(`layout_terms`), the legality of a change (`rootline.tree.evolution`).
-Invariants: nothing is published before the block ends, and nothing if it raises or changes nothing. Two users who add
-a column at the same time both get theirs, with different ids. A default is stored as the value that was given, or
-refused. Text stands for a value of another type where it is a plain spelling of it, as on a command line.
+Owns: the steps that a user calls, planning them again on a concurrent definition, checks of a column's default. Does
+not own: the editing of a schema (PyIceberg's own editor), partition fields and sort orders (`layout_terms`), the
+legality of a change (`rootline.tree.evolution`).
+Invariants: a change is published only at the end of the block, and only if the block raised no error and changes the
+table. Two users who add a column at the same time both get theirs, with different ids. A default is stored exactly as
+given, or refused. Text is accepted for a value of another type if it is a plain spelling of that value, as on a command
+line.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
 
 _CODE: Final = "evolution-illegal"
 _ALL_DIGITS: Final = Context(prec=80)
-"""Python's own context has 28 digits, a column has up to 38."""
+"""Python's default decimal context has 28 digits, and a column has up to 38."""
 _SPELLED: Final[dict[type[IcebergType], Callable[[Any, str], Any]]] = {
     IntegerType: lambda _, text: int(text),
     LongType: lambda _, text: int(text),
@@ -83,18 +84,17 @@ _SPELLED: Final[dict[type[IcebergType], Callable[[Any, str], Any]]] = {
     TimestamptzType: from_json,
     UUIDType: from_json,
 }
-"""Types of which a default may be given as text, as the specification spells them in JSON."""
+"""Types whose default may be given as text, in the specification's JSON spelling."""
 
 
 def default_value(name: str, of_type: IcebergType, given: Any) -> Any:
-    """`given` as a default of a column of that type. `None` means no default.
+    """The value of `given` as a default of a column of this type. `None` means no default.
 
-    A float is rounded to the 32 bits that rows have, so that it stays what it is when the column becomes a double.
+    A float is rounded to 32 bits, as rows store it, so that it does not change when the column becomes a double.
 
     Raises:
-        Invalid: `evolution-illegal`, it is no such value, or cannot be kept without a change; `definition-invalid`, the
-            column is a struct, list or map.
-
+        Invalid: `evolution-illegal`, `given` is not a value of this type, or cannot be stored exactly;
+            `definition-invalid`, the column is a struct, list or map.
     """
     if given is None:
         return None
@@ -102,11 +102,15 @@ def default_value(name: str, of_type: IcebergType, given: Any) -> Any:
         raise Invalid("definition-invalid", f"column {name!r} has default {given!r:.80}, and {NESTED_DEFAULT}")
     value = _value(of_type, given)
     if isinstance(value, float) and not math.isfinite(value):
-        raise Invalid(_CODE, f"column {name!r}: default {given!r:.80} is not finite, and such a one cannot be kept")
-    field = NestedField.model_construct(  # as it is given: validation would convert it
+        raise Invalid(
+            _CODE, f"column {name!r}: default {given!r:.80} is not finite, so it cannot be stored; give a finite number"
+        )
+    field = NestedField.model_construct(  # without validation, which would convert the value
         field_id=1, name=name, field_type=of_type, required=False, initial_default=value, write_default=None
     )
-    fault = f"has default {given!r:.80}, which is no {of_type}" if value is None else default_fault(field)
+    fault = (
+        f"has default {given!r:.80}, which is not a value of type {of_type}" if value is None else default_fault(field)
+    )
     if fault is not None:
         raise Invalid(_CODE, f"column {name!r} {fault.replace('initial-default', 'default')}")
     if isinstance(of_type, FloatType):
@@ -115,7 +119,7 @@ def default_value(name: str, of_type: IcebergType, given: Any) -> Any:
 
 
 def _value(of_type: IcebergType, given: Any) -> Any:
-    """`None` where it is no value of that type; what is left to check is `default_fault`'s."""
+    """The value for that type, or `None` if the text cannot be read as one. `default_fault` checks other values."""
     if isinstance(of_type, DecimalType) and isinstance(given, int | str | Decimal) and not isinstance(given, bool):
         return _decimal(of_type, given)
     read = _SPELLED.get(type(of_type)) if isinstance(given, str) else None
@@ -139,7 +143,7 @@ def _decimal(of_type: DecimalType, given: int | str | Decimal) -> Decimal | None
 
 
 ColumnPath = str | tuple[str, ...]
-"""A column by name; a field of a struct as `struct.field`, or as a tuple where a name has a dot of its own."""
+"""A column by name. A field of a struct is `struct.field`, or a tuple of names if a name contains a dot."""
 _Step: TypeAlias = "Callable[[UpdateSchema], object]"
 _LayoutStep = Callable[[Layout], Layout]
 _UNSET: Final = object()
@@ -149,8 +153,8 @@ _UNSET: Final = object()
 class TableChange:
     """Changes of one table's definition: `with table.alter() as change: change.add_column("gate", "string")`.
 
-    Each step sees what the ones before it made. `commit`: what the block committed; `None` before its end, and when
-    nothing changed.
+    Each step applies to the result of the steps before it. `commit` is the block's commit, or `None` before the end of
+    the block and when nothing changed.
     """
 
     table: TableName
@@ -171,18 +175,17 @@ class TableChange:
     def add_column(
         self, path: ColumnPath, field_type: Any, doc: str | None = None, *, required: bool = False, default: Any = None
     ) -> Self:
-        """Add a column after the others. Rows that are there have `default` in it, and a required one needs it.
+        """Add a column after the others. Existing rows read `default` for it, so a required column needs a default.
 
         Args:
-            path: its name; `struct.field` adds a field to a struct.
-            field_type: as `create_table` takes it: `"long"`, an Arrow or Iceberg type, `{"x": "double"}` for a struct.
+            path: the column's name. `struct.field` adds a field to a struct.
+            field_type: a type as in `create_table`: `"long"`, an Arrow or Iceberg type, `{"x": "double"}` for a struct.
             doc: a comment.
             required: whether every row must have a value.
-            default: the value of rows that are there, and of those that will be written without the column. A struct,
-                list or map has none; the fields of a struct may.
-
+            default: the value of existing rows, and of later rows written without the column. A struct, list or map has
+                none, but the fields of a struct may.
         """
-        _told(doc, default)
+        _check_texts(doc, default)
         is_required = checks.truth(required, "required")
         found, never_null = _type_of(path, field_type)
         value = default_value(".".join(_path(path)), found, default)
@@ -194,11 +197,11 @@ class TableChange:
         return self._then(step)
 
     def drop_column(self, path: ColumnPath) -> Self:
-        """Drop a column; its values stay in the files, and its id is never used again."""
+        """Drop a column. Its values stay in the files, and its id is never used again."""
         return self._then(lambda editor: editor.delete_column(_path(path)))
 
     def rename_column(self, path: ColumnPath, name: str) -> Self:
-        """Call a column by another name; files do not change, because they name columns by id."""
+        """Rename a column. Files do not change, because they identify columns by id."""
         checked = checks.column_name(name, "definition-invalid")
         return self._then(lambda editor: editor.rename_column(_path(path), checked))
 
@@ -211,11 +214,11 @@ class TableChange:
         required: bool | None = None,
         default: Any = _UNSET,
     ) -> Self:
-        """Give a column a wider type (int to long, float to double, more digits), a comment, another write default.
+        """Change a column: a wider type (int to long, float to double, more digits), a comment, another write default.
 
-        `required=False` lets it be null. `default` is for rows that will be written; those that are there keep theirs.
+        `required=False` lets it be null. `default` is for rows written later. Existing rows keep theirs.
         """
-        _told(doc, default)
+        _check_texts(doc, default)
         if required is not None:
             checks.truth(required, "required")
         found = None if field_type is None else _type_of(path, field_type)[0]
@@ -248,72 +251,70 @@ class TableChange:
         return self._then(lambda editor: editor.move_after(_path(path), _path(after)))
 
     def set_identifier_fields(self, *paths: str) -> Self:
-        """Let these columns identify a row; none: no column does. They must be required."""
+        """Set the columns that identify a row. They must be required. Without arguments, no column identifies a row."""
         names = checks.texts(paths, "paths")
         return self._then(lambda editor: editor.set_identifier_fields(*names))
 
     def union_by_name(self, schema: Any) -> Self:
-        """Add the columns of `schema` that the table does not have, and widen those that are wider there."""
+        """Add the columns of `schema` that the table lacks, and widen those that have a wider type in `schema`."""
         wanted = given_schema(schema)
         return self._then(lambda editor: editor.union_by_name(wanted))
 
     def add_partition_field(
         self, column: str, transform: PartitionTransform | None = None, name: str | None = None
     ) -> Self:
-        """Partition files that are written from now on by one more value; files that are there stay as they are.
+        """Partition files written later by one more value. Existing files keep their partitioning.
 
         Args:
-            column: a column; without `transform`, a term as `create_table` takes it: `month(ts)`, `bucket(8, id)`.
-            transform: `"identity"`, `"bucket[8]"`, `"truncate[4]"`, `"year"`, `"month"`, `"day"`, `"hour"`, or one of
-                PyIceberg's.
-            name: of the field; made from the column and the transform without it.
-
+            column: a column, or without `transform`, a term as in `create_table`: `month(ts)`, `bucket(8, id)`.
+            transform: `"identity"`, `"bucket[8]"`, `"truncate[4]"`, `"year"`, `"month"`, `"day"`, `"hour"`, or a
+                transform of PyIceberg.
+            name: the field's name. By default it is made from the column and the transform.
         """
         checks.text(column, "column")
         if name is not None:
             checks.column_name(name, "definition-invalid")
         if transform is not None and not isinstance(transform, str | Transform):
             raise Invalid("definition-invalid", f"transform {transform!r:.60}: write it as 'bucket[8]' or 'day'")
-        return self._laid_out(lambda layout: layout.with_field(column, transform, name))
+        return self._then_layout(lambda layout: layout.with_field(column, transform, name))
 
     def drop_partition_field(self, name: str) -> Self:
-        """Partition files that are written from now on without this field: its name, or a term such as `month(ts)`."""
+        """Partition files written later without this field. `name` is its name, or a term such as `month(ts)`."""
         checks.text(name, "name")
-        return self._laid_out(lambda layout: layout.without_field(name))
+        return self._then_layout(lambda layout: layout.without_field(name))
 
     def rename_partition_field(self, name: str, new_name: str) -> Self:
-        """Call a partition field by another name."""
+        """Rename a partition field."""
         checks.text(name, "name")
         checked = checks.column_name(new_name, "definition-invalid")
-        return self._laid_out(lambda layout: layout.with_name(name, checked))
+        return self._then_layout(lambda layout: layout.with_name(name, checked))
 
     def set_sort_order(self, sort_by: SortBy) -> Self:
-        """Sort the rows of files that are written from now on, as `create_table` takes it; an empty list: do not."""
+        """Sort the rows of files written later, with terms as in `create_table`. An empty list stops sorting."""
         given = given_order(sort_by)
-        return self._laid_out(lambda layout: replace(layout, order=sort_fields(given, layout.schema)))
+        return self._then_layout(lambda layout: replace(layout, order=sort_fields(given, layout.schema)))
 
     def set_properties(self, properties: Mapping[str, str] | None = None, **more: str) -> Self:
-        """Set table properties, text to text."""
+        """Set table properties. Names and values are text."""
         if properties is not None and not isinstance(properties, Mapping):
             raise Invalid("definition-invalid", f"properties is a {type(properties).__name__}: give a dict of texts")
         updates = {**(properties or {}), **more}
         for name, value in updates.items():
             if not isinstance(name, str) or not isinstance(value, str):
-                raise Invalid("definition-invalid", f"property {name!r}: {value!r:.60} is no text; write it as one")
+                raise Invalid("definition-invalid", f"property {name!r}: {value!r:.60} is not text; give it as text")
         self._properties.append(SetProperties(checks.text_map(updates, "properties")))
         return self
 
     def remove_properties(self, *names: str) -> Self:
-        """Remove table properties; those that are not set are no error."""
+        """Remove table properties. A name that is not set is ignored."""
         self._properties.append(RemoveProperties(checks.texts(names, "names")))
         return self
 
     def changes_of(self, definition: TableDefinition, digest: bytes) -> DefinitionChanges | None:
-        """The changes that these steps make to `definition`, or `None` when they change nothing.
+        """The changes that these steps make to `definition`, or `None` if they change nothing.
 
         Raises:
             Invalid: `definition-invalid` or `evolution-illegal`, naming the column; `property-invalid`.
-
         """
         changes = self._changes_of(definition, digest)
         if not changes.changes:
@@ -362,7 +363,7 @@ class TableChange:
     def _illegal(self, reason: str) -> Invalid:
         return Invalid("evolution-illegal", f"{self.table}: {reason}: correct the step, or leave it out")
 
-    def _laid_out(self, step: _LayoutStep) -> Self:
+    def _then_layout(self, step: _LayoutStep) -> Self:
         self._steps.append(_LayoutOf(step))
         return self
 
@@ -380,7 +381,9 @@ class _LayoutOf:
 
 @dataclass(frozen=True, slots=True)
 class _Metadata:
-    """What the editor asks of a table's metadata. Our own rules know about partition specs."""
+    """The part of a table's metadata that PyIceberg's editor reads. Partition specs are checked by this project's own
+    rules.
+    """
 
     of: Schema
     last_column_id: int
@@ -402,11 +405,11 @@ class _Edited:
 def union_changes(
     table: TableName, schema: Schema, definition: TableDefinition, digest: bytes
 ) -> DefinitionChanges | None:
-    """What adds the columns of `schema` to `definition`, and widens its own; `None` when nothing does.
+    """The changes that add the columns of `schema` to `definition` and widen existing ones, or `None` if there are
+    none.
 
     Raises:
         Invalid: `evolution-illegal`, `definition-invalid`, naming the column.
-
     """
 
     def unpublished(_: TableChange) -> None:
@@ -418,12 +421,11 @@ def union_changes(
 async def commit_change(
     session: Session, stamp: WriterStamp, change: TableChange, *, timeout_s: float
 ) -> Commit | None:
-    """Commit `change` on the present definition, again on the next one when another change comes first.
+    """Commit `change` on the current definition. If another change wins, plan it again on the next definition.
 
     Raises:
-        Invalid: a column is not there, a step is illegal, or changes come too fast (`definition-changed`).
+        Invalid: a column does not exist, a step is illegal, or other changes keep winning (`definition-changed`).
         OutcomeUnknown: `verdict-timeout`.
-
     """
 
     async def plan() -> Intent | None:
@@ -451,8 +453,8 @@ def _path(path: ColumnPath) -> tuple[str, ...]:
     return parts
 
 
-def _told(doc: str | None, default: Any) -> None:
-    """Refuses texts that cannot be stored."""
+def _check_texts(doc: str | None, default: Any) -> None:
+    """Check that texts can be stored."""
     for name, value in (("doc", doc), ("default", default)):
         if isinstance(value, str):
             checks.text(value, name)

@@ -1,9 +1,9 @@
-"""What callers give, checked where it comes in: each check returns the value as the code behind it wants it.
+"""Checks of callers' arguments: each check returns the value in the type that the code behind it needs.
 
-Owns: the kinds of arguments, and the words in which a wrong one is refused. Does not own: what a value means (whether a
-version exists, whether a filter can be read).
-Invariants: a value of a wrong type is `Invalid` and named, before anything is read or written; numbers of NumPy are
-numbers; a truth value is no number, and a text is no list of texts.
+Owns: the kinds of arguments, and the wording of the errors for wrong ones. Does not own: the meaning of a value
+(whether a version exists, whether a filter can be parsed).
+Invariants: a value of a wrong type is `Invalid` and named before anything is read or written. NumPy's numbers are
+accepted as numbers. A boolean is not a number, and a text is not a list of texts.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 DEFAULT_TARGET_BYTES: Final = 256 * 1024 * 1024
-"""About how large a data file gets."""
+"""The approximate size of a data file."""
 _CODE: Final = "setting-invalid"
 _LONGEST_WAIT_S: Final = 10 * 365 * 86_400.0
 
 
 def table(name: object) -> TableName:
-    """A table's name. Raises `Invalid` (`table-name-invalid`), as every check here raises `Invalid`."""
+    """A table's name. Raises `Invalid` (`table-name-invalid`), as all checks of this module raise `Invalid`."""
     if not isinstance(name, str):
         raise _refused("table-name-invalid", "the table's name", name, "a text of the form namespace.table")
     return table_name(name)
@@ -45,7 +45,7 @@ def namespace(name: object) -> NamespaceName:
 
 
 def filter_text(where: object, name: str = "where") -> str | None:
-    """A filter as text, or none. Raises `filter-invalid`."""
+    """A filter as text, or `None`. Raises `filter-invalid`."""
     if where is None:
         return None
     if isinstance(where, str):
@@ -54,15 +54,17 @@ def filter_text(where: object, name: str = "where") -> str | None:
 
 
 def deleting_filter(where: object) -> str:
-    """A filter as text; deleting every row takes a word."""
+    """A filter as text. `None` is refused: deleting every row needs the filter `true`."""
     found = filter_text(where)
     if found is None:
-        raise Invalid("filter-invalid", "where is None: say which rows to delete, or 'true' for all of them")
+        raise Invalid(
+            "filter-invalid", "where is None: give a filter for the rows to delete, or 'true' for all of them"
+        )
     return found
 
 
 def scan_filter(where: Any) -> str | BooleanExpression | None:
-    """A filter as text or as an expression of pyiceberg, or none. Raises `filter-invalid`."""
+    """A filter as text or as a PyIceberg expression, or `None`. Raises `filter-invalid`."""
     from pyiceberg.expressions import BooleanExpression
 
     return where if isinstance(where, BooleanExpression) else filter_text(where)
@@ -76,7 +78,7 @@ def text(value: object, name: str) -> str:
 
 
 def place(value: object, name: str) -> str:
-    """A URL, or a path in whichever form."""
+    """A URL or a path, given as text or as a path object."""
     if not isinstance(value, str | os.PathLike) or not isinstance(found := os.fspath(value), str):
         raise _refused(_CODE, name, value, "a path or a URL")
     if "\0" in found:
@@ -94,7 +96,7 @@ def texts(values: object, name: str) -> tuple[str, ...]:
 
 
 def text_map(values: object, name: str) -> dict[str, str]:
-    """Text to text; nothing for `None`."""
+    """A dict of texts, empty for `None`."""
     if values is None:
         return {}
     if not isinstance(values, Mapping):
@@ -122,12 +124,12 @@ def whole(value: object, name: str, *, least: int | None = None) -> int:
 
 
 def whole_or_none(value: object, name: str, *, least: int | None = None) -> int | None:
-    """A whole number, or none."""
+    """A whole number, or `None`."""
     return None if value is None else whole(value, name, least=least)
 
 
 def seconds(value: object, name: str = "timeout_s") -> float:
-    """How long to wait."""
+    """A waiting time in seconds."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise _refused(_CODE, name, value, "a number of seconds")
     found = float(value)
@@ -144,21 +146,21 @@ def truth(value: object, name: str) -> bool:
 
 
 def one_of(value: object, kind: type[T], name: str, wanted: str) -> T:
-    """A value of this type; `wanted` is what the message asks for."""
+    """A value of this type. `wanted` is the text of the error's advice."""
     if not isinstance(value, kind):
         raise _refused(_CODE, name, value, wanted)
     return value
 
 
 def one_of_or_none(value: object, kind: type[T], name: str, wanted: str) -> T | None:
-    """A value of this type, or none."""
+    """A value of this type, or `None`."""
     return None if value is None else one_of(value, kind, name, f"{wanted}, or None")
 
 
 def write_options(
     timeout_s: object, target_file_size_bytes: object, summary: object
 ) -> tuple[float, int, dict[str, str]]:
-    """What every change takes."""
+    """The options that every change accepts: timeout, target file size, summary."""
     return (
         seconds(timeout_s),
         whole(target_file_size_bytes, "target_file_size_bytes", least=1),
@@ -167,7 +169,7 @@ def write_options(
 
 
 def data_files(files: Any) -> list[DataFile] | pa.Table:
-    """Descriptions of data files, one by one or as columns."""
+    """Descriptions of data files: a list, or an Arrow table with one row per file."""
     import pyarrow as pa
 
     if isinstance(files, pa.Table):
@@ -184,18 +186,18 @@ def data_files(files: Any) -> list[DataFile] | pa.Table:
 def column_name(name: object, code: str) -> str:
     """A column's name. Raises `Invalid` with this code."""
     if not isinstance(name, str) or not name:
-        raise Invalid(code, f"{name!r:.80} is no column's name: give a text that is not empty")
+        raise Invalid(code, f"{name!r:.80} is not a column name: give a text that is not empty")
     return _storable(name, "a column's name", code)
 
 
 def _storable(value: str, name: str, code: str) -> str:
-    """Half of a surrogate pair is a text for Python, but for no one else."""
+    """Check that a text can be encoded as UTF-8: Python allows a lone surrogate in a text, and storage does not."""
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError as error:
             raise Invalid(
-                code, f"{name} has half a character at {error.start + 1}: {value[:80]!r}; correct it"
+                code, f"{name} has a lone surrogate at character {error.start + 1}: {value[:80]!r}; correct it"
             ) from error
     return value
 

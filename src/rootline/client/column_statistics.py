@@ -1,11 +1,11 @@
 """Exact statistics of columns and expressions over some rows.
 
-Owns: gathering them from Arrow data, piece by piece, the truncation of long bounds, the values of a definition's
-expressions. Does not own: partition values (`partition_split`), the functions of expressions (`transform_values`),
-encoding (`statistics_codec`).
+Owns: gathering them from Arrow data in pieces, the truncation of long bounds, the values of a definition's expressions.
+Does not own: partition values (`partition_split`), the functions of expressions (`transform_values`), encoding
+(`statistics_codec`).
 Invariants: bounds contain every value that is neither null nor NaN. `tight_bounds` is set only if they are the exact
-minimum and maximum. NaN is no bound. -0.0 is the lower and +0.0 the upper zero. An expression that this version does
-not know, or whose column was dropped, has no values here.
+minimum and maximum. NaN is never a bound. A lower bound of zero is -0.0, an upper bound of zero is +0.0. An expression
+has no values here if this version does not know it or its column was dropped.
 
 Source: format page, "Root manifest" (`content_stats`), docs/decisions/0028.
 """
@@ -35,14 +35,14 @@ _SURROGATES: Final = range(0xD800, 0xE000)
 
 @dataclass(frozen=True, slots=True)
 class ColumnPath:
-    """Where a primitive column is in the rows: the index of its column, then of the member at each depth."""
+    """The path of a primitive column in the rows: the index of its column, then of the member at each depth."""
 
     field_id: int
     type: PrimitiveType
     indices: tuple[int, ...]
 
     def of(self, rows: pa.Table) -> pa.ChunkedArray:
-        """The column's values; a member of a null struct is null."""
+        """The column's values. A member of a null struct is null."""
         column = rows.column(self.indices[0])
         if len(self.indices) > 1:
             column = pc.struct_field(column, list(self.indices[1:]))
@@ -66,10 +66,10 @@ def _paths(struct: StructType, above: tuple[int, ...]) -> Iterator[ColumnPath]:
 
 @dataclass(frozen=True, slots=True)
 class ColumnTally:
-    """What is known of some values of a column; the sum of two is what is known of both.
+    """Counts and bounds of some values of a column. The sum of two tallies describes both sets of values.
 
-    `lower`, `upper`: the exact extremes, neither null nor NaN. `nans`: `None` where no value can be one. `bytes_sum`,
-    `bytes_max`: of values that differ in size, nulls left out.
+    `lower` and `upper` are the exact extremes, neither null nor NaN. `nans` is `None` for a type without NaN.
+    `bytes_sum` and `bytes_max` cover non-null values of types with varying sizes.
     """
 
     values: int
@@ -82,7 +82,7 @@ class ColumnTally:
 
     @staticmethod
     def of(column: pa.ChunkedArray, field_type: PrimitiveType) -> ColumnTally:
-        """Of a column of this type (its storage type, no extension)."""
+        """The tally of a column of this type (its storage type, no extension)."""
         is_float = pa.types.is_floating(column.type)
         nans = (pc.sum(pc.is_nan(column)).as_py() or 0) if is_float else None
         lower = upper = None
@@ -105,7 +105,7 @@ class ColumnTally:
         )
 
     def statistics(self) -> FieldStatistics:
-        """As an entry has them; long bounds are truncated."""
+        """The statistics as stored in an entry. Long bounds are truncated."""
         low, high = _truncated_lower(self.lower), _truncated_upper(self.upper)
         sized = self.values - self.nulls
         return FieldStatistics(
@@ -127,7 +127,10 @@ def _both(fold: Callable[[tuple[Any, Any]], Any], one: Any, other: Any) -> Any:
 
 
 def partition_statistics(value: Bound | None, known: FieldStatistics | None, rows: int) -> FieldStatistics:
-    """Statistics of a spec's member, whose value is the same in all `rows`; `known`: of the column, by identity."""
+    """Statistics of a member of the partition spec, whose value is the same in all `rows`.
+
+    `known`: the column's statistics if the transform is the identity.
+    """
     counts = known if known is not None else FieldStatistics(None, None, None, rows, rows if value is None else 0)
     return FieldStatistics(
         value,
@@ -154,7 +157,7 @@ def _without_nan(bound: float | None, zero: float) -> float | None:
 
 
 def _sizes(column: pa.ChunkedArray) -> tuple[int | None, int | None]:
-    """The sum and the maximum of the bytes of values, for types whose values differ in size."""
+    """The sum and the maximum of the values' sizes in bytes, for types whose values differ in size."""
     arrow = column.type
     if not (pa.types.is_string(arrow) or pa.types.is_binary(arrow)) or column.null_count == len(column):
         return None, None
@@ -167,7 +170,7 @@ def _truncated_lower(bound: Any) -> Any:
 
 
 def _truncated_upper(bound: Any) -> Any:
-    """`None` when nothing short is greater than the bound."""
+    """The bound, truncated and rounded up, or `None` if no short value is greater than the bound."""
     if not isinstance(bound, str | bytes) or len(bound) <= BOUND_LENGTH:
         return bound
     return _next_text(bound[:BOUND_LENGTH]) if isinstance(bound, str) else _next_bytes(bound[:BOUND_LENGTH])
@@ -192,7 +195,7 @@ def _next_bytes(data: bytes) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class DerivedColumn:
-    """An expression, the columns it reads, and the type of its values."""
+    """An expression, its source columns, and the type of its values."""
 
     expression: Expression
     sources: tuple[ColumnPath, ...]
@@ -211,7 +214,7 @@ class DerivedColumn:
 
 
 def derived_columns(definition: TableDefinition, paths: dict[int, ColumnPath]) -> tuple[DerivedColumn, ...]:
-    """The expressions of `definition` whose values follow from columns at `paths`."""
+    """The expressions of `definition` whose values can be computed from the columns in `paths`."""
     found: list[DerivedColumn] = []
     for expression in definition.expressions:
         result = definition.result_type(expression)

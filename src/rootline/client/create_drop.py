@@ -1,11 +1,11 @@
 """Creating, dropping and restoring tables through the log.
 
 Owns: a new table's definition from the user's schema, partitions, expressions and properties, the ids of expressions,
-the `create` intent and those that drop and restore, the check for an existing table. Does not own: the grammar of
-terms (`layout_terms`), types (`given_schema`), the rules of these intents and root 0 (`rootline.tree`).
-Invariants: the caller gets a table only after its root 0 is confirmed. Expression ids continue after the schema's own
-ids and stay below 10,000,000. A plain column in a spec is the column itself, by identity, and makes no expression. An
-intent to drop or restore names the table that was seen, so a table that was created meanwhile is never changed.
+the intents that create, drop and restore, the check for an existing table. Does not own: the grammar of terms
+(`layout_terms`), types (`given_schema`), the rules of these intents and root 0 (`rootline.tree`).
+Invariants: the caller gets a table only after its root 0 is confirmed. Expression ids follow the schema's ids and stay
+below 10,000,000. A plain column in a spec is an identity partition and makes no expression. An intent to drop or
+restore names the table's UUID, so a table created meanwhile is never changed.
 """
 
 from __future__ import annotations
@@ -32,11 +32,10 @@ from rootline.tree.state.name_state import check_is_table
 
 
 async def is_there(session: Session, table: TableName, wanted: TableDefinition) -> bool:
-    """Whether `table` exists. It has every column of `wanted` then.
+    """Whether `table` exists. An existing table must have every column of `wanted`.
 
     Raises:
-        Invalid: `table-exists`, it lacks columns, which the message names. `name-is-view`.
-
+        Invalid: `table-exists`, it lacks columns, which the message names; `name-is-view`.
     """
     root = await newest_root(session.store, table)
     if root is None or root.header.is_tombstone:
@@ -62,14 +61,14 @@ async def create_table(
     timeout_s: float,
     adopt: AdoptedRoot | None = None,
 ) -> Commit:
-    """Publish the `create` intent and wait; `adopt` names the stored root of what an Iceberg table becomes.
+    """Publish the `create` intent and wait for its verdict. `adopt` names the stored root of an adopted Iceberg table.
 
     Raises:
-        Invalid: `table-exists`, `definition-invalid`, or what else rejects the intent; `name-differs-in-case`.
+        Invalid: `table-exists`, `definition-invalid`, or any other code that rejects the intent;
+            `name-differs-in-case`.
         OutcomeUnknown: `verdict-timeout`.
-
     """
-    await find_head(session.store, table)  # a store that cannot tell this name from another one says so here
+    await find_head(session.store, table)  # fails if the store ignores case and has this name in another case
     intent = Intent(
         intent_id=session.environment.fresh_id(),
         table=table,
@@ -92,21 +91,20 @@ def build_definition(
     """The definition of a new table.
 
     Args:
-        schema: Arrow (ids are made) or Iceberg (its ids are kept).
-        partition_by: `column`, `identity(column)`, `year|month|day|hour|void(column)`, `bucket(n, column)`,
-            `bucket(n, column, another)` or `truncate(width, column)`, each with an optional `as name`; a column whose
-            name is no word is put in double quotes, as in filters.
-        expressions: derived columns that files have statistics of, without being partitioned by them: the same terms,
-            and `lower(column)`.
-        sort_by: how rows are sorted inside files: the same terms, `-column` for descending, with an optional `nulls
-            first` or `nulls last` behind; or PyIceberg's `SortOrder`.
-        properties: the table's properties, text to text. Old versions expire unless `rootline.expire` is
-            `false`, and what nothing needs any more is deleted in time unless `rootline.sweep` is.
+        schema: Arrow (ids are assigned) or Iceberg (its ids are kept).
+        partition_by: `column`, `identity(column)`, `year|month|day|hour|void(column)`, `bucket(n, column)`, `bucket(n,
+            column, another)` or `truncate(width, column)`, each with an optional `as name`. A column whose name is not
+            a plain word is put in double quotes, as in filters.
+        expressions: derived columns with statistics that do not partition the table: the same terms, and
+            `lower(column)`.
+        sort_by: the order of rows inside files: the same terms, `-column` for descending, with an optional `nulls
+            first` or `nulls last` behind, or PyIceberg's `SortOrder`.
+        properties: the table's properties, text to text. Old versions expire unless `rootline.expire` is `false`, and
+            unused objects are deleted unless `rootline.sweep` is `false`.
         table_uuid: a fresh one.
 
     Raises:
         Invalid: `definition-invalid`, naming the column or the term; `property-invalid`, naming the property.
-
     """
     check_set({}, properties or {})
     iceberg = iceberg_schema(schema) if isinstance(schema, pa.Schema) else schema
@@ -166,12 +164,11 @@ def _check_distinct(
 async def drop_table(
     session: Session, stamp: WriterStamp, table: TableName, *, is_purge: bool, timeout_s: float
 ) -> Commit:
-    """Drop the table that has the name now; a purge also takes one that was dropped before.
+    """Drop the table that has this name now. A purge also applies to a table that was dropped before.
 
     Raises:
-        Invalid: `table-unknown`, `table-dropped`; `table-uuid-mismatch`, another table has the name by now.
+        Invalid: `table-unknown`, `table-dropped`; `table-uuid-mismatch`, another table has the name meanwhile.
         OutcomeUnknown: `verdict-timeout`.
-
     """
     root = await newest_root(session.store, table) if is_purge else None
     if root is None or not root.header.is_tombstone:
@@ -181,12 +178,11 @@ async def drop_table(
 
 
 async def restore_table(session: Session, stamp: WriterStamp, table: TableName, *, timeout_s: float) -> Commit:
-    """Bring the table back that was dropped last, as it was.
+    """Restore the table that was dropped last, unchanged.
 
     Raises:
         Invalid: `table-unknown`; `table-exists`, a table has the name; `name-is-view`; `table-dropped`, it was purged.
         OutcomeUnknown: `verdict-timeout`.
-
     """
     root = await newest_root(session.store, table)
     if root is None:
@@ -194,9 +190,7 @@ async def restore_table(session: Session, stamp: WriterStamp, table: TableName, 
     header = root.header
     if not header.is_tombstone:
         check_is_table(header)
-        raise Invalid(
-            "table-exists", f"{table} is there: `rootline restore {table}` takes it back to an earlier version"
-        )
+        raise Invalid("table-exists", f"{table} exists: `rootline restore {table}` restores an earlier version of it")
     ref = VersionReference(version=header.drops[-1].version)
     return await commit_intent(session, stamp, _intent(session, header, IntentKind.RESTORE, ref), timeout_s=timeout_s)
 

@@ -1,12 +1,12 @@
-"""A data file to add, described from an existing Parquet file and from its path.
+"""A data file to add, described from an existing Parquet file and its path.
 
-Owns: reading such a file for its statistics and partition values, and the values that a Hive folder such as
-`day=2024-01-01` states. Does not own: writing files (`data_file_writer`), adding them to a table, the values of absent
-columns when rows are read (`metadata_columns`).
-Invariants: statistics are exact, gathered from every row, never taken from the file's own footer. A file whose rows
-are of several partitions is refused. One piece of the rows at a time is in memory. A column of the file is never taken
-from its path. A value of a path is used only where the file's partition states it for readers too, as the identity of
-the column. Any other is refused, because its rows would read null.
+Owns: reading such a file for its statistics and partition values, and the values in Hive folders such as
+`day=2024-01-01`. Does not own: writing files (`data_file_writer`), adding them to a table, the values of absent columns
+when rows are read (`metadata_columns`).
+Invariants: statistics are exact, gathered from every row, never taken from the file's own footer. A file with rows of
+several partitions is refused. Rows are read in pieces, and one piece is in memory at a time. A column of the file is
+never taken from its path. A value of a path is used only for an identity partition column, because readers can find it
+only there. Any other value is refused, because its rows would read null.
 
 Source: the Iceberg specification, "Column Projection", docs/spark.md, "Files that are there already".
 """
@@ -45,14 +45,13 @@ _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 def path_values(
     location: str, columns: pa.Schema, definition: TableDefinition, source: str | None = None
 ) -> dict[int, pa.Array]:
-    """Field id → its one value, for each column of the table that a file at `location`, with `columns`, lacks.
+    """The values in the path: field id → an array of one value, for each table column absent from the file's `columns`.
 
-    `source`: the path that the file is read from, where that is another one. Its folders count too, the location's
-    before them.
+    `source`: the path that the file is read from, if it differs from `location`. Its folders count too, but a value of
+    `location` wins.
 
     Raises:
         Invalid: `rows-invalid`, the table is not partitioned by such a column, or the value is not of its type.
-
     """
     stated = {**dict(_stated(source or "")), **dict(_stated(location))}
     if not stated:
@@ -71,7 +70,7 @@ def path_values(
 
 
 def _stated(place: str) -> Iterator[tuple[str, str | None]]:
-    """Yield names and texts, from the outermost folder inwards. `None` is null."""
+    """Yield names and values of Hive folders, outermost first. `None` is null."""
     for part in PurePosixPath(place).parts[:-1]:
         name, equals, text = part.partition("=")
         if name and equals:
@@ -84,7 +83,7 @@ def _value(location: str, name: str, text: str | None, field: NestedField, defin
     if not isinstance(kind, PrimitiveType) or field.field_id not in _identities(definition):
         raise Invalid(
             "rows-invalid",
-            f"{shown}. A table keeps such a value only where it is partitioned by {field.name} itself: partition it so "
+            f"{shown}. A table can store it only if it is partitioned by {field.name} itself: partition it so "
             "before you add the file, or read the folder with the engine that wrote it and append its rows",
         )
     wanted = arrow_type_of(kind)
@@ -93,12 +92,12 @@ def _value(location: str, name: str, text: str | None, field: NestedField, defin
     except (pa.ArrowException, ValueError) as error:
         raise Invalid(
             "rows-invalid",
-            f"{shown}. The text is no {kind}: read the folder with the engine that wrote it and append its rows",
+            f"{shown}. The text is not a {kind}: read the folder with the engine that wrote it and append its rows",
         ) from error
 
 
 def _identities(definition: TableDefinition) -> set[int]:
-    """Columns whose values are the partition's."""
+    """Ids of the columns that partition the table by identity."""
     members = definition.spec_by_id(definition.default_spec_id).expr_ids
     sources = map(definition.transform_of, members)
     return {source for source, transform in sources if isinstance(transform, IdentityTransform)}
@@ -108,7 +107,7 @@ _PIECE_BYTES: Final = 64 * 1024 * 1024
 
 
 class DataFile(intent.DataFile):
-    """A file to add to a table; its location is relative to the table's folder."""
+    """A file to add to a table. Its location is relative to the table's folder."""
 
     @classmethod
     def from_parquet(
@@ -116,31 +115,30 @@ class DataFile(intent.DataFile):
     ) -> DataFile:
         """Describe the Parquet file at `location`: rows, size, partition, and the statistics of every column.
 
-        A column that the file lacks and its path states (`day=2024-01-01/one.parquet`) has that value, if the table is
-        partitioned by the column itself.
+        A column absent from the file but present in its path (`day=2024-01-01/one.parquet`) has the path's value, if
+        the table is partitioned by the column itself.
 
         Args:
             location: the file's place below the table's folder, such as `data/one.parquet`.
             schema: the table's definition (`table.definition()`), or only its schema if the table is not partitioned.
-            source: where to read the file from: a local path, or its bytes; without it, `location` is a local path.
+            source: a local path to read the file from, or its bytes. By default, `location` is a local path.
 
         Returns:
-            What `TableHandle.add_files` and an intent's `add_data_files` take. The file itself is not stored.
+            A description for `TableHandle.add_files` or an intent's `add_data_files`. The file itself is not stored.
 
         Raises:
-            Invalid: `file-unreadable`, it is no Parquet file of this schema; `rows-invalid`, its rows are not of one
-                partition, or a value has none, or a text is not UTF-8, or its path states a value that the table cannot
-                keep.
-
+            Invalid: `file-unreadable`, it is not a Parquet file of this schema; `rows-invalid`, its rows are not of one
+                partition, or a value has none, or a text is not UTF-8, or its path has a value that the table cannot
+                store.
         """
         checks.text(location, "location")
         definition = schema if isinstance(schema, TableDefinition) else _unpartitioned(schema)
         if isinstance(source, bytes):
             file: pa.NativeFile = pa.BufferReader(source)
         else:
-            file = _opened(Path(location if source is None else checks.place(source, "source")))
+            file = _open_file(Path(location if source is None else checks.place(source, "source")))
         with file:
-            found = _look_through(file, definition, location, None if isinstance(source, bytes) else source)
+            found = _scan_file(file, definition, location, None if isinstance(source, bytes) else source)
             size = file.size()
         describer = FileDescriber(definition, column_paths(definition.schema))
         statistics = describer.statistics(found.tallies, found.row_count, found.values)
@@ -158,7 +156,7 @@ class DataFile(intent.DataFile):
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What all rows of a file have in common."""
+    """The facts about a file's rows: their count, partition values, statistics and split offsets."""
 
     row_count: int
     values: Mapping[int, Bound | None]
@@ -166,7 +164,7 @@ class _Found:
     split_offsets: tuple[int, ...]
 
 
-def _look_through(file: pa.NativeFile, definition: TableDefinition, location: str, source: str | Path | None) -> _Found:
+def _scan_file(file: pa.NativeFile, definition: TableDefinition, location: str, source: str | Path | None) -> _Found:
     parquet = open_parquet(file, location)
     path = None if source is None else Path(source).as_posix()
     constants = path_values(location, parquet.schema_arrow, definition, path)
@@ -186,17 +184,19 @@ def _look_through(file: pa.NativeFile, definition: TableDefinition, location: st
             more = describer.tallies(rows, values or {})
             tallies = {tracked_id: tallies[tracked_id] + more[tracked_id] for tracked_id in more} if tallies else more
     except (ValueError, OverflowError) as error:  # a text that is not UTF-8; a partition that is out of range
-        reason = f"{location}: a value in it has no statistics, or no partition: {error}; change it and write again"
+        reason = (
+            f"{location}: it contains a value without statistics or partition: {error}; change it and rewrite the file"
+        )
         raise Invalid("rows-invalid", reason) from error
     if values is None:
-        raise Invalid("rows-invalid", f"{location}: it has no rows, so it is of no partition; leave it out")
+        raise Invalid("rows-invalid", f"{location}: it has no rows, so it is in no partition; remove it from the list")
     return _Found(row_count, values, tallies, split_offsets_of(parquet.metadata))
 
 
 def _pieces(
     parquet: pq.ParquetFile, definition: TableDefinition, location: str, constants: Mapping[int, pa.Array]
 ) -> Iterator[pa.Table]:
-    """The rows as the table has them, some at a time; one piece at least."""
+    """Yield the rows in the table's schema, in pieces of about 64 MiB, at least one piece."""
     fields, schema = definition.schema.fields, arrow_schema_of(definition.schema)
     projection = RowProjection(
         finder_for(parquet.schema_arrow, definition.properties),
@@ -205,27 +205,27 @@ def _pieces(
         location,
         lambda field: constants.get(field.field_id),
     )
-    held: list[pa.RecordBatch] = []
+    batches: list[pa.RecordBatch] = []
     size = pieces = 0
     try:
         for batch in parquet.iter_batches():
-            held.append(projection.columns(batch, fields))
+            batches.append(projection.columns(batch, fields))
             size += batch.nbytes
             if size >= _PIECE_BYTES:
-                yield pa.Table.from_batches(held, schema)
-                held, size, pieces = [], 0, pieces + 1
+                yield pa.Table.from_batches(batches, schema)
+                batches, size, pieces = [], 0, pieces + 1
     except (pa.ArrowException, OSError) as error:
         raise Invalid("file-unreadable", f"{location}: cannot be decoded: {error}") from error
-    if held or not pieces:
-        yield pa.Table.from_batches(held, schema)
+    if batches or not pieces:
+        yield pa.Table.from_batches(batches, schema)
 
 
 def _is_same(values: Mapping[int, Bound | None], others: Mapping[int, Bound | None]) -> bool:
-    """Whether both are one partition; NaN is as NaN."""
+    """Whether both are the same partition. NaN equals NaN."""
     return all(value == others[at] or (value != value and others[at] != others[at]) for at, value in values.items())
 
 
-def _opened(path: Path) -> pa.NativeFile:
+def _open_file(path: Path) -> pa.NativeFile:
     try:
         return pa.OSFile(str(path))
     except OSError as error:

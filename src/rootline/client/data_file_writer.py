@@ -1,10 +1,10 @@
 """Arrow rows as the Parquet data files of a table, with exact statistics.
 
 Owns: checking rows against the schema, writing Parquet, choosing the columns with a dictionary, describing each file.
-Does not own: splitting and sorting (`partition_split`), statistics (`column_statistics`), the store: it returns bytes.
+Does not own: splitting and sorting (`partition_split`), statistics (`column_statistics`), the store. It returns bytes.
 Invariants: a file has one partition. Every field carries its id. Statistics describe exactly the rows of the file. The
-same rows and ids give the same files. A column has no dictionary only where nearly all sampled values differ:
-Parquet's writer would drop its dictionary after building it.
+same rows and ids produce the same files. A column is written without a dictionary only if nearly all sampled values
+differ, because Parquet's writer would build a dictionary and then drop it.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from rootline.storage.rows.row_projection import RowProjection, find_by_name, wr
 _STRETCHES: Final = 32
 _STRETCH_ROWS: Final = 128
 _DIFFERENT_SHARE: Final = 0.99
-"""Of 4,096 values, when they come from 200,000 different ones; the writer ends a dictionary at a megabyte."""
+"""The distinct share of 4,096 samples of 200,000 values. Parquet's writer drops a dictionary above a megabyte."""
 
 
 def dictionary_columns(rows: pa.Table) -> list[str]:
-    """Paths of the columns of `rows`, as Parquet names them, that are written with a dictionary."""
+    """Parquet paths of the columns of `rows` that are written with a dictionary."""
     sample = _sampled(rows)
     return [
         path
@@ -54,7 +54,7 @@ def dictionary_columns(rows: pa.Table) -> list[str]:
 
 
 def _sampled(rows: pa.Table) -> pa.Table:
-    """Stretches of rows from all over: neighbours that are alike, and values that come again later, both show."""
+    """Sampled ranges from all over the rows, which show both equal neighbours and values that repeat later."""
     if rows.num_rows <= _STRETCHES * _STRETCH_ROWS:
         return rows
     step = rows.num_rows // _STRETCHES
@@ -72,7 +72,7 @@ def _is_all_different(column: pa.ChunkedArray) -> bool:
 
 
 def _paths(name: str, kind: pa.DataType) -> Iterator[str]:
-    """The columns below one of the table, by the names that Parquet gives to lists and maps."""
+    """The leaf columns below one column of the table, by Parquet's names for lists and maps."""
     if pa.types.is_struct(kind):
         for at in range(kind.num_fields):
             yield from _paths(f"{name}.{kind.field(at).name}", kind.field(at).type)
@@ -93,7 +93,7 @@ _ROW_GROUP_ROWS_MAX: Final = 1_048_576
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A data file to add, and its bytes: put `body` at the table's key of `data_file.location`, then publish."""
+    """A data file to add, and its bytes. Put `body` at the table's key of `data_file.location`, then publish."""
 
     data_file: DataFile
     body: bytes
@@ -101,7 +101,7 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """Rows come in an order that is to be kept. `sort_order_id`: the table's order that it is; `None`: none of them."""
+    """Rows that keep their order. `sort_order_id` is the table's sort order that they follow, or `None`."""
 
     sort_order_id: int | None
 
@@ -113,14 +113,13 @@ def write_files(
     *,
     target_file_size_bytes: int = TARGET_FILE_SIZE_BYTES,
 ) -> list[WrittenFile]:
-    """Files of the rows of `table`, under the definition's current schema and default spec; none for no rows.
+    """Files of the rows of `table`, under the definition's current schema and default spec. No rows make no file.
 
-    Columns are found by name. `fresh_ids` gives each file its name; a file is closed once it has
+    Columns are found by name. `fresh_ids` yields an id for each file's name. A file is closed once it has
     `target_file_size_bytes`.
 
     Raises:
         Invalid: `rows-invalid`, naming the column that does not fit; `definition-invalid`.
-
     """
     rows = checked_rows(table, definition)
     try:
@@ -137,19 +136,18 @@ def write_rewritten_files(
     target_file_size_bytes: int = TARGET_FILE_SIZE_BYTES,
     ordered: Ordered | None = None,
 ) -> list[WrittenFile]:
-    """As `write_files`, of rows that the table has: their lineage, the last two columns, goes into the files as well.
+    """Files of rows that the table already has. Their lineage, the last two columns, is written too.
 
-    `ordered`: the rows stay as they are given; without it, they are put in the table's sort order.
+    `ordered`: keep the rows' order. Without it, they are sorted in the table's sort order.
 
     Raises:
-        Invalid: `rows-invalid`, the table has columns of its own of these names.
-
+        Invalid: `rows-invalid`, the table has user columns of these names.
     """
     for name in LINEAGE:
         if any(field.name == name for field in definition.schema.fields):
             raise Invalid(
                 "rows-invalid",
-                f"the table has a column {name!r} of its own, so its files cannot be rewritten; rename the column",
+                f"the table has a user column {name!r}, so its files cannot be rewritten; rename the column",
             )
     checked = checked_rows(rows.drop_columns([*LINEAGE]), definition)
     for name in LINEAGE:
@@ -204,11 +202,10 @@ def _not_utf8(rows: pa.Table, error: UnicodeDecodeError) -> Invalid:
 
 
 def checked_rows(table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch], definition: TableDefinition) -> pa.Table:
-    """`table` as rows of the current schema: its columns, types and order.
+    """The rows of `table` in the current schema: its columns, types and order.
 
     Raises:
         Invalid: `rows-invalid`, naming the column.
-
     """
     schema = definition.schema
     given = _batches_of(table)
@@ -226,7 +223,7 @@ def checked_rows(table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch], de
 
 
 def check_names(names: Sequence[str], definition: TableDefinition) -> None:
-    """Raises `Invalid` (`rows-invalid`): the table lacks a column, or one is there twice."""
+    """Raises `Invalid` (`rows-invalid`): the table lacks a column, or a column is given twice."""
     known = [field.name for field in definition.schema.fields]
     for name in names:
         if name not in known:
@@ -289,7 +286,7 @@ def _parquet_files(rows: pa.Table, target_bytes: int) -> Iterator[_ParquetFile]:
 
 
 def split_offsets_of(metadata: pq.FileMetaData) -> tuple[int, ...]:
-    """Where the row groups of a Parquet file begin, in bytes."""
+    """The byte offsets where the row groups of a Parquet file begin."""
     found: list[int] = []
     for index in range(metadata.num_row_groups):
         group = metadata.row_group(index)
@@ -301,7 +298,7 @@ def split_offsets_of(metadata: pq.FileMetaData) -> tuple[int, ...]:
 
 
 class FileDescriber:
-    """Describes files of one table: statistics gathered and encoded as its entries carry them."""
+    """Descriptions of files of one table, with statistics encoded as in its entries."""
 
     def __init__(self, definition: TableDefinition, paths: dict[int, ColumnPath]) -> None:
         self._definition = definition
@@ -310,7 +307,9 @@ class FileDescriber:
         self._codec = EntryCodec.of_definition(definition).statistics
 
     def tallies(self, rows: pa.Table, values: Collection[int]) -> dict[int, ColumnTally]:
-        """Of every tracked column of `rows` and of all expressions but those in `values`, which are the partition's."""
+        """Tallies of every tracked column of `rows`, and of all expressions except those in `values`, the partition's
+        members.
+        """
         found = {field_id: ColumnTally.of(path.of(rows), path.type) for field_id, path in self._paths.items()}
         return found | {
             derived.expr_id: ColumnTally.of(derived.of(rows), derived.type)
@@ -322,7 +321,7 @@ class FileDescriber:
     def statistics(
         tallies: Mapping[int, ColumnTally], row_count: int, values: Mapping[int, Bound | None]
     ) -> dict[int, FieldStatistics]:
-        """Statistics of all that was tallied over a file's rows, and of the members of its partition."""
+        """Statistics of all tallies over a file's rows, and of the members of its partition."""
         found = {tracked_id: tally.statistics() for tracked_id, tally in tallies.items()}
         for member, value in values.items():
             found[member] = partition_statistics(value, found.get(member), row_count)
@@ -337,7 +336,7 @@ class FileDescriber:
         sort_order_id: int | None,
         split_offsets: Sequence[int],
     ) -> DataFile:
-        """The file of `rows`, all of one partition of the default spec."""
+        """The description of a file with `rows`, all of one partition of the default spec."""
         statistics = self.statistics(self.tallies(rows, values), rows.num_rows, values)
         return self.described(location, rows.num_rows, size_in_bytes, statistics, sort_order_id, split_offsets)
 
@@ -350,7 +349,7 @@ class FileDescriber:
         sort_order_id: int | None,
         split_offsets: Sequence[int],
     ) -> DataFile:
-        """A file under the definition's default spec."""
+        """The description of a file under the definition's default spec."""
         return DataFile(
             location=location,
             partition_spec_id=self._definition.default_spec_id,

@@ -1,10 +1,10 @@
 """Choosing among dead letters, and publishing their intents again.
 
 Owns: a letter's name, the choice of letters, the fresh id of a replayed intent, and its outcome. Does not own: the
-storage of letters (the log's archive), the way to the log (`producer`), the ledger that recognizes a repetition.
-Invariants: of several letters on one record the newest counts. No more is in memory than was chosen. Writer and
-sequence stay, so the ledger commits the intent once, however often it is replayed. The id is fresh, because the old
-one stays rejected. The order of the letters is kept.
+storage of letters (the log's archive), publishing to the log (`producer`), the ledger that recognizes a repetition.
+Invariants: of several letters on one record, the newest counts. Only chosen letters are kept in memory. Writer and
+sequence are unchanged, so the ledger commits the intent once, however often it is replayed. The id is fresh, because
+the old one stays rejected. The order of the letters is kept.
 
 Source: protocol page, section 2, "The ledger".
 """
@@ -30,14 +30,14 @@ from rootline.schemas.verdict import DeadLetter, Verdict
 
 @dataclass(frozen=True, slots=True)
 class LetterChoice:
-    """All that fit every part that is given. `records`: as `place_of` names them, or intent ids."""
+    """A choice of letters that match every given part. `records` are named as by `place_of`, or by intent id."""
 
     records: frozenset[str] = frozenset()
     table: str | None = None
     code: str | None = None
 
     def takes(self, letter: DeadLetter) -> bool:
-        """Whether `letter` is meant."""
+        """Whether the choice includes `letter`."""
         return (
             (not self.records or not self.records.isdisjoint((place_of(letter), letter.intent_id)))
             and self.table in (None, letter.table)
@@ -46,7 +46,7 @@ class LetterChoice:
 
 
 def place_of(record: DeadLetter | LogPosition | Verdict) -> str:
-    """The record's partition and offset, as commands take them."""
+    """The record's partition and offset, in the form that commands accept."""
     return f"{record.partition}/{record.offset}"
 
 
@@ -58,18 +58,17 @@ async def choose_letters(
     look_through: int,
     looked: Callable[[int], object] = lambda _: None,
 ) -> list[DeadLetter]:
-    """The newest `limit` that `choice` takes among the newest `look_through`, in the order of the log.
+    """The newest `limit` letters that match `choice` among the newest `look_through`, in the order of the log.
 
     Args:
-        archive: where they are.
-        choice: which.
-        limit: of those.
-        look_through: how many are looked at.
-        looked: called now and then with how many more were looked at.
+        archive: the log's archive, which stores the letters.
+        choice: the letters to choose.
+        limit: the maximum number of chosen letters.
+        look_through: the number of letters to read.
+        looked: called after each portion with the number of letters read.
 
     Raises:
         Unavailable: `log-unavailable`.
-
     """
     found: dict[tuple[str, int, int], DeadLetter] = {}
     seen = 0
@@ -87,7 +86,7 @@ async def choose_letters(
 
 
 def _all_found(choice: LetterChoice, letters: Collection[DeadLetter]) -> bool:
-    """Whether every record that was named is there; never for a choice that names none."""
+    """Whether every named record was found. Always false for a choice without names."""
     named = {name for letter in letters for name in (place_of(letter), letter.intent_id)}
     return bool(choice.records) and choice.records <= named
 
@@ -96,12 +95,14 @@ _AT_ONCE: Final = 100
 
 
 class LeftOut(Invalid):
-    """A letter of a worker's intent: nothing is lost when it is not published again."""
+    """A letter of a worker's intent, which need not be published again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What became of one letter: a verdict, or the `error` why there is none; `intent` is `None` if it holds none."""
+    """The outcome of one letter: a verdict, or the `error` that prevented one. `intent` is `None` if it cannot be
+    decoded.
+    """
 
     letter: DeadLetter
     intent: Intent | None
@@ -110,12 +111,11 @@ class Replay:
 
 
 def intent_of(letter: DeadLetter) -> Intent:
-    """The intent in a letter, as it was rejected.
+    """The rejected intent of a letter.
 
     Raises:
-        Invalid: it cannot be published as it is; the message says why and what to do instead. LeftOut: no one needs
-            it; workers plan it again.
-
+        Invalid: it cannot be published unchanged. The message names the reason and the next step. LeftOut: it need not
+            be replayed, because workers plan it again.
     """
     if not letter.value:
         raise Invalid(
@@ -131,7 +131,7 @@ def intent_of(letter: DeadLetter) -> Intent:
         place = place_of(letter)
         raise Invalid(
             error.code,
-            f"record {place} holds no intent that could be published: {error.message}; "
+            f"record {place} contains no intent that can be published: {error.message}; "
             f"`rootline dlq show {place} --raw` writes its bytes: correct them, then `rootline publish` the intent",
         ) from None
     if intent.kind in MAINTENANCE_KINDS:
@@ -144,26 +144,25 @@ def intent_of(letter: DeadLetter) -> Intent:
 
 
 def check_lake(letter: DeadLetter, own: Lake | None) -> None:
-    """Refuse to publish for this lake what is for another still: its files are there. Raises `Invalid`."""
+    """Refuse to publish an intent to this lake whose files are in another lake. Raises `Invalid`."""
     refusal = None if own is None else refusal_of_lake(letter.headers, own)
     if letter.code == LAKE_MISMATCH and refusal is not None:
         raise Invalid(
             LAKE_MISMATCH,
-            f"record {place_of(letter)} was not published again, for its files are in its own lake: {refusal[1]}",
+            f"record {place_of(letter)} was not published again, because its files are in another lake: {refusal[1]}",
         )
 
 
 async def replay(session: Session, letters: Sequence[DeadLetter], *, timeout_s: float) -> AsyncGenerator[Replay, None]:
-    """Publish each letter's intent once more and wait for its verdict; in the order of the letters.
+    """Publish each letter's intent again and wait for its verdict, in the order of the letters.
 
     Args:
         session: the lake.
-        letters: each once.
-        timeout_s: how long to wait for the verdicts on up to a hundred of them.
+        letters: the letters, each once.
+        timeout_s: the waiting time for the verdicts on up to a hundred of them.
 
     Raises:
-        Unavailable: `log-unavailable`; letters that were not yielded yet were not published.
-
+        Unavailable: `log-unavailable`. Letters that were not yielded yet were not published.
     """
     queue, own = PublishQueue(), await _own_lake(session, letters)
     for start in range(0, len(letters), _AT_ONCE):
@@ -179,7 +178,7 @@ class _Prepared:
 
 
 async def _own_lake(session: Session, letters: Sequence[DeadLetter]) -> Lake | None:
-    """The lake of the session, if letters say that they are for another."""
+    """The lake of the session, read only if a letter was rejected because of its lake."""
     if not any(letter.code == LAKE_MISMATCH for letter in letters):
         return None
     found = await session.store.get(LAKE_KEY)
@@ -199,10 +198,10 @@ async def _replayed(session: Session, queue: PublishQueue, prepared: _Prepared, 
     letter, intent = prepared.letter, prepared.what
     if isinstance(intent, Invalid):
         return Replay(letter, None, error=intent)
-    # with what it said of its content, or what was rejected for that would be called a duplicate
+    # with the content digest of its header: without it, an intent rejected for its content would count as a duplicate
     queued: Queued = queue.add(
         lambda: intent, said_in(letter.headers) or ""
-    )  # in the order of the letters: nothing gives way before this
+    )  # keeps the order of the letters: no await before this line
     try:
         position = await queue.deliver(session, queued)
         return Replay(letter, intent, await await_verdict(session, intent, position, timeout_s=timeout_s))

@@ -1,17 +1,18 @@
 """Rows that a user gives, in every form: Arrow's PyCapsule interface, pandas, a list of dicts, a dict of columns.
 
-Owns: the forms, and their way to Arrow. Does not own: what may become what in the table (`row_projection`), Python's
-own values (`given_values`), schemas (`given_schema`).
-Invariants: a value that has a type of its own is never changed here; an error names the column, and the row and its
-value where one of them is at fault; a field that a dict lacks is told from one that is `None`; no library of data
-frames is imported here, so types of pandas and Polars are recognized by the name of their module.
+Owns: the forms, and their conversion to Arrow. Does not own: the casts that a table accepts (`row_projection`),
+Python's own values (`given_values`), schemas (`given_schema`).
+Invariants: a typed value is never changed here. An error names the column, and the row and its value if one of them is
+at fault. A key that a dict lacks is distinguished from a key with `None`. No library of data frames is imported here,
+so types of pandas and Polars are recognized by the name of their module.
 
-Theory. Whatever has `__arrow_c_stream__` or `__arrow_c_array__` is read through it, without a line for its library:
-Arrow itself, Polars, DuckDB, this library's scans. Two libraries need a few lines more.
-* pandas: its capsules make columns of an index that has no name, make texts of names that are none, turn dicts into
-  structs that have every key (so a map gets entries that no row has), and fail on an object column without its row. A
-  series of pandas 2 has no capsule. So a frame is taken as a dict of series.
-* Polars: its capsules hold the addresses of Python's objects where a column is of these, and wide integers as a format
+Theory. Any object with `__arrow_c_stream__` or `__arrow_c_array__` is read through it, without code for its library:
+Arrow itself, Polars, DuckDB, this library's scans. Two libraries need special code.
+
+* pandas: its capsules turn an unnamed index into columns, turn names that are not text into text, turn dicts into
+  structs that have every key (so a map gets entries that no row has), and fail on an object column without naming the
+  row. A series of pandas 2 has no capsule. So a frame is read as a dict of series.
+* Polars: its capsules contain the addresses of Python objects for a column of objects, and wide integers in a format
   that Arrow refuses without naming the column.
 """
 
@@ -40,7 +41,7 @@ _Column = Any
 
 @dataclass(frozen=True, slots=True)
 class GivenRows:
-    """Rows whose form is known, and that are not yet of any table."""
+    """Rows of a known form, not yet converted for a table."""
 
     num_rows: int
     _given: pa.Table | Mapping[str, _Column]
@@ -48,7 +49,7 @@ class GivenRows:
     @staticmethod
     def of(data: Any) -> GivenRows:
         """The rows in `data`. Raises `Invalid` (`rows-invalid`): it has no rows, or its columns differ in length."""
-        found = _told_apart(data)
+        found = _by_form(data)
         if isinstance(found, pa.Table):
             return GivenRows(found.num_rows, found)
         lengths = {name: len(column) for name, column in found.items()}
@@ -64,14 +65,14 @@ class GivenRows:
 
     @property
     def columns_of_values(self) -> frozenset[str]:
-        """Columns of Python's own values: how wide their types are follows from nothing that the user said."""
+        """Columns of plain Python values: the width of their types was not chosen by the user."""
         if isinstance(self._given, pa.Table):
             return frozenset()
         return frozenset(name for name, column in self._given.items() if not _has_a_type(column))
 
     @property
     def own_columns(self) -> pa.Schema:
-        """The columns that the rows have without a table. Raises `Invalid` (`rows-invalid`)."""
+        """The columns of the rows, without a table's schema. Raises `Invalid` (`rows-invalid`)."""
         return self.for_schema(Schema()).schema
 
     def for_schema(self, schema: Schema) -> pa.Table:
@@ -83,11 +84,11 @@ class GivenRows:
         return pa.table(columns)
 
 
-def _told_apart(data: Any) -> pa.Table | Mapping[str, _Column]:
+def _by_form(data: Any) -> pa.Table | Mapping[str, _Column]:
     if is_pandas_frame(data):
         return pandas_columns(data, _CODE)
     if is_lazy(data):
-        return _told_apart(data.collect())
+        return _by_form(data.collect())
     if _has_rows_in_capsule(data):
         return _table_of_capsule(data)
     if isinstance(data, Mapping):
@@ -99,8 +100,8 @@ def _told_apart(data: Any) -> pa.Table | Mapping[str, _Column]:
             found = data.to_arrow()
         except _FAULTS as error:
             raise _unreadable(data, error) from error
-        return _told_apart(found)
-    raise Invalid(_CODE, f"a {type(data).__name__} holds no rows; {_FORMS}")
+        return _by_form(found)
+    raise Invalid(_CODE, f"a {type(data).__name__} contains no rows; {_FORMS}")
 
 
 def _unreadable(data: object, error: Exception) -> Invalid:
@@ -132,7 +133,7 @@ def _checked_column(name: str, column: Any) -> _Column:
     is_array = isinstance(column, np.ndarray) and column.ndim > 0
     is_ordered = isinstance(column, Sequence | ValuesView | deque) and not isinstance(column, str | bytes)
     if not (is_array or is_ordered):
-        reason = f"column {name}: a {type(column).__name__} is no column; give a list with a value for each row"
+        reason = f"column {name}: a {type(column).__name__} is not a column; give a list with a value for each row"
         raise Invalid(_CODE, reason)
     return column
 
@@ -165,7 +166,7 @@ def _has_capsule(value: object) -> bool:
 
 
 def _has_rows_in_capsule(value: object) -> bool:
-    """Whether it exports Arrow and is not known for a single column."""
+    """Whether it exports Arrow and is not a known type of single column."""
     is_column = isinstance(value, pa.Array | pa.ChunkedArray) or _is_named(value, "polars", "Series")
     return _has_capsule(value) and not is_column
 
@@ -178,11 +179,11 @@ def _table_of_capsule(data: Any) -> pa.Table:
     if isinstance(data, pa.Table):
         return data
     if isinstance(data, pa.RecordBatchReader):
-        return data.read_all()  # a capsule would make another error of one that the reader's source raises
+        return data.read_all()  # a capsule would replace the error that the reader's source raises
     check_polars(data, _CODE)
     try:
         table = pa.table(data)
-        table.validate()  # Polars before 2 exports some slices of structs with too short a member
+        table.validate()  # Polars before 2 exports some slices of structs with a member that is too short
     except _FAULTS as error:
         raise _unreadable(data, error) from error
     return table
@@ -204,7 +205,7 @@ def _array_of_capsule(name: str, column: Any) -> pa.Array | pa.ChunkedArray:
 
 
 def check_polars(frame: Any, code: str) -> None:
-    """Refuse columns of a Polars frame that Arrow does not have. Raises `Invalid` (`code`), naming the column."""
+    """Refuse columns of a Polars frame that Arrow cannot represent. Raises `Invalid` (`code`), naming the column."""
     if not _is_named(frame, "polars", "DataFrame"):
         return
     kinds, empty = frame.schema, frame.head(0)
@@ -228,11 +229,10 @@ def is_pandas_frame(value: object) -> bool:
 
 
 def pandas_columns(frame: Any, code: str) -> dict[str, Any]:
-    """Name → series, levels of the index that have a name first; `code` is the error's.
+    """Name → series. Named levels of the index are first. `code` is the error's code.
 
     Raises:
-        Invalid: two columns share a name, or a name is no text.
-
+        Invalid: two columns share a name, or a name is not text.
     """
     named = [level for level, name in enumerate(frame.index.names) if name is not None]
     if named:
@@ -244,7 +244,7 @@ def pandas_columns(frame: Any, code: str) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     for at, name in enumerate(frame.columns):
         if not isinstance(name, str):
-            raise Invalid(code, f"the data frame's column {name!r} has a name that is no text; rename it")
+            raise Invalid(code, f"the data frame's column {name!r} has a name that is not text; rename it")
         if name in columns:
             raise Invalid(code, f"the data frame has column {name!r} more than once; rename one of them")
         columns[checks.column_name(name, code)] = frame.iloc[:, at]
@@ -265,7 +265,7 @@ def _is_named(value: object, library: str, name: str) -> bool:
 
 
 def _without_nan(values: list[Any]) -> list[Any]:
-    """The values of a pandas column of objects, which has NaN, NaT and NA for a value that is missing."""
+    """The values of a pandas object column, with `None` for its missing values NaN, NaT and NA."""
     return [
         None if value is not None and not isinstance(value, str) and _is_missing(value) else value for value in values
     ]

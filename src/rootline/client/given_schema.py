@@ -1,10 +1,10 @@
-"""The schema of a new table in every form that a user has: Arrow, Iceberg, words such as `list<int>`, data frames.
+"""The schema of a new table, in every form that a user gives: Arrow, Iceberg, words such as `list<int>`, data frames.
 
 Owns: the forms, the mapping of Arrow types and of words to Iceberg types for a schema without ids. Does not own: the
-way back (`arrow_types`), rows (`given_rows`), partitioning (`layout_terms`).
-Invariants: an Iceberg schema keeps its ids. Every other form gets fresh ones, columns of the top level first, from 1.
-No type is narrowed: a type that would lose values is refused, and the error names the column. A word means one Iceberg
-type, and Arrow's words mean the types of Arrow's mapping. pandas and Polars are imported only by the user.
+mapping from Iceberg to Arrow (`arrow_types`), rows (`given_rows`), partitioning (`layout_terms`).
+Invariants: an Iceberg schema keeps its ids. Every other form gets fresh ids from 1, columns of the top level first. No
+type is narrowed: a type that would lose values is refused, and the error names the column. A word has one meaning as an
+Iceberg type, and Arrow's words follow the mapping of Arrow types. pandas and Polars are imported only by the user.
 """
 
 from __future__ import annotations
@@ -53,11 +53,10 @@ _UTC: Final = {"UTC", "utc", "Etc/UTC", "+00:00", "Z", "GMT"}
 
 
 def iceberg_schema(schema: pa.Schema) -> Schema:
-    """The Iceberg schema (id 0) of an Arrow one, with fresh field ids whatever its metadata says.
+    """The Iceberg schema (id 0) of an Arrow schema, with fresh field ids. Ids in its metadata are ignored.
 
     Raises:
         Invalid: `definition-invalid`, a column's type cannot be stored, or two columns share a name.
-
     """
     struct = StructType(*_fields(schema, "", count(1)))
     return assign_fresh_schema_ids(Schema(*struct.fields, schema_id=0))
@@ -75,7 +74,9 @@ def _fields(fields: Iterable[pa.Field], path: str, ids: Iterator[int]) -> list[N
 
 
 def iceberg_type(arrow: pa.DataType, where: str, ids: Iterator[int]) -> IcebergType:
-    """The Iceberg type of column `where`; `ids` are for the fields of nested types. Raises as `iceberg_schema`."""
+    """The Iceberg type of column `where`. `ids` are for the fields of nested types. Raises the errors of
+    `iceberg_schema`.
+    """
     types = pa.types
     if types.is_dictionary(arrow):
         return iceberg_type(arrow.value_type, where, ids)
@@ -193,11 +194,10 @@ _DEPTH_MAX: Final = 32
 
 
 def type_of_words(text: str, ids: Iterator[int]) -> tuple[IcebergType, bool]:
-    """The type that `text` names, and whether it says `not null`; `ids` are for the fields of nested types.
+    """The type that `text` names, and whether it ends with `not null`. `ids` are for the fields of nested types.
 
     Raises:
         ValueError: there is no such type.
-
     """
     words = " ".join(text.lower().split())
     return _type(words.removesuffix(_NOT_NULL), ids, _DEPTH_MAX), words.endswith(_NOT_NULL)
@@ -222,7 +222,7 @@ def _type(words: str, ids: Iterator[int], depth: int) -> IcebergType:
 
 
 def _halves(words: str) -> tuple[str, str]:
-    """What is before and after the first comma that is in no brackets."""
+    """The parts before and after the first comma outside of brackets."""
     depth = 0
     for at, char in enumerate(words):
         depth += (char in "<([") - (char in ">)]")
@@ -245,11 +245,11 @@ _PYTHON_TYPES: Final[dict[object, PrimitiveType]] = {
 
 
 def given_schema(given: Any) -> Schema:
-    """The Iceberg schema of what a user gives: a schema, a dict of names and types, or data.
+    """The Iceberg schema of a user's schema, dict of names and types, or data.
 
     Raises:
-        Invalid: `definition-invalid`, it is nothing of this; a column has no name, no type, or one that no table has.
-
+        Invalid: `definition-invalid`, it has none of these forms; a column has no name, no type, or a type that no
+            table can have.
     """
     if isinstance(given, Schema):
         return given
@@ -264,8 +264,8 @@ def given_schema(given: Any) -> Schema:
 
 def _arrow_schema(given: Any) -> pa.Schema:
     if isinstance(given, pa.RecordBatchReader):
-        return given.schema  # its stream stays the caller's
-    if is_pandas_frame(given):  # through its series, for the reasons that `given_rows` has
+        return given.schema  # its stream is not consumed: it belongs to the caller
+    if is_pandas_frame(given):  # through its series, for the reasons in the header of `given_rows`
         return pa.schema([_field_of_series(name, series) for name, series in pandas_columns(given, _CODE).items()])
     if is_lazy(given):
         given = given.head(0).collect()
@@ -281,7 +281,7 @@ def _arrow_schema(given: Any) -> pa.Schema:
         raise Invalid(
             _CODE, f"a {type(given).__name__} cannot be read as an Arrow schema: {error}; {_FORMS}"
         ) from error
-    raise Invalid(_CODE, f"schema: {given!r:.80} is a {type(given).__name__}, which is no schema; {_FORMS}")
+    raise Invalid(_CODE, f"schema: {given!r:.80} is a {type(given).__name__}, not a schema; {_FORMS}")
 
 
 def _field_of_series(name: str, series: Any) -> pa.Field:
@@ -289,7 +289,7 @@ def _field_of_series(name: str, series: Any) -> pa.Field:
         return pa.field(name, pa.Array.from_pandas(series).type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         reason = error.args[0] if error.args else error
-        raise Invalid(_CODE, f"column {name}: its values are of no one type: {reason}; convert the column") from error
+        raise Invalid(_CODE, f"column {name}: its values have different types: {reason}; convert the column") from error
 
 
 def _struct(given: Mapping[Any, Any], path: str, ids: Iterator[int]) -> StructType:
@@ -303,13 +303,13 @@ def _struct(given: Mapping[Any, Any], path: str, ids: Iterator[int]) -> StructTy
 
 
 def _check_depth(path: str) -> None:
-    """A dict or a list that contains itself has no end."""
+    """Limit the nesting, because a dict or a list may contain itself."""
     if path.count(".") > NESTING_MAX:
         raise Invalid(_CODE, f"column {path[:60]}…: more than {NESTING_MAX} levels of nesting: flatten the type")
 
 
 def _column(kind: Any, where: str, ids: Iterator[int]) -> tuple[IcebergType, bool]:
-    """The type, and whether the column must have a value."""
+    """The type, and whether the column is required."""
     if isinstance(kind, str):
         try:
             return type_of_words(kind, ids)
@@ -322,7 +322,7 @@ def _column(kind: Any, where: str, ids: Iterator[int]) -> tuple[IcebergType, boo
     if isinstance(kind, PrimitiveType):
         return kind, False
     if isinstance(kind, IcebergType):
-        return iceberg_type(arrow_type_of(kind), where, ids), False  # with ids of this schema
+        return iceberg_type(arrow_type_of(kind), where, ids), False  # with ids from this schema's counter
     if isinstance(kind, Mapping):
         return _struct(kind, f"{where}.", ids), False
     if isinstance(kind, list) and len(kind) == 1:
@@ -331,5 +331,5 @@ def _column(kind: Any, where: str, ids: Iterator[int]) -> tuple[IcebergType, boo
         return ListType(next(ids), element, element_required=required), False
     found = _PYTHON_TYPES.get(kind) if isinstance(kind, type) else None
     if found is None:
-        raise Invalid(_CODE, f"column {where}: {kind!r:.80} is no type; {_WORDS}")
+        raise Invalid(_CODE, f"column {where}: {kind!r:.80} is not a type; {_WORDS}")
     return found, False

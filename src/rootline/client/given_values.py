@@ -1,11 +1,11 @@
-"""Python's own values as an Arrow array for a column of the table.
+"""Python values as an Arrow array for a column of the table.
 
-Owns: their layout where the table has a map, fields that a row or a struct lacks, what Python has no type for (float
-numbers of 32 bits, ISO 8601 texts as dates and times), and the refusal of values that do not go together. Does not own:
-the forms that rows are given in (`given_rows`), what may become what in the table (`row_projection`).
-Invariants: no value is changed but by rounding Python's numbers for a `float` column; a field that is lacking has its
-write default and one that is `None` is null; a map has exactly the entries of its dict; an error names the column, and
-the row and its value where one of them is at fault.
+Owns: the layout of values for a table's maps, missing fields of a row or struct, types that Python lacks (32-bit
+floats, ISO 8601 texts as dates and times), and the refusal of values of mixed types. Does not own: the forms of rows
+(`given_rows`), the casts that a table accepts (`row_projection`).
+Invariants: a value changes only by rounding Python's numbers for a `float` column. A missing field has its write
+default, and a field that is `None` is null. A map has exactly the entries of its dict. An error names the column, and
+the row and its value if one of them is at fault.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ _TEMPORAL: Final[dict[type[IcebergType], str]] = {
     TimestamptzType: "2024-01-31T13:45:00+01:00, with its offset or Z",
     TimestamptzNanoType: "2024-01-31T13:45:00+01:00, with its offset or Z",
 }
-"""Types that take a text in ISO 8601, and an example of one."""
+"""Types that accept a text in ISO 8601, with an example."""
 
 
 class Lacking(Enum):
-    """The place of a value in a row or struct without this field, which `None` is not."""
+    """The marker of a missing field in a row or struct. `None` means null instead."""
 
     FIELD = "lacking"
 
@@ -71,22 +71,23 @@ def has_lacking(values: Sequence[Any]) -> bool:
 
 
 def is_laid_out(field: NestedField | None) -> bool:
-    """Whether Python's values of a column are laid out here, because Arrow cannot see what their dicts stand for."""
+    """Whether Python's values of a column are converted here, because Arrow cannot tell a dict for a map from one for a
+    struct.
+    """
     return field is not None and (_has_map(field.field_type) or _has_default(field.field_type))
 
 
 def values_of(name: str, values: Sequence[Any], field: NestedField | None, *, are_rows: bool = True) -> pa.Array:
-    """An array of `values` for the column `field`, with its write default where a value is lacking.
+    """An array of `values` for the column `field`, with its write default in place of missing values.
 
     Args:
-        name: of the column, in messages.
-        values: one a row, or `LACKING`.
+        name: the column's name, for messages.
+        values: one value a row, or `LACKING`.
         field: the table's column, or `None` if it has no such column.
-        are_rows: whether the place of a value is its row's.
+        are_rows: whether the index of a value is the number of its row.
 
     Raises:
-        Invalid: `rows-invalid`, naming the column, and the value that does not go with the others.
-
+        Invalid: `rows-invalid`, naming the column, and the value whose type differs from the others.
     """
     wanted = None if field is None else field.field_type
     if not has_lacking(values):
@@ -99,7 +100,7 @@ def values_of(name: str, values: Sequence[Any], field: NestedField | None, *, ar
     try:
         typed = projection.as_values(array, field.field_type, name, 0 if are_rows else None)
     except Invalid:
-        return array  # a value does not fit, which the projection of all rows refuses unless the column becomes wider
+        return array  # a value does not fit: the projection of all rows refuses it, unless the column is widened
     default = projection.default_value(field, name)
     order = np.arange(len(values), dtype=np.int64)
     order[places] = len(values)
@@ -107,7 +108,7 @@ def values_of(name: str, values: Sequence[Any], field: NestedField | None, *, ar
 
 
 def _of_values(name: str, values: Sequence[Any], wanted: IcebergType | None, *, are_rows: bool = True) -> pa.Array:
-    """An array of Python's values, laid out as `wanted` where that has a map or a default in it."""
+    """An array of Python's values, converted to `wanted` if that contains a map or a default."""
     _refuse_depth(name, values)
     match wanted:
         case MapType():
@@ -129,11 +130,11 @@ def _of_values(name: str, values: Sequence[Any], wanted: IcebergType | None, *, 
     if changed is not None:
         raise Invalid(
             CODE,
-            f"column {name}: {changed!r:.80} would become another value, because the column has values of another kind "
-            "or none of this one: times with and without a zone, dates and timestamps, truth values and numbers do not "
-            "mix; convert them to one kind",
+            f"column {name}: {changed!r:.80} would be changed, because Arrow's type of the column does not fit it. "
+            "Times with and without a zone, dates and timestamps, booleans and numbers must not be mixed, and Arrow "
+            "has no time of day with a zone: convert the values to one kind",
         )
-    return found if wanted is None or isinstance(found, pa.ChunkedArray) else _as_meant(found, wanted, name, are_rows)
+    return found if wanted is None or isinstance(found, pa.ChunkedArray) else _converted(found, wanted, name, are_rows)
 
 
 def _are(values: Sequence[Any], kind: Any) -> bool:
@@ -141,7 +142,7 @@ def _are(values: Sequence[Any], kind: Any) -> bool:
 
 
 def _refuse_depth(name: str, values: Sequence[Any]) -> None:
-    """Arrow follows values into each other until the process has no stack left."""
+    """Limit the nesting: Arrow recurses into values until the process runs out of stack."""
     level: Sequence[Any] = values
     for _ in range(_DEPTH_MAX):
         if not any(issubclass(kind, _CONTAINERS) for kind in _kinds(level)):
@@ -156,8 +157,8 @@ def _refuse_depth(name: str, values: Sequence[Any]) -> None:
     raise Invalid(CODE, f"column {name}: a value contains itself, or nests more than {_DEPTH_MAX} deep; flatten it")
 
 
-def _as_meant(array: pa.Array, wanted: IcebergType, name: str, are_rows: bool) -> pa.Array:
-    """The array with Python's numbers as floats of 32 bits, and texts as dates and times, where the table has these."""
+def _converted(array: pa.Array, wanted: IcebergType, name: str, are_rows: bool) -> pa.Array:
+    """The array with Python's numbers as 32-bit floats, and texts as dates and times, if the table has these types."""
     types, kind = pa.types, array.type
     if isinstance(wanted, FloatType) and types.is_float64(kind):
         return _rounded(array)
@@ -165,19 +166,19 @@ def _as_meant(array: pa.Array, wanted: IcebergType, name: str, are_rows: bool) -
         return _parsed(array, wanted, name, are_rows)
     if isinstance(wanted, StructType) and types.is_struct(kind):
         known = {field.name: field.field_type for field in wanted.fields}
-        names, given = [field.name for field in kind], array.flatten()  # null where the struct is
+        names, given = [field.name for field in kind], array.flatten()  # a member is null if its struct is null
         members = [
-            _as_meant(member, known[part], f"{name}.{part}", are_rows) if part in known else member
+            _converted(member, known[part], f"{name}.{part}", are_rows) if part in known else member
             for part, member in zip(names, given, strict=True)
         ]
         if all(map(_is, members, given)):
             return array
         return pa.StructArray.from_arrays(members, names=names, mask=array.is_null())
     if isinstance(wanted, ListType) and types.is_list(kind):
-        elements = _as_meant(array.values, wanted.element_type, f"{name}.element", False)
+        elements = _converted(array.values, wanted.element_type, f"{name}.element", False)
         if elements is array.values or elements.type == kind.value_type:
             return array
-        offsets = pa.array(array.offsets.to_numpy(zero_copy_only=False), pa.int32())  # a mask wants its own
+        offsets = pa.array(array.offsets.to_numpy(zero_copy_only=False), pa.int32())  # a mask needs a separate buffer
         return pa.ListArray.from_arrays(offsets, elements, mask=array.is_null())
     return array
 
@@ -206,12 +207,12 @@ def _parsed(array: pa.Array, wanted: IcebergType, name: str, are_rows: bool) -> 
     except pa.ArrowInvalid as error:
         at = _first_fault(len(array), lambda count: parse(array.slice(0, count)))
         where = f"row {at} (the first is 0)" if are_rows else "a value"
-        reason = f"column {name} is a {wanted}, and {where} is {array[at].as_py()!r:.80}, which is none"
+        reason = f"column {name} is a {wanted}, and {where} is {array[at].as_py()!r:.80}, which cannot be parsed"
         raise Invalid(CODE, f"{reason}; write it in ISO 8601, as in {_TEMPORAL[type(wanted)]}") from error
 
 
 def _first_fault(count: int, build: Callable[[int], object]) -> int:
-    """The place of the first value with which `build` of that many values fails."""
+    """The index of the first value with which `build` fails, for a prefix of that many values."""
     low, high = 0, count
     while high - low > 1:
         middle = (low + high) // 2
@@ -285,16 +286,16 @@ def _not_a(name: str, at: int, value: object, wanted: str) -> Invalid:
 
 
 def _misfit(name: str, values: Sequence[Any], error: Exception) -> Invalid:
-    """The error that names the first value that does not go with those before it."""
+    """The error that names the first value whose type differs from those before it."""
     low = _first_fault(len(values), lambda count: pa.array(values[:count]))
     if isinstance(error, UnicodeError):
-        half = f"column {name}: row {low} (the first is 0) is {values[low]!r:.80}, which has half a character"
+        half = f"column {name}: row {low} (the first is 0) is {values[low]!r:.80}, which contains a lone surrogate"
         return Invalid(CODE, f"{half}; correct the text")
     reason = error.args[0] if error.args else error
     return Invalid(
         CODE,
-        f"column {name}: row {low} (the first is 0) is {values[low]!r:.80}, which is of another type than the rows "
-        f"before it, or of none that Arrow has ({reason}); convert it",
+        f"column {name}: row {low} (the first is 0) is {values[low]!r:.80}, whose type differs from the rows "
+        f"before it, or is unknown to Arrow ({reason}); convert it",
     )
 
 
@@ -307,7 +308,7 @@ def _has_map(wanted: IcebergType | None) -> bool:
 
 
 def _has_default(wanted: IcebergType) -> bool:
-    """Whether a struct in it has a member with a write default."""
+    """Whether it contains a struct with a member that has a write default."""
     match wanted:
         case StructType():
             return any(field.write_default is not None or _has_default(field.field_type) for field in wanted.fields)
@@ -317,7 +318,7 @@ def _has_default(wanted: IcebergType) -> bool:
 
 
 def changed_value(values: Sequence[Any], arrow_type: pa.DataType) -> Any:
-    """A value that `pa.array(values)`, which is of `arrow_type`, changes, or `None` if it changes no value."""
+    """A value that Arrow would change when it builds `pa.array(values)` of this type, or `None` if there is none."""
     types = pa.types
     if types.is_timestamp(arrow_type):
         return _other_zone(values)
@@ -328,9 +329,9 @@ def changed_value(values: Sequence[Any], arrow_type: pa.DataType) -> Any:
     if types.is_floating(arrow_type):
         return next((value for value in values if isinstance(value, bool)), None) if bool in _kinds(values) else None
     if types.is_struct(arrow_type):
-        held = [value for value in values if isinstance(value, Mapping)]
+        structs = [value for value in values if isinstance(value, Mapping)]
         parts: Iterable[tuple[list[Any], pa.DataType]] = (
-            ([value.get(field.name) for value in held], field.type) for field in arrow_type
+            ([value.get(field.name) for value in structs], field.type) for field in arrow_type
         )
         return next((found for part in parts if (found := changed_value(*part)) is not None), None)
     if types.is_list(arrow_type):
@@ -349,7 +350,7 @@ def _elements(values: Sequence[Any]) -> list[Any]:
 def _other_zone(values: Sequence[Any]) -> Any:
     first: dt.datetime | None = None
     for value in values:
-        if isinstance(value, dt.datetime) and value == value:  # NaT is none
+        if isinstance(value, dt.datetime) and value == value:  # NaT differs from itself
             if first is None:
                 first = value
             elif (value.tzinfo is None) != (first.tzinfo is None):

@@ -1,4 +1,4 @@
-"""Iceberg tables of V1 to V3 adopted into this lake, and tables of this lake exported for other engines."""
+"""Adoption of Iceberg tables of V1 to V3 into this lake, and export of this lake's tables for other engines."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from rootline.schemas.object_keys import is_absolute
 from rootline.storage.metadata.root_reader import newest_root
 
 ADOPTION_TIMEOUT_S = 600.0
-"""For the verdict: the coordinator reads every manifest before it commits."""
+"""The waiting time for the verdict. The coordinator reads every manifest before it commits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """What was adopted, or would be; `commit` is `None` after a dry run."""
+    """The plan of an adoption, and its `commit`, which is `None` after a dry run."""
 
     plan: AdoptionPlan
     commit: Commit | None = None
 
 
 def absolute(location: str) -> str:
-    """`location` as a URL: a path of this machine becomes one, everything else stays."""
+    """`location` as a URL. A local path is converted, and a URL is unchanged."""
     if location.startswith("/"):
         return f"file://{location}"
     return location if is_absolute(location) else f"file://{Path(location).resolve()}"
@@ -38,13 +38,12 @@ def absolute(location: str) -> str:
 async def adopt_table(
     session: Session, stamp: WriterStamp, table: TableName, location: str, *, dry_run: bool, timeout_s: float
 ) -> Adopted:
-    """Plan, and unless it is a dry run, publish and wait.
+    """Plan an adoption. Unless it is a dry run, publish it and wait for the verdict.
 
     Raises:
         Invalid: `table-exists`; `metadata-unreadable`, `adoption-unsupported`, `adoption-invalid`, `file-unreadable`.
-        Corrupt: `object-missing`, `leaf-corrupt`: of what the metadata names.
+        Corrupt: `object-missing`, `leaf-corrupt`: an object that the metadata names is missing or damaged.
         OutcomeUnknown: `verdict-timeout`.
-
     """
     root = await newest_root(session.store, table)
     if root is not None:
@@ -65,9 +64,8 @@ async def export_table(
 
     Raises:
         Invalid: `setting-invalid`, an unknown format; `version-unknown`, `export-unsupported`.
-        Corrupt: what the export is made from is damaged.
+        Corrupt: an object that the export is made from is damaged.
         Unavailable: `store-unavailable`.
-
     """
     wanted = _format(format_version)
     if not session.exporters:

@@ -1,9 +1,9 @@
 """A lake: tables, producers, and the connection they share.
 
-Owns: the public entry to everything; creating tables. Does not own: namespaces and views (`lake_names`), which adapters
-it uses (`rootline.connect`), what tables do (`table_handle`).
-Invariants: every method may be called from any thread; a lake may be pickled or forked into another process, where it
-opens connections of its own.
+Owns: the public entry to the client, creating tables. Does not own: namespaces and views (`lake_names`), the choice of
+adapters (`rootline.connect`), the behaviour of tables (`table_handle`).
+Invariants: every method may be called from any thread. A lake may be pickled or forked into another process, where it
+opens its own connections.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ CLOSE_PATIENCE_S: Final = 30.0
 
 
 class LakeAddress(Protocol):
-    """Where a lake is and how to open it; a value that can be pickled."""
+    """The address of a lake and the way to open it. It can be pickled."""
 
     @property
     def name(self) -> str:
-        """What messages call the lake."""
+        """The lake's name in messages."""
         ...
 
     async def open(self) -> Session:
@@ -46,7 +46,7 @@ class LakeAddress(Protocol):
 class Lake(LakeNames):
     """A warehouse and its log, opened by `rootline.connect`. Close it, or use it in a `with` statement.
 
-    Every method may be called from any thread. After `close` each raises `Invalid` (`lake-closed`).
+    Every method may be called from any thread. After `close`, each raises `Invalid` (`lake-closed`).
     """
 
     def __init__(self, address: LakeAddress) -> None:
@@ -69,29 +69,28 @@ class Lake(LakeNames):
         """Create the table `name` (`namespace.table`) and wait until it exists.
 
         Args:
-            name: letters, digits, `_` and `-` on both sides of a dot; the namespace may have several levels (`a.b.t`).
+            name: letters, digits, `_` and `-` on both sides of a dot. The namespace may have several levels (`a.b.t`).
             schema: an Arrow schema, an Iceberg one (its ids are kept), a data frame of pandas or Polars (its columns,
                 not its rows), or a dict of names and types: words such as `long`, `string not null`, `list<double>`,
                 Arrow types, and dicts for structs.
             partition_by: `column`, `month(column)`, `bucket(8, column)`, `bucket(8, one, other)`, …, each with an
                 optional `as name`.
-            expressions: derived values that files keep statistics of: the same terms, and `lower(column)`.
-            sort_by: how rows are sorted inside the files that are written: `["city", "-ts", "bucket(16, id)"]`, with
-                `nulls first` or `nulls last` behind a term where it is not the usual (first ascending, last
-                descending), or PyIceberg's `SortOrder`.
+            expressions: derived values for which files have statistics: the same terms, and `lower(column)`.
+            sort_by: the order of rows inside new files: `["city", "-ts", "bucket(16, id)"]`, with `nulls first` or
+                `nulls last` behind a term to change the default (first ascending, last descending), or PyIceberg's
+                `SortOrder`.
             properties: the table's properties, text to text.
-            if_not_exists: a table of this name that has all of these columns is what is wanted; it stays as it is,
-                also where its types, partitioning, sort order or properties are others.
-            timeout_s: how many seconds to wait for the verdict.
+            if_not_exists: accept an existing table of this name that has all of these columns. It is not changed, even
+                if its types, partitioning, sort order or properties differ.
+            timeout_s: the waiting time for the verdict, in seconds.
 
         Returns:
-            The table; empty, unless it was there.
+            The table, empty unless it already existed.
 
         Raises:
             Invalid: `table-exists` (with `if_not_exists`: and lacks columns), `definition-invalid`,
                 `table-name-invalid`, `property-invalid`.
-            OutcomeUnknown: `verdict-timeout`; `table` tells whether it exists.
-
+            OutcomeUnknown: `verdict-timeout`. `table` shows whether it exists.
         """
         from rootline.client.create_drop import build_definition, create_table, is_there
         from rootline.client.given_schema import given_schema
@@ -114,7 +113,7 @@ class Lake(LakeNames):
                 return
             try:
                 await create_table(session, self.stamp, checked, definition, timeout_s=wait_s)
-            except Invalid as error:  # someone else may have been faster
+            except Invalid as error:  # another caller may have created it first
                 if error.code != "table-exists" or not (may_be_there and await is_there(session, checked, definition)):
                     raise
 
@@ -126,14 +125,14 @@ class Lake(LakeNames):
     ) -> Adopted:
         """Make an Iceberg table of V1 to V3 the table `name` of this lake, without rewriting a file.
 
-        Stop its writers first: what they commit afterwards is not in this table. The old table's files and metadata
-        stay where they are, unchanged; its history until now can be read through its own metadata.
+        Stop its writers first: their later commits are not in this table. The old table's files and metadata are not
+        moved or changed. Its history until now can be read through its own metadata.
 
         Args:
-            metadata_location: where its current metadata.json is: a URL (`file:`, `s3:`), or a local path.
-            name: what the table is called here, `namespace.table`.
-            dry_run: only plan it, and change nothing.
-            timeout_s: how many seconds to wait for the verdict; `None`: 600.
+            metadata_location: its current metadata.json: a URL (`file:`, `s3:`), or a local path.
+            name: the table's name in this lake, `namespace.table`.
+            dry_run: only plan the adoption, and change nothing.
+            timeout_s: the waiting time for the verdict, in seconds. `None`: 600.
 
         Returns:
             The plan, and the commit, which is `None` after a dry run.
@@ -141,9 +140,8 @@ class Lake(LakeNames):
         Raises:
             Invalid: `table-exists`, `adoption-unsupported`, `adoption-invalid`, `metadata-unreadable`,
                 `file-unreadable`, `table-name-invalid`.
-            Corrupt: `object-missing`, `leaf-corrupt`: an object that the metadata names.
+            Corrupt: `object-missing`, `leaf-corrupt`: an object that the metadata names is missing or damaged.
             OutcomeUnknown: `verdict-timeout`.
-
         """
         from rootline.client.iceberg_tables import ADOPTION_TIMEOUT_S, adopt_table
 
@@ -181,27 +179,26 @@ class Lake(LakeNames):
         timeout_s: float = DEFAULT_TIMEOUT_S,
         target_file_size_bytes: int = DEFAULT_TARGET_BYTES,
     ) -> TableHandle:
-        """Empty the table `name`, and give it other columns and rows, in one commit. Its uuid and history stay.
+        """Replace the columns and rows of the table `name` in one commit. Its UUID and history are kept.
 
-        `table.replace` describes what that means for other writers. Unlike there, partitioning and sort order that are
-        not given are dropped. Arguments are as in `create_table`, and:
+        `table.replace` describes the effect on other writers. Unlike there, partitioning and sort order that are not
+        given are dropped. Arguments are as in `create_table`, and:
 
         Args:
-            name: of the table.
-            schema: its columns, or None for those of `data`.
-            data: the new rows, as in `append`, or None for an empty table.
+            name: the table's name.
+            schema: its columns, or `None` for those of `data`.
+            data: the new rows, as in `append`, or `None` for an empty table.
             partition_by: as in `create_table`.
             sort_by: as in `create_table`.
-            properties: to set besides those that it has.
-            create: make the table if there is none. It is there, empty, before its rows are.
-            timeout_s: how many seconds to wait for the verdict.
-            target_file_size_bytes: about how large a data file gets.
+            properties: properties to set in addition to the existing ones.
+            create: create the table if there is none. It exists, empty, before its rows are committed.
+            timeout_s: the waiting time for the verdict, in seconds.
+            target_file_size_bytes: the approximate size of a data file.
 
         Raises:
             Invalid: `table-unknown`, `table-dropped` (without `create`), `name-is-view`, `definition-invalid`,
                 `evolution-illegal`, `rows-invalid`, `property-invalid`, `setting-invalid`.
             OutcomeUnknown: `verdict-timeout`.
-
         """
         from rootline.client.given_rows import GivenRows
         from rootline.client.replace_table import Replacement, create_or_replace, replace_table
@@ -220,18 +217,17 @@ class Lake(LakeNames):
     def drop_table(self, name: str, *, purge: bool = False, timeout_s: float = DEFAULT_TIMEOUT_S) -> Commit:
         """Drop a table, and wait until its name is free.
 
-        Its files stay, and `restore_table` brings it back as it was while no new table has its name.
+        Its files stay. `restore_table` restores it unchanged, as long as no new table has its name.
 
         Args:
-            name: of the table.
-            purge: give its files up too: they are deleted when no reader can be at work with them any more, and the
-                table does not come back. Also takes a table that was dropped before.
-            timeout_s: how many seconds to wait for the verdict.
+            name: the table's name.
+            purge: also delete its files, once no reader can be using them. The table cannot be restored then. This
+                works for a table that was dropped before, too.
+            timeout_s: the waiting time for the verdict, in seconds.
 
         Raises:
-            Invalid: `table-unknown`, `table-dropped`; `table-uuid-mismatch`, another table has the name by now.
-            OutcomeUnknown: `verdict-timeout`; `table` tells whether it is there.
-
+            Invalid: `table-unknown`, `table-dropped`; `table-uuid-mismatch`, another table has the name meanwhile.
+            OutcomeUnknown: `verdict-timeout`. `table` shows whether it still exists.
         """
         from rootline.client.create_drop import drop_table
 
@@ -242,12 +238,11 @@ class Lake(LakeNames):
         )
 
     def restore_table(self, name: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> TableHandle:
-        """Bring the table back that was dropped last under this name, as it was; the table.
+        """Restore the table that was last dropped under this name, unchanged, and return it.
 
         Raises:
             Invalid: `table-unknown`; `table-exists`, a table has the name; `table-dropped`, it was purged.
-            OutcomeUnknown: `verdict-timeout`; `table` tells whether it is there.
-
+            OutcomeUnknown: `verdict-timeout`. `table` shows whether it exists.
         """
         from rootline.client.create_drop import restore_table
         from rootline.client.table_handle import TableHandle
@@ -263,20 +258,20 @@ class Lake(LakeNames):
     def producer(self, writer_id: str | None = None) -> Producer:
         """A producer of intents.
 
-        Without `writer_id` it gets a fresh one and numbers its intents itself. With one (1 to 256 characters), the
-        caller numbers them, per table, and passes `writer_sequence` to every `publish`: then a program that was
-        restarted can go on where it stopped. Raises `Invalid` (`setting-invalid`) for an id that is none.
+        Without `writer_id`, the producer gets a fresh id and numbers its intents itself. With one (1 to 256
+        characters), the caller numbers them, per table, and passes `writer_sequence` to every `publish`. A restarted
+        program can then continue its sequence. Raises `Invalid` (`setting-invalid`) for an invalid id.
         """
         return Producer(self.holder, _writer(writer_id))
 
     def async_producer(self, writer_id: str | None = None) -> AsyncProducer:
-        """`producer` for coroutines."""
+        """The same as `producer`, for coroutines."""
         return AsyncProducer(self.holder, _writer(writer_id))
 
     def close(self, *, patience_s: float = CLOSE_PATIENCE_S) -> None:
         """Refuse new calls, let running ones end, drain a coordinator hosted here, close all connections.
 
-        A second call does nothing. Calls that still run after `patience_s` seconds are cut off and raise
+        A second call does nothing. Calls still running after `patience_s` seconds are cancelled and raise
         `OutcomeUnknown`.
         """
         self.holder.close(checks.seconds(patience_s, "patience_s"))

@@ -1,7 +1,7 @@
 """Namespaces and views of a lake.
 
-Owns: their public methods, and when a change of a namespace is refused. Does not own: the chain of a namespace's
-versions (`namespaces`), views (`view_handle`), tables (`lake`).
+Owns: their public methods, and the conditions that refuse a change of a namespace. Does not own: the chain of a
+namespace's versions (`namespaces`), views (`view_handle`), tables (`lake`).
 Invariants: every method may be called from any thread. A refusal changes nothing. Two callers who change different
 properties both succeed.
 """
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 
 async def namespace_names(session: Session) -> list[str]:
-    """Every namespace that exists, ascending."""
+    """The names of all existing namespaces, ascending."""
     return [str(name) for name in await list_namespaces(session.store)]
 
 
 async def properties_of(session: Session, namespace: NamespaceName) -> dict[str, str]:
-    """Its properties. Raises `Invalid` (`namespace-unknown`)."""
+    """The namespace's properties. Raises `Invalid` (`namespace-unknown`)."""
     state = await read_namespace(session.store, namespace)
     await _check_there(session, namespace, state)
     return dict(state.properties)
@@ -46,12 +46,11 @@ async def properties_of(session: Session, namespace: NamespaceName) -> dict[str,
 async def create_namespace(
     session: Session, namespace: NamespaceName, properties: Mapping[str, str], *, may_exist: bool, timeout_s: float
 ) -> None:
-    """Create it with these properties.
+    """Create the namespace with these properties.
 
     Raises:
-        Invalid: `namespace-exists`, unless it may; then its properties stay as they are. `namespace-invalid`.
+        Invalid: `namespace-exists`, unless `may_exist`, which keeps the existing properties; `namespace-invalid`.
         OutcomeUnknown: `namespace-unconfirmed`.
-
     """
 
     async def change(state: NamespaceState) -> NextState | None:
@@ -74,12 +73,11 @@ async def change_properties(
     *,
     timeout_s: float,
 ) -> None:
-    """Set these properties, and remove those; one that is not there is removed as it is.
+    """Set `properties` and remove the names in `removed`. A name that is not set is ignored.
 
     Raises:
         Invalid: `namespace-unknown`, `namespace-invalid`.
         OutcomeUnknown: `namespace-unconfirmed`.
-
     """
 
     async def change(state: NamespaceState) -> NextState | None:
@@ -92,12 +90,11 @@ async def change_properties(
 
 
 async def drop_namespace(session: Session, namespace: NamespaceName, *, timeout_s: float) -> None:
-    """Drop it, with its properties.
+    """Drop the namespace with its properties.
 
     Raises:
         Invalid: `namespace-unknown`, `namespace-not-empty`.
         OutcomeUnknown: `namespace-unconfirmed`.
-
     """
 
     async def change(state: NamespaceState) -> NextState | None:
@@ -125,7 +122,7 @@ def _unknown(namespace: NamespaceName) -> Invalid:
 
 
 class LakeNames:
-    """The part of a lake that is about namespaces and views."""
+    """The methods of a lake for namespaces and views."""
 
     holder: SessionHolder
     stamp: WriterStamp
@@ -142,24 +139,23 @@ class LakeNames:
         default_namespace: str | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> ViewHandle:
-        """Create the view `name` (`namespace.view`) and wait until it exists. No SQL is run or checked here.
+        """Create the view `name` (`namespace.view`) and wait until it exists. The SQL is neither run nor checked.
 
         Args:
-            name: as a table's; a name is a table or a view.
-            sql: the text that an engine runs; or several, one for each dialect: `{"spark": …, "trino": …}`.
-            dialect: of `sql`, if it is one text.
-            schema: of the view's rows, in any form that `create_table` takes; None: it does not say.
-            properties: text to text, such as `comment`. `version.history.num-entries` says how many versions are kept
-                (10).
-            default_catalog: where names in `sql` without a catalog are; None: the SQL names all.
-            default_namespace: where names in `sql` without a namespace are; None: in the view's own.
-            timeout_s: how many seconds to wait for the verdict.
+            name: a name in the form of a table's. A table and a view cannot have the same name.
+            sql: the text that an engine runs, or several, one for each dialect: `{"spark": …, "trino": …}`.
+            dialect: the dialect of `sql`, if it is one text.
+            schema: the columns of the view's rows, in any form that `create_table` accepts. `None`: not stated.
+            properties: text to text, such as `comment`. `version.history.num-entries` is the number of retained
+                versions (10).
+            default_catalog: the catalog of names in `sql` without one. `None`: the SQL names every catalog.
+            default_namespace: the namespace of names in `sql` without one. `None`: the view's own.
+            timeout_s: the waiting time for the verdict, in seconds.
 
         Raises:
             Invalid: `view-exists`, `table-exists`, `view-invalid`, `view-dialect-twice`, `view-too-large`,
                 `intent-too-large`, `definition-invalid` (the schema), `table-name-invalid`.
-            OutcomeUnknown: `verdict-timeout`; `view` tells whether it exists.
-
+            OutcomeUnknown: `verdict-timeout`. `view` shows whether it exists.
         """
         from rootline.client.view_handle import SqlGiven, ViewHandle, create_view
 
@@ -185,12 +181,11 @@ class LakeNames:
         return ViewHandle(self, checked)
 
     def drop_view(self, name: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Commit:
-        """Drop a view: its name is free, and it does not come back.
+        """Drop a view. Its name is free then, and it cannot be restored.
 
         Raises:
             Invalid: `view-unknown`; `name-is-table`, a table has the name; `table-name-invalid`.
-            OutcomeUnknown: `verdict-timeout`; `view` tells whether it is there.
-
+            OutcomeUnknown: `verdict-timeout`. `view` shows whether it still exists.
         """
         wait_s = checks.seconds(timeout_s)
         return self.view(name).drop(timeout_s=wait_s)
@@ -210,18 +205,19 @@ class LakeNames:
         if_not_exists: bool = False,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
-        """Create the namespace `name`, of one or several levels (`a`, `a.b`). A table needs none: it makes its own.
+        """Create the namespace `name`, of one or several levels (`a`, `a.b`).
+
+        A table does not need this: its namespace exists as soon as the table does.
 
         Args:
-            name: parts of letters, digits, `_` and `-`, with dots between them; at most 255 bytes.
+            name: parts of letters, digits, `_` and `-`, with dots between them, at most 255 bytes.
             properties: text to text.
-            if_not_exists: a namespace of this name is what is wanted; its properties stay as they are.
-            timeout_s: how many seconds to try while others change it too.
+            if_not_exists: accept an existing namespace of this name. Its properties are not changed.
+            timeout_s: how many seconds to retry while others change it too.
 
         Raises:
             Invalid: `namespace-exists`, `namespace-invalid`, `setting-invalid` (a property), `name-differs-in-case`.
             OutcomeUnknown: `namespace-unconfirmed`.
-
         """
         checked, wanted = checks.namespace(name), checks.text_map(properties, "properties")
         may_exist, wait_s = checks.truth(if_not_exists, "if_not_exists"), checks.seconds(timeout_s)
@@ -234,35 +230,35 @@ class LakeNames:
         return self.holder.run(namespace_names)
 
     def namespace_properties(self, name: str) -> dict[str, str]:
-        """The properties of a namespace; one that was not created has none. Raises `Invalid` (`namespace-unknown`)."""
+        """The properties of a namespace, empty if it was never created explicitly. Raises `Invalid`
+        (`namespace-unknown`).
+        """
         checked = checks.namespace(name)
         return self.holder.run(lambda session: properties_of(session, checked))
 
     def set_namespace_properties(
         self, name: str, properties: Mapping[str, str], *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> None:
-        """Set these properties of a namespace; the others stay.
+        """Set these properties of a namespace. The others are kept.
 
         Raises:
             Invalid: `namespace-unknown`, `namespace-invalid`, `setting-invalid`.
             OutcomeUnknown: `namespace-unconfirmed`.
-
         """
         self._change_namespace(name, checks.text_map(properties, "properties"), (), timeout_s)
 
     def remove_namespace_properties(
         self, name: str, keys: Sequence[str], *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> None:
-        """Remove these properties of a namespace, if it has them. Raises as `set_namespace_properties`."""
+        """Remove these properties of a namespace, if set. Raises the errors of `set_namespace_properties`."""
         self._change_namespace(name, {}, checks.texts(keys, "keys"), timeout_s)
 
     def drop_namespace(self, name: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        """Drop a namespace that is empty: no table is in it, and no namespace is below it.
+        """Drop an empty namespace: it contains no table, and no namespace is below it.
 
         Raises:
             Invalid: `namespace-not-empty`, `namespace-unknown`.
             OutcomeUnknown: `namespace-unconfirmed`.
-
         """
         checked, wait_s = checks.namespace(name), checks.seconds(timeout_s)
         self.holder.run(lambda session: drop_namespace(session, checked, timeout_s=wait_s))

@@ -1,11 +1,11 @@
 """The layout of new files: terms such as `month(ts)` or `bucket(8, carrier)`, partition fields, sort orders.
 
 Owns: the grammar of terms and of sort orders, a term's name, the steps that change a partition spec or a sort order.
-Does not own: ids (`rootline.tree.evolution`), sorting rows (`partition_split`), which orders a table may have.
-Invariants: a column whose name is no word is in double quotes, as in filters. A transform fits its columns. A term in
-a sort order has the grammar of `partition_by`, with a sign before it and the place of nulls behind it. Nulls are first
-ascending and last descending unless the term states otherwise, as in Iceberg. A step sees the columns and fields of
-the steps before it. A field that the table once had gets its former name.
+Does not own: ids (`rootline.tree.evolution`), sorting rows (`partition_split`), the rules for a table's sort orders.
+Invariants: a column whose name is not a plain word is in double quotes, as in filters. A transform fits its columns. A
+term in a sort order has the grammar of `partition_by`, with a sign before it and the place of nulls behind it. Nulls
+are first ascending and last descending unless the term states otherwise, as in Iceberg. A step applies to the columns
+and fields that the steps before it made. A field that the table once had gets its former name.
 """
 
 from __future__ import annotations
@@ -49,21 +49,20 @@ _WITHOUT_LOWER: Final = ("partition_by", "sort_by")
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """What a term is of: columns by id, a transform, and the name that it has or would be given."""
+    """A parsed term: column ids, a transform, and its given or default name."""
 
     source_ids: tuple[int, ...]
     transform: str
     name: str
     is_named: bool = False
-    """Whether the term itself gives the name."""
+    """Whether the term contains the name (`as name`)."""
 
 
 def parsed_term(argument: str, term: str, schema: Schema) -> Term:
-    """`term` over the columns of `schema`; `argument` is what an error calls the list that it is in.
+    """`term`, parsed over the columns of `schema`. `argument` is the name of the term's list in errors.
 
     Raises:
         Invalid: `definition-invalid`, naming the term.
-
     """
     where = f"{argument} {term!r}"
     match = _TERM.match(term)
@@ -72,7 +71,7 @@ def parsed_term(argument: str, term: str, schema: Schema) -> Term:
     columns = [column.strip('"') for column in _SOURCES.findall(match["plain"] or match["columns"])]
     function = _PLURALS.get(match["function"] or "identity", match["function"] or "identity")
     if (match["width"] is not None) != (function in _WITH_WIDTH):
-        needs = "needs a width first, as in bucket(8, column)" if function in _WITH_WIDTH else "takes a column only"
+        needs = "needs a width first, as in bucket(8, column)" if function in _WITH_WIDTH else "accepts a column only"
         raise Invalid("definition-invalid", f"{where}: {function} {needs}")
     text = f"{function}[{match['width']}]" if match["width"] else function
     sources = [_column(where, column, schema) for column in columns]
@@ -115,7 +114,7 @@ def _check_transform(where: str, text: str, sources: Sequence[NestedField], argu
     types = [source.field_type if isinstance(source.field_type, PrimitiveType) else None for source in sources]
     if function_of(text, transform, types) is Function.UNKNOWN:
         taken = ", ".join(str(source.field_type) for source in sources)
-        raise Invalid("definition-invalid", f"{where}: {text} does not take {taken}")
+        raise Invalid("definition-invalid", f"{where}: {text} does not accept {taken}")
 
 
 SortBy: TypeAlias = "Sequence[str] | IcebergOrder"
@@ -123,20 +122,22 @@ _SORT_TERM: Final = re.compile(r"\s*(?P<sign>[-+]?)(?P<term>.*?)(?:\s+nulls\s+(?
 
 
 def given_order(sort_by: SortBy) -> SortBy:
-    """`sort_by` as a user gave it, checked for its type. Raises `Invalid`."""
+    """A user's `sort_by`, after a check of its type. Raises `Invalid`."""
     return sort_by if _is_icebergs(sort_by) else checks.texts(sort_by, "sort_by")
 
 
 def _is_icebergs(sort_by: SortBy) -> bool:
     if isinstance(sort_by, str | list | tuple):
         return False
-    from pyiceberg.table.sorting import SortOrder  # takes as long as the rest of this library
+    from pyiceberg.table.sorting import (
+        SortOrder,
+    )  # imported late: this takes as long as all other imports of this library
 
     return isinstance(sort_by, SortOrder)
 
 
 def split_terms(text: str) -> list[str]:
-    """Terms that are written with commas between them, such as `city, -bucket(16, id)`; none of an empty text."""
+    """The terms of a comma-separated text, such as `city, -bucket(16, id)`. An empty text has none."""
     terms, depth, start, is_quoted = [], 0, 0, False
     for place, char in enumerate(f"{text},"):
         is_quoted ^= char == '"'
@@ -148,11 +149,10 @@ def split_terms(text: str) -> list[str]:
 
 
 def sort_fields(sort_by: SortBy, schema: Schema) -> tuple[SortField, ...]:
-    """The fields of an order over the columns of `schema`; none for an empty list.
+    """The fields of a sort order over the columns of `schema`, empty for an empty list.
 
     Raises:
         Invalid: `definition-invalid`, naming the term.
-
     """
     if not isinstance(sort_by, Sequence):
         return tuple(
@@ -176,7 +176,9 @@ def _field(term: str, schema: Schema) -> SortField:
 
 
 def sort_term(field: SortField, name: str) -> str:
-    """`field` over the column called `name`, as `sort_by` takes it; the place of nulls where it is not the usual."""
+    """`field` over the column `name`, in the grammar of `sort_by`. The place of nulls is written unless it is the
+    default.
+    """
     transform, _, width = field.transform.partition("[")
     quoted = name if re.fullmatch(r"[^\W\d][\w.]*", name) else f'"{name}"'
     of = quoted if transform == "identity" else f"{transform}({f'{width[:-1]}, ' if width else ''}{quoted})"
@@ -190,7 +192,7 @@ PartitionTransform = str | Transform[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What steps work on: the columns as they are by then, the fields of the spec, and those of the sort order."""
+    """The state that a step changes: the columns, the fields of the partition spec, and those of the sort order."""
 
     definition: TableDefinition
     schema: Schema
@@ -199,7 +201,7 @@ class Layout:
 
     @staticmethod
     def of(definition: TableDefinition) -> Layout:
-        """Of a table as it is."""
+        """The current layout of a table."""
         spec = definition.spec_by_id(definition.default_spec_id)
         names = partition_field_names(definition, spec)
         fields = tuple(
@@ -210,11 +212,10 @@ class Layout:
         return Layout(definition, definition.schema, fields, orders.get(definition.default_sort_order_id, ()))
 
     def with_field(self, term: str, transform: PartitionTransform | None, name: str | None) -> Layout:
-        """With one more partition field.
+        """The layout with one more partition field.
 
         Raises:
             Invalid: `definition-invalid`, naming the term.
-
         """
         parsed = self._term(term, transform)
         derivation = parsed.source_ids, parsed.transform
@@ -228,17 +229,18 @@ class Layout:
         return replace(self, spec=(*self.spec, PartitionField(*derivation, found)))
 
     def without_field(self, name: str) -> Layout:
-        """Without the partition field called `name`, or that is the term `name`.
+        """The layout without the partition field that has this name, or whose term is `name`.
 
         Raises:
-            Invalid: `definition-invalid`, there is none.
-
+            Invalid: `definition-invalid`, there is no such field.
         """
         place = self._place_of(name)
         return replace(self, spec=(*self.spec[:place], *self.spec[place + 1 :]))
 
     def with_name(self, name: str, new: str) -> Layout:
-        """With another name for a partition field. Raises as `without_field`; also if the new one is taken."""
+        """The layout with a renamed partition field. Raises the errors of `without_field`, and if the new name is
+        taken.
+        """
         place = self._place_of(name)
         if any(field.name == new for field in self.spec):
             raise Invalid("definition-invalid", f"partition field {name!r}: there is one named {new!r} already")
@@ -267,7 +269,7 @@ class Layout:
         return parsed_term("partition_by", f"{function}({f'{width}, ' if width else ''}{column})", self.schema)
 
     def _known_name(self, derivation: Derivation) -> str | None:
-        """What the newest spec that has this field calls it."""
+        """The field's name in the newest spec that has it, if that name is free."""
         member = member_of(self.definition, derivation)
         for spec in reversed(self.definition.partition_specs):
             if member in spec.expr_ids:

@@ -1,14 +1,14 @@
-"""An event loop in its own thread, and the threads that wait in its place.
+"""An event loop in its own thread, and a thread pool for blocking calls.
 
 Owns: the loop, its thread and their clean end, threads for calls that block. Does not own: the coroutines that run on
 the loop.
-Invariants: `run` never blocks the loop's own thread. After `close` no task is left, and a caller whose coroutine was
-cut off gets `CancelledError`. At the interpreter's exit the loop ends before Python tears modules down. Blocking calls
-begin in the order of their arrival, and a shutdown finishes all of them unless it states otherwise.
+Invariants: `run` never blocks the loop's own thread. After `close` no task runs, and a caller whose coroutine was
+cancelled gets `CancelledError`. At the interpreter's exit the loop ends before Python tears modules down. Blocking
+calls begin in the order of their arrival, and a shutdown finishes all of them unless it states otherwise.
 
-Theory. Python's own executor refuses calls as soon as the main thread has ended. A program may go on in other threads
-that still use the lake, and an open lake still has work to finish. Where no thread can be started any more, the
-running threads take the calls, and without one the caller carries them out.
+Theory. Python's own executor refuses calls as soon as the main thread has ended. Other threads of the program may still
+use the lake then, and an open lake still has work to finish. If no further thread can be started, the running threads
+execute the calls. If there is none, the caller executes them.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 _THREADS_MAX: Final = min(32, (os.cpu_count() or 1) + 4)
-"""As many as asyncio allows itself."""
+"""The default of asyncio's own executor."""
 
 
 class LoopExecutor(ThreadPoolExecutor):
-    """The executor of one loop; asyncio takes none that is not a `ThreadPoolExecutor`."""
+    """The executor of one loop. It is a `ThreadPoolExecutor`, because asyncio accepts no other kind."""
 
     def __init__(self, name: str) -> None:
         super().__init__(_THREADS_MAX, name)
@@ -56,9 +56,9 @@ class LoopExecutor(ThreadPoolExecutor):
         return future
 
     def _start_thread(self) -> bool:
-        """Start a thread, and return whether some thread takes calls.
+        """Start a thread, and return whether there is a thread that executes calls.
 
-        Python starts no thread at the end of a program, and some versions of it already refuse early.
+        Python starts no thread at the end of a program, and some versions refuse earlier.
         """
         thread = threading.Thread(target=self._work, name=f"{self._name}-{len(self._started)}", daemon=True)
         try:
@@ -69,7 +69,7 @@ class LoopExecutor(ThreadPoolExecutor):
         return True
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more calls, and wait until the threads have ended."""
+        """Stop accepting calls, and wait until the threads have ended."""
         with self._guard:
             self._ended = True
             if cancel_futures:
@@ -92,7 +92,7 @@ class LoopExecutor(ThreadPoolExecutor):
     def _work(self) -> None:
         while (call := self._next()) is not None:
             _carry_out(*call)
-            del call  # what it returned may be large, and the next call far away
+            del call  # its result may be large, and the next call may be much later
 
     def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:
         try:
@@ -106,7 +106,7 @@ def _carry_out(future: Future[Any], function: Callable[[], Any]) -> None:
     if future.set_running_or_notify_cancel():
         try:
             future.set_result(function())
-        except BaseException as error:  # whatever it is: the caller's
+        except BaseException as error:  # every error is passed to the caller
             future.set_exception(error)
 
 
@@ -115,7 +115,7 @@ _alive: Final[weakref.WeakSet[LoopThread]] = weakref.WeakSet()
 
 
 class LoopThread:
-    """An event loop on a daemon thread, started by the first use."""
+    """An event loop on a daemon thread that starts at the first use."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -129,7 +129,7 @@ class LoopThread:
         self._process = os.getpid()
 
     def refuse_itself(self) -> None:
-        """Raises `RuntimeError` for a caller on this loop: if it blocked, it would wait for itself."""
+        """Raises `RuntimeError` if called on this loop's thread, where a blocking call would deadlock."""
         if threading.current_thread() is self._thread:
             raise RuntimeError(
                 f"{self._name}: a blocking call on the event loop's own thread would never end; call it from another "
@@ -137,7 +137,7 @@ class LoopThread:
             )
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run `coroutine` on the loop and wait for its result; an interrupt of the caller cancels it."""
+        """Run `coroutine` on the loop and wait for its result. An interrupt of the caller cancels it."""
         try:
             self.refuse_itself()
         except RuntimeError:
@@ -160,21 +160,24 @@ class LoopThread:
             raise
 
     def close(self, *, timeout_s: float | None = None) -> None:
-        """Cancel what still runs and end the thread; wait up to `timeout_s` seconds for it (`None`: until it ends)."""
+        """Cancel running tasks and end the thread.
+
+        Wait for it up to `timeout_s` seconds, or without a limit if `None`.
+        """
         self.request_stop()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout_s)
 
     def finish_calls(self) -> None:
-        """Wait for what has begun on the loop's other threads: Python must not be torn down below it."""
+        """Wait for running calls on the loop's other threads, before Python tears its modules down."""
         if os.getpid() == self._process:
             self._executor.shutdown(cancel_futures=True)
 
     def request_stop(self) -> None:
-        """Begin to close without waiting; harmless from any thread, also more than once."""
+        """Begin to close without waiting. It may be called from any thread, any number of times."""
         if os.getpid() != self._process:
-            return  # a forked child: the thread, and the loop's wake-up socket, are its parent's
+            return  # a forked child: the thread and the loop's wake-up socket belong to its parent
         with self._guard:
             self._closed = True
             loop, stop = self._loop, self._stop
@@ -199,8 +202,8 @@ class LoopThread:
         try:
             asyncio.run(self._main(ready))
         except RuntimeError:
-            # Python 3.12.0 and 3.12.1 start no thread once a program ends, not even the one in which asyncio waits for
-            # the executor. All else has been done by then.
+            # Python 3.12.0 and 3.12.1 start no thread once a program ends, not even asyncio's own thread that waits for
+            # the executor. Everything else has been done before.
             if not self._stop_seen:
                 raise
             self._executor.shutdown(cancel_futures=True)

@@ -1,16 +1,16 @@
-"""Rows with new columns: the changes of the definition that they need, and their files under the result.
+"""Rows with new columns: the changes of the definition that they need, and their files under the new definition.
 
 Owns: the comparison of given rows with a table's schema at every depth, planning both on the current definition, the
 append that carries both. Does not own: ids of new columns (`alter_table`), overwriting (`row_changes`), casting rows
 (`row_projection`).
 Invariants: nothing is uploaded before the changes are known to be legal. Columns and rows are one intent. Of two
-writers who add a column at the same time the loser takes the winner's, or adds its own after it. Only the necessary
+writers who add a column at the same time, the loser uses the winner's column, or adds its own after it. Only necessary
 changes are made: no column is dropped, reordered or made optional, and a type that is neither the table's nor a legal
-promotion of it stays for the cast to refuse. New columns are optional. Keys of maps stay. Files are written again only
-if the columns are other ones than they were written for.
+promotion is refused later by the cast. New columns are optional. Keys of maps do not change. Files are rewritten only
+if the columns differ from those that they were written for.
 
-Theory. A type that a user declared (Arrow, NumPy, a data frame) states the purpose of the column. Python's own numbers
-have one width each, so they state nothing: there a column becomes wider only if a value needs it.
+Theory. A declared type (Arrow, NumPy, a data frame) states the user's intention for the column. Python's own numbers
+have only one width each, so they state none: such a column is widened only if a value needs it.
 
 Source: docs/decisions/0064.
 """
@@ -50,16 +50,15 @@ _MISFITS: Final = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
 
 
 def merged_schema(schema: Schema, rows: pa.Table, of_values: Collection[str] = ()) -> Schema | None:
-    """The schema that a table of `schema` needs for `rows`; `None` when it needs no other one.
+    """The schema that a table of `schema` needs for `rows`, or `None` if it needs no change.
 
     Args:
-        schema: the table's current one.
-        rows: to be written.
-        of_values: columns whose types follow from Python's own values.
+        schema: the table's current schema.
+        rows: the rows to write.
+        of_values: columns of plain Python values, whose types the user did not choose.
 
     Raises:
-        Invalid: `definition-invalid`, a new column has a type that no table has, or only nulls; the message names it.
-
+        Invalid: `definition-invalid`, a new column has a type that no table has, or only nulls. The message names it.
     """
     known = {field.name: field.field_type for field in schema.fields}
     if all(field.name in known and field.type == _plain_of(known[field.name]) for field in rows.schema):
@@ -73,17 +72,17 @@ def merged_schema(schema: Schema, rows: pa.Table, of_values: Collection[str] = (
 
 
 _Member = tuple[str, pa.DataType, pa.Array | None]
-"""Name, type, and the values where the type follows from them."""
+"""Name, type, and the values if the type was inferred from them."""
 
 
 class _Merge:
-    """Makes fields with `ids`, which are only placeholders."""
+    """A merge of a schema with given columns. New fields get `ids` that are only placeholders."""
 
     def __init__(self, ids: Iterator[int]) -> None:
         self._ids = ids
 
     def struct(self, wanted: StructType, members: Collection[_Member], path: str) -> StructType:
-        """`wanted` itself when it needs nothing more."""
+        """The merged struct, or `wanted` itself if it needs no change."""
         given = {name: (kind, values) for name, kind, values in members}
         found: list[NestedField] = []
         for member in wanted.fields:
@@ -125,7 +124,7 @@ class _Merge:
 def _primitive(wanted: PrimitiveType, given: pa.DataType, values: pa.Array | None, where: str) -> PrimitiveType:
     try:
         found = iceberg_type(given, where, count(1))
-    except Invalid:  # of a type that no column has: the cast decides
+    except Invalid:  # no column can have this type: the cast decides
         return wanted
     if found == wanted or not isinstance(found, PrimitiveType) or not may_become(wanted, found):
         return wanted
@@ -145,7 +144,7 @@ def _is_list(given: pa.DataType) -> bool:
 
 
 def _plain_of(wanted: IcebergType) -> pa.DataType | None:
-    """The Arrow type of a primitive, which needs no second look."""
+    """The Arrow type of a primitive type, or `None` for a nested type."""
     return arrow_type_of(wanted) if isinstance(wanted, PrimitiveType) else None
 
 
@@ -158,23 +157,22 @@ def _is(one: object, other: object) -> bool:
 
 
 CHANGES_CHARS_MAX: Final = 400_000
-"""Of the changes of a definition: the files of the same intent need the rest of it."""
+"""The maximum size of a definition's changes, in characters. The intent's files need the rest of its size."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """The definition that the rows are written under, and the changes that lead there, as an intent carries them."""
+    """The definition that the rows are written under, and the changes that lead to it, encoded as in an intent."""
 
     definition: TableDefinition
     changes: str | None = None
 
 
 def merge_plan(table: TableName, rows: GivenRows, definition: TableDefinition, digest: bytes) -> MergePlan:
-    """What `rows` need of the table, whose `definition` has `digest`.
+    """The changes that `rows` need in the table, whose `definition` has `digest`.
 
     Raises:
         Invalid: `rows-invalid`, `definition-invalid` or `evolution-illegal`, naming the column.
-
     """
     from rootline.client.alter_table import union_changes
 
@@ -185,12 +183,12 @@ def merge_plan(table: TableName, rows: GivenRows, definition: TableDefinition, d
 
 
 def is_lacking(rows: GivenRows, definition: TableDefinition) -> bool:
-    """Whether `rows` have columns, or wider types, that the table has not. Raises as `merge_plan`."""
+    """Whether `rows` have columns, or wider types, that the table lacks. Raises the errors of `merge_plan`."""
     return _wanted(rows, definition) is not None
 
 
 def plan_of_changes(definition: TableDefinition, changes: DefinitionChanges | None) -> MergePlan:
-    """Of `changes` that were made for `definition`."""
+    """The plan of `changes` that were made for `definition`."""
     if changes is None:
         return MergePlan(definition)
     text = changes.to_json()
@@ -198,13 +196,13 @@ def plan_of_changes(definition: TableDefinition, changes: DefinitionChanges | No
         raise Invalid(
             "intent-too-large",
             f"the table's columns and the new ones take {len(text):,} characters, of {CHANGES_CHARS_MAX:,} that an "
-            "intent can hold beside its files: leave columns out, or put them into a map",
+            "intent can contain beside its files: remove columns, or put them into a map",
         )
     return MergePlan(evolved(definition, DefinitionChanges.from_json(text)), text)
 
 
 def is_written_alike(one: TableDefinition, other: TableDefinition) -> bool:
-    """Whether rows that were written under one of these definitions are as if written under the other."""
+    """Whether both definitions lead to the same data files for the same rows."""
     same = one.schema.fields == other.schema.fields and one.tracked_fields == other.tracked_fields
     places = (one.default_spec_id, one.default_sort_order_id) == (other.default_spec_id, other.default_sort_order_id)
     return same and places and one.table_uuid == other.table_uuid and one.properties == other.properties
@@ -212,7 +210,7 @@ def is_written_alike(one: TableDefinition, other: TableDefinition) -> bool:
 
 @dataclass(slots=True)
 class StoredRows:
-    """Rows, and the files that they were written into last."""
+    """Rows, and the files that they were last written into."""
 
     session: Session
     table: TableName
@@ -222,7 +220,7 @@ class StoredRows:
     _files: list[DataFile] = field(default_factory=list)
 
     async def files(self, definition: TableDefinition) -> list[DataFile]:
-        """The files of the rows under `definition`, in the store; a rejected intent leaves them to the next one."""
+        """The files of the rows under `definition`, in the store. A rejected intent's files are reused."""
         if self._under is None or not is_written_alike(self._under, definition):
             self._files = await write_and_store(self.session, self.table, definition, self.rows, self.target_bytes)
             self._under = definition
@@ -239,12 +237,11 @@ async def append_merged(
     timeout_s: float,
     summary: Mapping[str, str],
 ) -> Commit:
-    """Append `rows` and the columns that the table lacks, in one intent; planned again when the definition changed.
+    """Append `rows` and the columns that the table lacks, in one intent. It is planned again if the definition changes.
 
     Raises:
-        Invalid: a column cannot be added or made wider, a value does not fit, or the intent was rejected.
+        Invalid: a column cannot be added or widened, a value does not fit, or the intent was rejected.
         OutcomeUnknown: `verdict-timeout`.
-
     """
     stored = StoredRows(session, table, rows, target_bytes)
 
@@ -275,6 +272,6 @@ def _wanted(rows: GivenRows, definition: TableDefinition) -> Schema | None:
 
 
 async def planned(session: Session, table: TableName, rows: GivenRows, header: RootHeader) -> MergePlan:
-    """`merge_plan` on the definition of a root."""
+    """The plan for `rows` on the definition of a root."""
     definition = await read_definition(session.store, header)
     return await asyncio.to_thread(merge_plan, table, rows, definition, header.definition.digest)

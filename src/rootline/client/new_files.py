@@ -1,12 +1,12 @@
-"""New data files on their way into a table: stored, named in an intent one by one or in leaves, and appended.
+"""New data files of a table: stored, named in an intent one by one or in leaves, and appended.
 
 Owns: the order of an append (write, store, publish, wait), storing files and retrying, leaves for many files, the age
 of files that another process stored. Does not own: Parquet (`data_file_writer`), the columns and bytes of leaves
-(`leaf_codec`), the meaning of answers to a PUT (`stored_objects`), publishing (`producer`).
+(`leaf_codec`), the result of a PUT (`stored_objects`), publishing (`producer`).
 Invariants: every file is in the store, with exactly these bytes, before the intent that names it is on the log. A leaf
 belongs to one intent, so each call writes its own. A file in a leaf has the same entry as the same file in the intent.
-The intent carries a writer, so that resending it commits it once. Nothing is deleted: a file that no intent names is
-an orphan for the sweep.
+The intent carries a writer, so that publishing it twice commits it once. Nothing is deleted: a file that no intent
+names is an orphan, deleted by the sweep.
 
 Source: format page, "Leaf manifest" and the limits of intents.
 """
@@ -63,11 +63,10 @@ _AT_ONCE: Final = 8
 
 
 async def upload_all(session: Session, table: TableName, files: Iterable[tuple[str, bytes]]) -> None:
-    """Store every (location, body), a few at the same time.
+    """Store every (location, body), several at the same time.
 
     Raises:
-        Unavailable: `store-unavailable`, after several attempts; `store-denied`, at once.
-
+        Unavailable: `store-unavailable`, after several attempts; `store-denied`, after the first.
     """
     slots = asyncio.Semaphore(_AT_ONCE)
 
@@ -91,26 +90,25 @@ async def _upload(session: Session, table: TableName, location: str, body: bytes
             await asyncio.sleep(_RETRY.after_failure(attempt, session.environment.jitter()))
         begun_ms = session.environment.now_ms()
         try:
-            held = await store_dated(session.store, key, body)
+            stored = await store_dated(session.store, key, body)
         except Unavailable as error:
-            if error.code == "store-denied":  # asking again does not help
+            if error.code == "store-denied":  # a retry does not help
                 raise
             reason = error.message
             continue
-        if held.body != body:
-            raise Internal("invariant-broken", f"{key}: a fresh name holds other bytes than were written")
-        session.uploads.note(table, location, begun_ms if held.stored_ms is None else held.stored_ms)
+        if stored.body != body:
+            raise Internal("invariant-broken", f"{key}: an object of this fresh name has other bytes than were written")
+        session.uploads.note(table, location, begun_ms if stored.stored_ms is None else stored.stored_ms)
         return
     raise Unavailable("store-unavailable", f"{key}: not stored in {_ATTEMPTS} attempts; the last one: {reason}")
 
 
 async def oldest_listed(session: Session, table: TableName, locations: Sequence[str]) -> int | None:
-    """The date of the oldest, in milliseconds; `None`: it is not known, and the table can do without.
+    """The date of the oldest file, in milliseconds, or `None` if it is unknown and the table does not need it.
 
     Raises:
         Invalid: `file-missing`, one of them is not in the store.
         Unavailable: `store-unavailable`.
-
     """
     known = session.uploads.oldest(table, locations)
     own = [location for location in dict.fromkeys(locations) if not is_absolute(location)]
@@ -127,24 +125,24 @@ async def oldest_listed(session: Session, table: TableName, locations: Sequence[
 
 
 FileList: TypeAlias = Sequence[DataFile] | pa.Table
-"""Files one by one, or as columns: those that `rootline.maintenance.file_leaves.leaf_columns` names."""
+"""Files one by one, or a table with the columns of `rootline.maintenance.file_leaves.leaf_columns`."""
 LEAF_FILES_PROPERTY: Final = "rootline.append.leaf-files"
 LEAF_FILES_DEFAULT: Final = 1_000
-"""From so many files on a writer writes leaves itself: it is what the root would be flushed at anyway."""
+"""The number of files from which a writer writes leaves itself. A root with so many entries would be flushed anyway."""
 INTENT_BYTES_MAX: Final = 500_000
-"""About how many bytes of files an intent names: half of what it may have."""
+"""The approximate maximum of an intent's file descriptions, in bytes: half of an intent's maximum size."""
 _FILE_BYTES: Final = 64
 _STATISTIC_BYTES: Final = 80
 
 
 def leaf_files_of(properties: Mapping[str, str]) -> int:
-    """From how many files on a writer writes leaves itself."""
+    """The number of files from which a writer writes leaves itself."""
     return whole_number(properties, LEAF_FILES_PROPERTY, LEAF_FILES_DEFAULT)
 
 
 @dataclass(frozen=True, slots=True)
 class NewFiles:
-    """What an intent carries: `add_data_files` and `add_manifests`, one of them empty."""
+    """An intent's `add_data_files` and `add_manifests`. One of them is empty."""
 
     files: tuple[DataFile, ...] = ()
     leaves: tuple[AddedManifest, ...] = ()
@@ -168,7 +166,7 @@ class _MadeLeaf:
 
 
 def are_many(files: FileList, definition: TableDefinition) -> bool:
-    """Whether `files` are to go into leaves."""
+    """Whether `files` must be written into leaves."""
     least = leaf_files_of(definition.properties)
     if len(files) >= least or isinstance(files, pa.Table):
         return len(files) >= least
@@ -176,12 +174,11 @@ def are_many(files: FileList, definition: TableDefinition) -> bool:
 
 
 async def for_intent(session: Session, table: TableName, definition: TableDefinition, files: FileList) -> NewFiles:
-    """`files` as an intent is to carry them; leaves, if they are many, are in the store then.
+    """`files` in the form for an intent. If they are many, they are in leaves, which are stored before this returns.
 
     Raises:
         Invalid: `rows-invalid`, the columns are not those of files; `statistics-invalid`, `statistics-missing`.
         Unavailable: `store-unavailable`.
-
     """
     if are_many(files, definition):
         return NewFiles(leaves=await write_leaves(session, table, definition, files))
@@ -195,7 +192,7 @@ async def write_leaves(
 ) -> tuple[AddedManifest, ...]:
     """Leaves of `files`, in the store, for the `add_manifests` of one intent.
 
-    `spec_id`: of files that are given as columns; the table's default spec without it. Raises as `for_intent`.
+    `spec_id`: the spec of files that are given as columns, by default the table's. Raises the errors of `for_intent`.
     """
 
     def leaf_uuid() -> uuid.UUID:
@@ -246,7 +243,7 @@ def _by_spec(files: Sequence[DataFile]) -> list[tuple[int, list[DataFile]]]:
 
 
 def _listed(files: Sequence[DataFile], definition: TableDefinition, spec_id: int) -> pa.Table | list[ContentEntry]:
-    """Files of one spec in order: by columns where that works out, else one by one, which says what is wrong."""
+    """The clustered entries of files of one spec: as columns if valid, else one by one to find a fault."""
     columns = columns_of(files, definition)
     if columns is not None:
         leaf = leaf_columns(columns, definition, spec_id)
@@ -260,7 +257,7 @@ def _listed(files: Sequence[DataFile], definition: TableDefinition, spec_id: int
 
 
 def entry_of(file: DataFile, definition: TableDefinition, codec: EntryCodec) -> ContentEntry:
-    """The entry that a file becomes. Raises `Invalid`: `statistics-missing`, `statistics-invalid`, `spec-unknown`."""
+    """The entry of a file. Raises `Invalid`: `statistics-missing`, `statistics-invalid`, `spec-unknown`."""
     return ContentEntry(
         content_type=ContentType.DATA,
         location=file.location,
@@ -277,7 +274,7 @@ def entry_of(file: DataFile, definition: TableDefinition, codec: EntryCodec) -> 
 
 
 def _one_by_one(files: pa.Table, definition: TableDefinition) -> list[DataFile]:
-    """A few files given as columns, as an intent names them."""
+    """Descriptions of a few files that are given as columns."""
     if not len(files):
         return []
     codec = EntryCodec.of_definition(definition).statistics
@@ -306,7 +303,7 @@ def _size_of(file: DataFile) -> int:
 
 
 def _fresh_uuids(session: Session) -> Iterator[uuid.UUID]:
-    """Ids that no one else ever gets, one after the other."""
+    """Yield globally unique ids."""
     while True:
         yield uuid.UUID(hex=session.environment.fresh_id())
 
@@ -314,7 +311,7 @@ def _fresh_uuids(session: Session) -> Iterator[uuid.UUID]:
 async def write_and_store(
     session: Session, table: TableName, definition: TableDefinition, data: pa.Table | GivenRows, target_bytes: int
 ) -> list[DataFile]:
-    """Data files of `data`, in the store."""
+    """Write data files of `data` and store them."""
 
     def write(ids: Iterator[uuid.UUID]) -> list[WrittenFile]:
         rows = data if isinstance(data, pa.Table) else data.for_schema(definition.schema)
@@ -326,9 +323,9 @@ async def write_and_store(
 async def write_and_store_kept(
     session: Session, table: TableName, definition: TableDefinition, rows: pa.Table, target_bytes: int
 ) -> list[DataFile]:
-    """Write and store data files of `rows` that the table has already. Lineage among their columns is kept.
+    """Write and store data files of rows that the table already has, with their lineage.
 
-    A table whose own columns have these names cannot state the lineage of its rows, so they get a new one.
+    A table with user columns of these names cannot store the lineage of its rows, so the rows get a new one.
     """
     if LINEAGE[0] not in rows.column_names or not may_state_lineage(definition):
         return await write_and_store(session, table, definition, rows, target_bytes)
@@ -342,25 +339,27 @@ async def write_and_store_kept(
 async def store_written(
     session: Session, table: TableName, write: Callable[[Iterator[uuid.UUID]], list[WrittenFile]]
 ) -> list[DataFile]:
-    """The files that `write` makes, given fresh ids for their names, in the store; `write` runs in a thread."""
+    """Run `write` in a thread with fresh ids for file names, and store the files that it returns."""
     written = await asyncio.to_thread(write, _fresh_uuids(session))
     await upload_all(session, table, ((file.data_file.location, file.body) for file in written))
     return [file.data_file for file in written]
 
 
 async def commit_intent(session: Session, stamp: WriterStamp, intent: Intent, *, timeout_s: float) -> Commit:
-    """Publish `intent`, wait for its verdict.
+    """Publish `intent` and wait for its verdict.
 
     Raises:
         Invalid: it was rejected.
         OutcomeUnknown: `verdict-timeout`.
-
     """
     return commit_of(await verdict_on(session, stamp, intent, timeout_s=timeout_s))
 
 
 async def verdict_on(session: Session, stamp: WriterStamp, intent: Intent, *, timeout_s: float) -> Verdict:
-    """Publish `intent`, and return its verdict, a rejection too. Raises `OutcomeUnknown` (`verdict-timeout`)."""
+    """Publish `intent` and return its verdict, which may be a rejection.
+
+    Raises `OutcomeUnknown` (`verdict-timeout`).
+    """
     stamped = stamp.stamp(intent)
     deadline_s = session.environment.monotonic_s() + timeout_s
     position = await publish_intent(session, stamped)
@@ -378,7 +377,7 @@ async def append_files(
     timeout_s: float,
     summary: Mapping[str, str] | None = None,
 ) -> Commit:
-    """Commit files that the store holds already; many go into leaves of their own first."""
+    """Commit files that are already in the store. Many files are written into leaves first."""
     new = await for_intent(session, table, definition, files)
     intent = Intent(
         intent_id=session.environment.fresh_id(),
@@ -401,7 +400,7 @@ def _rows_of(files: FileList) -> int:
 
 
 async def nothing_appended(session: Session, table: TableName) -> Commit:
-    """The result of an append of no rows: the newest version, which it did not make."""
+    """The result of an append without rows: the newest version, with `is_new=False`."""
     header = (await read_head(session.store, table)).header
     snapshot = header.snapshot
     return Commit(header.version, snapshot.snapshot_id, snapshot.sequence_number, 0, 0, is_new=False)

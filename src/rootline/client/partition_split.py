@@ -1,9 +1,9 @@
-"""Rows split by partition tuple, and put in the table's sort order.
+"""Rows split by partition tuple and sorted in the table's sort order.
 
-Owns: which rows go together, in which order, and the folder's name. Does not own: the transforms
+Owns: grouping rows into partitions, their order, and the name of a partition's folder. Does not own: the transforms
 (`rootline.schemas.bytes.transform_values`), writing (`data_file_writer`).
-Invariants: every row is in exactly one part; all rows of a part have the same value for every member of the spec;
-rows of equal rank keep their order.
+Invariants: every row is in exactly one part. All rows of a part have the same value for every member of the spec. Rows
+of equal rank keep their order.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PART_CHARS_MAX: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class PartitionPart:
-    """Rows of one partition: `values` by spec member (column or expression id), in the spec's order."""
+    """Rows of one partition. `values` are by spec member (column or expression id), in the spec's order."""
 
     rows: pa.Table
     values: dict[int, Bound | None]
@@ -39,11 +39,10 @@ class PartitionPart:
 def split_by_partition(
     rows: pa.Table, definition: TableDefinition, spec: PartitionSpec, paths: dict[int, ColumnPath]
 ) -> Iterator[PartitionPart]:
-    """The parts of `rows` under `spec`; none when there are no rows.
+    """Yield the parts of `rows` under `spec`. Without rows there are none.
 
     Raises:
-        Invalid: `definition-invalid`, a transform is unknown or its column is gone.
-
+        Invalid: `definition-invalid`, a transform is unknown or its column was dropped.
     """
     if rows.num_rows == 0:
         return
@@ -68,11 +67,11 @@ def split_by_partition(
 def _member_values(rows: pa.Table, definition: TableDefinition, member: int, paths: dict[int, ColumnPath]) -> pa.Array:
     expression = definition.expressions_by_id.get(member)
     if expression is not None and isinstance(expression.parsed, VoidTransform):
-        return pa.nulls(rows.num_rows, pa.int32())  # null of any type, and its column may be gone
+        return pa.nulls(rows.num_rows, pa.int32())  # null of any type, and its column may have been dropped
     source_ids = (member,) if expression is None else expression.source_ids
     for source_id in source_ids:
         if source_id not in paths:
-            reason = f"partition member {member} is over column id {source_id}, which is gone"
+            reason = f"partition member {member} uses column id {source_id}, which was dropped"
             raise Invalid("definition-invalid", reason)
     sources = [paths[source_id] for source_id in source_ids]
     if expression is None:
@@ -83,18 +82,18 @@ def _member_values(rows: pa.Table, definition: TableDefinition, member: int, pat
 
 @dataclass(frozen=True, slots=True)
 class SortKeys:
-    """What rows are compared by: `columns` of them, each ascending or descending."""
+    """The sort keys of rows: a table of key columns, and the direction of each."""
 
     columns: pa.Table
     directions: tuple[tuple[str, str], ...]
 
     def order(self) -> pa.Array:
-        """The numbers of the rows in their order; rows of equal rank keep theirs. Raises `ArrowNotImplementedError`."""
+        """The row numbers in sorted order. Rows of equal rank keep their order. Raises `ArrowNotImplementedError`."""
         return pc.sort_indices(self.columns, sort_keys=list(self.directions))
 
 
 def sort_keys(rows: pa.Table, fields: Sequence[SortField], paths: dict[int, ColumnPath]) -> SortKeys | None:
-    """What `rows` are sorted by under the fields of a sort order; `None` when their values cannot be told."""
+    """The sort keys of `rows` under the fields of a sort order, or `None` if their values cannot be computed."""
     keys: dict[str, pa.Array] = {}
     directions: list[tuple[str, str]] = []
     for index, field in enumerate(fields):
@@ -114,7 +113,7 @@ def sort_keys(rows: pa.Table, fields: Sequence[SortField], paths: dict[int, Colu
 
 
 def sorted_rows(rows: pa.Table, order: SortOrder, paths: dict[int, ColumnPath]) -> pa.Table | None:
-    """`rows` in the sort order; `None` when Arrow cannot sort by it."""
+    """`rows` in the sort order, or `None` if Arrow cannot sort by it."""
     keys = sort_keys(rows, order.fields, paths)
     if keys is None:
         return None
@@ -125,7 +124,7 @@ def sorted_rows(rows: pa.Table, order: SortOrder, paths: dict[int, ColumnPath]) 
 
 
 def _in_total_order(values: pa.Array) -> pa.Array:
-    """Floating values as numbers in the specification's order, -0 before 0 and NaN after all; others as they are."""
+    """Floats as integers in the specification's order: -0 before 0, NaN last. Other values are unchanged."""
     if not pa.types.is_floating(values.type):
         return values
     wide = pc.fill_null(values, 0.0).cast(pa.float64()).to_numpy(zero_copy_only=False).view(np.int64)
@@ -133,7 +132,7 @@ def _in_total_order(values: pa.Array) -> pa.Array:
 
 
 def partition_folder(definition: TableDefinition, values: dict[int, Bound | None]) -> str:
-    """`carrier=UA/month=2013-01/`, for people to read: nothing is ever taken from it. Empty when unpartitioned."""
+    """A readable folder name such as `carrier=UA/month=2013-01/`, never parsed. Empty for an unpartitioned table."""
     return "".join(f"{_folder_part(definition, member, value)}/" for member, value in values.items())
 
 

@@ -1,9 +1,9 @@
-"""A change that is made from a plan: its intent, and committing it.
+"""The intent of a planned change, and its commit.
 
 Owns: the options of every change by filter, and the fields that all such intents share. Does not own: the plan and its
 rows (`row_changes`), planning again (`rootline.storage.replanning`).
-Invariants: an intent names the version that it was planned from. A removed file is named with the vector that was seen
-on it, so a concurrent delete is never undone. Each plan makes a new intent.
+Invariants: an intent names the version that it was planned from. A removed file is named with its delete vector at that
+version, so a concurrent delete is never undone. Each plan makes a new intent.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NO_FILES: Final = NewFiles()
 
 @dataclass(frozen=True, slots=True)
 class ChangeOptions:
-    """What every change by filter takes. `target_bytes`: size of the data files that are written."""
+    """The options of every change by filter. `target_bytes` is the size of the data files that it writes."""
 
     timeout_s: float
     isolation: Isolation
@@ -39,7 +39,7 @@ class ChangeOptions:
     def of(
         isolation: Isolation | str, timeout_s: float, target_bytes: int, summary: Mapping[str, str] | None
     ) -> ChangeOptions:
-        """What a caller gives, checked. Raises `Invalid` (`setting-invalid`)."""
+        """A caller's options, checked. Raises `Invalid` (`setting-invalid`)."""
         try:
             checked = Isolation(isolation)
         except ValueError as error:
@@ -63,9 +63,9 @@ def planned_intent(
     definition: TableDefinition | None = None,
     changes: str | None = None,
 ) -> Intent:
-    """A new intent made from `plan`; `where` is the filter that it is held against, `removed` are files of the plan.
+    """A new intent made from `plan`. `where` is the filter for its conflict check, and `removed` are files of the plan.
 
-    `changes` lead from the plan's definition to `definition`, if it is not that of the plan.
+    If `definition` differs from the plan's, `changes` are the steps between the two.
     """
     return Intent(
         intent_id=session.environment.fresh_id(),
@@ -89,15 +89,15 @@ def planned_intent(
 async def commit_planned(
     session: Session, stamp: WriterStamp, plan_intent: Callable[[], Awaitable[Intent | None]], *, timeout_s: float
 ) -> Commit | None:
-    """Commit what `plan_intent` makes of the present head; when another change was first, make and commit it again.
+    """Commit the intent that `plan_intent` makes for the current head. If another change wins, make and commit a new
+    one.
 
     Returns:
-        The commit; `None` when `plan_intent` found nothing to change, and then nothing was published.
+        The commit, or `None` if `plan_intent` found nothing to change. Nothing was published then.
 
     Raises:
-        Invalid: a rejection that a new plan does not mend, or did not in time; and what `plan_intent` raises.
+        Invalid: a rejection that a new plan cannot fix, or could not fix in time; any error of `plan_intent`.
         OutcomeUnknown: `verdict-timeout`.
-
     """
     patience = Patience.of(timeout_s, session.environment.monotonic_s, session.environment.jitter)
 

@@ -1,11 +1,11 @@
 """The files of one version that may match a filter, and their rows.
 
-Owns: the start of a scan or a change: version, root, definition and file tasks, and the reading of a planned file for
-a change. Does not own: planning (`rootline.tree.scan.scan_plan`), reads of metadata (`table_loader`), decoding
-(`data_file_reader`), the fate of the rows.
-Invariants: root, definition and tasks are of one version. The store is asked for the head every time. A position is a
-row number of the file. Deleted rows never match. A row for which the filter is null (unknown) does not match and is
-kept.
+Owns: the start of a scan or a change: version, root, definition and file tasks, and the reading of a planned file for a
+change. Does not own: planning (`rootline.tree.scan.scan_plan`), reads of metadata (`table_loader`), decoding
+(`data_file_reader`), the use of the rows.
+Invariants: root, definition and tasks are of one version. Every plan reads the current head from the store. A position
+is a row number of the file. Deleted rows never match. A row for which the filter is null (unknown) does not match and
+is kept.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from rootline.tree.scan.scan_plan import DeletesFor, ScanPlan
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """The files of `scan` belong to `root`; `pruning` is the filter that they may match."""
+    """A plan for one version. The files of `scan` belong to `root`, and may match the filter `pruning`."""
 
     root: Root
     definition: TableDefinition
@@ -58,16 +58,16 @@ class FilePlan:
 
     @property
     def sequence_number(self) -> int:
-        """The newest sequence number that the plan has seen."""
+        """The sequence number of the planned version."""
         return self.root.header.snapshot.sequence_number
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedFiles(Sequence[FileTask]):
-    """The files that a scan would read, in order, and what it took to find them.
+    """The files that a scan would read, in order, and the cost of finding them.
 
-    `leaves_read`: data leaves that may match; `leaves_pruned`: those that cannot. `requests` were sent to the store;
-    what the lake has read before is not asked for again.
+    `leaves_read` counts data leaves that may match, `leaves_pruned` those that cannot. `requests` were sent to the
+    store. Objects in the lake's cache need no request.
     """
 
     tasks: tuple[FileTask, ...]
@@ -103,12 +103,11 @@ async def plan_files(
     point: PointInTime = HEAD,
     deletes_for: DeletesFor = DeletesFor.MATCHING_ROWS,
 ) -> FilePlan:
-    """The live files that may match `where` in the version that `point` means.
+    """Plan the live files that may match `where` in the version of `point`.
 
     Raises:
         Invalid: `table-unknown`, `version-unknown`, `filter-invalid`, `equality-delete-unread`.
-        Corrupt: an object is not what was written.
-
+        Corrupt: an object is missing or damaged.
     """
     known = session.cache.root(table)
     async with hinted_reads(session.store, table, session.hints if known is None else NO_HINTS) as store:
@@ -133,7 +132,7 @@ async def _planned(
 
 
 class Match(Enum):
-    """How much of a file's live rows match."""
+    """The matching share of a file's live rows."""
 
     NONE = "none"
     PART = "part"
@@ -142,8 +141,10 @@ class Match(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """`deleted`: positions deleted before, by number; `positions`: live ones that match, `None` when all do without
-    reading. Rows that equality deletes delete are in neither.
+    """The matching rows of a file. Rows deleted by equality deletes are in neither set.
+
+    `deleted`: positions that were deleted before. `positions`: live positions that match, or `None` if the file was not
+    read because all of them match.
     """
 
     extent: Match
@@ -153,7 +154,7 @@ class Matched:
     def rows_of(self, task: FileTask) -> int | None:
         """The number of live rows of the planned file that match.
 
-        `None`: it is not known without reading the file's equality deletes.
+        `None`: it is unknown without reading the file's equality deletes.
         """
         if self.positions is not None:
             return len(self.positions)
@@ -163,13 +164,13 @@ class Matched:
 
 
 def matched_rows(found: Iterable[tuple[FileTask, Matched]]) -> int | None:
-    """The number of live rows of planned files that match, or `None` if it is not known for one of them."""
+    """The number of live rows of planned files that match, or `None` if it is unknown for one of them."""
     counts = [match.rows_of(task) for task, match in found]
     return None if None in counts else sum(count for count in counts if count is not None)
 
 
 def seen_vector(task: FileTask) -> VectorReference | None:
-    """The vector on the file, as intents name it."""
+    """A reference to the file's delete vector, in the form of an intent."""
     if not task.vectors:
         return None
     vector = task.vectors[0]
@@ -178,15 +179,15 @@ def seen_vector(task: FileTask) -> VectorReference | None:
 
 
 async def match_rows(session: Session, plan: FilePlan, task: FileTask) -> Matched:
-    """Which live rows of the file match the plan's filter; reads as little of it as decides that.
+    """Find the live rows of the file that match the plan's filter. The file is read only if its entry does not decide
+    it.
 
     Raises:
-        Corrupt: the file or its vector is not what was written.
-
+        Corrupt: the file or its vector is missing or damaged.
     """
     rows = task.record_count
     if sum(vector.record_count for vector in task.vectors) >= rows:
-        return Matched(Match.NONE, BitMap64())  # nothing is left that could match
+        return Matched(Match.NONE, BitMap64())  # every row is deleted
     if task.residual is None:
         return Matched(Match.WHOLE, BitMap64())
     deletes = await _deletes(session.store, plan, task)
@@ -200,17 +201,18 @@ async def match_rows(session: Session, plan: FilePlan, task: FileTask) -> Matche
 
 
 async def surviving_rows(session: Session, plan: FilePlan, task: FileTask, matched: Matched) -> pa.Table:
-    """The live rows of the file that do not match, in its order: every column, and lineage where files may state it.
+    """The live rows of the file that do not match, in its order: every column, with lineage if files may store it.
 
-    `plan` must be one for every row (`DeletesFor`): the file that these rows go to is newer than its delete files.
+    `plan` must be made for `DeletesFor.EVERY_ROW`: the new file of these rows is newer than its delete files, so they
+    no longer apply to it.
     """
     deletes = await _deletes(session.store, plan, task)
-    gone = matched.deleted | (matched.positions if matched.positions is not None else BitMap64())
+    dropped = matched.deleted | (matched.positions if matched.positions is not None else BitMap64())
     body = await read_file(session.store, plan.table, task.data, code="data-file-corrupt")
     wanted = RowsWanted.to_keep(plan.definition)
     return await asyncio.to_thread(
         lambda: pa.Table.from_batches(
-            read_rows(body, task.data, wanted, replace(deletes, positions=gone), None), output_schema(wanted)
+            read_rows(body, task.data, wanted, replace(deletes, positions=dropped), None), output_schema(wanted)
         )
     )
 

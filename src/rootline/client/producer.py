@@ -1,16 +1,16 @@
-"""Publishing intents: the producer, its asyncio twin, their receipts, and the way to the log.
+"""Publishing intents: the producer, its asyncio twin, their receipts, and the queue to the log.
 
 Owns: the public surface of publishing, framing, the producer's size limit, the order of intents, resending after an
 unknown outcome, waiting for verdicts. Does not own: the numbers of a writer (`session`), the meaning of a verdict for
 the caller.
 Invariants: a receipt's intent keeps its stamp, so publishing the receipt again commits it once. Resending sends the
-identical record. Of one table, intents are on the log in the order of their stamps, whatever threads and coroutines
+identical record. For each table, intents are on the log in the order of their stamps, whatever threads and coroutines
 publish them. A caller gets the result of its own intent only, and an intent that its caller withdrew in time is never
 sent. A forked child has its own queue. Every wait has a deadline.
 
 Theory. Concurrent publishes reorder wherever one of them waits: for a thread to encode, for a connection, for a full
-buffer. So a table's intents wait in a line. The intents that gather in it during one batch's round trip are the next
-batch: a thousand publishes at once take a few round trips, not a thousand.
+buffer. So a table's intents wait in a line. The intents that gather during one batch's round trip are the next batch: a
+thousand concurrent publishes need a few round trips, not a thousand.
 """
 
 from __future__ import annotations
@@ -44,17 +44,19 @@ _RESEND: Final = RetryPolicy(delay_s_min=0.1, delay_s_max=0.4)
 
 
 Content = str | bytes | None
-"""What a writer says of an intent's content: `None`, that it is what the intent does; `""`, nothing; any other words;
-or, as bytes, what the record said that is published again.
+"""A writer's statement of an intent's content, whose digest is sent in a header.
+
+`None`: the intent itself. `""`: no statement. Other text: the given words. Bytes: the digest of the record that is
+published again.
 """
 
 
 def record_of(intent: Intent, content: Content = "") -> NewRecord:
-    """Key and value of the intent's record, Avro, or JSON when a bound is given as a JSON value; what is said of it.
+    """Key and value of the intent's record, and its content digest. The value is Avro, or JSON if a bound is a JSON
+    value.
 
     Raises:
         Invalid: `intent-too-large` or `table-name-invalid`, before anything is sent.
-
     """
     key = table_name(intent.table).encode()
     value = encode_intent_json(intent) if _has_json_values(intent) else encode_intent(intent)
@@ -78,11 +80,11 @@ def _way_to_fit(intent: Intent) -> str:
 
 
 async def publish_intent(session: Session, intent: Intent) -> LogPosition:
-    """Append `intent` to the log; durable when this returns.
+    """Append `intent` to the log. It is durable when this returns.
 
     Raises:
-        OutcomeUnknown: the log did not answer several times; the same stamped intent may be published again.
-
+        OutcomeUnknown: the log did not confirm it after several attempts. The same stamped intent may be published
+            again.
     """
     record = await asyncio.to_thread(record_of, intent)
     oldest_ms, may_resend = session.uploads.oldest_of([intent]), intent.writer_id is not None
@@ -92,18 +94,18 @@ async def publish_intent(session: Session, intent: Intent) -> LogPosition:
 async def publish_records(
     session: Session, records: Sequence[NewRecord], *, may_resend: bool, oldest_file_ms: int | None = None
 ) -> list[LogPosition]:
-    """Append records in order; durable when this returns.
+    """Append records in order. They are durable when this returns.
 
     Args:
-        session: whose log.
-        records: of intents, as `record_of` makes them.
-        may_resend: whether the ledger would know a record that is on the log twice.
-        oldest_file_ms: when the oldest file that they bring was uploaded, if that is known.
+        session: the lake.
+        records: records of intents, from `record_of`.
+        may_resend: whether the ledger would recognize a record that is on the log twice.
+        oldest_file_ms: the upload time of the oldest file that they add, if known.
 
     Raises:
         Invalid, Unavailable: nothing was appended.
-        OutcomeUnknown: the log did not answer, several times if it may be asked again; publishing all again is safe.
-
+        OutcomeUnknown: the log did not confirm them, after several attempts if `may_resend`. Publishing all of them
+            again is safe.
     """
     for send in range(_SENDS_MAX):
         try:
@@ -116,12 +118,11 @@ async def publish_records(
 
 
 async def await_verdict(session: Session, intent: Intent, position: LogPosition, *, timeout_s: float) -> Verdict:
-    """The verdict on `intent`, whose record is at `position`.
+    """Wait for the verdict on `intent`, whose record is at `position`.
 
     Raises:
-        OutcomeUnknown: `verdict-timeout`, none came within `timeout_s` seconds; `publish-unknown`, the log has another
-            record in the intent's place by now.
-
+        OutcomeUnknown: `verdict-timeout`, there was none within `timeout_s` seconds; `publish-unknown`, the log now has
+            another record in the intent's place.
     """
     verdict = await session.log.wait_verdict(position, timeout_s=max(0.0, timeout_s))
     if verdict is None:
@@ -150,14 +151,14 @@ _BYTES_MAX: Final = 4_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Queued:
-    """An intent, what is said of its content, and where its place on the log goes."""
+    """A queued intent, the statement of its content, and the future of its position on the log."""
 
     intent: Intent
     content: Content = ""
     position: Future[LogPosition] = field(default_factory=Future)
 
-    def give_up(self) -> None:
-        """No one waits for it any more: it is not sent unless it was taken already."""
+    def withdraw(self) -> None:
+        """Stop waiting for it. It is not sent unless it is already in a batch."""
         self.position.cancel()
 
 
@@ -169,20 +170,20 @@ class _Line:
 
 @dataclass(slots=True, eq=False)
 class _Lines:
-    """By table; `guard` is held for what must happen at once."""
+    """Lines by table. `guard` protects every compound change."""
 
     guard: threading.Lock = field(default_factory=threading.Lock)
     of_table: dict[str, _Line] = field(default_factory=dict)
 
 
 class PublishQueue:
-    """Lines, one for each table."""
+    """A queue with one line per table."""
 
     def __init__(self) -> None:
         self._of_process: dict[int, _Lines] = {}
 
     def add(self, stamped: Callable[[], Intent], content: Content = "") -> Queued:
-        """Stamp an intent and put it at the end of its table's line; from any thread. Raises as `stamped` does."""
+        """Stamp an intent and append it to its table's line, from any thread. Raises the errors of `stamped`."""
         lines = self._lines()
         with lines.guard:
             queued = Queued(stamped(), content)
@@ -190,12 +191,12 @@ class PublishQueue:
             return queued
 
     async def deliver(self, session: Session, queued: Queued) -> LogPosition:
-        """Where the record of `queued` is; durable when this returns. To be awaited on the session's loop.
+        """Send `queued` and return the position of its record, which is durable then. Await it on the session's loop.
 
         Raises:
             Invalid, Unavailable: it was not appended.
-            OutcomeUnknown: the log did not answer several times; the same stamped intent may be published again.
-
+            OutcomeUnknown: the log did not confirm it after several attempts. The same stamped intent may be published
+                again.
         """
         table, lines = queued.intent.table, self._lines()
         with lines.guard:
@@ -205,11 +206,11 @@ class PublishQueue:
         return await asyncio.wrap_future(queued.position)
 
     def _lines(self) -> _Lines:
-        # a forked child has its own: its parent's lock may never be released, and what waits there is its parent's
+        # a forked child has its own lines: a copied lock may never be released, and the parent sends its own
         return self._of_process.setdefault(os.getpid(), _Lines())
 
     async def _serve(self, session: Session, table: str, lines: _Lines) -> None:
-        """Until nothing waits in the table's line."""
+        """Send batches until the table's line is empty."""
         line = lines.of_table[table]
         try:
             while line.waiting:
@@ -225,7 +226,7 @@ class PublishQueue:
 
 
 def _take(waiting: deque[Queued]) -> tuple[list[tuple[Queued, NewRecord]], list[tuple[Queued, Exception]]]:
-    """The next intents as records, and those that cannot be one."""
+    """Take the next intents from the line: those encoded as records, and those that cannot be encoded."""
     taken: list[tuple[Queued, NewRecord]] = []
     refused: list[tuple[Queued, Exception]] = []
     size = 0
@@ -255,7 +256,7 @@ async def _send(session: Session, taken: Sequence[tuple[Queued, NewRecord]]) -> 
         if len(taken) == 1:
             taken[0][0].position.set_exception(error)
             return
-        for one in taken:  # one of them is over a limit, and nothing was appended: one at a time, in order
+        for one in taken:  # one of them exceeds a limit, and nothing was appended: send them one at a time, in order
             await _send(session, [one])
     except Exception as error:
         for queued, _ in taken:
@@ -275,7 +276,7 @@ async def _send(session: Session, taken: Sequence[tuple[Queued, NewRecord]]) -> 
 
 
 def _own_copy(error: Exception) -> Exception:
-    """An error for one caller of several: a shared one would gather all their tracebacks."""
+    """A copy of an error for each caller: a shared one would collect the tracebacks of all callers."""
     return type(error)(error.code, error.message) if isinstance(error, RootlineError) else error
 
 
@@ -286,7 +287,7 @@ DEFAULT_TIMEOUT_S: Final = 30.0
 class Receipt:
     """An intent that is durable on the log.
 
-    `intent`: as it was published, with its writer and sequence. `position`: log, partition and offset of its record.
+    `intent`: the published intent, with its writer and sequence. `position`: log, partition and offset of its record.
     """
 
     intent: Intent
@@ -295,21 +296,20 @@ class Receipt:
     _content: Content = ""
 
     def verdict(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> Verdict:
-        """Wait up to `timeout_s` seconds for what became of the intent: committed, a duplicate, or rejected.
+        """Wait up to `timeout_s` seconds for the intent's verdict: committed, a duplicate, or rejected.
 
-        A rejection is a verdict like the others, not an exception.
+        A rejection is returned as a verdict, not raised as an exception.
 
         Raises:
-            OutcomeUnknown: `verdict-timeout`; publishing this receipt again is safe.
+            OutcomeUnknown: `verdict-timeout`. Publishing this receipt again is safe.
             Unavailable: `log-unavailable`.
-
         """
         return self._holder.run(_awaiting(self.intent, self.position, checks.seconds(timeout_s)))
 
 
 @dataclass(frozen=True, slots=True)
 class AsyncReceipt:
-    """`Receipt` for coroutines."""
+    """The same as `Receipt`, for coroutines."""
 
     intent: Intent
     position: LogPosition
@@ -317,12 +317,12 @@ class AsyncReceipt:
     _content: Content = ""
 
     async def verdict(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> Verdict:
-        """As `Receipt.verdict`."""
+        """Await the verdict, as in `Receipt.verdict`."""
         return await self._holder.run_async(_awaiting(self.intent, self.position, checks.seconds(timeout_s)))
 
 
 class _Publishing:
-    """What both producers share: a holder, a stamp, and being closed."""
+    """The common part of both producers."""
 
     def __init__(self, holder: SessionHolder, writer_id: str | None) -> None:
         self._holder = holder
@@ -331,7 +331,7 @@ class _Publishing:
         self._closed = False
 
     def stamp(self, intent: Intent, *, writer_sequence: int | None = None) -> Intent:
-        """The intent as `publish` would send it; publishing the result, any number of times, commits it once."""
+        """Stamp an intent as `publish` does. Publishing the result, any number of times, commits it once."""
         return self._stamp.stamp(_an_intent(intent), _numbered(writer_sequence))
 
     def _queued(
@@ -342,9 +342,9 @@ class _Publishing:
         if isinstance(what, Receipt | AsyncReceipt):
             return self._queue.add(lambda: what.intent, what._content)
         intent, number = _an_intent(what), _numbered(writer_sequence)
-        told = None if content is None else checks.text(content, "content")
-        said = "" if told is None and not self._stamp.is_supplied else told
-        return self._queue.add(lambda: self._stamp.stamp(intent, number), said)
+        words = None if content is None else checks.text(content, "content")
+        stated_content = "" if words is None and not self._stamp.is_supplied else words
+        return self._queue.add(lambda: self._stamp.stamp(intent, number), stated_content)
 
     def _delivering(self, queued: Queued) -> Operation[LogPosition]:
         def operation(session: Session) -> Coroutine[Any, Any, LogPosition]:
@@ -354,44 +354,43 @@ class _Publishing:
 
 
 class Producer(_Publishing):
-    """Publishes intents; made by `lake.producer`. Thread-safe.
+    """A publisher of intents, made by `lake.producer`. Thread-safe.
 
-    Without a `writer_id` it writes under a fresh one and numbers its intents itself, from 0 for each table.
+    Without a `writer_id`, it writes under a fresh one and numbers its intents itself, from 0 for each table.
     """
 
     def publish(
         self, what: Intent | Receipt, *, writer_sequence: int | None = None, content: str | None = None
     ) -> Receipt:
-        """Append an intent, or a receipt's intent once more, to the log; durable when this returns.
+        """Append an intent to the log, or publish a receipt's intent again. It is durable when this returns.
 
         Args:
             what: the intent, or the receipt of an earlier call.
-            writer_sequence: the intent's number, 0 or more, among those of the supplied `writer_id` for this table.
-            content: words for what the intent holds that a replay repeats, for instance its input's offsets: the same
-                number with other content is rejected (`sequence-reused`). Without it, under a supplied `writer_id`,
-                the content is what the intent does, its files' names included; `""` says nothing of it.
+            writer_sequence: the intent's number for this table, 0 or more, under the supplied `writer_id`.
+            content: words that identify the intent's content and that a replay repeats, such as its input's offsets.
+                The same number with other content is rejected (`sequence-reused`). By default, under a supplied
+                `writer_id`, the content is the whole intent, including its files' names. `""` states no content.
 
         Returns:
-            A receipt; ask it for the verdict.
+            A receipt, which waits for the verdict on request.
 
         Raises:
             Invalid: `setting-invalid`, the pair of writer and sequence is incomplete; `intent-too-large`;
                 `table-name-invalid`; `lake-closed`.
             Unavailable: `log-unavailable`, nothing was appended.
-            OutcomeUnknown: `publish-unknown`, the log did not answer; to be safe, publish what `stamp(intent)` gave
-                before the call, again.
-
+            OutcomeUnknown: `publish-unknown`, the log did not confirm it. To retry safely, call `stamp(intent)` first
+                and publish its result again.
         """
         queued = self._queued(what, writer_sequence, content)
         try:
             position = self._holder.run(self._delivering(queued))
             return Receipt(queued.intent, position, self._holder, queued.content)
         except BaseException:
-            queued.give_up()
+            queued.withdraw()
             raise
 
     def close(self) -> None:
-        """Publish nothing more. Receipts stay usable while the lake is open."""
+        """Refuse further publishing. Receipts stay usable while the lake is open."""
         self._closed = True
 
     def __enter__(self) -> Producer:
@@ -404,22 +403,22 @@ class Producer(_Publishing):
 
 
 class AsyncProducer(_Publishing):
-    """`Producer` for coroutines, on whatever loop they run."""
+    """The same as `Producer`, for coroutines on any event loop."""
 
     async def publish(
         self, what: Intent | AsyncReceipt, *, writer_sequence: int | None = None, content: str | None = None
     ) -> AsyncReceipt:
-        """As `Producer.publish`."""
+        """Publish an intent, as in `Producer.publish`."""
         queued = self._queued(what, writer_sequence, content)
         try:
             position = await self._holder.run_async(self._delivering(queued))
             return AsyncReceipt(queued.intent, position, self._holder, queued.content)
         except BaseException:
-            queued.give_up()
+            queued.withdraw()
             raise
 
     async def close(self) -> None:
-        """As `Producer.close`."""
+        """Refuse further publishing, as in `Producer.close`."""
         self._closed = True
 
     async def __aenter__(self) -> AsyncProducer:

@@ -1,9 +1,10 @@
-"""Replacing a table: its intent, planned on the definition that is current; and making the table if there is none.
+"""Replacing a table: its intent, planned on the current definition, and creating the table if there is none.
 
-Owns: which columns keep their ids, what partitioning and order become, and the order of steps where there may be no
-table yet. Does not own: what a replace does (`rootline.tree.intents.replace`), files (`data_file_writer`).
-Invariants: rows are in the store before the intent is published; columns, rows and the emptying are one intent; a
-column keeps its id only if files of before may be read by it.
+Owns: the choice of columns that keep their ids, the new partitioning and sort order, and the order of steps if the
+table may not exist. Does not own: the effect of a replace (`rootline.tree.intents.replace`), files
+(`data_file_writer`).
+Invariants: rows are in the store before the intent is published. Columns, rows and the removal of the old rows are one
+intent. A column keeps its id only if older files can be read by its new type.
 
 Source: docs/decisions/0074.
 """
@@ -50,14 +51,14 @@ from rootline.tree.evolution.evolution_rules import may_become
 from rootline.tree.evolution.evolve import replaced_definition
 
 _NO_TABLE: Final = {"table-unknown", "table-dropped"}
-_OTHERS_WERE_FASTER: Final = {"table-exists", "table-replaced", "table-uuid-mismatch", "table-uuid-missing"}
+_LOST_RACES: Final = {"table-exists", "table-replaced", "table-uuid-mismatch", "table-uuid-missing"}
 _OTHER_WAYS_MAX: Final = 14
-"""Changes between replacing and creating, while others create, drop and replace the same name."""
+"""The maximum of switches between replacing and creating, while others create, drop and replace the same name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What a table becomes. `None`: columns, partitioning or sort order stay as they are."""
+    """The new state of a table. `None` keeps the columns, partitioning or sort order."""
 
     schema: Schema | None = None
     partition_by: Sequence[str] | None = None
@@ -66,7 +67,7 @@ class Replacement:
 
     @staticmethod
     def of(schema: Any, partition_by: Any, sort_by: Any, properties: Any) -> Replacement:
-        """What a caller gives, checked. Raises `Invalid` (`setting-invalid`, `definition-invalid`)."""
+        """A caller's arguments, checked. Raises `Invalid` (`setting-invalid`, `definition-invalid`)."""
         wanted = None if schema is None else given_schema(schema)
         if wanted is not None and not wanted.fields:
             raise Invalid("definition-invalid", "a table needs at least one column, and the schema has none")
@@ -78,7 +79,7 @@ class Replacement:
         )
 
     def changes_of(self, definition: TableDefinition, digest: bytes) -> DefinitionChanges:
-        """What this is on `definition`. Raises `Invalid`, naming the column, the term or the property."""
+        """The changes that make this of `definition`. Raises `Invalid`, naming the column, the term or the property."""
         made: list[DefinitionChange] = [SetCurrentSchema(definition.current_schema_id)]
         layout = Layout.of(definition)
         if self.schema is not None:
@@ -97,7 +98,7 @@ class Replacement:
 
 
 def renumbered(schema: Schema, definition: TableDefinition) -> Schema:
-    """`schema` with the ids of the table's columns of the same names, where those can become what it says."""
+    """`schema` with the ids of the table's columns of the same names, if those can be changed into its columns."""
     numbers = _Numbers(count(definition.last_column_id + 1))
     struct = numbers.struct(schema.as_struct(), definition.schema.as_struct())
     identifiers = [numbers.became[field_id] for field_id in schema.identifier_field_ids]
@@ -106,7 +107,7 @@ def renumbered(schema: Schema, definition: TableDefinition) -> Schema:
 
 @dataclass(slots=True)
 class _Numbers:
-    """`became`: the id that a field was given with → the id that it has in the table."""
+    """New ids of fields. `became`: the id in the given schema → the id in the table."""
 
     fresh: Iterator[int]
     became: dict[int, int] = field(default_factory=dict)
@@ -116,7 +117,7 @@ class _Numbers:
         return StructType(*(self._field(one, names.get(one.name)) for one in wanted.fields))
 
     def _field(self, wanted: NestedField, known: NestedField | None) -> NestedField:
-        if known is not None and not _may_go_on(wanted, known):
+        if known is not None and not _may_keep_id(wanted, known):
             known = None
         own = next(self.fresh) if known is None else known.field_id
         self.became[wanted.field_id] = own
@@ -146,18 +147,18 @@ class _Numbers:
         return wanted
 
 
-def _may_go_on(wanted: NestedField, known: NestedField) -> bool:
-    """Whether the column may keep its id: its files of before can be read by what it becomes, at every depth."""
+def _may_keep_id(wanted: NestedField, known: NestedField) -> bool:
+    """Whether the column may keep its id: older files can be read by its new type, at every depth."""
     if wanted.required and not known.required:
         return False
     if wanted.initial_default != known.initial_default or not may_become(known.field_type, wanted.field_type):
         return False
     match known.field_type, wanted.field_type:
         case ListType() as old, ListType() as new:
-            return _may_go_on(new.element_field, old.element_field)
+            return _may_keep_id(new.element_field, old.element_field)
         case MapType() as old, MapType() as new:
             same_key = isinstance(old.key_type, PrimitiveType) and old.key_type == new.key_type
-            return same_key and _may_go_on(new.value_field, old.value_field)
+            return same_key and _may_keep_id(new.value_field, old.value_field)
     return True
 
 
@@ -171,13 +172,12 @@ async def replace_table(
     target_bytes: int,
     summary: Mapping[str, str],
 ) -> Commit:
-    """Replace the table by what `becomes` says and `rows`; planned again when its definition changed meanwhile.
+    """Replace the table by `becomes` and `rows`. It is planned again if its definition changes meanwhile.
 
     Raises:
-        Invalid: `table-unknown`, `table-dropped`, `name-is-view`; what is wrong with a column, a term or a row; or the
-            intent was rejected.
+        Invalid: `table-unknown`, `table-dropped`, `name-is-view`; a column, a term or a row is invalid; or the intent
+            was rejected.
         OutcomeUnknown: `verdict-timeout`.
-
     """
     given = rows if rows is not None and rows.num_rows else None
     stored = None if given is None else StoredRows(session, table, given, target_bytes)
@@ -190,7 +190,7 @@ async def replace_table(
             raise Invalid(
                 "intent-too-large",
                 f"{table}: its new columns take {len(text):,} characters, of {CHANGES_CHARS_MAX:,} that an intent can "
-                "hold beside its files: replace it without rows, and append them",
+                "contain beside its files: replace it without rows, and append them",
             )
         after = replaced_definition(before, DefinitionChanges.from_json(text))
         files: list[DataFile] = [] if stored is None else await stored.files(after)
@@ -223,9 +223,9 @@ async def create_or_replace(
     target_bytes: int,
     summary: Mapping[str, str],
 ) -> Commit:
-    """`replace_table`; where there is no table, make it, and append `rows`. `becomes` has a schema.
+    """Replace the table, or create it and append `rows` if there is none. `becomes` has a schema.
 
-    Raises as `replace_table`, and `create_table`.
+    Raises the errors of `replace_table` and `create_table`.
     """
     assert becomes.schema is not None, "a new table needs columns"
     schema, patience = becomes.schema, Patience.of(timeout_s, session.environment.monotonic_s, no_jitter)
@@ -267,7 +267,7 @@ async def create_or_replace(
 
 
 class _Way(Enum):
-    """The two ways, in the order in which they are tried, in turns."""
+    """The two ways, tried alternately in this order."""
 
     REPLACE = "replace"
     CREATE = "create"
@@ -282,8 +282,8 @@ class _Lost:
 
 
 def _other_way_delay(outcome: _Lost | Commit, replans: int) -> float | None:
-    """No pause before the other way, where the name was found in the other state; `None`: the outcome is final."""
+    """The pause before the other way: 0 if the name was found in the other state, `None` if the outcome is final."""
     if isinstance(outcome, Commit) or replans >= _OTHER_WAYS_MAX:
         return None
-    codes = _NO_TABLE if outcome.way is _Way.REPLACE else _NO_TABLE | _OTHERS_WERE_FASTER
+    codes = _NO_TABLE if outcome.way is _Way.REPLACE else _NO_TABLE | _LOST_RACES
     return 0.0 if outcome.error.code in codes else None

@@ -1,13 +1,12 @@
-"""Changes of a table's rows by plan: delete by filter, overwrite, and compaction of data files.
+"""Planned changes of a table's rows: delete by filter, overwrite, and compaction of data files.
 
 Owns: the plan of each: files to remove, positions to mark in vectors, files to rewrite, groups to compact. Does not
-own: which rows match (`planned_files`), committing a plan (`planned_change`), Puffin files (`vector_codec`), the
-decision whether the change still fits (`rootline.tree`).
-Invariants: a delete and an overwrite are one atomic intent each. As soon as one file of a delete matches in part,
-every file gets a vector, because one intent cannot do both. A vector contains the positions of the vector that it
-replaces. A row that does not match keeps its `_row_id` and `_last_updated_sequence_number`. A compaction changes no
-row and no row id. Each of its groups is of one partition and is its own intent, so a group that lost a race stops no
-other.
+own: finding the rows that match (`planned_files`), committing a plan (`planned_change`), Puffin files (`vector_codec`),
+the decision whether the change still fits (`rootline.tree`).
+Invariants: a delete and an overwrite are one atomic intent each. As soon as one file of a delete matches in part, every
+file gets a vector, because one intent cannot do both. A vector contains the positions of the vector that it replaces. A
+row that does not match keeps its `_row_id` and `_last_updated_sequence_number`. A compaction changes no row and no row
+id. Each of its groups is of one partition and is its own intent, so a group that lost a race stops no other.
 
 Source: protocol page, section 2, `row_delta`, `remove` and `overwrite`, format page, "Rewrites", decision 0034.
 """
@@ -64,12 +63,11 @@ async def delete_rows(
     """Delete the rows that match `where`.
 
     Returns:
-        The commit, with the number of rows; `None` when no row matched, and then nothing was published.
+        The commit, with the number of rows, or `None` if no row matched. Nothing was published then.
 
     Raises:
-        Invalid: `filter-invalid`; or a rejection that a new plan does not mend, or did not in time.
+        Invalid: `filter-invalid`; or a rejection that a new plan cannot fix, or could not fix in time.
         OutcomeUnknown: `verdict-timeout`.
-
     """
     deleted_rows: int | None = None
 
@@ -122,7 +120,7 @@ EVERY_ROW: Final = "true"
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Files to remove, the new files with the rows that remain of them, and the number of removed rows.
+    """Files to remove, new files with their remaining rows, and the number of removed rows.
 
     `rows`: `None` if unknown.
     """
@@ -142,17 +140,16 @@ async def overwrite_rows(
     *,
     merge_schema: bool = False,
 ) -> Commit | None:
-    """Replace the rows that match `where` (every row without one) by `data`.
+    """Replace the rows that match `where` by `data`. Without `where`, every row is replaced.
 
-    `merge_schema`: columns of `data` that the table lacks come in the same intent.
+    `merge_schema`: columns of `data` that the table lacks are added in the same intent.
 
     Returns:
-        The commit; `None` when there was nothing to remove and nothing to add.
+        The commit, or `None` if there was nothing to remove and nothing to add.
 
     Raises:
-        Invalid: `filter-invalid`, `rows-invalid`; or a rejection that a new plan does not mend, or did not in time.
+        Invalid: `filter-invalid`, `rows-invalid`; or a rejection that a new plan cannot fix, or could not fix in time.
         OutcomeUnknown: `verdict-timeout`.
-
     """
     stored = StoredRows(session, table, data, options.target_bytes)
     deleted_rows: int | None = None
@@ -186,7 +183,7 @@ async def overwrite_rows(
 
 
 async def removal_of(session: Session, plan: FilePlan, definition: TableDefinition, target_bytes: int) -> Removal:
-    """What the plan's filter takes out, and what is left of it, written under `definition`."""
+    """Plan the removal of rows that match the plan's filter. Store their files' other rows under `definition`."""
     found: list[tuple[FileTask, Matched]] = []
     rewritten: list[DataFile] = []
     for task in plan.scan.tasks():
@@ -202,7 +199,10 @@ async def removal_of(session: Session, plan: FilePlan, definition: TableDefiniti
 
 @dataclass(frozen=True, slots=True)
 class RewriteOptions:
-    """`target_bytes`: size of the files to write, and the most that is read at once, save for a larger single file."""
+    """Options of a rewrite. `target_bytes` is the size of new files, and the maximum that is read for one group.
+
+    A single larger file is still read.
+    """
 
     timeout_s: float
     target_bytes: int
@@ -212,15 +212,14 @@ class RewriteOptions:
 async def rewrite_files(
     session: Session, stamp: WriterStamp, table: TableName, where: str | None, options: RewriteOptions
 ) -> tuple[Commit, ...]:
-    """Rewrite the files that may match `where` (all without one), group by group.
+    """Rewrite the files that may match `where`, group by group. Without `where`, all files are rewritten.
 
     Returns:
         The commits, one for each group.
 
     Raises:
-        Invalid: `filter-invalid`; or a rejection such as `stale-source`: the groups before it are committed.
+        Invalid: `filter-invalid`; or a rejection such as `stale-source`. The groups before it are committed.
         OutcomeUnknown: `verdict-timeout`.
-
     """
     commits: list[Commit] = []
     async for intent in rewrite_intents(session, table, where, options):
@@ -232,7 +231,7 @@ async def rewrite_files(
 async def rewrite_intents(
     session: Session, table: TableName, where: str | None, options: RewriteOptions
 ) -> AsyncIterator[Intent]:
-    """One intent for each group, its new files in the store; all of them read the table at one version."""
+    """Yield one intent for each group, with its new files in the store. All of them read the table at one version."""
     plan = await plan_files(session, table, where, deletes_for=DeletesFor.EVERY_ROW)
     for group in _groups(plan, options.target_bytes):
         whole = whole_tasks(group)
@@ -243,19 +242,19 @@ async def rewrite_intents(
 
 
 def _groups(plan: FilePlan, target_bytes: int) -> Iterator[Sequence[FileTask]]:
-    """Files of one partition, small ones together, that are worth writing again."""
+    """Yield groups of files of one partition that are worth rewriting, small files together."""
     partitions: dict[Hashable, list[FileTask]] = {}
     for task in plan.scan.tasks():
         values = partition_tuple(task.data, plan.definition)
         partitions.setdefault((task.data.partition_spec_id, values), []).append(task)
     for tasks in partitions.values():
         for group in filled(sorted(tasks, key=size_of), target_bytes):
-            if len(group) > 1 or _is_worn(group[0], plan):
+            if len(group) > 1 or _is_delete_heavy(group[0], plan):
                 yield group
 
 
-def _is_worn(task: FileTask, plan: FilePlan) -> bool:
-    """Whether a file by itself is worth it: rows of it are deleted, or it is of an older partition spec."""
+def _is_delete_heavy(task: FileTask, plan: FilePlan) -> bool:
+    """Whether a single file is worth rewriting: some of its rows are deleted, or it has an older partition spec."""
     return bool(task.vectors or task.deletes) or task.data.partition_spec_id != plan.definition.default_spec_id
 
 
@@ -266,13 +265,12 @@ async def rewritten_files(
     group: Iterable[FileTask],
     target_bytes: int,
 ) -> list[DataFile]:
-    """The rows of `group` that live, in new files with their lineage, which the store holds; nothing is published.
+    """Write the live rows of `group` into new files with their lineage, and store them. Nothing is published.
 
     Raises:
-        Corrupt: a file is missing, or not what was written.
+        Corrupt: a file is missing or damaged.
         Invalid: `file-unreadable`, `rows-invalid`.
         Unavailable: `store-unavailable`.
-
     """
     rows: pa.Table = await scan_table(session.store, table, group, RowsWanted.to_rewrite(definition))
     return await store_written(
@@ -283,5 +281,5 @@ async def rewritten_files(
 
 
 def whole_tasks(group: Iterable[FileTask]) -> tuple[FileTask, ...]:
-    """The tasks of a plan by filter, for all rows of their files that live."""
+    """The tasks of a filtered plan, changed to read all live rows of their files."""
     return tuple(FileTask(task.data, task.vectors, deletes=task.deletes) for task in group)

@@ -1,8 +1,8 @@
 """A described scan, and its results: Arrow, pandas, Polars, batches, counts.
 
 Owns: the public forms of a result. Does not own: planning (`planned_files`), reading (`scan_executor`).
-Invariants: each call plans anew, so a scan of the head sees the head of that moment. One call sees one version. pandas
-and Polars are imported only when they are asked for.
+Invariants: each call makes its own plan, so a scan of the head reads the head of that moment. One call reads one
+version. pandas and Polars are imported only if their form is requested.
 """
 
 from __future__ import annotations
@@ -33,14 +33,18 @@ if TYPE_CHECKING:
 
 
 def pandas_frame(rows: Callable[[], pa.Table]) -> pandas.DataFrame:
-    """`rows` for pandas. Raises `Invalid` (`setting-invalid`) before they are read: it is not installed."""
+    """`rows` as a pandas data frame. Raises `Invalid` (`setting-invalid`) if pandas is not installed, before rows are
+    read.
+    """
     _installed("pandas")
     frame: pandas.DataFrame = rows().to_pandas()
     return frame
 
 
 def polars_frame(rows: Callable[[], pa.Table]) -> polars.DataFrame:
-    """`rows` for Polars. Raises `Invalid` (`setting-invalid`) before they are read: it is not installed."""
+    """`rows` as a Polars data frame. Raises `Invalid` (`setting-invalid`) if Polars is not installed, before rows are
+    read.
+    """
     library = _installed("polars")
     frame: polars.DataFrame = library.DataFrame(rows())
     return frame
@@ -60,14 +64,13 @@ def _installed(library: str) -> ModuleType:
 class Scan:
     """Rows to read, described by `TableHandle.scan`.
 
-    Each method plans on its own: unless a version was named, it sees the newest one at that moment.
+    Each method makes its own plan. Unless the scan has a fixed version, it reads the newest version at that moment.
 
     Raises, from each method:
         Invalid: `filter-invalid`, `column-unknown`, `version-unknown`, `tag-unknown`, `table-unknown`,
             `file-unreadable`.
-        Corrupt: an object is missing, or not what was written.
+        Corrupt: an object is missing or damaged.
         Unavailable: `store-unavailable`.
-
     """
 
     _holder: SessionHolder
@@ -87,27 +90,26 @@ class Scan:
         return self._holder.run(operation)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """All rows as a pandas data frame, where integers are floats if some of them are null.
+        """All rows as a pandas data frame. Integers become floats if some of them are null.
 
-        Raises, beside what every method does:
+        Raises, besides the errors of every method:
             Invalid: `setting-invalid`, pandas is not installed.
-
         """
         return pandas_frame(self.to_arrow)
 
     def to_polars(self) -> polars.DataFrame:
-        """All rows as a Polars data frame. Raises as `to_pandas`."""
+        """All rows as a Polars data frame. Raises `setting-invalid` if Polars is not installed."""
         return polars_frame(self.to_arrow)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows in batches of at most 65,536; a few files are in memory at a time."""
+        """The rows in batches of at most 65,536. Only a few files are in memory at a time."""
         return self._holder.iterate(self._batches)
 
     def plan(self) -> PlannedFiles:
-        """The files that would be read, and the requests to the store that planning took.
+        """The files that the scan would read, and the number of requests for planning.
 
-        Each file comes with the deletes that apply to it, and with the part of the filter that its rows must be tested
-        against (`None`: all of its rows match).
+        Each file has the deletes that apply to it, and the part of the filter to test its rows against (`None`: all of
+        its rows match).
         """
 
         async def operation(session: Session) -> PlannedFiles:
@@ -116,7 +118,7 @@ class Scan:
         return self._holder.run(operation)
 
     def count(self) -> int:
-        """How many rows there are; a file whose statistics decide it is not read."""
+        """The number of rows. A file whose statistics decide it is not read."""
 
         async def operation(session: Session) -> int:
             plan, wanted = await self._planned(session)
@@ -125,7 +127,7 @@ class Scan:
         return self._holder.run(operation)
 
     def schema(self) -> pa.Schema:
-        """The Arrow schema of the rows, in the order of the columns asked for; no data file is read."""
+        """The Arrow schema of the rows, in the order of the requested columns. No data file is read."""
 
         async def operation(session: Session) -> pa.Schema:
             root = await read_root_at(session.store, self.table, self.point)
@@ -134,9 +136,10 @@ class Scan:
         return self._holder.run(operation)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The rows as a stream of Arrow batches, as `to_batches`, for whatever takes one: Polars, DuckDB, pyarrow.
+        """The rows as a stream of Arrow batches for Polars, DuckDB, pyarrow and other libraries.
 
-        Each stream plans on its own. What goes wrong while it is read is raised by its reader, in that one's words.
+        Each stream makes its own plan. An error during reading is raised by the reading library, as its own type of
+        error.
         """
         plan, wanted = self._holder.run(self._planned)
         batches = self._holder.iterate(lambda session: self._batches_of(session, plan, wanted))

@@ -1,11 +1,11 @@
 """An open lake in one process: its connections, its writer's numbers, and the result of a commit.
 
-Owns: opening once a process and again in a forked child, closing, the dates of uploads, the numbers of intents under
+Owns: opening once per process and again in a forked child, closing, the dates of uploads, the numbers of intents under
 one writer id, `Commit` and the error of a change that was not committed. Does not own: the choice of adapters
 (`rootline.connect` passes an opener), the loop's thread (`loop_thread`), the ledger that checks a writer's numbers.
 Invariants: adapters are used on one loop only. A forked child never touches its parent's connections, and writes under
-its own writer id. No call is accepted once closing has begun. A number is never given twice under one writer id. The
-date of an upload is stated only when the date of every file is known.
+its own writer id. No call is accepted once closing has begun. A number is never assigned twice under one writer id. The
+date of an upload is stated only if the date of every file is known.
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ if TYPE_CHECKING:
 class Commit:
     """A change that is in the table.
 
-    `version`: the table's version that the change made. `snapshot_id`: the same version as Iceberg names it.
-    `sequence_number`: the change's own, as in the Iceberg specification; `None` only for a duplicate of a change whose
-    number is not kept any more.
-    `added_rows`, `deleted_rows`: rows that the call gave, and rows of the version that it was planned from; `None` if
-    it does not know, because it read no file to find out, or counts no rows.
-    `is_new`: whether the call made this version; an append of no rows publishes nothing, and names the newest version.
+    `version`: the table's version that the change made. `snapshot_id`: the same version as an Iceberg snapshot id.
+    `sequence_number`: the change's own, as in the Iceberg specification. It is `None` only for a duplicate of an old
+    change whose number is no longer recorded.
+    `added_rows`, `deleted_rows`: rows that the call added, and rows that it deleted from the version of its plan. They
+    are `None` if unknown, because the call read no file to count them, or if the call does not count rows.
+    `is_new`: whether the call made this version. An append without rows publishes nothing and returns the newest
+    version.
     """
 
     version: int
@@ -62,8 +63,7 @@ def commit_of(verdict: Verdict) -> Commit:
     """The commit that `verdict` names.
 
     Raises:
-        Invalid: the intent was rejected, with the verdict's own code and message.
-
+        Invalid: the intent was rejected. Code and message are the verdict's.
     """
     if verdict.kind is VerdictKind.REJECTED:
         code = verdict.code or "intent-malformed"
@@ -71,14 +71,17 @@ def commit_of(verdict: Verdict) -> Commit:
     if verdict.version is None or verdict.snapshot_id is None:
         raise Invalid(
             "file-already-live",
-            f"{verdict.table}: intent {verdict.intent_id} repeats a commit whose version the table does not keep any "
-            "more; the change is in the table",
+            f"{verdict.table}: intent {verdict.intent_id} repeats a commit whose version the table no longer "
+            "records; the change is in the table",
         )
     return Commit(verdict.version, verdict.snapshot_id, verdict.sequence_number)
 
 
 class WriterStamp:
-    """Stamps intents; thread-safe. With a supplied `writer_id` the caller counts, without one this does, from 0."""
+    """A counter that stamps intents. Thread-safe.
+
+    With a supplied `writer_id` the caller numbers the intents. Without one, this does, from 0 for each table.
+    """
 
     def __init__(self, writer_id: str | None = None) -> None:
         if writer_id is not None and not 1 <= len(writer_id) <= 256:
@@ -90,7 +93,7 @@ class WriterStamp:
 
     @property
     def is_supplied(self) -> bool:
-        """Whether the caller named the writer, and counts."""
+        """Whether the caller supplied the writer id, and the numbers."""
         return self._supplied is not None
 
     def _mint(self) -> None:
@@ -103,9 +106,8 @@ class WriterStamp:
         """`intent` with a writer and a sequence.
 
         Raises:
-            Invalid: `setting-invalid`, the id was supplied without a sequence, or the other way round, or the intent
+            Invalid: `setting-invalid`, a writer id was supplied without a sequence or the reverse, or the intent
                 carries another pair, or a `process/` id that no producer made.
-
         """
         if intent.writer_id is not None:
             _check_minted(intent.writer_id)
@@ -139,7 +141,7 @@ class WriterStamp:
 
     def _count(self, table: str) -> tuple[str, int]:
         if self._process != os.getpid():
-            self._mint()  # a forked child: the parent goes on counting under its id, and may have held the lock
+            self._mint()  # a forked child: the parent still counts under its id, and may own the lock
         with self._guard:
             number = self._next[table]
             self._next[table] = number + 1
@@ -147,7 +149,9 @@ class WriterStamp:
 
 
 def _check_minted(writer_id: str) -> None:
-    """An intent that was stamped before may carry a `process/` id; one that a caller chose would be forgotten."""
+    """Refuse a `process/` id chosen by a caller, because such ids expire. An intent stamped by a producer may carry
+    one.
+    """
     if not writer_id.startswith(PROCESS_WRITER_PREFIX):
         return
     name = writer_id.removeprefix(PROCESS_WRITER_PREFIX)
@@ -162,7 +166,7 @@ def _check_minted(writer_id: str) -> None:
 def _reserved(writer_id: str) -> Invalid:
     return Invalid(
         "setting-invalid",
-        f"writer_id {writer_id!r:.80}: ids that begin with {PROCESS_WRITER_PREFIX} are made by Rootline and forgotten "
+        f"writer_id {writer_id!r:.80}: ids that begin with {PROCESS_WRITER_PREFIX} are made by Rootline and expire "
         "after seven idle days; choose another",
     )
 
@@ -171,37 +175,37 @@ _FILES_MAX: Final = 100_000
 
 
 class UploadDates:
-    """By table and location, in milliseconds; the oldest uploads are forgotten first."""
+    """Upload times by table and location, in milliseconds. The oldest entries are dropped first."""
 
     def __init__(self) -> None:
         self._dates: dict[tuple[str, str], int] = {}
 
     def note(self, table: str, location: str, stored_ms: int) -> None:
-        """A file was uploaded."""
+        """Record the upload of a file."""
         if len(self._dates) >= _FILES_MAX:
             del self._dates[next(iter(self._dates))]
         self._dates[table, location] = stored_ms
 
     def note_leaves(self, table: str, leaves: Iterable[str], oldest_ms: int | None) -> None:
-        """Leaves were written of files the oldest of which is of `oldest_ms`, if that is known; so are they."""
+        """Record leaves of files whose oldest is of `oldest_ms`, or `None` if unknown. The leaves get that date too."""
         for leaf in leaves:
             uploaded_ms = self._dates.pop((table, leaf), None)
             if oldest_ms is not None and uploaded_ms is not None:
                 self.note(table, leaf, min(oldest_ms, uploaded_ms))
 
     def oldest(self, table: str, locations: Iterable[str]) -> int | None:
-        """The date of the oldest; `None`: one of them was not uploaded here, or there are none."""
+        """The date of the oldest file, or `None` if one of them was not uploaded here, or there are none."""
         return oldest_date(self._dates.get((table, location)) for location in locations)
 
     def oldest_of(self, intents: Iterable[Intent]) -> int | None:
-        """Of all files that these bring; `None`: it is not known, or they bring none."""
+        """The oldest date of all files that the intents add, or `None` if it is unknown, or there are no files."""
         return oldest_date(
-            self._dates.get((intent.table, location)) for intent in intents for location in brought(intent)
+            self._dates.get((intent.table, location)) for intent in intents for location in added_locations(intent)
         )
 
 
 def oldest_date(dates: Iterable[int | None]) -> int | None:
-    """The least; `None`: one of them is not known, or there are none."""
+    """The oldest date, or `None` if one of them is unknown, or there are none."""
     oldest_ms: int | None = None
     for date_ms in dates:
         if date_ms is None:
@@ -210,8 +214,8 @@ def oldest_date(dates: Iterable[int | None]) -> int | None:
     return oldest_ms
 
 
-def brought(intent: Intent) -> list[str]:
-    """The locations that an intent names as new."""
+def added_locations(intent: Intent) -> list[str]:
+    """The locations of all files that an intent adds."""
     lists = (intent.add_data_files, intent.add_equality_deletes, intent.add_vectors, intent.add_manifests)
     return [item.location for items in lists for item in items]
 
@@ -219,32 +223,32 @@ def brought(intent: Intent) -> list[str]:
 T = TypeVar("T")
 _guards: Final[set[asyncio.Task[None]]] = set()
 _inherited: Final[list[object]] = []
-"""What a forked child got from its parent: kept, because collecting it would close files that the parent uses."""
+"""Objects of the parent of a forked child. They are never collected, which would close files that the parent uses."""
 
 
 class ClientLog(IntentSink, VerdictSource, Protocol):
-    """The two sides of a log that a writer needs."""
+    """The two sides of a log that a writer needs: publishing and verdicts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Everything that an operation needs, open, on the running loop. `close` gives all of it back."""
+    """All resources of an operation, open on the running loop. `close` releases all of them."""
 
     store: ObjectStore
     log: ClientLog
     environment: Environment
     close: Callable[[], Coroutine[Any, Any, None]]
     trouble: Callable[[TableName], Awaitable[str | None]]
-    """Why intents of a table are not decided, as far as this process knows or can find out soon; for messages."""
+    """The reason why intents of a table are not decided, for messages, if this process can find it out quickly."""
     cache: ReadCache = field(default_factory=ReadCache)
-    """What plans have read before."""
+    """Metadata that earlier plans have read."""
     base_url: str = ""
-    """The warehouse's URL as other engines know it, absolute."""
+    """The warehouse's absolute URL, as other engines use it."""
     uploads: UploadDates = field(default_factory=UploadDates)
     exporters: list[TableExporter] = field(default_factory=list)
-    """The one exporter of this session, once an export was asked for."""
+    """The session's only exporter, after the first export."""
     hints: HeadHints = NO_HINTS
-    """Where a table's newest root may be."""
+    """Hints to a table's newest root."""
 
 
 Opener = Callable[[], Awaitable[Session]]
@@ -258,12 +262,12 @@ class _End(Enum):
 
 
 class SessionHolder:
-    """Runs operations on the session of the current process; thread-safe."""
+    """Runs operations on the session of the current process. Thread-safe."""
 
     def __init__(self, name: str, opener: Opener) -> None:
         self.name = name
         self._opener = opener
-        self._guard = threading.RLock()  # an unfinished iteration may be collected while it is held
+        self._guard = threading.RLock()  # reentrant: an unfinished iteration may be collected while this thread has it
         self._process = os.getpid()
         self._loop = self._new_loop()
         self._opening: Future[Session] | None = None
@@ -271,20 +275,20 @@ class SessionHolder:
         self._closed = False
 
     def run(self, operation: Operation[T]) -> T:
-        """Carry `operation` out on the loop and wait for it, from any thread but the loop's own."""
+        """Run `operation` on the loop and wait for it, from any thread except the loop's own."""
         self._adopt_process()
         self._loop.refuse_itself()
         future = self.submit(operation)
         try:
             return future.result()
         except CancelledError:
-            raise self._cut_off() from None
+            raise self._closed_during_call() from None
         except BaseException:
             future.cancel()
             raise
 
     async def run_async(self, operation: Operation[T]) -> T:
-        """The same for a caller on a loop of its own."""
+        """Run `operation` for a caller on another loop."""
         future = self.submit(operation)
         try:
             return await asyncio.wrap_future(future)
@@ -292,10 +296,10 @@ class SessionHolder:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            raise self._cut_off() from None  # no one cancelled the caller: the lake was closed meanwhile
+            raise self._closed_during_call() from None  # the caller was not cancelled: the lake was closed meanwhile
 
     def iterate(self, source: Callable[[Session], AsyncIterator[T]]) -> Iterator[T]:
-        """The items of an asynchronous source, one at a time, each awaited on the loop when it is asked for."""
+        """Yield the items of an asynchronous source. Each is awaited on the loop when the caller requests it."""
         found: list[AsyncIterator[T]] = []
 
         async def step(session: Session) -> T | _End:
@@ -311,7 +315,7 @@ class SessionHolder:
             while not isinstance(item := self.run(step), _End):
                 yield item
         finally:
-            # the lake was closed meanwhile, or the collector runs on the loop itself: nothing is left to give back
+            # the lake was closed meanwhile, or the collector runs on the loop itself: nothing has to be released
             with contextlib.suppress(Invalid, RuntimeError):
                 self.run(finish)
 
@@ -329,7 +333,10 @@ class SessionHolder:
         return future
 
     def close(self, patience_s: float) -> None:
-        """Refuse new operations, let the running ones end for `patience_s` seconds, give all back. Repeatable."""
+        """Refuse new operations, wait up to `patience_s` seconds for running ones, release all resources.
+
+        A second call does nothing.
+        """
         self._adopt_process()
         with self._guard:
             self._closed = True
@@ -338,11 +345,11 @@ class SessionHolder:
         for late in wait(running, patience_s).not_done:
             late.cancel()
         if opening is not None and not _failed(opening):
-            with contextlib.suppress(RuntimeError):  # the interpreter is shutting down: nothing can be awaited any more
+            with contextlib.suppress(RuntimeError):  # the interpreter is shutting down: nothing can be awaited now
                 self._loop.run(opening.result().close())
         self._loop.close()
 
-    def _cut_off(self) -> OutcomeUnknown:
+    def _closed_during_call(self) -> OutcomeUnknown:
         return OutcomeUnknown(
             "verdict-timeout",
             f"{self.name} was closed during the call; a change that it made may still be committed: "
@@ -355,7 +362,7 @@ class SessionHolder:
 
     def _new_loop(self) -> LoopThread:
         loop = LoopThread(f"rootline {self.name}")
-        # no one can use it any more, and no one closed it: end its thread as a crash would; the log keeps what it has
+        # an unreachable, unclosed holder: end its thread as a crash would. Records on the log are safe
         weakref.finalize(self, loop.request_stop).atexit = False
         return loop
 
@@ -363,7 +370,7 @@ class SessionHolder:
         if os.getpid() == self._process:
             return
         _inherited.append((self._loop, self._opening))
-        self._guard = threading.RLock()  # the parent's may have been held by a thread that does not exist here
+        self._guard = threading.RLock()  # the parent's may be locked by a thread that does not exist here
         self._process = os.getpid()
         self._loop = self._new_loop()
         self._opening = None
@@ -386,11 +393,11 @@ class _CloseOnce:
             await close()
 
     async def at_the_end(self) -> None:
-        """Wait to be cancelled, which the end of the loop does to every task, then close."""
+        """Close when the end of the loop cancels this task."""
         try:
             await asyncio.Event().wait()
         finally:
-            with contextlib.suppress(RuntimeError):  # the interpreter ends: nothing can be awaited in threads any more
+            with contextlib.suppress(RuntimeError):  # the interpreter ends: nothing can be awaited in threads now
                 await self()
 
 
@@ -410,19 +417,19 @@ async def _opened(opener: Opener) -> Session:
 
 
 async def _after(opening: Future[Session], operation: Operation[T]) -> T:
-    # shielded: one caller that gives up must not take the session away from the others
+    # shielded: a cancelled caller must not close the session of the others
     return await operation(await asyncio.shield(asyncio.wrap_future(opening)))
 
 
 class OpenLake(Protocol):
-    """A shared connection, and the writer id that changes of this process carry."""
+    """A shared connection, and the writer id of this process's changes."""
 
     @property
     def holder(self) -> SessionHolder:
-        """Runs operations on the lake's loop."""
+        """The holder that runs operations on the lake's loop."""
         ...
 
     @property
     def stamp(self) -> WriterStamp:
-        """Numbers the intents of this process."""
+        """The counter that numbers the intents of this process."""
         ...

@@ -1,9 +1,9 @@
-"""A table, as a program sees it.
+"""A table, for a client program.
 
-Owns: the public methods of a table that read and change what is in it. Does not own: those that look back in time
-(`table_history`), how each is carried out (its neighbours in this folder).
-Invariants: holds no connection, only names one, so it may be pickled, shared between threads, and kept as long as its
-lake is open; every change waits for its verdict.
+Owns: the public methods that read and change a table's rows and definition. Does not own: methods for its versions
+(`table_history`), the execution of each method (the other modules of this package).
+Invariants: a handle has no connection, only a reference to its lake, so it may be pickled, shared between threads, and
+kept as long as the lake is open. Every change waits for its verdict.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 _STALE_CODES: Final = frozenset(
     ("table-uuid-mismatch", "table-dropped", "table-uuid-missing", "table-replaced", "schema-unknown", "spec-unknown")
 )
-"""Rejections after which a table's definition is read again before the next change."""
+"""Rejections after which a table's definition is re-read before the next change."""
 
 
 class TableHandle(TableHistory):
-    """A table: made by `lake.table` and `lake.create_table`.
+    """A table, made by `lake.table` and `lake.create_table`.
 
-    May be shared between threads and pickled. Changes wait for their verdict; every method that takes `timeout_s`
-    waits for it so many seconds at the most. Beside the errors that each names, methods raise `Unavailable` (store or
-    log cannot be reached) and `Corrupt` (an object is missing, or not what was written).
+    It may be shared between threads and pickled. Every change waits for its verdict, for at most `timeout_s` seconds.
+    Besides the errors that each method lists, methods raise `Unavailable` (store or log cannot be reached) and
+    `Corrupt` (an object is missing or damaged).
     """
 
     def append(
@@ -59,22 +59,23 @@ class TableHandle(TableHistory):
         """Add rows: write Parquet files, store them, publish one intent, wait for its verdict.
 
         Args:
-            data: a data frame of pandas or Polars, whatever exports Arrow, a list of dicts, a dict of columns.
-                Columns are found by name; values of another type are cast where none of them changes.
+            data: a data frame of pandas or Polars, any object that exports Arrow, a list of dicts, a dict of columns.
+                Columns are found by name. Values of another type are cast if no value changes.
             merge_schema: add columns that the table lacks, at every depth, and widen types (int to long, float to
-                double, decimals), in the same commit; for Python's own numbers only if a value needs it.
-            timeout_s: how many seconds to wait for the verdict.
-            target_file_size_bytes: about how large a data file gets.
-            summary: text to text, kept in the snapshot.
+                double, decimals), in the same commit. For Python's own numbers, types are widened only if a value needs
+                it.
+            timeout_s: the waiting time for the verdict, in seconds.
+            target_file_size_bytes: the approximate size of a data file.
+            summary: text to text, stored in the snapshot.
 
         Returns:
-            The commit that added the rows, and how many; of no rows the newest version, and nothing is published.
+            The commit that added the rows, with their number. Without rows, nothing is published, and it is the newest
+            version.
 
         Raises:
             Invalid: `rows-invalid`, `definition-invalid` of a new column, or the intent was rejected.
-            OutcomeUnknown: `verdict-timeout`; the rows may still be committed. Appending the same data again may
-                double them: where that matters, publish with a `producer` and keep its receipt.
-
+            OutcomeUnknown: `verdict-timeout`. The rows may still be committed, and appending the same data again may
+                duplicate them. To retry safely, publish with a `producer` and keep its receipt.
         """
         from rootline.client.data_file_writer import check_names
         from rootline.client.given_rows import GivenRows
@@ -87,7 +88,7 @@ class TableHandle(TableHistory):
 
         async def operation(session: Session) -> Commit:
             definition = await self._definition(session)
-            if not given.num_rows:  # and then the types of its columns say nothing
+            if not given.num_rows:  # without rows, the types of its columns mean nothing
                 if not merges:
                     check_names(given.names, definition)
                 return await nothing_appended(session, self.name)
@@ -99,7 +100,7 @@ class TableHandle(TableHistory):
             try:
                 files = await write_and_store(session, self.name, definition, given, target_bytes)
             except Invalid:
-                self._known = None  # perhaps its columns came after it was read
+                self._known = None  # its columns may have been added after it was read
                 definition = await self._definition(session)
                 files = await write_and_store(session, self.name, definition, given, target_bytes)
             return await append_files(
@@ -111,10 +112,9 @@ class TableHandle(TableHistory):
     def alter(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> TableChange:
         """Change the definition: `with table.alter() as change: change.add_column("gate", "string")`.
 
-        Columns, partition fields, the sort order and properties can change.
-
-        All that the block names is committed together when it ends, and planned again when another change came first.
-        Its end raises `Invalid`: `evolution-illegal`, `definition-invalid`.
+        Columns, partition fields, the sort order and properties can change. All changes of the block are committed
+        together at its end, and planned again if another change wins. The end of the block raises `Invalid`:
+        `evolution-illegal`, `definition-invalid`.
         """
         from rootline.client.alter_table import TableChange, commit_change
 
@@ -133,25 +133,25 @@ class TableHandle(TableHistory):
         timeout_s: float = DEFAULT_TIMEOUT_S,
         summary: Mapping[str, str] | None = None,
     ) -> Commit:
-        """Add Parquet files that are in the table's folder already.
+        """Add Parquet files that are already in the table's folder.
 
-        Many files (1,000, or what table property `rootline.append.leaf-files` says) go into leaf manifests, which are
-        written first; the intent names those.
+        Many files (1,000, or table property `rootline.append.leaf-files`) are listed in leaf manifests, which are
+        written first. The intent then names only the leaf manifests.
 
         Args:
-            files: a sequence of `rootline.DataFile` (`DataFile.from_parquet` describes one); for tens of thousands,
+            files: a sequence of `rootline.DataFile` (`DataFile.from_parquet` describes one), or, for tens of thousands,
                 an Arrow table with `location`, `record_count`, `file_size_in_bytes`, and `content_stats` with a struct
                 `_<id>` for each column.
-            timeout_s: how many seconds to wait for the verdict.
-            summary: text to text, kept in the snapshot.
+            timeout_s: the waiting time for the verdict, in seconds.
+            summary: text to text, stored in the snapshot.
 
         Returns:
-            The commit that added the files, and their rows; of no files the newest version, and nothing is published.
+            The commit that added the files, with their number of rows. Without files, nothing is published, and it is
+            the newest version.
 
         Raises:
             Invalid: the intent was rejected: `file-already-live`, `location-invalid`, `statistics-missing`, …
-            OutcomeUnknown: `verdict-timeout`; adding the same files again is safe: they are committed once.
-
+            OutcomeUnknown: `verdict-timeout`. Adding the same files again is safe: they are committed once.
         """
         from rootline.client.new_files import append_files, nothing_appended
 
@@ -173,15 +173,14 @@ class TableHandle(TableHistory):
 
         Args:
             files: as in `add_files`.
-            spec_id: the partition spec of files given as an Arrow table; without it, the table's default spec.
+            spec_id: the partition spec of files given as an Arrow table, by default the table's.
 
         Returns:
-            The leaves, which are in the store then; use them in one intent only.
+            The leaves, which are in the store. Use them in one intent only.
 
         Raises:
             Invalid: `rows-invalid`, `statistics-invalid`, `statistics-missing`.
             Unavailable: `store-unavailable`.
-
         """
         from rootline.client.new_files import write_leaves
 
@@ -205,28 +204,27 @@ class TableHandle(TableHistory):
     ) -> Commit | None:
         """Replace the rows that match `where` by `data`, in one commit. Without `where`, replace all rows.
 
-        Files that match in part are rewritten without the rows that match. When another change was committed first,
-        this one is planned again from the new version, up to eight times.
+        Files that match in part are rewritten without the matching rows. If another change wins, this one is planned
+        again from the new version, up to eight times.
 
         Args:
             data: the new rows, as in `append`. May be empty.
-            where: a filter, such as `carrier = 'UA'`, of columns that the table has.
+            where: a filter on the table's columns, such as `carrier = 'UA'`.
             merge_schema: as in `append`.
-            isolation: `serializable`: rows added after the plan that may match are a conflict. `snapshot`: they stay,
-                which gets through under a steady stream of appends.
-            timeout_s: how many seconds planning and waiting may take.
-            target_file_size_bytes: about how large a data file gets.
-            summary: text to text, kept in the snapshot.
+            isolation: `serializable`: matching rows added after the plan are a conflict. `snapshot`: such rows stay, so
+                that the overwrite succeeds under a steady stream of appends.
+            timeout_s: the time for planning and waiting, in seconds.
+            target_file_size_bytes: the approximate size of a data file.
+            summary: text to text, stored in the snapshot.
 
         Returns:
-            The commit, with the numbers of rows added and deleted. `None` when `data` is empty and no file has a row
-            that matches. Empty `data` deletes: a commit without rows added.
+            The commit, with the numbers of rows added and deleted. `None` if `data` is empty and no row matches. Empty
+            `data` deletes: the commit adds no rows.
 
         Raises:
             Invalid: `filter-invalid`, `rows-invalid`, or a rejection such as `isolation-conflict` that planning again
-                did not mend.
+                did not resolve.
             OutcomeUnknown: `verdict-timeout`.
-
         """
         from rootline.client.given_rows import GivenRows
         from rootline.client.planned_change import ChangeOptions
@@ -246,18 +244,17 @@ class TableHandle(TableHistory):
         timeout_s: float = DEFAULT_TIMEOUT_S,
         summary: Mapping[str, str] | None = None,
     ) -> Commit | None:
-        """Delete the rows that match `where`, in one commit. No data file is rewritten: vectors mark the rows.
+        """Delete the rows that match `where`, in one commit. No data file is rewritten: delete vectors mark the rows.
 
         Arguments are as in `overwrite`.
 
         Returns:
-            The commit, with the number of rows; `None` when no row matches: nothing is published then, and there is no
-            new version.
+            The commit, with the number of rows. `None` if no row matches: nothing is published, and there is no new
+            version.
 
         Raises:
-            Invalid: `filter-invalid`, or a rejection such as `isolation-conflict` that planning again did not mend.
-            OutcomeUnknown: `verdict-timeout`; deleting again is safe.
-
+            Invalid: `filter-invalid`, or a rejection such as `isolation-conflict` that planning again did not resolve.
+            OutcomeUnknown: `verdict-timeout`. Deleting again is safe.
         """
         from rootline.client.planned_change import ChangeOptions
         from rootline.client.row_changes import delete_rows
@@ -274,24 +271,23 @@ class TableHandle(TableHistory):
         timeout_s: float = DEFAULT_TIMEOUT_S,
         summary: Mapping[str, str] | None = None,
     ) -> tuple[Commit, ...]:
-        """Write the files that may match `where` again: small ones together, without the rows that are deleted.
+        """Rewrite the files that may match `where`: small ones together, without deleted rows.
 
-        No row changes, and no `_row_id`; no change feed shows it. Each group of files is one commit. Deletes that are
-        committed meanwhile are not undone: they reach the new files, or the group is rejected and not tried again.
+        No row and no `_row_id` changes, so no change feed shows it. Each group of files is one commit. Concurrent
+        deletes are never undone: they apply to the new files, or the group is rejected and not retried.
 
         Args:
-            where: a filter; without it, all files.
-            target_file_size_bytes: about how large a data file gets.
-            timeout_s: how many seconds to wait for the verdict on each group.
-            summary: text to text, kept in the snapshots.
+            where: a filter. Without it, all files are rewritten.
+            target_file_size_bytes: the approximate size of a data file.
+            timeout_s: the waiting time for the verdict on each group, in seconds.
+            summary: text to text, stored in the snapshots.
 
         Returns:
-            The commits; none when no file is worth it.
+            The commits, empty if no file is worth rewriting.
 
         Raises:
-            Invalid: `filter-invalid`, or a rejection, such as `stale-source`: what came before it is committed.
+            Invalid: `filter-invalid`, or a rejection such as `stale-source`. The groups before it are committed.
             OutcomeUnknown: `verdict-timeout`, of one group.
-
         """
         from rootline.client.row_changes import RewriteOptions, rewrite_files
 
@@ -310,25 +306,27 @@ class TableHandle(TableHistory):
         snapshot_id: int | None = None,
         tag: str | None = None,
     ) -> Scan:
-        """Rows of the table; nothing is read before `.to_arrow()`, `.to_pandas()`, `.count()` or the like.
+        """Describe rows of the table. Nothing is read before `.to_arrow()`, `.to_pandas()`, `.count()` or a similar
+        call.
 
-        Polars, DuckDB, pyarrow and others also take the scan itself, as a stream (`__arrow_c_stream__`).
+        Polars, DuckDB, pyarrow and others also accept the scan itself, as a stream (`__arrow_c_stream__`).
 
         Args:
-            where: a filter, such as `dep_delay > 60 and carrier = 'UA'`, or pyiceberg's; without it, every row.
-            columns: names, in the wanted order; also `_file`, `_pos` and the other metadata columns; without it, all
+            where: a filter, such as `dep_delay > 60 and carrier = 'UA'`, or a PyIceberg expression. Without it, every
+                row.
+            columns: names in the wanted order, including `_file`, `_pos` and the other metadata columns. By default all
                 columns of the table.
-            limit: at most so many rows, whichever come first; files are read until there are enough.
+            limit: the maximum number of rows, in no particular order. Files are read until there are enough rows.
             version: as of this version.
             timestamp: as of this moment: datetime or ISO 8601 text with its offset, or milliseconds since the epoch.
             snapshot_id: as of this snapshot.
             tag: as of the version that has this tag.
 
-        At most one of the last four; without them, the newest version. They are looked up when rows are asked for.
+        At most one of the last four may be given. Without them, the newest version is read. They are resolved when rows
+        are requested.
 
         Raises:
             Invalid: `setting-invalid`, several of the last four.
-
         """
         from rootline.client.scan import Scan
 
@@ -342,11 +340,13 @@ class TableHandle(TableHistory):
         )
 
     def schema(self) -> pa.Schema:
-        """The Arrow schema of the newest version's rows, as `scan().schema()`. `definition().schema` is Iceberg's."""
+        """The Arrow schema of the newest version's rows, equal to `scan().schema()`. `definition().schema` is the
+        Iceberg schema.
+        """
         return self.scan().schema()
 
     def definition(self) -> TableDefinition:
-        """The newest version's definition: schemas, expressions, partition specs, properties. It is read again."""
+        """Read the newest version's definition: schemas, expressions, partition specs, properties."""
 
         async def operation(session: Session) -> TableDefinition:
             self._known = None
@@ -355,29 +355,27 @@ class TableHandle(TableHistory):
         return self._lake.holder.run(operation)
 
     def tree(self, *, version: int | None = None) -> TreeView:
-        """The metadata tree of a version (the newest without one), to be shown as text, as SVG, or by a notebook.
+        """The metadata tree of a version (by default the newest), for display as text, as SVG, or by a notebook.
 
         Raises:
             Invalid: `version-unknown`.
-
         """
         from rootline.client.version_history import read_tree
 
         return self._lake.holder.run(lambda session: read_tree(session.store, self.name, PointInTime(version=version)))
 
     def export(self, format_version: int | str | None = None, version: int | None = None) -> ExportedTable:
-        """Write Iceberg metadata of a version, for other engines; what was written before is only looked up.
+        """Write Iceberg metadata of a version, for other engines. An existing export is reused.
 
         Args:
-            format_version: 2 or 3; without it, what the table's property `rootline.export.format` says, else 3.
-            version: of the table; without it, the newest.
+            format_version: 2 or 3. By default, the table's property `rootline.export.format`, else 3.
+            version: the table's version, by default the newest.
 
         Returns:
-            Where the metadata.json is, its bytes, and the requests that it took.
+            The location and bytes of the metadata.json, and the number of requests.
 
         Raises:
             Invalid: `version-unknown`, `export-unsupported`, `setting-invalid`.
-
         """
         from rootline.client.iceberg_tables import export_table
 
@@ -398,11 +396,13 @@ class TableHandle(TableHistory):
             return self._lake.holder.run(operation)
         except Invalid as error:
             if error.code in _STALE_CODES:
-                self._known = None  # the table was changed or made again meanwhile; the next call reads its definition
+                self._known = (
+                    None  # the table was changed or recreated meanwhile: the next call re-reads its definition
+                )
             raise
 
     async def _definition(self, session: Session) -> TableDefinition:
-        """Read once: a definition is immutable, and a change of it is a rejection that makes this forget it."""
+        """The definition, read once: it is immutable, and a rejection because of its change clears this cache."""
         from rootline.storage.metadata.root_reader import read_definition
 
         if self._known is None:

@@ -1,8 +1,8 @@
-"""A table and its past, as a program sees them.
+"""The versions of a table, for a client program.
 
-Owns: the public methods of a table that look back, name what was, return to it, and leave it behind. Does not own: how
-each is carried out (its neighbours in this folder), reading and changing rows (`table_handle`).
-Invariants: holds no connection, only names one; every change waits for its verdict.
+Owns: the public methods of a table for its versions: history, changes, tags, restore, replace, check. Does not own: the
+execution of each method (the other modules of this package), reading and changing rows (`table_handle`).
+Invariants: a handle has no connection, only a reference to its lake. Every change waits for its verdict.
 """
 
 from __future__ import annotations
@@ -27,23 +27,22 @@ if TYPE_CHECKING:
 
 
 class TableHistory:
-    """The part of a `TableHandle` that is about versions."""
+    """The methods of a `TableHandle` for versions."""
 
     def __init__(self, lake: OpenLake, name: TableName) -> None:
         self._lake = lake
         self.name = name
         self._known: TableDefinition | None = None
-        """The definition as it was read last."""
+        """The definition as last read."""
 
     def history(self, *, limit: int = 20, everything: bool = False) -> list[RootHeader]:
         """The headers of the newest `limit` addressable versions, newest first: snapshot, totals, tags, ledger.
 
-        A version that only records verdicts (all its intents were rejected, or duplicates) is in it only if
-        `everything` is wanted. It can be read by its number all the same; `head()` is the newest version of all.
+        A version that only records verdicts (all its intents were rejected or duplicates) is included only with
+        `everything`. It can be read by its number in any case. `head()` is the newest version of all.
 
         Raises:
             Invalid: `setting-invalid`, `limit` is less than 1.
-
         """
         from rootline.client.version_history import read_history
 
@@ -51,14 +50,13 @@ class TableHistory:
         return self._lake.holder.run(lambda session: read_history(session.store, self.name, most, everything=shows_all))
 
     def changes(self, *, from_version: int, to_version: int | None = None) -> TableChanges:
-        """What changed after `from_version` up to and including `to_version` (without it, the newest), taken together.
+        """The net change after `from_version` up to and including `to_version` (by default the newest).
 
-        Data files and delete files that were added and removed, and the rows that were deleted from files that stayed.
-        Only roots in between are read, and what they changed; maintenance does not show.
+        It contains added and removed data files and delete files, and deleted rows of files that stayed. Only the roots
+        in between and the changed entries are read. Maintenance is not included.
 
         Raises:
-            Invalid: `version-unknown`, a version of the range has expired or is not there yet; `setting-invalid`.
-
+            Invalid: `version-unknown`, a version of the range has expired or does not exist yet; `setting-invalid`.
         """
         from rootline.client.version_history import read_changes
 
@@ -73,18 +71,17 @@ class TableHistory:
         move: bool = False,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Commit:
-        """Let the tag `name` mean `version` (without it, the newest).
+        """Set the tag `name` to `version` (by default the newest).
 
-        A tagged version stays addressable when the versions around it expire. A tag that means another version already
-        is moved only with `move`.
+        A tagged version stays addressable when the versions around it expire. An existing tag is moved to another
+        version only with `move`.
 
         Returns:
-            The commit of the tag; its version is not the tagged one.
+            The commit of the tag. Its version is not the tagged one.
 
         Raises:
-            Invalid: `tag-conflict`, the tag means another version; `tag-invalid`, `version-unknown`.
-            OutcomeUnknown: `verdict-timeout`; setting it again is safe.
-
+            Invalid: `tag-conflict`, the tag is at another version; `tag-invalid`, `version-unknown`.
+            OutcomeUnknown: `verdict-timeout`. Setting it again is safe.
         """
         from rootline.client.version_history import set_tag
 
@@ -97,7 +94,7 @@ class TableHistory:
         )
 
     def untag(self, name: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Commit:
-        """Delete a tag. Raises as `tag`, and `Invalid` (`tag-unknown`) when there is none."""
+        """Delete a tag. Raises the errors of `tag`, and `Invalid` (`tag-unknown`) if there is none."""
         from rootline.client.version_history import delete_tag
 
         tag, wait_s = checks.text(name, "name"), checks.seconds(timeout_s)
@@ -106,7 +103,7 @@ class TableHistory:
         )
 
     def tags(self) -> dict[str, int]:
-        """Tag → the version that it means."""
+        """Tag → its version."""
         return dict(self.head().tags)
 
     def replace(
@@ -121,27 +118,26 @@ class TableHistory:
         target_file_size_bytes: int = DEFAULT_TARGET_BYTES,
         summary: Mapping[str, str] | None = None,
     ) -> Commit:
-        """Empty the table, and give it other rows and columns, in one commit; its name, uuid and history stay.
+        """Replace all rows, and optionally the columns, in one commit. The table's name, UUID and history are kept.
 
-        Whatever is in the table when this is committed leaves, also what another writer has just added. Who wrote for
-        the table before, and is late, is rejected (`table-replaced`). `restore` brings back what was.
+        All rows that are in the table at the commit are removed, even those that another writer has just added. A late
+        intent that was planned for the table before it is rejected (`table-replaced`). `restore` can undo it.
 
         Args:
-            data: the new rows, as in `append`; None: it is empty.
-            schema: its new columns, as `create_table` takes them; None: they stay. A column of the same name keeps its
-                id if its type stays or gets wider.
-            partition_by: as in `create_table`; None: as it is.
-            sort_by: as in `create_table`; None: as it is.
-            properties: to set besides those that it has.
-            timeout_s: how many seconds to wait for the verdict.
-            target_file_size_bytes: about how large a data file gets.
-            summary: text to text, kept in the snapshot.
+            data: the new rows, as in `append`. `None`: the table is empty.
+            schema: its new columns, as in `create_table`. `None`: they are kept. A column of the same name keeps its id
+                if its type is unchanged or wider.
+            partition_by: as in `create_table`. `None`: unchanged.
+            sort_by: as in `create_table`. `None`: unchanged.
+            properties: properties to set in addition to the existing ones.
+            timeout_s: the waiting time for the verdict, in seconds.
+            target_file_size_bytes: the approximate size of a data file.
+            summary: text to text, stored in the snapshot.
 
         Raises:
             Invalid: `rows-invalid`, `definition-invalid`, `evolution-illegal`, `setting-invalid`, or the intent was
                 rejected.
-            OutcomeUnknown: `verdict-timeout`; `history` tells whether it was committed.
-
+            OutcomeUnknown: `verdict-timeout`. `history` shows whether it was committed.
         """
         from rootline.client.given_rows import GivenRows
         from rootline.client.replace_table import Replacement, replace_table
@@ -165,13 +161,13 @@ class TableHistory:
     ) -> Commit:
         """Make a new version with the content of an earlier one, which is named as in `scan`.
 
-        Nothing is lost: the versions in between stay, and can be restored too. Row ids and the reach of equality
-        deletes are as they were then; tags and what was decided for writers stay as they are now.
+        Nothing is lost: the versions in between stay, and can be restored too. Row ids, and the files that each
+        equality delete applies to, are those of the earlier version. Tags and the ledger of writers keep their current
+        state.
 
         Raises:
             Invalid: `version-unknown`, `tag-unknown`, `restore-impossible`, `root-full`.
             OutcomeUnknown: `verdict-timeout`.
-
         """
         from rootline.client.version_history import restore_version
 
@@ -188,7 +184,7 @@ class TableHistory:
         snapshot_id: int | None = None,
         tag: str | None = None,
     ) -> TableChanges:
-        """What `restore` would change now; nothing is published. Raises as `restore`."""
+        """The changes that `restore` would make now. Nothing is published. Raises the errors of `restore`."""
         from rootline.client.version_history import preview_restore
 
         point = PointInTime(version, snapshot_id, timestamp, tag)
@@ -201,18 +197,17 @@ class TableHistory:
         summary: CheckSummary | None = None,
         progress: Progress | None = None,
     ) -> Iterator[Finding]:
-        """Read every version of the table and yield what is wrong with it; nothing for a table that is sound.
+        """Read every version of the table and yield its faults. A sound table has none.
 
         Args:
-            data_files: how closely to look at the files that hold rows: `ignored`, `listed` (each exists; the
-                default), `sizes` (each has the length that its entry says), `footers` (and as many rows, and columns of
-                the table), `all` (and every row can be read and is within what its entry says).
-            summary: filled in as the check goes on.
-            progress: called with the summary now and then, on another thread.
+            data_files: the depth of the check of data files and delete files: `ignored`, `listed` (each exists, the
+                default), `sizes` (each has the length in its entry), `footers` (and the entry's number of rows, and
+                columns of the table), `all` (and every row can be read and is within the entry's bounds).
+            summary: updated during the check.
+            progress: called repeatedly with the summary, on another thread.
 
         Raises:
             Invalid: `setting-invalid`, there is no such `data_files`.
-
         """
         from rootline.catalog.retained_exports import check_exports
         from rootline.storage.check.chain import check_table
@@ -227,10 +222,10 @@ class TableHistory:
             raise Invalid("setting-invalid", f"progress={progress!r:.80}: give a function that takes the summary")
 
         async def findings(session: Session) -> AsyncIterator[Finding]:
-            store, told = session.store, CheckSummary() if summary is None else summary
-            async for finding in check_table(store, self.name, data_files=closely, summary=told, progress=progress):
+            store, counted = session.store, CheckSummary() if summary is None else summary
+            async for finding in check_table(store, self.name, data_files=closely, summary=counted, progress=progress):
                 yield finding
-            async for finding in check_exports(store, self.name, told):
+            async for finding in check_exports(store, self.name, counted):
                 yield finding
 
         return self._lake.holder.iterate(findings)

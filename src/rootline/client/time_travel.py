@@ -1,10 +1,10 @@
-"""Which version of a table is meant: the head, a version, a snapshot id, a moment, a tag.
+"""A point in a table's history: the head, a version, a snapshot id, a moment, a tag.
 
-Owns: resolving them. Does not own: reading roots (`rootline.storage.metadata.root_reader`), which versions may be read
-(`rootline.tree.state.addressable`).
-Invariants: a version that the head does not address is never read; a snapshot id is resolved without reading roots,
-because it follows from (uuid, version), and a tag, because the head holds it; a moment by bisection, because
-timestamps strictly increase.
+Owns: resolving it to a version. Does not own: reading roots (`rootline.storage.metadata.root_reader`), the rules for
+addressable versions (`rootline.tree.state.addressable`).
+Invariants: a version that the head does not address is never read. A snapshot id is resolved without reading roots,
+because it is computed from (uuid, version). A tag is resolved from the head, which lists all tags. A moment is resolved
+by bisection, because timestamps strictly increase.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from rootline.tree.state.addressable import Addressable
 
 _DIGITS_MAX: Final = 19
 Moment = dt.datetime | str | int
-"""A datetime or an ISO 8601 text, either with its offset from UTC; or whole milliseconds since the epoch.
+"""A datetime or an ISO 8601 text, either with its offset from UTC, or whole milliseconds since the epoch.
 
-A time of day without an offset is refused: it would mean another moment on each machine.
+A time without an offset is refused: it would mean a different moment on each machine.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class PointInTime:
-    """At most one of them; none means the newest version."""
+    """A point in a table's history: at most one of the fields is set. With none, it is the newest version."""
 
     version: int | None = None
     snapshot_id: int | None = None
@@ -59,16 +59,17 @@ HEAD = PointInTime()
 
 
 async def read_head(store: ObjectStore, table: TableName, known: Root | None = None) -> Root:
-    """The newest root; `known` as of `read_root`. Raises `Invalid` (`table-unknown`, `table-dropped`): no table."""
+    """The newest root. `known` is as in `read_root`. Raises `Invalid` (`table-unknown`, `table-dropped`) without a
+    table.
+    """
     return await table_root(store, table, known)
 
 
 async def read_root_at(store: ObjectStore, table: TableName, point: PointInTime, known: Root | None = None) -> Root:
-    """The root that `point` means; `known` as of `read_root`.
+    """The root of `point`. `known` is as in `read_root`.
 
     Raises:
-        Invalid: `table-unknown`; `version-unknown` or `tag-unknown` when the head addresses no such root.
-
+        Invalid: `table-unknown`; `version-unknown` or `tag-unknown` if the head addresses no such root.
     """
     head = await read_head(store, table, known)
     wanted = await resolve(store, table, head, point)
@@ -76,12 +77,11 @@ async def read_root_at(store: ObjectStore, table: TableName, point: PointInTime,
 
 
 async def read_older_root(store: ObjectStore, table: TableName, version: int, known: Root | None = None) -> Root:
-    """The root of a version that was addressable a moment ago; `known` as of `read_root`.
+    """The root of a version that was just addressable. `known` is as in `read_root`.
 
     Raises:
         Invalid: `version-unknown`, it has expired meanwhile.
-        Corrupt: as `read_root`.
-
+        Corrupt: as in `read_root`.
     """
     try:
         return await read_root(store, table, Version(version), known=known)
@@ -93,7 +93,7 @@ async def read_older_root(store: ObjectStore, table: TableName, version: int, kn
 
 
 async def resolve(store: ObjectStore, table: TableName, head: Root, point: PointInTime) -> Version:
-    """The addressable version that `point` means to a reader of `head`. Raises as `read_root_at`."""
+    """The addressable version of `point` for a reader of `head`. Raises the errors of `read_root_at`."""
     header = head.header
     if point.version is not None:
         wanted = Version(point.version)
@@ -110,9 +110,10 @@ async def resolve(store: ObjectStore, table: TableName, head: Root, point: Point
 
 
 async def read_addressable(store: ObjectStore, header: RootHeader, *wanted: int) -> Addressable:
-    """What a head addresses. With `wanted`, its page of kept versions is read only if one of them may be in it.
+    """The versions that a head addresses. With `wanted`, its page of retained versions is read only if it may contain
+    one.
 
-    Raises as `read_root_at`.
+    Raises the errors of `read_root_at`.
     """
     if wanted and all(version < 0 or version >= header.oldest_version for version in wanted):
         return Addressable.of(header)
@@ -120,11 +121,10 @@ async def read_addressable(store: ObjectStore, header: RootHeader, *wanted: int)
 
 
 def milliseconds(moment: Moment, name: str = "timestamp") -> int:
-    """`moment` since the epoch; `name` is what an error calls it.
+    """`moment` in milliseconds since the epoch. `name` is its name in errors.
 
     Raises:
-        Invalid: `setting-invalid`, it is no moment, or a time of day without an offset.
-
+        Invalid: `setting-invalid`, it is not a moment, or has no offset.
     """
     if not isinstance(moment, dt.datetime | str):
         try:
@@ -155,8 +155,7 @@ def _version_of_snapshot(known: Addressable, header: RootHeader, snapshot_id: in
             return Version(number)
     raise Invalid(
         "version-unknown",
-        f"{header.table}: no addressable version has snapshot id {snapshot_id}; "
-        "`rootline history` lists those there are",
+        f"{header.table}: no addressable version has snapshot id {snapshot_id}; `rootline history` lists all",
     )
 
 
@@ -173,7 +172,7 @@ async def _version_at(store: ObjectStore, table: TableName, head: Root, wanted_m
     header = head.header
     if header.snapshot.timestamp_ms <= wanted_ms:
         return header.version
-    low, high = int(header.oldest_version), int(header.version)  # the answer is in low..high-1, or there is none
+    low, high = int(header.oldest_version), int(header.version)  # the result is in low..high-1, or there is none
     oldest = await read_older_root(store, table, low) if low < high else head
     if oldest.header.snapshot.timestamp_ms > wanted_ms:
         kept = await read_kept(store, header)

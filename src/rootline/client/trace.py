@@ -1,16 +1,16 @@
-"""Where is my data: the fate of an intent, of a writer's sequence, or of a file.
+"""Traces of data: the fate of an intent, of a writer's sequence, or of a file.
 
-Owns: the order in which tables, log, verdicts and dead letters are asked, the stop, and the answers of one table's
-roots. Does not own: matching records (`trace_query`), ledger, outcomes and live entries (`rootline.tree`), reading a
-log (its archive).
+Owns: the order of the sources (tables, log, verdicts, dead letters), the end of a search, and the answers from one
+table's roots. Does not own: matching records (`trace_query`), ledger, outcomes and live entries (`rootline.tree`),
+reading a log (its archive).
 Invariants: reads only. One head answers all questions about a table. Versions that the head does not address are not
 read. An answer names its source, and an unknown value is never guessed. A search has a limit, and reports whether it
 reached the log's beginning.
 
-Theory. The cheapest source that is sure goes first. A root knows its writers' sequences and its live files. Everything
-else is found through its record on the log, from the newest backwards. Whether that is decided follows from the offset
-up to which the table's head has applied its partition, and how, from the verdict, the outcomes that the head still
-keeps, the ledger, or the dead letter, in this order.
+Theory. The cheapest reliable source is read first. A root records its writers' sequences and its live files. Everything
+else is found through its record on the log, from the newest backwards. The record is decided if the table's head has
+applied its partition beyond its offset. The outcome is then in the verdict, the outcomes that the head still records,
+the ledger, or the dead letter, in this order.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ from rootline.tree.state.table_state import TableState
 
 _FILES: Final = (ContentType.DATA, ContentType.EQUALITY_DELETE)
 _LATELY: Final = 64
-"""Versions that are read one by one for a file of which nothing is known."""
+"""The number of versions read one by one for a file whose history is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerAnswer:
-    """What the ledger says of one sequence; `version` is `None` when it forgot in which one it was committed."""
+class LedgerFinding:
+    """The ledger's record of one sequence. `version` is `None` if the ledger no longer records it."""
 
     is_committed: bool
     version: Version | None
@@ -85,7 +85,7 @@ class TracedTable:
 
     @staticmethod
     async def find(store: ObjectStore, table: TableName) -> TracedTable | None:
-        """The table; `None` when there is none of this name. Raises `Unavailable`, `Corrupt`."""
+        """The table, or `None` if there is none of this name. Raises `Unavailable`, `Corrupt`."""
         root = await at_head(store, table, lambda head: read_root(store, table, head.version))
         return None if root is None else TracedTable(store, root)
 
@@ -95,28 +95,30 @@ class TracedTable:
         return self._root.header
 
     def applied_to(self, position: LogPosition) -> int:
-        """How far the head has applied the partition of `position`: the first offset it has not."""
+        """The first offset in the partition of `position` that the head has not applied."""
         return next_offset(self.header, position.log, position.partition)
 
-    async def ledger(self, writer_id: str, sequence: int) -> LedgerAnswer:
-        """What is recorded of a writer's sequence."""
+    async def ledger(self, writer_id: str, sequence: int) -> LedgerFinding:
+        """The ledger's record of a writer's sequence."""
         parts = await self._parts_of(writer_id)
         version = committed_version(parts, sequence)
         rejected = tuple(item for part in parts for item in part.rejected if item.sequence == sequence)
-        return LedgerAnswer(version is not None, None if version == VERSION_FORGOTTEN else version, rejected)
+        return LedgerFinding(version is not None, None if version == VERSION_FORGOTTEN else version, rejected)
 
     async def rejection_of(self, writer_id: str, intent_id: str) -> RejectedSequence | None:
         """The rejection of one intent, if it is recorded."""
         return rejection_of(await self._parts_of(writer_id), intent_id)
 
     async def outcome_of(self, record: Record) -> Verdict | None:
-        """The verdict that the head keeps until it is known to be published."""
+        """The verdict of `record`, if the head still records it. The head keeps a verdict until it is known to be
+        published.
+        """
         if self._whole is None:
             self._whole = await load_to_build_on(self._store, self.header.table, self.header.version)
         return answer(self._whole, record)
 
     async def moment_of(self, version: Version) -> int | None:
-        """When a version was committed, milliseconds since the epoch; `None` when it is not addressable any more."""
+        """The commit time of a version, in milliseconds since the epoch, or `None` if it is no longer addressable."""
         if version not in self._moments:
             self._moments[version] = None
             if self.header.oldest_version <= version < self.header.version:
@@ -133,10 +135,10 @@ class TracedTable:
         return await self._live_in(self._root, names)
 
     async def removed_in(self, names: frozenset[str], lived_in: Version | None) -> Version | None:
-        """The version in which a file that is not live any more was removed; `None` when that cannot be found out.
+        """The version that removed a file, or `None` if it cannot be found.
 
-        `lived_in`: a version in which it was live, where one is known; a logarithm of the versions since is read then.
-        Else the newest versions are read, and the oldest one may tell.
+        `lived_in`: a version in which it was live, if known. The removal is then found by bisection. Otherwise the
+        newest versions are read one by one, and then the oldest one is checked.
         """
         low, high = self.header.oldest_version, self.header.version
         if lived_in is not None and low <= lived_in:
@@ -191,12 +193,12 @@ class TracedTable:
 
 @dataclass(slots=True)
 class Search:
-    """How far the log was searched: not at all, `looked` records, or `whole`."""
+    """The extent of a search in the log: `records_read` counts the records. `whole`: its beginning was reached."""
 
     since_ms: int = 0
     limit: int = 100_000
-    told: Callable[[int], object] = lambda _: None
-    looked: int = 0
+    on_read: Callable[[int], object] = lambda _: None
+    records_read: int = 0
     whole: bool = False
 
 
@@ -211,12 +213,11 @@ class Trace:
         self._tables: dict[str, TracedTable | None] = {}
 
     async def sightings(self) -> AsyncGenerator[Sighting, None]:
-        """Every answer, as it is found; none when there is no trace.
+        """Yield every answer when it is found, or nothing if there is no trace.
 
         Raises:
             Unavailable: store or log cannot be reached.
-            Corrupt: an object that answers is missing, or not what was written.
-
+            Corrupt: an object that is needed for an answer is missing or damaged.
         """
         known = [sighting async for sighting in self._in_tables()]
         if any(sighting.state in IN_THE_TABLE for sighting in known):
@@ -228,7 +229,7 @@ class Trace:
             async for sighting in on_log:
                 found.append(sighting)
                 yield sighting
-        for sighting in known:  # rejections that only the ledger remembers
+        for sighting in known:  # rejections that only the ledger records
             if all(sighting.intent_id != other.intent_id for other in found):
                 found.append(sighting)
                 yield sighting
@@ -262,7 +263,7 @@ class Trace:
         search = self.search
         async with aclosing(self._archive.records(key=key, since_ms=search.since_ms)) as portions:
             async for portion in portions:
-                for record in portion[: search.limit - search.looked]:
+                for record in portion[: search.limit - search.records_read]:
                     match = matched(self._query, record)
                     if match is None:
                         continue
@@ -270,10 +271,10 @@ class Trace:
                     yield sighting
                     if settles(sighting, self._query) and match.part is not Part.REMOVES:
                         return
-                looked = min(len(portion), search.limit - search.looked)
-                search.looked += looked
-                search.told(looked)
-                if search.looked >= search.limit:
+                looked = min(len(portion), search.limit - search.records_read)
+                search.records_read += looked
+                search.on_read(looked)
+                if search.records_read >= search.limit:
                     return
         search.whole = search.since_ms <= 0
 
@@ -319,7 +320,7 @@ class Trace:
         )
 
     async def _removals(self, query: ByFile, found: list[Sighting]) -> AsyncGenerator[Sighting, None]:
-        """When a file that is not live was removed, where no record of the log shows it."""
+        """Yield the removal of a file that is not live, if no record on the log shows it."""
         if any(one.part == Part.REMOVES and one.state in IN_THE_TABLE for one in found):
             return
         added = {one.table: one.version for one in found if one.part == Part.ADDS and one.state in IN_THE_TABLE}
@@ -334,7 +335,7 @@ class Trace:
                 yield replace(sighting, location=query.location)
 
     async def _in_dead_letters(self) -> AsyncGenerator[Sighting, None]:
-        """A record that the log keeps no longer may be kept as a dead letter."""
+        """Yield a dead letter of a record that has expired from the log."""
         looked = 0
         async with aclosing(self._archive.dead_letters(since_ms=self.search.since_ms)) as portions:
             async for portion in portions:
@@ -358,14 +359,14 @@ class Trace:
 
 
 async def _of_writer(table: TracedTable, query: ByWriter) -> AsyncGenerator[Sighting, None]:
-    """What the ledger says of a sequence."""
+    """Yield the ledger's answers for a sequence."""
     known = await table.ledger(query.writer_id, query.writer_sequence)
     if known.is_committed:
         sighting = await _of_version(table, Whereabouts.COMMITTED, "ledger", known.version)
         yield replace(sighting, writer_id=query.writer_id, writer_sequence=query.writer_sequence)
         return
     for item in known.rejected:
-        told = Sighting(
+        sighting = Sighting(
             Whereabouts.REJECTED,
             "ledger",
             query.table,
@@ -373,22 +374,24 @@ async def _of_writer(table: TracedTable, query: ByWriter) -> AsyncGenerator[Sigh
             writer_id=query.writer_id,
             writer_sequence=query.writer_sequence,
         )
-        yield rejected(told, "ledger", item)
+        yield rejected(sighting, "ledger", item)
 
 
-async def _by_ledger(table: TracedTable, told: Sighting, intent: Intent) -> Sighting | None:
-    """What the ledger says of a record's intent; `None`: nothing."""
+async def _by_ledger(table: TracedTable, sighting: Sighting, intent: Intent) -> Sighting | None:
+    """The ledger's answer for a record's intent, or `None` if it has no record of it."""
     if intent.writer_id is None or intent.writer_sequence is None:
         return None
     rejection = await table.rejection_of(intent.writer_id, intent.intent_id)
     if rejection is not None:
-        return rejected(told, "ledger", rejection, None if told.position is None else place_of(told.position))
+        return rejected(
+            sighting, "ledger", rejection, None if sighting.position is None else place_of(sighting.position)
+        )
     known = await table.ledger(intent.writer_id, intent.writer_sequence)
     if not known.is_committed:
         return None
     commit = await _of_version(table, Whereabouts.COMMITTED, "ledger", known.version)
     return replace(
-        told,
+        sighting,
         state=commit.state,
         source=commit.source,
         version=commit.version,

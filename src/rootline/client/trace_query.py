@@ -1,9 +1,9 @@
-"""The question "where is my data", and one answer to it.
+"""The subject of a trace, and one answer to it.
 
-Owns: the subject of a trace (an intent, a writer's sequence or a file), whether a record on the log matches it, and
-the value of one answer. Does not own: the order of the sources (`trace`), the letters themselves (`dead_letters`).
-Invariants: pure. A record that does not even contain the wanted bytes is not decoded, because a log is long. An answer
-names its source. An unknown value is `None`, never guessed.
+Owns: the subject (an intent, a writer's sequence or a file), the check whether a record on the log matches it, and the
+value of one answer. Does not own: the order of the sources (`trace`), the letters themselves (`dead_letters`).
+Invariants: pure. A record that does not contain the wanted bytes is not decoded, because a log is long. An answer names
+its source. An unknown value is `None`, never guessed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ESCAPE: Final = b"\\"
 
 
 class Part(StrEnum):
-    """What a record has to do with what is traced."""
+    """The relation between a record and the subject of a trace."""
 
     IS_IT = "is it"
     ADDS = "adds the file"
@@ -45,7 +45,7 @@ class ByIntent:
 
 @dataclass(frozen=True, slots=True)
 class ByWriter:
-    """What one writer published as its `writer_sequence` of a table."""
+    """The intent that one writer published as its `writer_sequence` for a table."""
 
     table: TableName
     writer_id: str
@@ -57,7 +57,7 @@ class ByWriter:
 
 @dataclass(frozen=True, slots=True)
 class ByFile:
-    """A file, by its location as an intent names it, or as the store or a URL does."""
+    """A file, by its location in an intent, its key in the store, or its URL."""
 
     location: str
     table: TableName | None = None
@@ -71,7 +71,7 @@ TraceQuery = ByIntent | ByWriter | ByFile
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A record about what is traced; `intent` is `None` when it cannot be decoded."""
+    """A record about the subject. `intent` is `None` if it cannot be decoded."""
 
     record: LogRecord
     intent: Intent | None
@@ -79,7 +79,7 @@ class Match:
 
 
 def matched(query: TraceQuery, record: LogRecord) -> Match | None:
-    """What `record` has to do with `query`; `None`: nothing."""
+    """The relation of `record` to `query`, or `None` if there is none."""
     if isinstance(query, ByIntent) and query.intent_id == name_of_undecoded(record.position):
         return Match(record, intent_in(record), Part.IS_IT)
     if not _may_name(query, record.value):
@@ -90,7 +90,7 @@ def matched(query: TraceQuery, record: LogRecord) -> Match | None:
 
 
 def part_of(query: TraceQuery, intent: Intent) -> Part | None:
-    """What `intent` has to do with `query`."""
+    """The relation of `intent` to `query`, or `None` if there is none."""
     if query.table not in (None, intent.table):
         return None
     match query:
@@ -111,12 +111,12 @@ def part_of(query: TraceQuery, intent: Intent) -> Part | None:
 
 
 def name_of_undecoded(position: LogPosition) -> str:
-    """The intent id that stands for a record whose own cannot be read."""
+    """The substitute for the intent id of a record that cannot be decoded."""
     return "/".join(map(str, position))
 
 
 def names_of(location: str, table: str) -> frozenset[str]:
-    """`location` as it is, and as the table itself would name it when it begins with the table's folder."""
+    """`location` unchanged, and relative to the table's folder if it is inside it."""
     _, prefix, rest = f"/{location}".rpartition(f"/{table_prefix(TableName(table))}")
     return frozenset({location, rest} if prefix and rest else {location})
 
@@ -133,7 +133,7 @@ def _may_name(query: TraceQuery, value: bytes) -> bool:
 
 
 def intent_in(record: LogRecord | DeadLetter) -> Intent | None:
-    """The intent that a record holds; `None` when it cannot be decoded."""
+    """The intent of a record, or `None` if it cannot be decoded."""
     try:
         return decode_intent(record.value, by_name(record.headers))
     except Invalid:
@@ -141,7 +141,7 @@ def intent_in(record: LogRecord | DeadLetter) -> Intent | None:
 
 
 class Whereabouts(StrEnum):
-    """Where something is; `DECIDED`: how, is kept no longer."""
+    """The state of an intent or a file. `DECIDED`: the outcome is no longer recorded."""
 
     PENDING = "pending"
     COMMITTED = "committed"
@@ -157,9 +157,10 @@ IN_THE_TABLE: Final = (Whereabouts.COMMITTED, Whereabouts.DUPLICATE, Whereabouts
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """Moments are milliseconds since the epoch. `version` to `committed_ms` are of the commit, where there is one.
+    """One answer. Times are milliseconds since the epoch. `version` to `committed_ms` describe the commit, if there is
+    one.
 
-    `applied_to`: how far the table's head has applied the record's partition.
+    `applied_to`: the first offset of the record's partition that the table's head has not applied.
     """
 
     state: Whereabouts
@@ -184,11 +185,11 @@ class Sighting:
 
 
 def settles(sighting: Sighting, query: TraceQuery) -> bool:
-    """Whether no older record can tell anything else.
+    """Whether no older record can change the answer.
 
-    Records of one writer are decided in their order, so behind a decided one there is nothing pending, and behind a
-    rejected one no commit: that would have made it a duplicate. Without a writer, a repetition is rejected for its
-    files.
+    Records of one writer are decided in their order. So before a decided record none is pending, and before a rejected
+    one there is no commit, which would have made it a duplicate. Without a writer, a repetition is rejected because of
+    its files.
     """
     if sighting.state in IN_THE_TABLE:
         return True
@@ -200,18 +201,18 @@ def settles(sighting: Sighting, query: TraceQuery) -> bool:
 
 
 def of_record(match: Match) -> Sighting:
-    """What the record itself says; its state is yet to be found."""
+    """The facts in the record itself. Its state is not known yet."""
     record = match.record
-    told = Sighting(Whereabouts.PENDING, "log", position=record.position, appended_ms=record.appended_ms)
+    known = Sighting(Whereabouts.PENDING, "log", position=record.position, appended_ms=record.appended_ms)
     if match.intent is None:
-        return replace(told, intent_id=name_of_undecoded(record.position))
-    return replace(of_intent(told, match.intent), part=match.part)
+        return replace(known, intent_id=name_of_undecoded(record.position))
+    return replace(of_intent(known, match.intent), part=match.part)
 
 
-def of_intent(told: Sighting, intent: Intent) -> Sighting:
-    """`told` with what the intent says of itself."""
+def of_intent(known: Sighting, intent: Intent) -> Sighting:
+    """`known` with the facts in the intent."""
     return replace(
-        told,
+        known,
         table=intent.table,
         intent_id=intent.intent_id,
         kind=intent.kind,
@@ -221,18 +222,18 @@ def of_intent(told: Sighting, intent: Intent) -> Sighting:
 
 
 def of_letter(letter: DeadLetter, intent: Intent | None) -> Sighting:
-    """A rejection of which only the dead letter is left."""
+    """A rejection that only the dead letter still records."""
     position = LogPosition(LogId(letter.log), letter.partition, letter.offset)
-    told = Sighting(Whereabouts.REJECTED, "dead letter", letter.table, letter.intent_id, position=position)
-    return rejected(told if intent is None else of_intent(told, intent), "dead letter", letter, place_of(letter))
+    known = Sighting(Whereabouts.REJECTED, "dead letter", letter.table, letter.intent_id, position=position)
+    return rejected(known if intent is None else of_intent(known, intent), "dead letter", letter, place_of(letter))
 
 
 def rejected(
-    told: Sighting, source: str, reason: DeadLetter | RejectedSequence | Verdict, letter: str | None = None
+    known: Sighting, source: str, reason: DeadLetter | RejectedSequence | Verdict, letter: str | None = None
 ) -> Sighting:
-    """`told`, rejected for the reason that `source` gives; `letter` names its dead letter, where that is known."""
+    """`known` as rejected, with the reason from `source`. `letter` names its dead letter, if known."""
     return replace(
-        told,
+        known,
         state=Whereabouts.REJECTED,
         source=source,
         code=reason.code,

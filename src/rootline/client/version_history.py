@@ -1,12 +1,12 @@
 """Versions of a table: their history and trees, their differences, restoring one, and naming them with tags.
 
-Owns: bounded reading of the chain, the forms in which a metadata tree is shown, the form of a difference, the intents
-that restore a version or set and delete a tag, the preview of a restore. Does not own: resolving a version
-(`time_travel`), reading changes of roots (`table_loader`), the rules of these intents (`rootline.tree.intents`).
+Owns: bounded reading of the chain, the display forms of a metadata tree, the form of a difference, the intents that
+restore a version or set and delete a tag, the preview of a restore. Does not own: resolving a version (`time_travel`),
+reading changes of roots (`table_loader`), the rules of these intents (`rootline.tree.intents`).
 Invariants: not many more than `limit` roots are read, a few at the same time, and at most `_HIDDEN_MAX` versions that
-record verdicts only are passed over. Versions that the head does not address are not read. A difference compares the
-rows of two versions: maintenance is no difference, nor is a row that was added and removed in between. A preview
-publishes nothing. A tag that another client moved meanwhile is not moved unseen.
+only record verdicts are skipped. Versions that the head does not address are not read. A difference compares the rows
+of two versions: maintenance is no difference, nor is a row that was added and removed in between. A preview publishes
+nothing. A tag that another client moved meanwhile is a conflict, and is not moved.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ from rootline.tree.view.text import tree_text
 
 @dataclass(frozen=True, slots=True)
 class TreeView:
-    """`print` it, or let a notebook draw it."""
+    """A metadata tree. `print` it, or display it in a notebook."""
 
     state: TableState
 
@@ -101,11 +101,11 @@ _HIDDEN_MAX: Final = 1_000
 async def read_history(
     store: ObjectStore, table: TableName, limit: int, *, everything: bool = False
 ) -> list[RootHeader]:
-    """The newest `limit` addressable headers, newest first; those that record verdicts only if `everything` is wanted.
+    """The newest `limit` addressable headers, newest first. Versions that only record verdicts are included if
+    `everything`.
 
     Raises:
         Invalid: `table-unknown`; `setting-invalid`, the limit is less than 1.
-
     """
     if limit < 1:
         raise Invalid("setting-invalid", f"limit is {limit}; give 1 or more")
@@ -125,7 +125,7 @@ async def read_history(
 
     next_version = newer.header.version - 1
     while len(found) < limit and next_version >= last:
-        # the parent of the last one that is wanted is read too: it shows if that one changed anything
+        # the parent of the last wanted version is read too: it shows whether that version changed anything
         count = min(limit - len(found), _ROOTS_TOGETHER)
         versions = range(next_version, max(last, next_version - count + 1) - 1, -1)
         for older in await gather_bounded(versions, root_of, _AT_ONCE):
@@ -145,17 +145,17 @@ async def read_history(
 
 
 async def read_tree(store: ObjectStore, table: TableName, point: PointInTime) -> TreeView:
-    """The tree of the version that `point` means."""
+    """The tree of the version of `point`."""
     return TreeView(await load_state(store, await read_root_at(store, table, point)))
 
 
 @dataclass(frozen=True, slots=True)
 class TableChanges:
-    """The net change after `from_version` up to and with `to_version`; everything by ascending location.
+    """The net change after `from_version` up to and including `to_version`, ordered by location.
 
-    `rows` are of data files that stayed; the rows that are deleted in a file that came or went are in its `vectors`.
-    `added_deletes` and `removed_deletes` are files of equality deletes (and, in older tables, of position deletes),
-    which reach rows of other files.
+    `rows` are of data files that stayed. Rows deleted in an added or removed file are in its `vectors`. `added_deletes`
+    and `removed_deletes` are files of equality deletes (and, in older tables, of position deletes), which apply to rows
+    of other files.
     """
 
     table: TableName
@@ -171,7 +171,7 @@ class TableChanges:
         return any((self.added_files, self.removed_files, self.rows, self.added_deletes, self.removed_deletes))
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """One flat record for each change; positions are ranges, both ends included."""
+        """Yield one flat record for each change. Positions are ranges, both ends included."""
         for change, files in (("removed", self.removed_files), ("added", self.added_files)):
             for file in files:
                 deleted = sum(vector.record_count for vector in file.vectors)
@@ -187,13 +187,12 @@ class TableChanges:
 
 
 async def read_changes(store: ObjectStore, table: TableName, from_version: int, to_version: int | None) -> TableChanges:
-    """The net change after `from_version` up to and with `to_version` (`None`: the head).
+    """The net change after `from_version` up to and including `to_version` (`None`: the head).
 
     Raises:
-        Invalid: `table-unknown`; `version-unknown`, a version of the range is not addressable; `setting-invalid`, the
-            range is the wrong way round.
-        Corrupt: an object is not what was written.
-
+        Invalid: `table-unknown`; `version-unknown`, a version of the range is not addressable; `setting-invalid`,
+            `from_version` is newer than `to_version`.
+        Corrupt: an object is missing or damaged.
     """
     head = (await read_head(store, table)).header
     last = head.version if to_version is None else Version(to_version)
@@ -211,14 +210,14 @@ async def read_changes(store: ObjectStore, table: TableName, from_version: int, 
         if error.code != "object-missing" or newest.oldest_version == head.oldest_version:
             raise
         known = await read_addressable(store, newest, from_version, last)
-        for version in (from_version, last):  # it may have expired meanwhile
+        for version in (from_version, last):  # one of the two may have expired meanwhile
             known.check(version)
         net = await _net_change(store, newest, Version(from_version), last)
     return await changes_of_net(store, table, Version(from_version), last, net)
 
 
 async def _net_change(store: ObjectStore, head: RootHeader, after: Version, up_to: Version) -> NetChange:
-    if after + 1 < head.oldest_version and after < up_to:  # what came between them may be gone
+    if after + 1 < head.oldest_version and after < up_to:  # the versions in between may have expired
         return await read_difference(store, head.table, after, up_to)
     return await read_net_change(store, head.table, after, up_to)
 
@@ -226,7 +225,7 @@ async def _net_change(store: ObjectStore, head: RootHeader, after: Version, up_t
 async def changes_of_net(
     store: ObjectStore, table: TableName, from_version: Version, to_version: Version, net: NetChange
 ) -> TableChanges:
-    """`net` as the change from one version to another, the changed rows of its vectors read. Raises `Corrupt`."""
+    """`net` as the change from one version to another, with the changed rows of its vectors. Raises `Corrupt`."""
     return TableChanges(
         table,
         from_version,
@@ -261,12 +260,11 @@ def _record(change: str, content: str, location: str, rows: int, **more: Any) ->
 async def restore_version(
     session: Session, stamp: WriterStamp, table: TableName, point: PointInTime, *, timeout_s: float
 ) -> Commit:
-    """Restore the version that `point` means now.
+    """Restore the version that `point` resolves to now.
 
     Raises:
-        Invalid: `version-unknown`, `tag-unknown`; `restore-impossible` and what else rejects the intent.
+        Invalid: `version-unknown`, `tag-unknown`; `restore-impossible` or any other code that rejects the intent.
         OutcomeUnknown: `verdict-timeout`.
-
     """
     head = await read_head(session.store, table)
     version = await resolve(session.store, table, head, point)
@@ -275,12 +273,11 @@ async def restore_version(
 
 
 async def preview_restore(store: ObjectStore, table: TableName, point: PointInTime) -> TableChanges:
-    """What restoring the version that `point` means would change; from the head's version to that of `point`.
+    """The change that restoring the version of `point` would make, from the head's version.
 
     Raises:
         Invalid: `version-unknown`, `tag-unknown`, `restore-impossible`.
-        Corrupt: an object is not what was written.
-
+        Corrupt: an object is missing or damaged.
     """
     head = await read_head(store, table)
     version = await resolve(store, table, head, point)
@@ -296,7 +293,7 @@ async def preview_restore(store: ObjectStore, table: TableName, point: PointInTi
 
 
 async def _change(store: ObjectStore, head: Root, version: Version) -> tuple[Change, Mapping[str, Leaf]]:
-    """What the restore would do to the head, and the head's leaves."""
+    """The change that the restore would make to the head, and the head's leaves."""
     state = await load_state(store, head)
     state = replace(state, pages=await read_pages(store, head.header))
     older = head if version == head.header.version else await read_root(store, head.header.table, version)
@@ -311,7 +308,7 @@ async def _change(store: ObjectStore, head: Root, version: Version) -> tuple[Cha
     definitions = {} if named == head.header.definition else {named: await read_definition(store, older.header)}
     fetched = FetchedObjects(dict(leaves), vectors, roots={version: older}, definitions=definitions)
     found = restore(draft, _restore_intent(head, version, "preview"), fetched)
-    assert isinstance(found, Change), "everything that it can need is at hand"
+    assert isinstance(found, Change), "all objects that it may need are fetched"
     return found, state.leaves
 
 
@@ -336,12 +333,12 @@ async def set_tag(
     may_move: bool,
     timeout_s: float,
 ) -> Commit:
-    """Let tag `name` be at `version` (`None`: the newest).
+    """Set tag `name` to `version` (`None`: the newest).
 
     Raises:
-        Invalid: `tag-invalid`, `version-unknown`; `tag-conflict`, it is elsewhere and may not move, or moved meanwhile.
+        Invalid: `tag-invalid`, `version-unknown`; `tag-conflict`, it is at another version and may not move, or moved
+            meanwhile.
         OutcomeUnknown: `verdict-timeout`.
-
     """
     head = (await read_head(session.store, table)).header
     wanted = int(head.version) if version is None else version
@@ -356,12 +353,11 @@ async def set_tag(
 
 
 async def delete_tag(session: Session, stamp: WriterStamp, table: TableName, name: str, *, timeout_s: float) -> Commit:
-    """Delete tag `name`; its version stays addressable as long as any other.
+    """Delete tag `name`. Its version stays addressable as long as any untagged one.
 
     Raises:
-        Invalid: `tag-unknown`; `tag-conflict`, someone moved it meanwhile.
+        Invalid: `tag-unknown`; `tag-conflict`, another client moved it meanwhile.
         OutcomeUnknown: `verdict-timeout`.
-
     """
     head = (await read_head(session.store, table)).header
     reference = VersionReference(tag=name, seen_version=version_of_tag(head, name))

@@ -1,9 +1,9 @@
-"""A view, as a program sees it, and the intents that create, change and drop one.
+"""A view, for a client program, and the intents that create, change and drop one.
 
 Owns: the public methods of a view, and its intents, made from the caller's values and the name's newest root. Does not
 own: the rules of these intents (`rootline.tree`), a view's metadata (`view_metadata`).
-Invariants: contains no connection, only names one, so it may be pickled and shared between threads. Every change waits
-for its verdict. An intent names the view that was seen, so a view that was created meanwhile is never changed. The
+Invariants: a handle has no connection, only a reference to its lake, so it may be pickled and shared between threads.
+Every change waits for its verdict. An intent names the view's UUID, so a view created meanwhile is never changed. The
 result of `metadata` never changes.
 """
 
@@ -32,7 +32,9 @@ from rootline.storage.metadata.root_reader import find_head, list_views, view_of
 
 @dataclass(frozen=True, slots=True)
 class SqlGiven:
-    """What a caller says of a version: the text in each dialect, the columns, and where names without a place are."""
+    """A caller's description of a view version: the text in each dialect, the columns, and the default catalog and
+    namespace.
+    """
 
     texts: Mapping[str, str]
     columns: dict[str, JsonValue] | None
@@ -41,7 +43,9 @@ class SqlGiven:
 
     @staticmethod
     def of(sql: object, dialect: object, schema: Any, default_catalog: object, default_namespace: object) -> SqlGiven:
-        """Raises `Invalid`: `setting-invalid`, `definition-invalid`, `namespace-invalid`."""
+        """The checked values of a caller. Raises `Invalid`: `setting-invalid`, `definition-invalid`,
+        `namespace-invalid`.
+        """
         from rootline.client.given_schema import given_schema
 
         texts = checks.text_map(sql, "sql") if isinstance(sql, Mapping) else None
@@ -61,7 +65,9 @@ class SqlGiven:
         )
 
     def version(self, view: TableName) -> AskedVersion:
-        """As an intent asks for it; names without a namespace are in the view's own, unless it is said."""
+        """The version in the form of an intent. The default namespace of names in the SQL is the view's own unless
+        given.
+        """
         places: dict[str, Any] = {"default_namespace": tuple((self.default_namespace or namespace_of(view)).split("."))}
         if self.default_catalog is not None:
             places["default_catalog"] = self.default_catalog
@@ -82,8 +88,8 @@ async def create_view(
     *,
     timeout_s: float,
 ) -> Commit:
-    """Create the view. Raises as `Lake.create_view`."""
-    await find_head(session.store, name)  # a store that cannot tell this name from another one says so here
+    """Create the view. Raises the errors of `Lake.create_view`."""
+    await find_head(session.store, name)  # fails if the store ignores case and has this name in another case
     view_uuid = uuid.UUID(session.environment.fresh_id())
     asked = ViewToCreate(
         view_uuid=view_uuid,
@@ -97,14 +103,14 @@ async def create_view(
 async def change_view(
     session: Session, stamp: WriterStamp, name: TableName, change: ViewChange, *, timeout_s: float
 ) -> Commit:
-    """Change the view that has the name now. Raises as the methods of `ViewHandle`."""
+    """Change the view that has the name now. Raises the errors of the methods of `ViewHandle`."""
     root = await view_root(session.store, name)
     kind = IntentKind.REPLACE_VIEW
     return await _commit(session, stamp, name, kind, root.header.table_uuid, text_of(change), timeout_s)
 
 
 async def drop_view(session: Session, stamp: WriterStamp, name: TableName, *, timeout_s: float) -> Commit:
-    """Drop the view that has the name now. Raises as `ViewHandle.drop`."""
+    """Drop the view that has the name now. Raises the errors of `ViewHandle.drop`."""
     root = await view_root(session.store, name)
     return await _commit(session, stamp, name, IntentKind.DROP_VIEW, root.header.table_uuid, None, timeout_s)
 
@@ -134,10 +140,10 @@ _VERSION_MAX = 2**31 - 1
 
 
 class ViewHandle:
-    """A view: made by `lake.view` and `lake.create_view`.
+    """A view, made by `lake.view` and `lake.create_view`.
 
-    May be shared between threads and pickled. Changes wait for their verdict. Each method raises `Invalid`
-    (`view-unknown`) once the view was dropped, and `name-is-table` if a table has its name by then.
+    It may be shared between threads and pickled. Changes wait for their verdict. Each method raises `Invalid`:
+    `view-unknown` once the view was dropped, and `name-is-table` if a table has its name meanwhile.
     """
 
     def __init__(self, lake: OpenLake, name: TableName) -> None:
@@ -145,15 +151,14 @@ class ViewHandle:
         self.name = name
 
     def metadata(self) -> ViewMetadata:
-        """The view as it is now: its versions, schemas, properties and version log."""
+        """The current state of the view: its versions, schemas, properties and version log."""
         return view_of(self._lake.holder.run(lambda session: view_root(session.store, self.name)).header)
 
     def sql(self, dialect: str | None = None) -> str:
-        """The SQL of the current version in a dialect; None: the only one that it has, or else the first.
+        """The SQL of the current version in a dialect. `None`: the first dialect of the version.
 
         Raises:
             Invalid: `view-invalid`, the version has no SQL in this dialect.
-
         """
         wanted = None if dialect is None else checks.text(dialect, "dialect").lower()
         texts = self.metadata().current_version.sql_texts
@@ -164,7 +169,7 @@ class ViewHandle:
         return found[0]
 
     def history(self) -> list[VersionLogEntry]:
-        """Which version was current from when on, the newest last."""
+        """The version log: each version with the time it became current, newest last."""
         return list(self.metadata().version_log)
 
     def replace(
@@ -178,22 +183,21 @@ class ViewHandle:
         replaces_version: int | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Commit:
-        """Give the view another version; one that it has with the same content becomes current again.
+        """Add a version to the view and make it current. An existing version with the same content is reused.
 
         Args:
-            sql: as of `lake.create_view`, and so the arguments after it. What is not given, the version does not have.
-            dialect: of `sql`, if it is one text.
-            schema: of the view's rows.
-            default_catalog: where names without a catalog are.
-            default_namespace: where names without a namespace are.
-            replaces_version: the version that must be current; None: whichever is.
-            timeout_s: how many seconds to wait for the verdict.
+            sql: as in `lake.create_view`, like the arguments after it. An omitted one is absent from the new version.
+            dialect: the dialect of `sql`, if it is one text.
+            schema: the columns of the view's rows.
+            default_catalog: the catalog of names without one.
+            default_namespace: the namespace of names without one.
+            replaces_version: the version that must be current, or `None` for any version.
+            timeout_s: the waiting time for the verdict, in seconds.
 
         Raises:
-            Invalid: `view-changed`, another version is current; `view-invalid`, `view-dialect-twice`,
-                `view-too-large`, `intent-too-large`, `definition-invalid`.
+            Invalid: `view-changed`, another version is current; `view-invalid`, `view-dialect-twice`, `view-too-large`,
+                `intent-too-large`, `definition-invalid`.
             OutcomeUnknown: `verdict-timeout`.
-
         """
         given = SqlGiven.of(sql, dialect, schema, default_catalog, default_namespace)
         seen = _version(replaces_version, "replaces_version")
@@ -209,15 +213,15 @@ class ViewHandle:
         )
 
     def set_properties(self, properties: Mapping[str, str], *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Commit:
-        """Set these properties; the others stay. Raises `Invalid`: `view-invalid`, `view-too-large`."""
+        """Set these properties. The others are kept. Raises `Invalid`: `view-invalid`, `view-too-large`."""
         return self._change(ViewChange(set_properties=checks.text_map(properties, "properties")), timeout_s)
 
     def remove_properties(self, keys: Sequence[str], *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Commit:
-        """Remove these properties, if the view has them."""
+        """Remove these properties, if set."""
         return self._change(ViewChange(remove_properties=checks.texts(keys, "keys")), timeout_s)
 
     def drop(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Commit:
-        """Drop the view: its name is free. It does not come back."""
+        """Drop the view. Its name is free then, and the view cannot be restored."""
         wait_s = checks.seconds(timeout_s)
         return self._lake.holder.run(lambda session: drop_view(session, self._lake.stamp, self.name, timeout_s=wait_s))
 

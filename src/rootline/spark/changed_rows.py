@@ -333,7 +333,7 @@ class ChangeReading:
         if known is None:
             return pa.repeat(pa.scalar(alone.value), len(batch))
         columns = [batch.column(place) for place in self._key_places]
-        return pa.array(np.where(known.holds(columns), paired.value, alone.value).tolist(), pa.string())
+        return pa.array(np.where(known.contains(columns), paired.value, alone.value).tolist(), pa.string())
 
     def _keys_of(self, rows: pa.Table) -> EqualityKeys | None:
         """The identifiers of `rows`; `None` where there are none."""

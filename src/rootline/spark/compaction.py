@@ -43,7 +43,7 @@ from rootline.spark.daemon import use_this_python
 from rootline.spark.data_source import session_defaults
 from rootline.spark.options import SourceOptions, parse_options
 from rootline.spark.rewrite_jobs import Curve, FilesOfGroup, GroupWork, RowOrder, ordered, packed
-from rootline.storage.replanning import is_mended_by_replan
+from rootline.storage.replanning import is_fixed_by_replan
 from rootline.tree.scan.file_task import FileTask
 from rootline.tree.scan.scan_plan import DeletesFor
 
@@ -233,7 +233,7 @@ class GroupRuns:
         try:
             return _Outcome(_Landed(planned.group, written, self._committed(planned, written)))
         except Invalid as error:
-            if not is_mended_by_replan(error.code):
+            if not is_fixed_by_replan(error.code):
                 raise
             plan = self._plan()  # a delete that it has, and the files' tasks have not, would be undone
             return self._planned_again(planned) or self._tried_again(planned, plan, _live(plan, planned))

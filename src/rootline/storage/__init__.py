@@ -1,6 +1,7 @@
-"""I/O through ports, without a vendor: finding heads, reading roots, leaves and vectors, carrying scans out.
+"""Storage reads and writes through ports, independent of vendors: finding heads, reading roots, leaves and vectors,
+scans.
 
-Owns: what is read and written, in which order. Does not own: how a store does it (`rootline.adapters`), what a
-table's state means (`rootline.tree`).
-Invariants: bytes are verified before they are used; a missing or altered object is `Corrupt`, and the error names it.
+Owns: the objects that are read and written, and their order. Does not own: the requests of a store
+(`rootline.adapters`), the meaning of a table's state (`rootline.tree`).
+Invariants: bytes are verified before they are used. A missing or altered object is `Corrupt`, and the error names it.
 """

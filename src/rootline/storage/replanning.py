@@ -1,16 +1,16 @@
-"""Plans a change, publishes its intent, and plans again when another change was committed first.
+"""A change's loop: plan, publish the intent, and plan again if another change was committed first.
 
-Owns: the order of these steps, which rejections another plan mends, how often and after what pause, and the caller's
-deadline. Does not own: the plan, publishing and waiting for the verdict, which are given as functions.
-Invariants: each plan reads the head anew and gets an intent of its own; a plan is made only before the first intent and
-after a verdict, so an intent whose outcome is unknown gets no second one beside it; an error of planning or publishing
-ends the run; no pause passes the caller's deadline.
+Owns: the order of these steps, the rejections that another plan can fix, the number of replans and their pauses, and
+the caller's deadline. Does not own: the plan, publishing and waiting for the verdict, which are passed as functions.
+Invariants: each plan reads the current head and makes a new intent. A plan is made only before the first intent and
+after a verdict, so an intent with an unknown outcome never has a second one beside it. An error of planning or
+publishing ends the loop. No pause exceeds the caller's deadline.
 
-Theory. `steps` is a generator without I/O: it yields what to do next and is sent what came of it. `drive` and
-`drive_async` carry its steps out, so that clients, Spark's driver and workers share one order of steps, whether they
-block or await. Pauses are jittered, so that writers that collided once do not keep colliding.
-A retry library was rejected here and in the coordinator's loops: stamina draws from the global `random` and the real
-clock, which a seeded simulation must control, and its hooks belong to the whole process of the user.
+Theory. `steps` is a generator without I/O: it yields the next step and receives its result. `drive` and `drive_async`
+execute its steps, so that clients, Spark's driver and workers share one order of steps, whether they block or await.
+Pauses are jittered, so that writers that collided once do not keep colliding.
+A retry library is not used here or in the coordinator's loops: stamina draws from the global `random` and the real
+clock, which a seeded simulation must control, and its hooks apply to the user's whole process.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.verdict import Verdict, VerdictKind
 
 LEAST_WAIT_S: Final = 1.0
-"""Least time to wait for a verdict, however much of the caller's time the planning took."""
+"""The minimum time to wait for a verdict, even if planning has used all of the caller's time."""
 REPLANS_MAX: Final = 8
 _REPLAN_CODES: Final = frozenset(
     ("stale-source", "isolation-conflict", "file-not-live", "row-conflict", "definition-changed")
 )
 _MANY_REPLANS: Final = {"definition-changed": 100}
-"""Codes whose plans are cheap: of many who change a definition at once, one succeeds at a time."""
+"""Codes whose plans are cheap: of many concurrent changes of a definition, only one succeeds per round."""
 _REPLAN: Final = RetryPolicy(delay_s_min=0.03, delay_s_max=1.5)
 P = TypeVar("P")
 R = TypeVar("R")
@@ -41,31 +41,33 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Replan:
-    """Wait `delay_s` seconds, then plan on the newest version. The answer is the plan; `None`: nothing to change."""
+    """Wait `delay_s` seconds, then plan on the newest version. The result is the plan, or `None` if nothing has to
+    change.
+    """
 
     delay_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Publish(Generic[P]):
-    """Publish the intent of `plan` and wait for the verdict. The answer is the outcome."""
+    """Publish the intent of `plan` and wait for the verdict. The result is the outcome."""
 
     plan: P
 
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[R]):
-    """The end. `outcome`: of the last intent; `None`: the last plan found nothing to change."""
+    """The end. `outcome`: that of the last intent, or `None` if the last plan found nothing to change."""
 
     outcome: R | None
 
 
 DelayOf: TypeAlias = Callable[[R, int], float | None]
-"""Seconds to wait before the next plan, from an outcome and the number of plans made again; `None`: it is final."""
+"""The pause before the next plan in seconds, from an outcome and the number of replans. `None`: it is final."""
 
 
 def steps(delay_of: DelayOf[R]) -> Generator[Replan | Publish[Any] | Done[R], Any, None]:
-    """The steps of one change; each but `Done` is answered by `send`."""
+    """Yield the steps of one change. The result of each step except `Done` is passed with `send`."""
     replans, delay_s = 0, 0.0
     while True:
         plan = yield Replan(delay_s)
@@ -81,14 +83,13 @@ def steps(delay_of: DelayOf[R]) -> Generator[Replan | Publish[Any] | Done[R], An
 
 
 def drive(plan: Callable[[], P | None], publish: Callable[[P], R], delay_of: DelayOf[R]) -> R | None:
-    """Carry the steps out in this thread.
+    """Execute the steps in this thread.
 
     Returns:
-        The outcome that `delay_of` calls final; `None`: a plan found nothing to change.
+        The final outcome, or `None` if a plan found nothing to change.
 
     Raises:
-        Exception: what `plan` or `publish` raises; nothing is planned again then.
-
+        Exception: an error of `plan` or `publish`, which ends the loop.
     """
     driven = steps(delay_of)
     answer: Any = None
@@ -107,7 +108,7 @@ def drive(plan: Callable[[], P | None], publish: Callable[[P], R], delay_of: Del
 async def drive_async(
     plan: Callable[[], Awaitable[P | None]], publish: Callable[[P], Awaitable[R]], delay_of: DelayOf[R]
 ) -> R | None:
-    """Carry the steps out on the running loop. Returns and raises as `drive`."""
+    """Execute the steps on the running loop. Returns and raises as `drive`."""
     driven = steps(delay_of)
     answer: Any = None
     while True:
@@ -122,37 +123,36 @@ async def drive_async(
                 return outcome
 
 
-def is_mended_by_replan(code: str) -> bool:
+def is_fixed_by_replan(code: str) -> bool:
     """Whether an intent that was rejected with `code` may be accepted after another plan."""
     return code in _REPLAN_CODES
 
 
 def replan_delay_s(error: Invalid, replans: int, jitter: float, rest_s: float) -> float | None:
-    """Seconds to wait before planning again; `None`: the rejection is final.
+    """The pause before planning again in seconds, or `None` if the rejection is final.
 
     Args:
         error: the rejection.
-        replans: how often it was planned again already.
+        replans: the number of replans so far.
         jitter: in [0, 1).
         rest_s: seconds until the caller's deadline.
-
     """
-    if not is_mended_by_replan(error.code) or replans >= _MANY_REPLANS.get(error.code, REPLANS_MAX):
+    if not is_fixed_by_replan(error.code) or replans >= _MANY_REPLANS.get(error.code, REPLANS_MAX):
         return None
     delay_s = _REPLAN.after_failure(replans + 1, jitter)
     return delay_s if delay_s < rest_s else None
 
 
 def no_jitter() -> float:
-    """The middle of the range, for a job that collides with few others."""
+    """The middle of the range, for a job with few concurrent changes."""
     return 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """The time that a caller gives to planning and publishing, until `deadline_s` by `clock`.
+    """The time that a caller allows for planning and publishing, until `deadline_s` by `clock`.
 
-    `jitter`: a number in [0, 1) for each pause.
+    `jitter`: returns a number in [0, 1) for each pause.
     """
 
     clock: Callable[[], float]
@@ -161,16 +161,18 @@ class Patience:
 
     @staticmethod
     def of(timeout_s: float, clock: Callable[[], float], jitter: Callable[[], float]) -> Patience:
-        """Patience for `timeout_s` seconds from now."""
+        """The patience for `timeout_s` seconds from now."""
         return Patience(clock, jitter, clock() + timeout_s)
 
     @property
     def verdict_wait_s(self) -> float:
-        """Seconds to wait for the next verdict: the rest of the caller's time, and `LEAST_WAIT_S` at least."""
+        """Seconds to wait for the next verdict: the rest of the caller's time, but at least `LEAST_WAIT_S`."""
         return max(self.deadline_s - self.clock(), LEAST_WAIT_S)
 
     def delay_of(self, verdict: Verdict, replans: int) -> float | None:
-        """Seconds until the next plan, as `DelayOf`: for a rejection that another plan mends, while there is time."""
+        """The pause before the next plan, as in `DelayOf`. It is `None` unless another plan can fix the rejection in
+        time.
+        """
         if verdict.kind is not VerdictKind.REJECTED:
             return None
         error = Invalid(verdict.code or "", verdict.message or "")

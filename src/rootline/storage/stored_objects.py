@@ -1,11 +1,11 @@
-"""Requests for objects of a store: bounded in number and time, whole or in part, proven in length, stored once.
+"""Requests for objects of a store: bounded in number and time, whole or in part, verified in length, stored once.
 
-Owns: concurrency of many requests, a deadline for each read, parts of objects where the store has none, the key of a
-location, objects that are absent or of another length, the meaning of answers to the PUT of an immutable object. Does
+Owns: concurrency of many requests, a deadline for each read, parts of objects for stores without part reads, the key of
+a location, objects that are absent or of another length, the meaning of replies to the PUT of an immutable object. Does
 not own: the meaning of the bytes, retries, roots (the coordinator alone decides about these).
-Invariants: bytes of an unexpected length are never returned. Many reads may take long together, and a single one that
+Invariants: bytes of an unexpected length are never returned. Many reads together may take long, but a single one that
 hangs ends as `TimeoutError`. The first failure of concurrent requests is raised itself, not in a group of exceptions.
-An immutable object is stored once, and its name then contains what the store returned.
+An immutable object is stored once, and its key then has the bytes that the store returned.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, TypeVar
+
+from typing_extensions import override
 
 from rootline.ports.object_store import (
     Listing,
@@ -48,9 +50,9 @@ R = TypeVar("R")
 
 
 async def gather_bounded(items: Iterable[T], work: Callable[[T], Awaitable[R]], at_once: int) -> list[R]:
-    """The results of `work` on each item, in the items' order; at most `at_once` are under way at a time.
+    """The results of `work` on each item, in the items' order. At most `at_once` are running at a time.
 
-    The first error cancels what is under way and is raised as it is, not in a group.
+    The first error cancels the running ones and is raised unchanged, not in a group.
     """
     slots = asyncio.Semaphore(at_once)
 
@@ -64,12 +66,12 @@ async def gather_bounded(items: Iterable[T], work: Callable[[T], Awaitable[R]], 
 
 
 def parts_of(store: ObjectStore) -> ObjectParts:
-    """The store itself if it reads parts."""
+    """The store itself if it reads parts, otherwise an adapter that reads whole objects."""
     return store if isinstance(store, ObjectParts) else WholeObjects(store)
 
 
 async def get_up_to(store: ObjectStore, key: ObjectKey, bytes_max: int) -> StoredObject | LongObject | None:
-    """As `ObjectsUpTo.get_up_to`. Raises as `ObjectStore.get`."""
+    """The object, or only its length if that is above `bytes_max`. Raises the errors of `ObjectStore.get`."""
     if isinstance(store, ObjectsUpTo):
         return await store.get_up_to(key, bytes_max)
     found = await store.get(key)
@@ -77,36 +79,35 @@ async def get_up_to(store: ObjectStore, key: ObjectKey, bytes_max: int) -> Store
 
 
 @dataclass(frozen=True, slots=True)
-class WholeObjects:
-    """Each answer costs a GET of the object."""
+class WholeObjects(ObjectParts):
+    """Part reads for a store without them. Each costs a GET of the whole object."""
 
     store: ObjectStore
 
+    @override
     async def length_of(self, key: ObjectKey) -> int | None:
-        """As `ObjectParts.length_of`."""
         found = await self.store.get(key)
         return None if found is None else len(found.body)
 
+    @override
     async def part_of(self, key: ObjectKey, start: int, length: int) -> bytes | None:
-        """As `ObjectParts.part_of`."""
         found = await self.store.get(key)
         return None if found is None else found.body[start : start + length]
 
 
 def stored_key(table: TableName, location: str) -> ObjectKey:
-    """The key that a location of `table` is read under: an absolute one is its own key, for `ObjectStore.get` only."""
+    """The key of a location of `table`. An absolute location is its own key, for `ObjectStore.get` only."""
     return ObjectKey(location) if is_absolute(location) else key_of(table, location)
 
 
 async def read_stored(
     store: ObjectStore, table: TableName, location: str, *, code: str, length: int | None = None
 ) -> bytes:
-    """The bytes at `location`; `code` is the error code when their number is not `length`.
+    """The bytes at `location`. `code` is the error code if their number is not `length`.
 
     Raises:
         Corrupt: `object-missing`, or `code`.
         Invalid: `file-unreadable`, the store does not read such an absolute location.
-
     """
     key = stored_key(table, location)
     found = await (store.get(key) if length is None else get_up_to(store, key, length))
@@ -114,110 +115,109 @@ async def read_stored(
         raise Corrupt("object-missing", f"{key}: the table names this object, but it does not exist")
     stored = found.length if isinstance(found, LongObject) else len(found.body)
     if isinstance(found, LongObject) or (length is not None and stored != length):
-        raise Corrupt(code, f"{key}: {stored} bytes are stored, its entry says {length}")
+        raise Corrupt(code, f"{key}: {stored} bytes are stored, its entry states {length}")
     return found.body
 
 
 async def read_file(store: ObjectStore, table: TableName, entry: ContentEntry, *, code: str) -> bytes:
-    """The bytes of the file that `entry` names, as many as it says. Raises as `read_stored`."""
+    """The bytes of the file of `entry`, with the length that it states. Raises the errors of `read_stored`."""
     return await read_stored(store, table, entry.location, code=code, length=entry.file_size_in_bytes)
 
 
 async def store_object(store: ObjectStore, key: ObjectKey, body: bytes) -> bytes:
-    """Store `body` under `key`, or find an object stored there; the bytes that the store holds.
+    """Store `body` under `key`, unless an object exists there. Return the bytes of the stored object.
 
-    They are `body`, unless another object had the name first: compare them. Nothing is overwritten or deleted. After
-    any error the same call is safe to repeat.
+    They are `body`, unless another object was stored first, so compare them. An object is never overwritten or deleted.
+    After any error the same call is safe to repeat.
 
     Raises:
-        Unavailable: `store-unavailable`, the store does not say that it holds the object; perhaps it does.
-
+        Unavailable: `store-unavailable`, the store did not confirm the object, which may be stored.
     """
     return (await store_dated(store, key, body)).body
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """The bytes that a store holds, and its own date of them; `None`: it has none."""
+class DatedBody:
+    """The bytes of a stored object, and the store's date of it, or `None` if the store has none."""
 
     body: bytes
     stored_ms: int | None
 
 
-async def store_dated(store: ObjectStore, key: ObjectKey, body: bytes) -> Held:
-    """As `store_object`, with the date of the object, or of the answer that it was created."""
+async def store_dated(store: ObjectStore, key: ObjectKey, body: bytes) -> DatedBody:
+    """Store an object as `store_object` does. Return its date too, or the date of the reply that created it."""
     reply = await store.put_if_absent(key, body)
     if reply.answer is PutStatus.CREATED:
-        return Held(body, reply.store_ms)
-    found = await store.get(key)  # one's own PUT may have been sent twice, or its answer lost
+        return DatedBody(body, reply.store_ms)
+    found = await store.get(key)  # the own PUT may have been sent twice, or its reply lost
     if found is None:
         reason = reply.detail or reply.answer.value
         raise Unavailable("store-unavailable", f"{key}: the store did not confirm this object ({reason}); try again")
-    return Held(found.body, found.last_modified_ms)
+    return DatedBody(found.body, found.last_modified_ms)
 
 
 _AT_ONCE: Final = 16
 
 
 async def stored_dates(store: ObjectStore, table: TableName, locations: Sequence[str]) -> dict[str, int | None]:
-    """When each of these was stored, in milliseconds; `None`: it is not there. Raises `Unavailable`."""
+    """The time when each location was stored, in milliseconds, or `None` if it does not exist. Raises `Unavailable`."""
 
     async def date_of(location: str) -> int | None:
         try:
             return await store.stored_ms(stored_key(table, location))
         except Invalid:
-            return None  # no store can hold a key like this
+            return None  # no store can have such a key
 
     return dict(zip(locations, await gather_bounded(locations, date_of, _AT_ONCE), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class TimedReads(ObjectStore):
-    """`store`, each of whose answers may take `timeout_s` seconds."""
+    """`store` with a timeout of `timeout_s` seconds for each request."""
 
     store: ObjectStore
     timeout_s: float
 
+    @override
     async def get(self, key: ObjectKey) -> StoredObject | None:
-        """As the store, in time."""
         async with asyncio.timeout(self.timeout_s):
             return await self.store.get(key)
 
     async def get_up_to(self, key: ObjectKey, bytes_max: int) -> StoredObject | LongObject | None:
-        """As the store, in time."""
+        """The same as `get_up_to` of the store, within the timeout."""
         async with asyncio.timeout(self.timeout_s):
             return await get_up_to(self.store, key, bytes_max)
 
+    @override
     async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
-        """As the store, in time."""
         async with asyncio.timeout(self.timeout_s):
             return await self.store.list(prefix, limit=limit)
 
+    @override
     async def stored_ms(self, key: ObjectKey) -> int | None:
-        """As the store, in time."""
         async with asyncio.timeout(self.timeout_s):
             return await self.store.stored_ms(key)
 
+    @override
     async def folders(self, prefix: str) -> Sequence[str]:
-        """As the store, in time."""
         async with asyncio.timeout(self.timeout_s):
             return await self.store.folders(prefix)
 
     async def length_of(self, key: ObjectKey) -> int | None:
-        """As the store, in time."""
+        """The length of the object, within the timeout."""
         async with asyncio.timeout(self.timeout_s):
             return await parts_of(self.store).length_of(key)
 
     async def part_of(self, key: ObjectKey, start: int, length: int) -> bytes | None:
-        """As the store, in time."""
+        """A part of the object, within the timeout."""
         async with asyncio.timeout(self.timeout_s):
             return await parts_of(self.store).part_of(key, start, length)
 
+    @override
     async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
-        """As the store, in time."""
         async with asyncio.timeout(self.timeout_s):
             return await self.store.put_if_absent(key, body, after=after)
 
+    @override
     async def close(self) -> None:
-        """As the store."""
         await self.store.close()

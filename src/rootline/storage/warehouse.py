@@ -1,10 +1,10 @@
-"""The warehouse as a whole: the id of its lake, and whether its store is fit for tables.
+"""The warehouse as a whole: the id of its lake, and the test whether its store is fit for tables.
 
-Owns: reading the lake's id or making it, the test of conditional PUTs, reads and lists (protocol page, section 1,
+Owns: reading the lake's id or creating it, the test of conditional PUTs, reads and lists (protocol page, section 1,
 "Stores that lie"). Does not own: the id's bytes (`record_headers`), the time of the test (the coordinator's start,
 `rootline store probe`).
-Invariants: a conditional PUT decides between two processes that make the id. A warehouse that refuses the PUT or the
-read has no id, and then nothing is compared. The test uses the port alone. A store passes only if every race had one
+Invariants: a conditional PUT decides between two processes that create the id. A warehouse that refuses the PUT or the
+read has no id, and then ids are not compared. The test uses only the port. A store passes only if every race had one
 winner whose body is read back, a later PUT was refused, and LIST yields keys in order. The test writes outside every
 table.
 """
@@ -26,19 +26,18 @@ FindLake = Callable[[], Awaitable[Lake | None]]
 
 
 async def lake_of(store: ObjectStore, place: str, fresh_id: Callable[[], str]) -> Lake | None:
-    """The lake in `store`, under the URL `place` of the caller. An id is created if the lake has no id.
+    """The lake in `store`, with the caller's URL `place`. If the lake has no id, one is created.
 
-    Costs one GET, and in a warehouse without an id also a PUT and perhaps another GET. `None`: it has no id, and none
-    can be created or read with the rights that there are.
+    Costs one GET, and in a warehouse without an id also a PUT and possibly another GET. `None`: there is no id, and the
+    caller's rights do not allow to create or read one.
 
     Raises:
         Unavailable: `store-unavailable`, the id cannot be read.
-
     """
     try:
         found = await store.get(LAKE_KEY)
     except Unavailable as error:
-        if await store.stored_ms(LAKE_KEY) is not None:  # a store that does not answer raises here as well
+        if await store.stored_ms(LAKE_KEY) is not None:  # an unreachable store raises here as well
             raise
         _log_without(place, str(error))
         return None
@@ -57,13 +56,13 @@ async def lake_of(store: ObjectStore, place: str, fresh_id: Callable[[], str]) -
             return None
     lake = decode_lake(found.body)
     if lake is None:
-        _log_without(place, f"{LAKE_KEY} is not what Rootline writes")
+        _log_without(place, f"{LAKE_KEY} was not written by Rootline")
     return None if lake is None else lake._replace(place=place)
 
 
 def _log_without(place: str, reason: str) -> None:
     logger = structlog.get_logger("rootline.lake")
-    logger.info("the lake has no id, so a log of another lake is not noticed", warehouse=place, reason=reason)
+    logger.info("the lake has no id, so a log of another lake cannot be detected", warehouse=place, reason=reason)
 
 
 PROBE_PREFIX: Final = "0-rootline-probe/"
@@ -76,15 +75,13 @@ _RESENDS_MAX: Final = 4
 async def probe_store(
     stores: Sequence[ObjectStore], fresh_id: Callable[[], str], *, rounds: int = 3, racers: int = 32
 ) -> None:
-    """Let `racers` conditional PUTs of one fresh key race in each of `rounds`, then try one more.
+    """Let `racers` conditional PUTs race for one fresh key in each of `rounds`, then try one more PUT.
 
-    `stores` are clients of the same warehouse, through every endpoint there is; `fresh_id` makes an id that no one
-    had before.
+    `stores` are clients of the same warehouse, one for each endpoint. `fresh_id` makes a globally unique id.
 
     Raises:
-        Fenced: `store-lies`, the message says how.
-        Unavailable: `store-unavailable`, the store did not answer well enough to be judged.
-
+        Fenced: `store-lies`. The message states the fault.
+        Unavailable: `store-unavailable`, the store did not respond well enough to be judged.
     """
     for _ in range(rounds):
         await _race(stores, ObjectKey(f"{PROBE_PREFIX}{fresh_id()}"), racers)
@@ -100,20 +97,20 @@ async def _race(stores: Sequence[ObjectStore], key: ObjectKey, racers: int) -> N
             raise reply
         replies.append(reply)
     winners = [number for number, reply in enumerate(replies) if reply.answer is PutStatus.CREATED]
-    held = await _read_back(stores[0], key, replies)
+    found = await _read_back(stores[0], key, replies)
     late = await stores[-1].put_if_absent(key, _LATE)
-    held_after = await _read_back(stores[0], key, replies)
+    found_after = await _read_back(stores[0], key, replies)
     store = stores[0]
-    if late.answer is PutStatus.CREATED or held_after == _LATE:
-        raise _lies(store, "it ignores If-None-Match: a PUT to an object that exists was carried out")
+    if late.answer is PutStatus.CREATED or found_after == _LATE:
+        raise _lies(store, "it ignores If-None-Match: a PUT to an existing object succeeded")
     if len(winners) > 1:
         raise _lies(store, f"it let {len(winners)} of {racers} writers win a race for one object")
-    if winners and held != bodies[winners[0]]:
+    if winners and found != bodies[winners[0]]:
         raise _lies(store, "the one writer that it confirmed is not the one whose object is read back")
-    if held not in bodies or held_after != held:
+    if found not in bodies or found_after != found:
         raise _lies(store, "an object that was created once has other bytes when it is read back")
     for other in stores[1:]:
-        if await _read_back(other, key, replies) != held:
+        if await _read_back(other, key, replies) != found:
             raise _lies(other, "its endpoint reads back another object than the first endpoint")
 
 
@@ -124,11 +121,11 @@ async def _read_back(store: ObjectStore, key: ObjectKey, replies: Sequence[PutRe
     if any(reply.answer in (PutStatus.CREATED, PutStatus.EXISTS) for reply in replies):
         raise _lies(store, "an object that it confirmed cannot be read back right after")
     detail = next((reply.detail for reply in replies if reply.detail), "the store gave no reason")
-    raise Unavailable("store-unavailable", f"{store!r}: none of {len(replies)} PUTs was carried out: {detail}")
+    raise Unavailable("store-unavailable", f"{store!r}: none of {len(replies)} PUTs succeeded: {detail}")
 
 
 async def _check_order(stores: Sequence[ObjectStore], folder: str) -> None:
-    """The newest root is found by a LIST of one key, so that key must be the first one."""
+    """Check that LIST yields keys in order: the newest root is found by a LIST of one key, which must be the first."""
     keys = [ObjectKey(f"{folder}{name}") for name in ("2", "3", "1")]
     for number, key in enumerate(keys):
         await _put_acknowledged(stores[number % len(stores)], key)
@@ -149,4 +146,4 @@ async def _put_acknowledged(store: ObjectStore, key: ObjectKey) -> None:
 
 
 def _lies(store: ObjectStore, fault: str) -> Fenced:
-    return Fenced("store-lies", f"{store!r} cannot hold tables: {fault}; use another store")
+    return Fenced("store-lies", f"{store!r} cannot store tables: {fault}; use another store")

@@ -161,13 +161,13 @@ def test_a_sort_order_by_a_transform_that_is_not_known_is_left_out_with_a_warnin
     field = {"source-id": 2, "transform": "zorder", "direction": "asc", "null-order": "nulls-first"}
     found = adopted_definition(metadata(**{"sort-orders": [{"order-id": 4, "fields": [field]}]}), WHERE)
     assert (found.definition.sort_orders, found.definition.default_sort_order_id) == ((), 0)
-    assert found.warnings == ("sort order 4 is left out: transform zorder is not known",)
+    assert found.warnings == ("sort order 4 is omitted: transform zorder is unknown",)
 
 
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        ({"format-version": 4}, "format version is 4, and only 1, 2 and 3 are read"),
+        ({"format-version": 4}, "format version is 4, and only 1, 2 and 3 are supported"),
         ({"encryption-keys": [{"key-id": "a"}]}, "encrypted"),
         ({"schemas": [schema(column(1, "v", "variant"))], "current-schema-id": 0}, "column 'v'"),
         ({"schemas": [schema(column(1, "g", "geometry"), column(2, "at", "date"))], "current-schema-id": 0}, "'g'"),
@@ -213,7 +213,7 @@ def test_schemas_that_no_intent_could_carry_are_left_out_the_oldest_first() -> N
     assert 0 < len(kept) < 9
     assert kept[2:] == list(range(kept[2], 9))
     assert len(found.definition.to_json()) <= 800_000
-    assert "older schemas are left out" in found.warnings[0]
+    assert "older schemas are omitted" in found.warnings[0]
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def test_vectors_of_files_that_are_gone_are_passed_over(lake: Lake, tmp_path: Pa
     location = table.finish(2)
     plan = lake.adopt(location, NAME).plan
     assert (plan.deletes.vectors, plan.deletes.orphan_vectors) == (1, 1)
-    assert "1 deletion vectors belong to data files that are gone" in plan.warnings[0]
+    assert "1 deletion vectors belong to data files that were removed" in plan.warnings[0]
     adopted = lake.table(NAME)
     assert ids(adopted) == {0, 1, 2, *range(4, 10)}
     kinds = [row.entry.content_type for row in adopted.tree().state.root.rows]
@@ -160,8 +160,8 @@ def test_other_branches_and_tags_stay_behind_with_a_warning(lake: Lake, tmp_path
     }
     plan = lake.adopt(table.finish(1, refs=refs), NAME, dry_run=True).plan
     assert plan.warnings == (
-        "branch 'dev' is left out: only main is adopted",
-        "tag 'v1' is left out: only main is adopted",
+        "branch 'dev' is omitted: only main is adopted",
+        "tag 'v1' is omitted: only main is adopted",
     )
 
 
@@ -207,7 +207,7 @@ def _encrypted(table: HandWritten) -> None:
         (_twice, "adoption-unsupported", "listed twice"),
         (_two_vectors, "adoption-unsupported", "2 deletion vectors"),
         (_wrong_counts, "adoption-unsupported", "m1.avro"),
-        (_wrong_length, "leaf-corrupt", "its entry says 11"),
+        (_wrong_length, "leaf-corrupt", "its entry states 11"),
         (_absent, "object-missing", "none.avro"),
         (_later, "adoption-unsupported", "sequence number 9 is after the snapshot's, 5"),
         (_unknown_spec, "spec-unknown", "partition spec id 8"),
@@ -235,5 +235,5 @@ def test_what_is_no_metadata_is_refused(lake: Lake, tmp_path: Path) -> None:
             lake.adopt(str(tmp_path / name), NAME)
         assert caught.value.code == "metadata-unreadable"
         assert name in caught.value.message
-    with pytest.raises(Invalid, match="no such object"):
+    with pytest.raises(Invalid, match="this object does not exist"):
         lake.adopt(str(tmp_path / "none.json"), NAME)

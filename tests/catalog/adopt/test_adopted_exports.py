@@ -89,7 +89,7 @@ def test_a_table_that_came_from_one_of_ours_uses_no_snapshot_id_again(
         metadata["properties"] = {}
         (tmp_path / "theirs.metadata.json").write_text(json.dumps(metadata))
         location = (tmp_path / "theirs.metadata.json").as_uri()
-    assert any("uuid of its own" in warning for warning in lake.adopt(location, NAME, dry_run=True).plan.warnings)
+    assert any("new uuid" in warning for warning in lake.adopt(location, NAME, dry_run=True).plan.warnings)
     for name in (NAME, "new.twin"):
         lake.adopt(location, name)
     table = lake.table(NAME)

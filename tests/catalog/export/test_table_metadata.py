@@ -184,7 +184,7 @@ def test_stored_metadata_is_believed_only_if_it_is_whole_and_its_own(told: Expor
     for place in range(0, len(found.metadata), 97):
         flipped = bytearray(found.metadata)
         flipped[place] ^= 4
-        with pytest.raises(Corrupt, match=r"-\d+\.metadata\.json: its bytes are not what was written"):
+        with pytest.raises(Corrupt, match=r"-\d+\.metadata\.json: its bytes do not match its digest"):
             read_metadata(bytes(flipped), folder, version, None)
     for other in (
         (ExportFolder.of("file:///elsewhere", TABLE, V3), version, None),

@@ -157,7 +157,7 @@ def test_a_page_size_that_is_no_number_is_refused(catalog: httpx.Client, query: 
 
 
 def test_a_token_that_nobody_gave_is_refused(catalog: httpx.Client) -> None:
-    assert "begin again" in error_of(catalog.get("/v1/v3/namespaces?pageToken=%25%25%25"))["message"]
+    assert "restart with an empty one" in error_of(catalog.get("/v1/v3/namespaces?pageToken=%25%25%25"))["message"]
 
 
 def test_a_table_comes_with_its_location_and_metadata_as_stored(catalog: httpx.Client, lake: Path) -> None:

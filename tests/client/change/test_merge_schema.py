@@ -246,7 +246,7 @@ def test_columns_that_no_intent_can_hold_are_refused_before_anything_is_stored(
 ) -> None:
     monkeypatch.setattr(merged_rows, "CHANGES_CHARS_MAX", 2_000)
     before = stored(tmp_path)
-    with pytest.raises(Invalid, match="leave columns out") as refused:
+    with pytest.raises(Invalid, match="remove columns") as refused:
         table.append([{"id": 2, **{f"column_{number}": 1 for number in range(50)}}], merge_schema=True)
     assert refused.value.code == "intent-too-large"
     assert stored(tmp_path) == before

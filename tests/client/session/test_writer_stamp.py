@@ -91,7 +91,7 @@ def test_a_forked_child_writes_under_an_id_of_its_own() -> None:
 
 
 def test_an_intent_with_a_process_id_that_no_producer_made_is_refused() -> None:
-    with pytest.raises(Invalid, match="made by Rootline and forgotten") as caught:
+    with pytest.raises(Invalid, match="made by Rootline and expire") as caught:
         WriterStamp().stamp(_intent().model_copy(update={"writer_id": "process/nightly", "writer_sequence": 0}))
     assert caught.value.code == "setting-invalid"
     minted = WriterStamp().stamp(_intent())

@@ -221,10 +221,10 @@ def test_the_path_that_a_file_is_read_from_states_values_too(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("location", "terms", "said"),
     [
-        ("day=2024-02-29", (), "only where it is partitioned by Day itself"),
-        ("day=2024-02-29", ("month(Day)",), "only where it is partitioned by Day itself"),
-        ("day=yesterday", ("Day",), "The text is no date"),
-        ("at=noon", ("at",), "The text is no timestamp"),
+        ("day=2024-02-29", (), "only if it is partitioned by Day itself"),
+        ("day=2024-02-29", ("month(Day)",), "only if it is partitioned by Day itself"),
+        ("day=yesterday", ("Day",), "The text is not a date"),
+        ("at=noon", ("at",), "The text is not a timestamp"),
     ],
 )
 def test_a_value_of_a_path_that_a_table_cannot_keep_is_refused(

@@ -1,4 +1,4 @@
-"""Values of kinds that do not mix are refused, and not made into one kind in silence."""
+"""Values of kinds that must not be mixed are refused, and not made into one kind in silence."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SCHEMA = {
 def test_kinds_that_do_not_mix_are_refused(tmp_path: Path, column: str, values: list[Any]) -> None:
     with connect(tmp_path / "lake") as lake:
         table = lake.create_table("demo.t", SCHEMA)
-        with pytest.raises(Invalid, match=f"column {column}.*do not mix") as raised:
+        with pytest.raises(Invalid, match=f"column {column}.*must not be mixed") as raised:
             table.append({column: values})
         assert raised.value.code == "rows-invalid"
         table.append({column: [values[0], None]})

@@ -151,7 +151,7 @@ async def test_a_log_that_is_away_tells_everybody_who_waits_and_nobody_after() -
 async def test_what_was_given_up_before_it_was_taken_is_never_sent() -> None:
     log, queue = ScriptedLog(), PublishQueue()
     first, second, third = queued(queue, *map(intent, range(3)))
-    second.give_up()
+    second.withdraw()
 
     await answers(log, queue, [first, third])
 
@@ -226,5 +226,5 @@ def test_a_forked_child_sends_nothing_of_its_parents(folder: Path) -> None:
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        left.give_up()
+        left.withdraw()
     assert [one.intent_id for one in on_the_log(folder)] == ["intent-1", "intent-3"]

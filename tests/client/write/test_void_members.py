@@ -51,5 +51,5 @@ def test_what_was_written_under_a_void_member_is_read_and_filtered() -> None:
 
 
 def test_a_member_of_another_transform_over_a_dropped_column_is_refused_with_its_name() -> None:
-    with pytest.raises(Invalid, match="partition member 3 is over column id 2, which is gone"):
+    with pytest.raises(Invalid, match="partition member 3 uses column id 2, which was dropped"):
         write_files(ROWS, _without_carrier("truncate(1, carrier)"), uuids())

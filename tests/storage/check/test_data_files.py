@@ -112,7 +112,7 @@ def with_ids(*ids: int, types: tuple[pa.DataType, ...] = (pa.int64(), pa.string(
 @pytest.mark.parametrize(
     ("change", "code", "reason"),
     [
-        ("count", "data-file-corrupt", "holds 2 rows, its entry says 3"),
+        ("count", "data-file-corrupt", "has 2 rows, its entry states 3"),
         ("ids", "data-file-mismatch", "field id 77"),
         ("type", "data-file-mismatch", "id"),
     ],
@@ -139,9 +139,9 @@ def test_a_footer_that_is_not_what_the_writer_said_is_found(
 @pytest.mark.parametrize(
     ("statistics", "reason"),
     [
-        ({"null_value_count": 1}, "column 'id' has 0 nulls, its entry says 1"),
-        ({"lower_value": 3}, "column 'id' holds 2, its lower bound is 3"),
-        ({"upper_value": 8}, "column 'id' holds 9, its upper bound is 8"),
+        ({"null_value_count": 1}, "column 'id' has 0 nulls, its entry states 1"),
+        ({"lower_value": 3}, "column 'id' contains 2, its lower bound is 3"),
+        ({"upper_value": 8}, "column 'id' contains 9, its upper bound is 8"),
     ],
 )
 def test_statistics_that_lie_are_found_when_every_row_is_read(

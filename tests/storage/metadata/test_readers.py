@@ -92,7 +92,7 @@ def test_a_root_under_another_version_or_table_is_corrupt() -> None:
     table.commit()
     body = stored(table, root_key(TABLE, Version(0)))
     table.store.place(root_key(TABLE, Version(1)), body)
-    with pytest.raises(Corrupt, match="holds version 0"):
+    with pytest.raises(Corrupt, match="contains version 0"):
         asyncio.run(read_root(table.store, TABLE, Version(1)))
     other = TableName("test.other")
     table.store.place(root_key(other, Version(0)), body)
@@ -149,7 +149,7 @@ def test_a_leaf_that_disagrees_with_its_root_row_is_corrupt() -> None:
     table = new_table()
     (file,) = table.write(pa.table({"id": [1, 2]}))
     leaf = table.leaf([file])
-    with pytest.raises(Corrupt, match="holds 1 entries, its root row says 2"):
+    with pytest.raises(Corrupt, match="has 1 entries, its root row states 2"):
         asyncio.run(read_leaf(table.store, TABLE, replace(leaf, record_count=2)))
     deletes = table.leaf([table.vector(file, [0])])
     with pytest.raises(Corrupt, match="lists delete files"):

@@ -87,7 +87,7 @@ def test_each_row_is_held_to_the_length_of_the_file_that_it_states() -> None:
     table = new_table()
     _, rows = in_one_file(table)
     wrong = replace(rows[1], file_size_in_bytes=7)
-    with pytest.raises(Corrupt, match="its entry says 7") as caught:
+    with pytest.raises(Corrupt, match="its entry states 7") as caught:
         read(table.store, [rows[0], wrong])
     assert caught.value.code == "vector-corrupt"
 

@@ -297,7 +297,7 @@ def test_an_equality_delete_file_without_its_column_is_refused(table: StoredTabl
 def test_a_damaged_or_missing_delete_file_never_leaves_rows_in_peace(table: StoredTable) -> None:
     delete, empty = equality_delete(table, _ids(1), [1], 2), equality_delete(table, _ids(1), [1], 2)
     for strange, reason in [
-        (replace(delete, record_count=2), "holds 1 rows"),
+        (replace(delete, record_count=2), "has 1 rows"),
         (replace(delete, file_size_in_bytes=9), "bytes are stored"),
         (replace(delete, location="data/absent.parquet"), "does not exist"),
         (replaced(table, empty, b"", 1), "is not a Parquet file"),

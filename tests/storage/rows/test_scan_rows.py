@@ -118,7 +118,7 @@ def test_other_row_counts_than_the_entry_says_are_corrupt(table: StoredTable) ->
     (file,) = table.write(flights(*range(4)))
     table.entries = [replace(file, record_count=3)]
     table.commit()
-    with pytest.raises(Corrupt, match="holds 4 rows"):
+    with pytest.raises(Corrupt, match="has 4 rows"):
         table.scan()
 
 

@@ -1,12 +1,12 @@
-"""A warehouse as the REST catalog shows it: namespaces, tables, views, a table's export, and the metrics of all this.
+"""A warehouse in the form of the REST catalog: namespaces, tables, views, a table's export, and metrics.
 
-Owns: finding names with few requests and remembering them, the cost and deadline of each question, names and labels of
-the metrics. Does not own: HTTP (`routes`), making exports (`exporter`), which namespaces exist (`namespaces`).
-Invariants: read-only except for the exports themselves. The answer on a table is its newest version at the time of the
-request. A caller that stops waiting does not stop an export that others wait for. Every answer lists folders and heads
-again, so a removed or dropped name disappears. Engines descend level by level, so for them a namespace also exists if
-one below it does. A `table` label stands for at most `TABLES_MAX` tables, all exported here. Metrics may be set in one
-thread and read in another.
+Owns: finding names with few requests and caching them, the cost and deadline of each request, names and labels of the
+metrics. Does not own: HTTP (`routes`), making exports (`exporter`), the rules for existing namespaces (`namespaces`).
+Invariants: read-only except for the exports themselves. The response for a table is its newest version at the time of
+the request. A caller that stops waiting does not stop an export that others wait for. Every response lists folders and
+heads again, so a removed or dropped name disappears. Engines descend level by level, so for them a namespace also
+exists if one below it does. The `table` label has at most `TABLES_MAX` values, all for tables exported here. Metrics
+may be set in one thread and read in another.
 """
 
 from __future__ import annotations
@@ -44,39 +44,38 @@ from rootline.storage.metadata.root_reader import at_head, find_head, newest_roo
 if TYPE_CHECKING:
     from rootline.catalog.exporter import ExportCost, ExportedTable, TableExporter
 
-_LOOKS_AT_ONCE: Final = 16
+_READS_AT_ONCE: Final = 16
 
 
 class _Seen(NamedTuple):
-    """What a name was in the newest version that was read."""
+    """The state of a name in the newest version that was read."""
 
     version: Version
     state: NameState
 
 
 class TableDirectory:
-    """The tables and views of one warehouse. A root is read once, to tell what it is; after that it is only listed."""
+    """The tables and views of one warehouse. A root is read once for its kind, and after that only listed."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._places = asyncio.Semaphore(_LOOKS_AT_ONCE)
+        self._places = asyncio.Semaphore(_READS_AT_ONCE)
         self._known: dict[TableName, _Seen] = {}
 
     async def namespaces(self) -> list[str]:
-        """Every namespace that was created or holds a table or view, ascending; also one that cannot be read.
+        """Every namespace that was created or contains a table or view, ascending, including unreadable ones.
 
         Raises:
             Unavailable: `store-unavailable`.
-
         """
         names = [name for folder in await self._store.folders("") if (name := namespace_in(folder)) is not None]
         there = await asyncio.gather(*(self._is_namespace(name) for name in names))
         return sorted(name for name, is_there in zip(names, there, strict=True) if is_there)
 
     async def below(self, parent: str) -> list[str] | None:
-        """The namespaces one level below `parent` (empty: the highest), whole names, ascending; `None`: no such parent.
+        """The full names of namespaces one level below `parent`, ascending, or `None` if `parent` does not exist.
 
-        Raises as `namespaces`.
+        An empty `parent` is the root of all namespaces. Raises the errors of `namespaces`.
         """
         names, prefix = await self.namespaces(), f"{parent}." if parent else ""
         level = prefix.count(".") + 1
@@ -84,12 +83,11 @@ class TableDirectory:
         return sorted(found) if found or not parent or parent in names else None
 
     async def properties(self, namespace: str) -> dict[str, str] | None:
-        """A namespace's properties; `None`: there is no such namespace.
+        """A namespace's properties, or `None` if there is no such namespace.
 
         Raises:
             Corrupt: `namespace-unreadable`.
             Unavailable: `store-unavailable`.
-
         """
         name = namespace_in(namespace)
         if name is None:
@@ -101,28 +99,26 @@ class TableDirectory:
         return None
 
     async def tables(self, namespace: str) -> list[str]:
-        """The names of the tables in `namespace`, without it, ascending; none if there is no such namespace.
+        """The names of the tables in `namespace`, without it, ascending. Empty if there is no such namespace.
 
         Raises:
             Unavailable: `store-unavailable`.
-
         """
-        return await self._those(namespace, NameState.TABLE)
+        return await self._names_of(namespace, NameState.TABLE)
 
     async def views(self, namespace: str) -> list[str]:
-        """As `tables`, the views."""
-        return await self._those(namespace, NameState.VIEW)
+        """The names of the views in `namespace`, with the rules of `tables`."""
+        return await self._names_of(namespace, NameState.VIEW)
 
     async def exists(self, name: TableName, state: NameState = NameState.TABLE) -> bool:
-        """Whether the warehouse has the table `name`, or the view, now.
+        """Whether the warehouse has the table or view `name` now.
 
         Raises:
             Unavailable: `store-unavailable`.
-
         """
         return await self._state_of(name) is state
 
-    async def _those(self, namespace: str, state: NameState) -> list[str]:
+    async def _names_of(self, namespace: str, state: NameState) -> list[str]:
         if namespace_in(namespace) is None:
             return []
         async with self._places:
@@ -142,7 +138,7 @@ class TableDirectory:
         try:
             root = await at_head(self._store, name, lambda found: read_root(self._store, name, found.version), head)
         except Corrupt:
-            return NameState.TABLE  # it is there, and says so when it is loaded
+            return NameState.TABLE  # it exists, and loading it reports the error
         if root is None:
             return None
         self._known[name] = _Seen(root.header.version, root.header.name_is)
@@ -153,7 +149,7 @@ class TableDirectory:
             return await self._state_of(name)
 
     async def _is_namespace(self, name: NamespaceName) -> bool:
-        for known, seen in self._known.items():  # what was there is looked at first: mostly it still is
+        for known, seen in self._known.items():  # check a known name first: it usually still exists
             if seen.state is not NameState.TOMBSTONE and namespace_of(known) == name:
                 if await self._state_in_turn(known) in (NameState.TABLE, NameState.VIEW):
                     return True
@@ -170,7 +166,7 @@ _SECONDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 6
 
 @dataclass(slots=True)
 class _Freshness:
-    """How far one table's newest export is behind its head, as far as this process knows."""
+    """The distance between one table's newest export and its head, as far as this process knows."""
 
     exported: Version
     head: Version
@@ -178,7 +174,7 @@ class _Freshness:
 
 
 class CatalogMetrics:
-    """The metrics of one process, in `registry`, which may hold other metrics too."""
+    """The metrics of one process, in `registry`, which may contain other metrics too."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
@@ -186,8 +182,8 @@ class CatalogMetrics:
         self._fresh: dict[TableName, _Freshness] = {}
         self._lag = Gauge(
             "rootline_export_lag_seconds",
-            "For how long a table's newest version has been newer than the newest one exported here; also if no one "
-            "reads it any more.",
+            "How long a table's newest version has been newer than the newest one exported here, even if no engine "
+            "reads it now.",
             ("table",),
             registry=registry,
         )
@@ -205,25 +201,25 @@ class CatalogMetrics:
         )
         self._answers = Counter(
             "rootline_catalog_requests_total",
-            "Answers of the REST catalog.",
+            "Responses of the REST catalog.",
             ("route", "code"),
             registry=registry,
         )
         self._answer_seconds = Histogram(
             "rootline_catalog_request_seconds",
-            "Time to answer a request, exports that it waits for included.",
+            "Time to respond to a request, exports that it waits for included.",
             ("route",),
             registry=registry,
             buckets=_SECONDS,
         )
 
     def answered(self, route: str, status: int, elapsed_s: float) -> None:
-        """Count one answer."""
+        """Count one response."""
         self._answers.labels(route, str(status)).inc()
         self._answer_seconds.labels(route).observe(elapsed_s)
 
     def exported(self, table: TableName, version: Version, cost: ExportCost, elapsed_s: float) -> None:
-        """Count an export of the newest version; `cost`: the requests for it, none if it was complete."""
+        """Count an export of the newest version. `cost`: its requests, zero if it was complete."""
         for kind, count in (("list", cost.lists), ("get", cost.gets), ("put", cost.puts)):
             if count:
                 self._requests.labels(kind).inc(count)
@@ -240,11 +236,11 @@ class CatalogMetrics:
                 fresh.head, fresh.behind_since_ms = fresh.exported, None
 
     def failed(self, code: str) -> None:
-        """Count an export that could not be made."""
+        """Count a failed export."""
         self._failures.labels(code).inc()
 
     def head_seen(self, table: TableName, version: Version, timestamp_ms: int) -> None:
-        """Note the newest version of `table` and when it was committed; only tables that were exported here matter."""
+        """Record the newest version of `table` and its commit time. Tables that were not exported here are ignored."""
         with self._guard:
             fresh = self._fresh.get(table)
             if fresh is None or version <= fresh.head:
@@ -254,9 +250,9 @@ class CatalogMetrics:
                 fresh.behind_since_ms = timestamp_ms
 
     def measure(self, now_ms: int, heads: Mapping[TableName, tuple[Version, int]] | None = None) -> None:
-        """Bring the gauge up to date, before it is read.
+        """Update the gauge before it is read.
 
-        `heads`: the newest versions, and when they were committed, of the tables whose commits this process sees; other
+        `heads`: the newest versions and their commit times, for the tables whose commits this process sees. Other
         tables have no lag. `None`: this process sees no commits, only requests.
         """
         for table, (version, timestamp_ms) in (heads or {}).items():
@@ -275,19 +271,19 @@ class CatalogMetrics:
 
 
 _LARGE_BYTES: Final = 100_000
-"""Metadata of this size or more is parsed in a thread."""
+"""Larger metadata is parsed in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedTable:
-    """The answer on a table; `body` is `None` if the engine has it already."""
+    """The response for a table. `body` is `None` if the engine already has it."""
 
     etag: str
     body: bytes | None
 
 
 class RestCatalog:
-    """One warehouse. All methods run on the event loop of `store`."""
+    """The catalog of one warehouse. All methods run on the event loop of `store`."""
 
     def __init__(
         self,
@@ -299,7 +295,7 @@ class RestCatalog:
         default_format: FormatVersion | None = None,
         request_timeout_s: float = 60.0,
     ) -> None:
-        """`storage`: the store's settings that engines get; `default_format`: for an engine that names none."""
+        """`storage`: the store's settings for engines. `default_format`: for an engine that requests none."""
         self.metrics = metrics
         self._store = store
         self._exporter = exporter
@@ -318,40 +314,39 @@ class RestCatalog:
         return found
 
     async def namespace(self, namespace: str) -> dict[str, str]:
-        """Its properties. Raises `Refusal`: there is no such namespace."""
+        """The namespace's properties. Raises `Refusal`: there is no such namespace."""
         found = await self._directory.properties(namespace)
         if found is None:
             raise no_such_namespace(namespace)
         return found
 
     async def tables(self, namespace: str) -> list[str]:
-        """The names of its tables, ascending. Raises `Refusal`: there is no such namespace."""
+        """The names of the namespace's tables, ascending. Raises `Refusal`: there is no such namespace."""
         found = await self._directory.tables(namespace)
         if not found:
             await self.namespace(namespace)
         return found
 
     async def views(self, namespace: str) -> list[str]:
-        """The names of its views, ascending. Raises `Refusal`: there is no such namespace."""
+        """The names of the namespace's views, ascending. Raises `Refusal`: there is no such namespace."""
         found = await self._directory.views(namespace)
         if not found:
             await self.namespace(namespace)
         return found
 
     async def view_exists(self, namespace: str, name: str) -> None:
-        """Return if the view exists. Raises `Refusal`: it does not."""
+        """Return if the view exists. Raises `Refusal` if it does not."""
         checked = _name(namespace, name)
         if checked is None or not await self._directory.exists(checked, NameState.VIEW):
             raise no_such_view(namespace, name)
 
     async def view(self, namespace: str, name: str) -> bytes:
-        """The answer on a view.
+        """The response for a view.
 
         Raises:
             Refusal: there is no such view.
             Corrupt: it cannot be read.
-            Unavailable: the store does not answer.
-
+            Unavailable: the store does not respond.
         """
         checked = _name(namespace, name)
         root = None if checked is None else await newest_root(self._store, checked)
@@ -361,25 +356,24 @@ class RestCatalog:
         return view_body(view_of(root.header), f"{self._exporter.base_url}/{key}")
 
     async def table_exists(self, namespace: str, name: str) -> None:
-        """Return if the table exists. Raises `Refusal`: it does not."""
+        """Return if the table exists. Raises `Refusal` if it does not."""
         if not await self._directory.exists(_table(namespace, name)):
             raise no_such_table(namespace, name)
 
     async def reach(self) -> None:
-        """Ask the store for something small. Raises `Unavailable`: it does not answer."""
+        """Send a small request to the store. Raises `Unavailable` if it does not respond."""
         await self._store.folders("")
 
     async def load(
         self, namespace: str, name: str, format_version: FormatVersion | None, mode: SnapshotMode, known: str | None
     ) -> LoadedTable:
-        """A table's newest version; `known`: the entity tags that the engine has.
+        """A table's newest version. `known`: the entity tags that the engine has.
 
         Raises:
             Refusal: there is no such table.
             Invalid: `export-unsupported`.
-            Corrupt: what the export is made from is damaged.
-            Unavailable: the store does not answer, or the export is not done in time.
-
+            Corrupt: an object that the export is made from is damaged.
+            Unavailable: the store does not respond, or the export is not done in time.
         """
         table = _table(namespace, name)
         making = asyncio.ensure_future(self._export(table, format_version or self._default_format))
@@ -389,7 +383,7 @@ class RestCatalog:
         if not done:
             raise Unavailable(
                 "export-unfinished",
-                f"{table}: its export is not done after {self._timeout_s:g} s; it goes on: ask again",
+                f"{table}: its export is not done after {self._timeout_s:g} s and continues: retry",
             )
         exported = making.result()
         etag = etag_of(exported, mode, self._storage)
@@ -400,7 +394,7 @@ class RestCatalog:
         return LoadedTable(etag, table_body(exported, mode, self._storage))
 
     async def close(self) -> None:
-        """Stop the exports under way; the store stays open."""
+        """Stop running exports. The store stays open."""
         for making in self._making:
             making.cancel()
         await asyncio.gather(*self._making, return_exceptions=True)
@@ -424,7 +418,7 @@ class RestCatalog:
     def _made(self, making: asyncio.Task[ExportedTable]) -> None:
         self._making.discard(making)
         if not making.cancelled():
-            making.exception()  # the caller was told, or is gone
+            making.exception()  # retrieved: the caller has it, or has stopped waiting
 
 
 def _table(namespace: str, name: str) -> TableName:

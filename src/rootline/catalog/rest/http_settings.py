@@ -4,8 +4,8 @@ Owns: names, defaults and rules of `ROOTLINE_HTTP__*` and `ROOTLINE_CATALOG__*`,
 tokens, several of them while one replaces another. Does not own: the address of each server (its own settings), access
 to the store (`ROOTLINE_S3__*`), the paths that need a token (`serving`, `routes`).
 Invariants: a secret is never printed. A certificate that cannot be used is refused before the port is opened. A
-comparison takes a time that reveals nothing about the token. A changed token file counts at the next request, and an
-unreadable one leaves the known tokens. No client gets the store's keys unless the catalog needs a token.
+comparison takes a time that reveals nothing about the token. A changed token file takes effect at the next request, and
+an unreadable one keeps the known tokens. No client gets the store's keys unless the catalog needs a token.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from rootline.schemas.errors import Invalid
 
 @dataclass(slots=True)
 class BearerTokens:
-    """`fixed`: from a setting; `file`: one token a line. Made by `tokens_of`, which has read the file once."""
+    """Accepted bearer tokens. `fixed`: from a setting. `file`: one token a line. `tokens_of` creates it and reads the
+    file.
+    """
 
     fixed: tuple[str, ...] = field(default=(), repr=False)
     file: Path | None = None
@@ -34,18 +36,18 @@ class BearerTokens:
 
     @property
     def are_needed(self) -> bool:
-        """Whether there is any; without one, anyone may ask."""
+        """Whether a token is required. Without any token, every request is allowed."""
         return bool(self.fixed or self.file is not None)
 
     def allow(self, authorization: str) -> bool:
-        """Whether the header `Authorization`, as it came, names one of them."""
+        """Whether the raw header `Authorization` contains one of them."""
         scheme, _, given = authorization.partition(" ")
-        said = given.strip().encode("latin-1", errors="replace")  # headers are bytes
-        same = [hmac.compare_digest(said, token.encode()) for token in (*self.fixed, *self._of_file())]
+        presented = given.strip().encode("latin-1", errors="replace")  # headers are bytes
+        same = [hmac.compare_digest(presented, token.encode()) for token in (*self.fixed, *self._of_file())]
         return scheme.lower() == "bearer" and any(same)
 
     def read(self) -> None:
-        """Read the file. Raises `Invalid` (`setting-invalid`): it cannot be read, or holds no token."""
+        """Read the file. Raises `Invalid` (`setting-invalid`): it cannot be read, or contains no token."""
         if self.file is None:
             return
         try:
@@ -66,7 +68,11 @@ class BearerTokens:
                 if (stat.st_mtime_ns, stat.st_size) != self._seen:
                     self.read()
             except (OSError, Invalid) as error:
-                structlog.get_logger().warning("tokens not read again", action="tokens", reason=str(error))
+                structlog.get_logger().warning(
+                    "the token file could not be re-read, so the known tokens stay valid",
+                    action="tokens",
+                    reason=str(error),
+                )
         return self._known
 
 
@@ -81,18 +87,18 @@ _HTTP_PREFIX = "ROOTLINE_HTTP__"
 
 
 class HttpSettings(BaseSettings):
-    """A file `rootline_http__…` in `ROOTLINE_SECRETS_DIR` sets it as well."""
+    """Settings of every HTTP server. A file `rootline_http__…` in `ROOTLINE_SECRETS_DIR` sets one as well."""
 
     model_config = SettingsConfigDict(env_prefix=_HTTP_PREFIX, extra="forbid", frozen=True)
 
     token: SecretStr | None = Field(
         default=None,
         min_length=1,
-        description="A bearer token for all but /healthz, /readyz and /metrics; the catalog takes its own as well.",
+        description="A bearer token for all but /healthz, /readyz and /metrics; the catalog also accepts its own.",
     )
     token_file: Path | None = Field(
         default=None,
-        description="A file with one such token a line, instead of `TOKEN`; read again when it changes, so that tokens "
+        description="A file with one such token a line, instead of `TOKEN`; re-read when it changes, so that tokens "
         "can be replaced one after the other.",
     )
     tls_certificate_file: Path | None = Field(
@@ -107,7 +113,7 @@ class HttpSettings(BaseSettings):
         if self.token is not None and self.token_file is not None:
             raise ValueError("give token or token_file, not both")
         if self.tls_key_file is not None and self.tls_certificate_file is None:
-            raise ValueError("tls_key_file is of no use without tls_certificate_file")
+            raise ValueError("tls_key_file needs tls_certificate_file: set both")
         return self
 
     def tokens(self) -> BearerTokens:
@@ -115,7 +121,7 @@ class HttpSettings(BaseSettings):
         return tokens_of(self.token, self.token_file)
 
     def tls(self) -> ssl.SSLContext | None:
-        """What the server speaks TLS with; `None`: plain HTTP. Raises `Invalid` (`setting-invalid`)."""
+        """The server's TLS context, or `None` for plain HTTP. Raises `Invalid` (`setting-invalid`)."""
         if self.tls_certificate_file is None:
             return None
         key = self.tls_key_file or self.tls_certificate_file
@@ -147,11 +153,10 @@ def _refuse_password() -> str:
 
 
 def http_settings() -> HttpSettings:
-    """The settings in force.
+    """The current settings.
 
     Raises:
-        Invalid: `setting-invalid`, naming each setting and what is wrong with it.
-
+        Invalid: `setting-invalid`, naming each invalid setting and its fault.
     """
     return read_settings(HttpSettings, _HTTP_PREFIX)
 
@@ -160,7 +165,9 @@ _CATALOG_PREFIX = "ROOTLINE_CATALOG__"
 
 
 class CatalogSettings(BaseSettings):
-    """A unit is the last part of its name. A file `rootline_catalog__…` in `ROOTLINE_SECRETS_DIR` sets it as well."""
+    """Settings of the REST catalog. A name ends in its unit. A file `rootline_catalog__…` in `ROOTLINE_SECRETS_DIR`
+    sets one too.
+    """
 
     model_config = SettingsConfigDict(env_prefix=_CATALOG_PREFIX, extra="forbid", frozen=True)
 
@@ -175,7 +182,7 @@ class CatalogSettings(BaseSettings):
     )
     token_file: Path | None = Field(
         default=None,
-        description="A file with one token a line, instead of `TOKEN`; read again when it changes.",
+        description="A file with one token a line, instead of `TOKEN`; re-read when it changes.",
     )
     share_s3_keys: bool = Field(
         default=False,
@@ -184,7 +191,7 @@ class CatalogSettings(BaseSettings):
     request_timeout_s: float = Field(
         default=60.0,
         gt=0,
-        description="After this time the answer is 503; the export goes on, and is there for the next request.",
+        description="After this time the response is 503; the export continues, and the next request can use it.",
     )
 
     @model_validator(mode="after")
@@ -206,10 +213,9 @@ class CatalogSettings(BaseSettings):
 
 
 def catalog_settings() -> CatalogSettings:
-    """The settings in force.
+    """The current settings.
 
     Raises:
-        Invalid: `setting-invalid`, naming each setting and what is wrong with it.
-
+        Invalid: `setting-invalid`, naming each invalid setting and its fault.
     """
     return read_settings(CatalogSettings, _CATALOG_PREFIX)

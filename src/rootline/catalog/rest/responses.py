@@ -2,7 +2,7 @@
 
 Owns: their JSON, pages of lists, ETags, the snapshots that the mode `refs` omits, the status and type of each error.
 Does not own: routes (`routes`), the content of a table's metadata (`table_metadata`), codes and their explanations.
-Invariants: metadata is sent with the stored bytes, unless snapshots are omitted. An ETag stands for one metadata
+Invariants: metadata is sent with the stored bytes, unless snapshots are omitted. An ETag identifies one metadata
 location, one mode of snapshots and one set of storage settings. An error names object, reason and next step, and
 contains no stack trace and no secret. A client that may retry gets the time to wait.
 """
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 RETRY_AFTER_S: Final = 2
 _NAME_CHARS_MAX: Final = 300
 NO_TABLE: Final = frozenset(("table-unknown", "table-dropped", "table-name-invalid", "name-is-view"))
-"""Codes of what is no table now: engines ask for a table before they ask for a view, so this is no fault."""
+"""Codes for a name without a table. They are not faults: engines look for a table before they look for a view."""
 
 
 class Refusal(Exception):
-    """A request that is not carried out: its status, and the exception that clients know."""
+    """A refused request: its status, and the exception type that clients know."""
 
     def __init__(self, status: int, kind: str, message: str) -> None:
         super().__init__(message)
@@ -42,7 +42,7 @@ class Refusal(Exception):
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers besides the status."""
+        """The response headers that the status needs."""
         if self.status == 503:
             return {"Retry-After": str(RETRY_AFTER_S)}
         return {"WWW-Authenticate": "Bearer"} if self.status == 401 else {}
@@ -55,7 +55,7 @@ class Refusal(Exception):
 
 
 def no_such_table(namespace: str, table: str) -> Refusal:
-    """No table has this name. Engines that probe metadata tables rely on the type."""
+    """The error for an unknown table. Engines that probe metadata tables rely on the type."""
     return Refusal(
         404,
         "NoSuchTableException",
@@ -64,7 +64,7 @@ def no_such_table(namespace: str, table: str) -> Refusal:
 
 
 def no_such_namespace(namespace: str) -> Refusal:
-    """No namespace has this name."""
+    """The error for an unknown namespace."""
     return Refusal(
         404,
         "NoSuchNamespaceException",
@@ -74,7 +74,7 @@ def no_such_namespace(namespace: str) -> Refusal:
 
 
 def no_such_view(namespace: str, view: str) -> Refusal:
-    """No view has this name."""
+    """The error for an unknown view."""
     return Refusal(
         404,
         "NoSuchViewException",
@@ -83,37 +83,37 @@ def no_such_view(namespace: str, view: str) -> Refusal:
 
 
 def bad_request(message: str) -> Refusal:
-    """A parameter cannot be understood."""
+    """The error for an invalid parameter."""
     return Refusal(400, "BadRequestException", message)
 
 
 def refusal_of(error: Exception) -> Refusal:
-    """The answer for `error`."""
+    """The error response for `error`."""
     match error:
         case Refusal():
             return error
         case Invalid() if error.code in NO_TABLE:
-            return Refusal(404, "NoSuchTableException", _said(error))
+            return Refusal(404, "NoSuchTableException", _message_of(error))
         case Invalid():
-            return Refusal(400, "BadRequestException", _said(error))
+            return Refusal(400, "BadRequestException", _message_of(error))
         case Unavailable() | OutcomeUnknown():
-            return Refusal(503, "ServiceUnavailableException", _said(error))
+            return Refusal(503, "ServiceUnavailableException", _message_of(error))
         case RootlineError():
-            return Refusal(500, "InternalServerError", _said(error))
+            return Refusal(500, "InternalServerError", _message_of(error))
         case _:
             return Refusal(
                 500,
                 "InternalServerError",
-                f"this is a bug in Rootline ({type(error).__name__}); the server's log says more: please report it",
+                f"this is a bug in Rootline ({type(error).__name__}); the server's log has details: please report it",
             )
 
 
 def _shown(*names: str) -> str:
-    """Names as people write them; the parts of a namespace arrive joined by a control character."""
+    """Names in readable form. The parts of a namespace arrive joined by a control character."""
     return ".".join(names).replace("\x1f", ".")[:_NAME_CHARS_MAX]
 
 
-def _said(error: RootlineError) -> str:
+def _message_of(error: RootlineError) -> str:
     known = CODES.get(error.code)
     step = "" if known is None else f"; {known.do}"
     return f"{error.message} [{error.code}]{step}"
@@ -121,7 +121,7 @@ def _said(error: RootlineError) -> str:
 
 PAGE_SIZE_MAX: Final = 1_000
 WAREHOUSES: Final = {"v2": FormatVersion.V2, "v3": FormatVersion.V3}
-"""The warehouse names that an engine may give, which then are in the path: the format that it wants."""
+"""The warehouse names that an engine may use: each selects a format, and becomes the prefix of its paths."""
 
 _PREFIX: Final = "/v1/{prefix}/namespaces"
 ENDPOINTS: Final = (
@@ -135,22 +135,21 @@ ENDPOINTS: Final = (
     f"GET {_PREFIX}/{{namespace}}/views/{{view}}",
     f"HEAD {_PREFIX}/{{namespace}}/views/{{view}}",
 )
-"""The routes that are served; an engine that knows this list does not try others."""
+"""The served routes. An engine that supports this list does not try others."""
 
 
 class SnapshotMode(StrEnum):
-    """Which snapshots a table's metadata holds."""
+    """The choice of snapshots in a table's metadata."""
 
     ALL = "all"
     REFS = "refs"
 
 
 def config_body(warehouse: str | None) -> bytes:
-    """The first answer to an engine; `warehouse` is what it was configured with.
+    """The first response to an engine. `warehouse` is the engine's configured warehouse.
 
     Raises:
         Refusal: there is no warehouse of this name.
-
     """
     if warehouse and warehouse not in WAREHOUSES:
         raise Refusal(
@@ -182,7 +181,7 @@ def identifiers_body(namespace: str, names: Sequence[str], token: str | None, si
 
 
 def table_body(exported: ExportedTable, mode: SnapshotMode, storage: Mapping[str, str]) -> bytes:
-    """A table: where its metadata is, the metadata, and how its files are reached."""
+    """A table: the location of its metadata, the metadata, and the settings to read its files."""
     metadata = exported.metadata if mode is SnapshotMode.ALL else _referenced(exported.metadata)
     return b'{"metadata-location":%b,"metadata":%b,"config":%b}' % (
         _json(exported.metadata_location),
@@ -192,9 +191,10 @@ def table_body(exported: ExportedTable, mode: SnapshotMode, storage: Mapping[str
 
 
 def view_body(view: ViewMetadata, metadata_location: str) -> bytes:
-    """A view: the metadata as engines read it, and the location of the root that has it.
+    """A view: its metadata in the form for engines, and the location of the root that contains it.
 
-    Engines look for the schema and the places of names in a version, where the specification has them in its texts.
+    Engines expect the schema and the default namespace in the version. The specification has the latter in its SQL
+    texts.
     """
     metadata = json.loads(view.to_json())
     metadata.setdefault("properties", {})
@@ -214,14 +214,14 @@ def view_body(view: ViewMetadata, metadata_location: str) -> bytes:
 
 
 def etag_of(exported: ExportedTable, mode: SnapshotMode, storage: Mapping[str, str]) -> str:
-    """The strong entity tag of `table_body`, from its inputs."""
-    # the timestamp distinguishes a table from one that was removed by hand and made again under the same name
+    """The strong entity tag of `table_body`, computed from its inputs."""
+    # the timestamp distinguishes a table from one that was deleted manually and recreated under the same name
     inputs = [exported.metadata_location, exported.snapshot_timestamp_ms, mode, sorted(storage.items())]
     return f'"{hashlib.sha256(_json(inputs)).hexdigest()[:32]}"'
 
 
 def is_known(etag: str, if_none_match: str | None) -> bool:
-    """Whether the header names `etag`; the comparison is weak, as in caches."""
+    """Whether the header names `etag`. The comparison is weak, as in caches."""
     named = [part.strip().removeprefix("W/") for part in (if_none_match or "").split(",")]
     return etag in named or "*" in named
 
@@ -235,7 +235,7 @@ def snapshot_mode(text: str | None) -> SnapshotMode:
 
 
 def _referenced(metadata: bytes) -> bytes:
-    """The metadata with only those snapshots that a branch or tag names; everything else stays, the log too."""
+    """The metadata with only the snapshots that a branch or tag names. All else is unchanged, including the log."""
     found: dict[str, Any] = json.loads(metadata)
     named = {reference["snapshot-id"] for reference in found.get("refs", {}).values()}
     named.add(found.get("current-snapshot-id"))
@@ -244,9 +244,9 @@ def _referenced(metadata: bytes) -> bytes:
 
 
 def _page(names: Sequence[str], token: str | None, size: str | None) -> tuple[Sequence[str], str | None]:
-    """The names of the page that `token` begins, and the token of the next page; without a token all names.
+    """The names of the page that `token` begins, and the token of the next page. Without a token, all names.
 
-    A token names the last name before the page, so a list that changes meanwhile loses and repeats nothing.
+    A token contains the last name before the page, so a concurrent change of the list skips and repeats no other name.
     """
     limit = _size(size)
     if token is None:
@@ -271,7 +271,7 @@ def _name_of(token: str) -> str:
         return base64.b64decode(token, altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
         raise bad_request(
-            f"pageToken={token[:40]}: no earlier answer gave this token; begin again with an empty one"
+            f"pageToken={token[:40]}: no earlier response contained this token; restart with an empty one"
         ) from None
 
 

@@ -1,9 +1,9 @@
 """The routes of the Iceberg REST catalog, read side, as an application to mount under `/v1`.
 
-Owns: paths, methods, statuses, the bearer token. Does not own: bodies (`answers`), what they are made from
-(`catalog`), errors' shapes (`errors`).
-Invariants: no route changes anything; every answer that is not a success is in the protocol's error model; a wrong
-token learns nothing, not even which tables exist.
+Owns: paths, methods, statuses, the bearer token. Does not own: bodies and errors (`responses`), their content
+(`catalog`).
+Invariants: no route changes anything. Every error is in the protocol's error model. A client with a wrong token learns
+nothing, not even the names of tables.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from rootline.catalog.rest.responses import (
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
 READS: Final = ["GET", "HEAD"]
-"""A HEAD is a GET whose body is not sent: load balancers ask so."""
+"""A HEAD is a GET without a body. Load balancers use it."""
 _JSON: Final = "application/json"
 _WRITES: Final = ["POST", "PUT", "PATCH", "DELETE"]
 
 
 class Carrier(Protocol):
-    """Takes work to the event loop of the catalog, and its result back."""
+    """A function that runs work on the event loop of the catalog, and returns its result to the caller's loop."""
 
     def __call__(self, work: Coroutine[Any, Any, T], /) -> Awaitable[T]:
-        """Await what `work` returns."""
+        """Await the result of `work`."""
         ...
 
 
@@ -59,9 +59,9 @@ def in_place(work: Coroutine[Any, Any, T], /) -> Awaitable[T]:
 
 @dataclass(frozen=True, slots=True)
 class ServedCatalog:
-    """A catalog, the token that clients need (`None`: anyone may ask), and the way to its event loop.
+    """A catalog, the token that clients need (`None`: every client is allowed), and the way to its event loop.
 
-    `tokens`: others that count as well, and are needed if there are any.
+    `tokens`: further accepted tokens, which are required if there are any.
     """
 
     catalog: RestCatalog
@@ -71,13 +71,13 @@ class ServedCatalog:
 
     @property
     def all_tokens(self) -> tuple[BearerTokens, ...]:
-        """Those of which a client needs one; none: anyone may ask."""
+        """The accepted tokens. If there are none, every client is allowed."""
         own = () if self.token is None else (BearerTokens((self.token,)),)
         return tuple(tokens for tokens in (*own, *self.tokens) if tokens.are_needed)
 
 
 def catalog_app(served: ServedCatalog) -> Starlette:
-    """The application."""
+    """The application that serves these routes."""
     handlers = _Handlers(served.catalog, served.carry)
     routes: list[Route] = []
 
@@ -106,7 +106,7 @@ def catalog_app(served: ServedCatalog) -> Starlette:
 
 
 class _Handlers:
-    """Each uses only the path, the query and the headers of its request."""
+    """The handlers of the routes. Each uses only the path, the query and the headers of its request."""
 
     def __init__(self, catalog: RestCatalog, carry: Carrier) -> None:
         self._catalog = catalog
@@ -167,7 +167,7 @@ async def _refuse_write(request: Request) -> Response:
     raise Refusal(
         406,
         "UnsupportedOperationException",
-        f"{request.method} {request.url.path[:200]}: this catalog is read-only; tables of Rootline are changed by "
+        f"{request.method} {request.url.path[:200]}: this catalog is read-only; Rootline tables are changed by "
         "intents: with rootline.connect in Python, with Spark's format('rootline'), or through the log from any "
         "language (docs/intents.md, docs/foreign-clients.md)",
     )
@@ -183,12 +183,12 @@ async def _refuse_unknown(request: Request) -> Response:
 
 async def _refuse_method(request: Request) -> Response:
     raise Refusal(
-        405, "BadRequestException", f"{request.method[:20]} is not a method of this catalog; it answers GET and HEAD"
+        405, "BadRequestException", f"{request.method[:20]} is not a method of this catalog; it supports GET and HEAD"
     )
 
 
 def _guarded(served: ServedCatalog, route: str, handler: Handler) -> Handler:
-    """`handler` behind the token, its errors in the protocol's error model, its answers counted."""
+    """`handler` behind the token, with errors in the protocol's error model and its responses counted."""
     needed = served.all_tokens
 
     async def answer(request: Request) -> Response:
@@ -213,8 +213,8 @@ def _guarded(served: ServedCatalog, route: str, handler: Handler) -> Handler:
 
 
 def _authorize(request: Request, needed: Sequence[BearerTokens]) -> None:
-    said = request.headers.get("Authorization", "")
-    if not sum(tokens.allow(said) for tokens in needed):
+    header = request.headers.get("Authorization", "")
+    if not sum(tokens.allow(header) for tokens in needed):
         raise Refusal(
             401,
             "NotAuthorizedException",
@@ -223,7 +223,7 @@ def _authorize(request: Request, needed: Sequence[BearerTokens]) -> None:
 
 
 def _format_in(request: Request) -> FormatVersion | None:
-    """The format that the path's prefix names; `None` without a prefix."""
+    """The format that the path's prefix selects, or `None` without a prefix."""
     prefix = request.path_params.get("prefix")
     if prefix is None:
         return None
@@ -241,7 +241,7 @@ def _namespace_in(request: Request) -> str:
 
 
 def _dotted(namespace: str) -> str:
-    """The levels of a namespace arrive joined by a control character."""
+    """A namespace with dots. Its levels arrive joined by a control character."""
     return namespace.replace("\x1f", ".")
 
 

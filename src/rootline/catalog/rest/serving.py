@@ -1,10 +1,10 @@
 """Serving an application inside a running event loop, until a block ends.
 
-Owns: the listener and the server's life, who is answered; the application of a catalog that is served alone. Does not
-own: routes under `/v1` (`routes`), connections (`connections`), signals: the process handles them.
-Invariants: health and metrics are open, everything else needs a token where there is one; without one, a request at a
-loopback address is answered only if it names this machine; port 0 lets the system pick; a client that does not read its
-answer delays the end of the process by seconds only.
+Owns: the listener and the server's lifetime, authorization, and the application of a catalog that is served alone. Does
+not own: routes under `/v1` (`routes`), connections (`connections`), signals, which the process handles.
+Invariants: health and metrics are open, and everything else needs a token if one is set. Without a token, a request at
+a loopback address is served only if it names this machine. With port 0, the system chooses a port. A client that does
+not read its response delays the end of the process by a few seconds at most.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from rootline.schemas.errors import RootlineError
 _GRACE_S: Final = 5
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 AUTHORIZED: Final = "rootline.authorized"
-"""In a request's scope: it came with a token that this server asks for."""
+"""A key in a request's scope: the request had a token of this server."""
 
 
 def read_route(path: str, answer: Handler) -> Route:
@@ -51,21 +51,21 @@ def read_route(path: str, answer: Handler) -> Route:
 
 
 def own_routes(readyz: Handler, metrics: Handler) -> list[BaseRoute]:
-    """Those that every service has, and that need no token: `OPEN_PATHS`."""
+    """The routes of every service that need no token: `OPEN_PATHS`."""
     return [read_route("/healthz", _healthz), read_route("/readyz", readyz), read_route("/metrics", metrics)]
 
 
 async def _healthz(_: Request) -> PlainTextResponse:
-    """The event loop turns."""
+    """Respond, which shows that the event loop runs."""
     return PlainTextResponse("ok\n")
 
 
 def alone_app(served: ServedCatalog) -> Starlette:
-    """/healthz, /readyz, /metrics and the catalog under /v1; only the catalog needs the token."""
+    """/healthz, /readyz, /metrics and the catalog under /v1. Only the catalog needs the token."""
     catalog = served.catalog
 
     async def readyz(_: Request) -> JSONResponse:
-        """Whether the store answers; if not, 503 and the reason."""
+        """Respond with 200 if the store responds, otherwise with 503 and the reason."""
         try:
             await served.carry(catalog.reach())
         except RootlineError as error:
@@ -81,15 +81,17 @@ def alone_app(served: ServedCatalog) -> Starlette:
 
 
 def _guarded(app: ASGIApp, tokens: BearerTokens, also_open: frozenset[str]) -> ASGIApp:
-    """`app`, behind a token for all but the open paths; the catalog asks for itself, in its own form."""
+    """`app` behind a token for all but the open paths. The catalog checks its token itself, with errors in its own
+    form.
+    """
     is_open = OPEN_PATHS | also_open
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")
         needs_token = tokens.are_needed and path not in is_open and not path.startswith("/v1/")
         if needs_token and not tokens.allow(Headers(scope=scope).get("Authorization", "")):
-            said = "this path needs a bearer token: send one that ROOTLINE_HTTP__TOKEN or its file sets here"
-            refused = JSONResponse({"error": said}, 401, {"WWW-Authenticate": "Bearer"})
+            reason = "this path needs a bearer token: send one that ROOTLINE_HTTP__TOKEN or its file sets here"
+            refused = JSONResponse({"error": reason}, 401, {"WWW-Authenticate": "Bearer"})
             await refused(scope, receive, send)
             return
         if not tokens.are_needed and not path.startswith("/v1/") and is_foreign(scope):
@@ -101,7 +103,7 @@ def _guarded(app: ASGIApp, tokens: BearerTokens, also_open: frozenset[str]) -> A
 
 
 class _Server(uvicorn.Server):
-    """The library's server, which neither accepts connections nor handles signals."""
+    """The library's server, which here neither accepts connections nor handles signals."""
 
     def __init__(self, config: uvicorn.Config, listener: socket.socket, limits: ConnectionLimits) -> None:
         super().__init__(config)
@@ -133,18 +135,17 @@ async def serve_app(
 ) -> AsyncIterator[str]:
     """Serve until the block ends, and yield the URL that the server listens on.
 
-    `settings`: those in force if not given. `also_open`: paths that need no token, beside those of health and metrics.
-    `limits`: of connections. Without them, as many as this process's descriptors allow.
+    `settings`: by default the current ones. `also_open`: further paths that need no token. `limits`: of connections, by
+    default computed from this process's maximum of descriptors.
 
     Raises:
-        OSError: the port is taken. Invalid: `setting-invalid`, of a token's or a certificate's file.
-
+        OSError: the port is in use. Invalid: `setting-invalid`, in a token's or a certificate's file.
     """
     chosen = settings or http_settings()
     tokens, context = chosen.tokens(), chosen.tls()
     if context is None and not is_loopback(host):
         structlog.get_logger().warning(
-            "HTTP beyond this machine without TLS: what is sent, tokens too, can be read on the way; set "
+            "HTTP is open to other machines without TLS: anyone on the network can read requests and tokens; set "
             "ROOTLINE_HTTP__TLS_CERTIFICATE_FILE",
             action="http-plain",
             host=host,
@@ -161,7 +162,7 @@ async def serve_app(
         timeout_graceful_shutdown=_GRACE_S,
     )
     config.load()
-    config.ssl = context  # uvicorn would read the files again, and ask for a password
+    config.ssl = context  # uvicorn would re-read the files and prompt for a password
     server = _Server(config, listener, limits or connection_limits())
     serving = asyncio.ensure_future(server.serve(sockets=[listener]))
     try:

@@ -1,9 +1,9 @@
-"""Reads a table's whole chain and reports its faults.
+"""The check of a table's whole chain of roots.
 
 Owns: the order of a check, from the oldest addressable root to the head. Does not own: the rules (`header`, `entries`,
 `live_set`), reading objects (`objects`).
-Invariants: changes nothing. Stored bytes never raise, they become findings. Every metadata object that a root names is
-read whole, once. A check of a table under writes covers the versions that existed when it began.
+Invariants: changes nothing. Stored bytes never raise an error: their faults become findings. Every metadata object that
+a root names is read whole, once. A check of a table under writes covers the versions that existed when it began.
 
 Source: invariants page, and format page, "Integrity".
 """
@@ -51,23 +51,22 @@ async def check_table(
     progress: Progress | None = None,
     writer_retention_s: int = WRITER_RETENTION_S,
 ) -> AsyncIterator[Finding]:
-    """Everything that is wrong with `table`, as it is found; nothing when all is well.
+    """Yield every fault of `table` when it is found. A sound table yields nothing.
 
     Args:
         store: the warehouse.
         table: the table's name.
-        data_files: how closely to look at the files that hold rows.
-        summary: filled in as the check goes on.
+        data_files: the depth of the check of data files and delete files.
+        summary: updated during the check.
         progress: called with the summary after every root, and after every few data files.
         writer_retention_s: how long an idle `process/` writer must stay in the ledger.
 
     Raises:
         Invalid: `table-unknown`, there is no root at all.
-        Unavailable: the store cannot be reached; what was found until then is still true.
-
+        Unavailable: the store cannot be reached. Earlier findings are still valid.
     """
-    told = summary if summary is not None else CheckSummary()
-    check = _TableCheck(store, table, told, writer_retention_s, data_files)
+    counted = summary if summary is not None else CheckSummary()
+    check = _TableCheck(store, table, counted, writer_retention_s, data_files)
     versions = await check.versions()
     previous: Root | None = None
     for start in range(0, len(versions), _ROOTS_AT_ONCE):
@@ -81,7 +80,7 @@ async def check_table(
                 yield finding
             if progress is not None:
                 progress(check.summary)
-            await asyncio.sleep(0)  # others share the loop
+            await asyncio.sleep(0)  # let other tasks of the loop run
     async for _ in check.data_files():
         for finding in check.book.take():
             yield finding
@@ -106,11 +105,11 @@ class _TableCheck:
         self._objects = ObjectCheck(store, table, self.book, summary)
         self._live = LiveSet(self._objects, self.book)
         self._entries = EntryCheck(self._live, self._objects, self.book, closely)
-        self._likely: Root | None = None  # the root decoded last, for its blocks
-        self._decided: Decided | None = None  # the header checked last, and its pages
+        self._likely: Root | None = None  # the last decoded root, whose blocks need no second decoding
+        self._decided: Decided | None = None  # the last checked header and its pages
 
     async def versions(self) -> Sequence[Version]:
-        """The versions to check, ascending; gaps among them are findings."""
+        """The versions to check, ascending. Gaps among them are findings."""
         listing = await self._store.list(roots_prefix(self._table))
         found: list[Version] = []
         for key in listing.keys:
@@ -129,7 +128,7 @@ class _TableCheck:
         present = set(found)
         for version in sorted(kept - present):
             self.book.add(
-                root_key(self._table, version), "version-gap", f"version {version}, which is kept, is missing"
+                root_key(self._table, version), "version-gap", f"version {version}, which is retained, is missing"
             )
         addressable = [version for version in found if version >= oldest or version in kept]
         self.summary.head_version, self.summary.roots_total = found[-1], len(addressable)
@@ -142,9 +141,9 @@ class _TableCheck:
         return addressable
 
     async def _addressable(self, found: Sequence[Version]) -> tuple[Version, set[Version]]:
-        """What the newest readable root says: the oldest version, and those that are kept below it.
+        """The oldest version and the retained versions below it, from the newest readable root.
 
-        Version 0 has to be there when none can be read.
+        If no root can be read, version 0 is expected.
         """
         for version in reversed(found):
             stored = await self._store.get(root_key(self._table, version))
@@ -158,14 +157,14 @@ class _TableCheck:
         return Version(0), set()
 
     async def has_expired(self, version: Version) -> bool:
-        """Whether a version that could be read when the check began cannot be read any more."""
+        """Whether a version has expired since the check began."""
         head = await at_head(self._store, self._table, lambda at: read_root(self._store, self._table, at.version))
         if head is None:
             return False
         return not Addressable.of(head.header, await self._objects.kept(head.header)).has(version)
 
     async def root(self, version: Version, stored: StoredObject | None, previous: Root | None) -> Root | None:
-        """Check one root; it, or `None` when it cannot be read. `previous`: the last root read before."""
+        """Check one root and return it, or `None` if it cannot be read. `previous`: the last root that was read."""
         key = root_key(self._table, version)
         self.summary.roots += 1
         root = self._decoded(key, version, stored)
@@ -181,11 +180,11 @@ class _TableCheck:
         for fault in faults:
             self.book.add(key, fault.code, fault.reason)
         if len({block.digest for block in root.blocks}) != len(root.blocks):
-            self.book.add(key, "entry-doubled", "one block of entries is in it twice")
+            self.book.add(key, "entry-doubled", "it contains one block of entries twice")
         definition = await self._objects.definition(root.header)
         self._definition = definition or self._definition
         if old is not None and (starts_new_table(old.header, root.header) or purges(old.header, root.header)):
-            old = None  # nothing of what was there goes on, and nothing of it is shown as removed
+            old = None  # the new table continues no entry of the old one, and shows none as removed
         step = await self._live.follow(old, root, key)
         self.summary.entries += len(step.rows)
         await self._entries.check(old, step, definition)
@@ -206,14 +205,14 @@ class _TableCheck:
         self.summary.blocks += len(root.blocks)
         header = root.header
         if (header.table, header.version) != (self._table, version):
-            self.book.add(key, "root-corrupt", f"it holds version {header.version} of {header.table}")
+            self.book.add(key, "root-corrupt", f"it contains version {header.version} of {header.table}")
             return None
         return root
 
     async def data_files(self) -> AsyncIterator[None]:
-        """Whether the files with rows are there, and what they should be; and count what no root names.
+        """Check data files and delete files against their entries, and count objects that no root names.
 
-        Comes by after every few files.
+        Yields after every few files.
         """
         closely = self._closely
         if closely is DataFiles.IGNORED:
@@ -227,7 +226,7 @@ class _TableCheck:
             stored_key(self._table, location): EntryPlace(file.content_type, location)
             for location, file in expected.items()
         }
-        elsewhere = {key for key in files if is_absolute(key)}  # in no listing of ours
+        elsewhere = {key for key in files if is_absolute(key)}  # not in a LIST of this warehouse
         wanted = files.keys() - elsewhere
         self.summary.data_files = len(wanted if closely is DataFiles.LISTED else files)
         self.book.way_out = lambda key, code: self._way_out(places.get(ObjectKey(key)), code)
@@ -247,10 +246,10 @@ class _TableCheck:
 
     @property
     def _lost(self) -> set[str]:
-        return self._entries.given_up
+        return self._entries.lost
 
     def _way_out(self, place: EntryPlace | None, code: str) -> str:
-        """The intent that removes a file of rows, or empty when the file is not live or its rows can be read."""
+        """The intent that removes a lost file, or empty text if the file is not live or its rows can be read."""
         if place is None or code == STATISTICS_WRONG or not self._live.places_of(place):
             return ""
         vectors = self._live.vectors_of(place.location)

@@ -1,12 +1,13 @@
-"""Whether stored files of rows agree with their entries: length, footer, and on request every row.
+"""The check of stored data files and delete files against their entries: length, footer, and on request every row.
 
 Owns: these comparisons, nulls and bounds of columns included, reading an object as a file on a thread, the number of
-files at once. Does not own: which files a table names (`chain`), reading formats (`rootline.storage.rows`).
-Invariants: the content of a file never raises: a fault becomes a finding that names the file. Of a Parquet file only
-the wanted parts are in memory, and a file of another format is in memory whole, at most two at once. Only columns at
-the top level whose stored type is the table's are compared with their bounds, because other bounds may have been
-promoted since. A bound may be wider than the values, never narrower, and NaN is compared with nothing. Every wait has
-a deadline.
+files read at the same time. Does not own: the files that a table names (`chain`), reading formats
+(`rootline.storage.rows`).
+Invariants: the content of a file never raises an error: a fault becomes a finding that names the file. Only the wanted
+parts of a Parquet file are in memory. A file of another format is in memory whole, at most two of them at the same
+time. Only top-level columns whose stored type is the table's are compared with their bounds, because other bounds may
+have been promoted since. A bound may be wider than the values, never narrower. NaN is never compared. Every wait has a
+deadline.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ _WAIT_S: Final = 300.0
 
 
 class ObjectFile(io.RawIOBase):
-    """`key`, of `length` bytes. `failed`: why a part could not be read, which Arrow may have said in other words."""
+    """A file object that reads `length` bytes of `key` in parts.
+
+    `failed`: the error of a failed read, which Arrow may have replaced by another one.
+    """
 
     def __init__(self, parts: ObjectParts, key: ObjectKey, length: int, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
@@ -48,21 +52,21 @@ class ObjectFile(io.RawIOBase):
         self.failed: RootlineError | None = None
 
     def readable(self) -> bool:
-        """Yes."""
+        """Always true."""
         return True
 
     def seekable(self) -> bool:
-        """Yes."""
+        """Always true."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """As `io.RawIOBase.seek`."""
+        """Move the position, with the arguments of `io.RawIOBase.seek`."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._length}[whence]
         self._at = max(0, start + offset)
         return self._at
 
     def tell(self) -> int:
-        """Where the next part begins."""
+        """The position of the next read."""
         return self._at
 
     def size(self) -> int:
@@ -70,7 +74,7 @@ class ObjectFile(io.RawIOBase):
         return self._length
 
     def read(self, size: int | None = -1) -> bytes:
-        """The next part; shorter only at the end. Raises what the store does."""
+        """The next part, shorter only at the end. Raises the errors of the store."""
         left = max(0, self._length - self._at)
         wanted = left if size is None or size < 0 else min(size, left)
         if not wanted:
@@ -83,7 +87,9 @@ class ObjectFile(io.RawIOBase):
             raise
         except TimeoutError:
             asked.cancel()
-            self.failed = Unavailable("store-unavailable", f"{self._key}: no answer within {_WAIT_S:.0f} s")
+            self.failed = Unavailable(
+                "store-unavailable", f"{self._key}: the store did not respond within {_WAIT_S:.0f} s"
+            )
             raise self.failed from None
         body = found or b""
         self._at += len(body)
@@ -104,7 +110,7 @@ class _Column:
 
 @dataclass(slots=True)
 class ColumnFacts:
-    """Of one file: give it all batches, then ask for the faults."""
+    """Nulls and bounds of one file's columns. Add all batches, then get the faults."""
 
     _columns: list[_Column]
 
@@ -112,7 +118,7 @@ class ColumnFacts:
     def of(
         schema: pa.Schema, definition: TableDefinition, fields: Sequence[NestedField], entry: ContentEntry
     ) -> ColumnFacts:
-        """Those of `fields`, the columns that are read, that the file has and `entry` has statistics of."""
+        """The facts for those of `fields` that the file contains and that have statistics in `entry`."""
         find = finder_for(schema, definition.properties)(list(schema))
         found = []
         for field in fields:
@@ -121,14 +127,14 @@ class ColumnFacts:
                 continue
             try:
                 stated = entry.content_stats.get(field.field_id)
-            except Corrupt:  # found already, as a rule that the entry breaks
+            except Corrupt:  # already reported as an invalid entry
                 continue
             if stated is not None:
                 found.append(_Column(schema.field(at).name, stated))
         return ColumnFacts(found)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """The next rows."""
+        """Count the next rows."""
         for column in self._columns:
             values = storage_of(batch.column(column.name))
             column.nulls += values.null_count
@@ -139,21 +145,22 @@ class ColumnFacts:
                 column.greatest = greatest
 
     def faults(self) -> Iterator[Fault]:
-        """Where the entry is wrong."""
+        """Yield the differences between the entry and the rows."""
         for column in self._columns:
             stated = column.stated
             if stated.null_value_count is not None and stated.null_value_count != column.nulls:
-                reason = f"has {column.nulls} nulls, its entry says {stated.null_value_count}"
+                reason = f"has {column.nulls} nulls, its entry states {stated.null_value_count}"
                 yield Fault(STATISTICS_WRONG, f"column {column.name!r} {reason}")
             lower: Any = stated.lower_bound
             upper: Any = stated.upper_bound
             if lower is not None and column.least is not None and column.least < lower:
                 yield Fault(
-                    STATISTICS_WRONG, f"column {column.name!r} holds {column.least!r}, its lower bound is {lower!r}"
+                    STATISTICS_WRONG, f"column {column.name!r} contains {column.least!r}, its lower bound is {lower!r}"
                 )
             if upper is not None and column.greatest is not None and column.greatest > upper:
                 yield Fault(
-                    STATISTICS_WRONG, f"column {column.name!r} holds {column.greatest!r}, its upper bound is {upper!r}"
+                    STATISTICS_WRONG,
+                    f"column {column.name!r} contains {column.greatest!r}, its upper bound is {upper!r}",
                 )
 
 
@@ -181,7 +188,7 @@ _LINEAGE_IDS_MIN: Final = 2_147_483_447  # reserved by Iceberg, known without a 
 
 @dataclass(frozen=True, slots=True)
 class NamedFile:
-    """A file with rows that some version names. `entry`: kept only where its content is looked at."""
+    """A data file or delete file that some version names. `entry` is kept only if the file's content is checked."""
 
     content_type: ContentType
     length: int | None
@@ -189,14 +196,14 @@ class NamedFile:
 
     @staticmethod
     def of(entry: ContentEntry, closely: DataFiles) -> NamedFile:
-        """What a check that looks so closely must know of it."""
+        """The facts of `entry` that a check of this depth needs."""
         keeps_entry = closely in (DataFiles.FOOTERS, DataFiles.ALL)
         return NamedFile(entry.content_type, entry.file_size_in_bytes, entry if keeps_entry else None)
 
 
 @dataclass(frozen=True, slots=True)
 class DataFileCheck:
-    """The files of one table. `definition`: the newest that could be read."""
+    """The check of one table's files. `definition` is the newest that could be read."""
 
     store: ObjectStore
     book: FindingBook
@@ -205,7 +212,7 @@ class DataFileCheck:
     definition: TableDefinition | None
 
     async def files(self, wanted: Iterable[tuple[ObjectKey, NamedFile]]) -> None:
-        """Look at these, a few at a time; ask for not more than `FILES_TOGETHER`."""
+        """Check up to `FILES_TOGETHER` files, a few at the same time."""
         parts = parts_of(self.store)
         there = await gather_bounded(wanted, lambda item: self._length(parts, *item), _LENGTHS_AT_ONCE)
         if self.closely is not DataFiles.SIZES:
@@ -221,8 +228,8 @@ class DataFileCheck:
             self.book.add_error(key, error)
             return None
         if found is None or (file.length is not None and found != file.length):
-            held = "nothing" if found is None else f"{found} bytes"
-            self.book.add(key, "length-wrong", f"the store holds {held}, its entry says {file.length} bytes")
+            stored = "nothing" if found is None else f"{found} bytes"
+            self.book.add(key, "length-wrong", f"the store has {stored}, its entry states {file.length} bytes")
             return None
         return key, file, found
 
@@ -257,14 +264,14 @@ class DataFileCheck:
             self.book.add(key, fault.code, fault.reason)
 
     def _parquet(self, entry: ContentEntry, definition: TableDefinition, stored: ObjectFile) -> list[Fault]:
-        """On a thread, which asks the loop for parts."""
+        """Check a Parquet file. Runs on a thread, which reads parts through the loop."""
         try:
             opened = pq.ParquetFile(
                 stored, buffer_size=_BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True
             )
-            held = opened.metadata.num_rows
-            if held != entry.record_count:
-                return [Fault("data-file-corrupt", f"holds {held} rows, its entry says {entry.record_count}")]
+            rows = opened.metadata.num_rows
+            if rows != entry.record_count:
+                return [Fault("data-file-corrupt", f"has {rows} rows, its entry states {entry.record_count}")]
             return self._columns(entry, definition, ParquetRows(opened, entry.location))
         except RootlineError as error:
             if stored.failed is not None:
@@ -278,11 +285,11 @@ class DataFileCheck:
     async def _whole(self, key: ObjectKey, entry: ContentEntry, definition: TableDefinition) -> list[Fault]:
         found = await self.store.get(key)
         if found is None:
-            return [Fault("object-missing", "it was there, and is not any more")]
+            return [Fault("object-missing", "it was deleted during the check")]
         return await asyncio.to_thread(lambda: self._columns(entry, definition, open_data_file(found.body, entry)))
 
     def _columns(self, entry: ContentEntry, definition: TableDefinition, file: OpenFile) -> list[Fault]:
-        """Whether the file's columns are the table's, and if all is wanted, its rows what its entry says."""
+        """Check the file's columns against the table's, and for `DataFiles.ALL` its rows against its entry."""
         faults = list(_unknown_ids(file.schema, definition))
         fields = _fields_of(entry, definition)
         find = finder_for(file.schema, definition.properties)
@@ -300,13 +307,15 @@ class DataFileCheck:
 
 
 def _fields_of(entry: ContentEntry, definition: TableDefinition) -> Sequence[NestedField]:
-    """The columns that a file has, or a scan gives their defaults; an equality delete has no others than its keys."""
+    """The columns that a scan reads from the file. An equality delete file has only its key columns."""
     keys = entry.equality_ids
     return [field for field in definition.schema.fields if keys is None or field.field_id in keys]
 
 
 def _unknown_ids(schema: pa.Schema, definition: TableDefinition) -> Iterator[Fault]:
-    """A column id that no schema of the table has will be another column's one day, whose rows this file then has."""
+    """Yield columns whose field id is in no schema of the table: a later column may get this id, and would read these
+    values.
+    """
     known = {field_id for known in definition.schemas for field_id in known.field_ids}
     for at in range(len(schema.names)):
         field = schema.field(at)

@@ -1,9 +1,9 @@
-"""Rules about what one step brought: rows, leaves, vectors, and what the root shows of its own change.
+"""Rules about the changes of one step: rows, leaves, vectors, and the root's record of its own change.
 
-Owns: these rules. Does not own: what is live (`live_set`), the form of single entries (`entry_rules`).
-Invariants: looks at what came and went only; a rule that needs an unreadable leaf is left out, never guessed.
+Owns: these rules. Does not own: the live set (`live_set`), the form of single entries (`entry_rules`).
+Invariants: only added and removed entries are checked. A rule that needs an unreadable leaf is skipped, never guessed.
 
-Source: invariants page, numbers 4, 5, 10, 11, 20, 21; format page, "Status", "Sequence numbers", "Aggregates".
+Source: invariants page, numbers 4, 5, 10, 11, 20, 21. Format page, "Status", "Sequence numbers", "Aggregates".
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.root_header import Operation
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.check.data_files import NamedFile
-from rootline.storage.check.findings import DataFiles, FindingBook, given_up
+from rootline.storage.check.findings import DataFiles, FindingBook, lost_files
 from rootline.storage.check.live_set import LiveSet, Step
 from rootline.storage.check.objects import LiveKey, ObjectCheck, aggregates_under, key_of
 from rootline.tree.check.rewrite_rules import Rewrites, faults_of_rewrites, states_rewrites
@@ -40,19 +40,19 @@ _FILES_MAX = ContentType.EQUALITY_DELETE
 
 
 class EntryCheck:
-    """Checks the steps of one table; findings go into the book."""
+    """The check of one table's steps. Findings are added to the book."""
 
     def __init__(self, live: LiveSet, objects: ObjectCheck, book: FindingBook, closely: DataFiles) -> None:
         self._live, self._objects, self._book = live, objects, book
         self._proven_vectors: set[EntryPlace] = set()
         self._closely = closely
         self.data_files: dict[str, NamedFile] = {}
-        """Files with rows that some version names."""
-        self.given_up: set[str] = set()
-        """Of these, the ones that an intent took out as lost."""
+        """Data files and delete files that some version names."""
+        self.lost: set[str] = set()
+        """Those that an intent removed as lost."""
 
     async def check(self, old: Root | None, step: Step, definition: TableDefinition | None) -> None:
-        """Everything about the step from `old`; `old` is `None` when it cannot be read."""
+        """Check the step from `old`, which is `None` if it cannot be read."""
         for entry in step.rows:
             for rule in entry_violations(entry, ManifestKind.ROOT):
                 self._add(step, "entry-invalid", f"{entry.content_type.name} {entry.location}: {rule}")
@@ -69,7 +69,7 @@ class EntryCheck:
             self._check_single_places(step)
             self._check_orphans(step, added)
             if self._live.totals != step.root.header.totals:
-                reason = f"the header says {step.root.header.totals}, its live entries give {self._live.totals}"
+                reason = f"the header states {step.root.header.totals}, its live entries give {self._live.totals}"
                 self._add(step, "totals-wrong", reason)
         self._check_numbers(old, step)
         if old is not None and step.is_whole:
@@ -77,13 +77,11 @@ class EntryCheck:
             shown = await self._shown(step)
             if shown is not None:
                 self._check_shown(old, step, added, *shown)
-        self.given_up |= given_up(
-            step.root.header.snapshot.summary, (entry.location for entry in step.removed.values())
-        )
+        self.lost |= lost_files(step.root.header.snapshot.summary, (entry.location for entry in step.removed.values()))
         for entry in added.values():
             if entry.content_type in (ContentType.DATA, ContentType.EQUALITY_DELETE):
                 self.data_files[entry.location] = NamedFile.of(entry, self._closely)
-                self.given_up.discard(entry.location)
+                self.lost.discard(entry.location)
 
     def _add(self, step: Step, code: str, reason: str) -> None:
         self._book.add(step.key, code, reason)
@@ -95,15 +93,13 @@ class EntryCheck:
         expected = LeafContent.DATA if row.content_type is ContentType.DATA_MANIFEST else LeafContent.DELETE
         if facts.leaf.content is not expected:
             self._add(
-                step, "leaf-mismatch", f"{row.location} lists {facts.leaf.content} files, its row says {expected}"
+                step, "leaf-mismatch", f"{row.location} lists {facts.leaf.content} files, its row states {expected}"
             )
         if len(facts.leaf) != row.record_count:
-            reason = f"{row.location} holds {len(facts.leaf)} entries, its row says {row.record_count}"
+            reason = f"{row.location} has {len(facts.leaf)} entries, its row states {row.record_count}"
             self._add(step, "leaf-mismatch", reason)
         if not facts.specs <= {row.partition_spec_id}:
-            reason = (
-                f"{row.location} holds entries of specs {sorted(facts.specs)}, its row is of {row.partition_spec_id}"
-            )
+            reason = f"{row.location} has entries of specs {sorted(facts.specs)}, its row is of {row.partition_spec_id}"
             self._add(step, "leaf-mismatch", reason)
         if definition is None:
             return
@@ -117,16 +113,18 @@ class EntryCheck:
                 self._add(step, "aggregate-wrong", f"{row.location}: {fault}")
             return
         if recomputed.manifest_stats != row.manifest_stats:
-            reason = f"{row.location}: its row says {row.manifest_stats}, its entries give {recomputed.manifest_stats}"
+            reason = (
+                f"{row.location}: its row states {row.manifest_stats}, its entries give {recomputed.manifest_stats}"
+            )
             self._add(step, "aggregate-wrong", reason)
         try:
             known = {tracked_id: row.content_stats[tracked_id] for tracked_id in row.content_stats}
-        except Corrupt:  # found already, as a rule that the row breaks
+        except Corrupt:  # already reported as an invalid row
             return
         for tracked_id in sorted(recomputed.content_stats.keys() | known.keys()):
             stated, found = known.get(tracked_id), recomputed.content_stats.get(tracked_id)
             if not same_field(stated, found):
-                reason = f"{row.location}: its row says {stated} of column {tracked_id}, its entries give {found}"
+                reason = f"{row.location}: its row states {stated} for column {tracked_id}, its entries give {found}"
                 self._add(step, "aggregate-wrong", reason)
 
     def _check_affinity(self, step: Step) -> None:
@@ -138,7 +136,7 @@ class EntryCheck:
                 continue
             target = self._live.leaf_rows.get(row.referenced_file)
             if target is None or target.content_type is not ContentType.DATA_MANIFEST:
-                reason = f"{row.location} belongs to {row.referenced_file}, which is no live data leaf"
+                reason = f"{row.location} belongs to {row.referenced_file}, which is not a live data leaf"
                 self._add(step, "leaf-mismatch", reason)
                 continue
             facts = self._live.facts.get(row.location)
@@ -150,7 +148,7 @@ class EntryCheck:
                 alive = any(ordinal not in self._live.dead.get(row.location, ()) for ordinal in ordinals)
                 place = EntryPlace(ContentType.DATA, data_location)
                 if alive and not self._live.is_live_in(target.location, place):
-                    reason = f"{row.location} holds a vector of {data_location}, which is not live in {target.location}"
+                    reason = f"{row.location} has a vector of {data_location}, which is not live in {target.location}"
                     self._add(step, "leaf-mismatch", reason)
 
     def _check_against_definition(
@@ -179,7 +177,7 @@ class EntryCheck:
                 self._add(step, "vector-mismatch", reason)
 
     def _check_single_places(self, step: Step) -> None:
-        for key, entry in step.came.items():
+        for key, entry in step.inserted.items():
             places = self._live.places_of(key.place)
             if len(places) != 1:
                 where = " and ".join(places) or "no place"
@@ -198,7 +196,7 @@ class EntryCheck:
             if entry.content_type is not ContentType.DATA or self._live.find_data(entry.location) is not None:
                 continue
             if self._live.vectors_of(entry.location):
-                self._add(step, "vector-mismatch", f"data file {entry.location} is gone, its vector is still live")
+                self._add(step, "vector-mismatch", f"data file {entry.location} was removed, its vector is still live")
 
     def _check_numbers(self, old: Root | None, step: Step) -> None:
         header = step.root.header
@@ -217,7 +215,7 @@ class EntryCheck:
             is_restored = is_older and RESTORED_VERSIONS in header.snapshot.summary
             outside = own > header.snapshot.sequence_number or (old is not None and own <= after)
             if outside or not (number == own or is_restored):
-                reason = f"{name} is ADDED with sequence number {number}, which is none of this root's"
+                reason = f"{name} is ADDED with sequence number {number}, which this root did not assign"
                 self._add(step, "snapshot-wrong", reason)
             last_row_id = 0 if entry.first_row_id is None else entry.first_row_id + _rows_of(entry)
             if is_restored and last_row_id > header.next_row_id:
@@ -227,7 +225,7 @@ class EntryCheck:
         row_ids.sort()
         for (_, end, _), (start, _, name) in pairwise(row_ids):
             if start < end:
-                self._add(step, "snapshot-wrong", f"the row ids of {name} are given to another file too")
+                self._add(step, "snapshot-wrong", f"the row ids of {name} are assigned to another file too")
         lowest = 0 if old is None else old.header.next_row_id
         for start, end, name in row_ids:
             if start < lowest or end > header.next_row_id:
@@ -235,10 +233,12 @@ class EntryCheck:
                 self._add(step, "snapshot-wrong", reason)
 
     def _check_moved(self, step: Step) -> None:
-        for key, before in step.went.items():
-            now = step.came.get(key)
+        for key, before in step.deleted.items():
+            now = step.inserted.get(key)
             if now is not None and not _is_same(before, now):
-                self._add(step, "entry-changed", f"{now.content_type.name} {now.location} is not what it was before")
+                self._add(
+                    step, "entry-changed", f"{now.content_type.name} {now.location} differs from the version before"
+                )
 
     def _check_shown(
         self,
@@ -253,13 +253,14 @@ class EntryCheck:
             really_added, gone, removed_keys = self._check_rewrites(old, step, added, shown_added, removed_keys)
         shown_removed, really_removed = {key.place for key in removed_keys}, {key.place for key in gone}
         for key in sorted(shown_added ^ really_added)[:3]:
-            what = "shown as added, but was there before" if key in shown_added else "new, but not shown as added"
+            what = "shown as added, but was already live" if key in shown_added else "new, but not shown as added"
             self._add(step, "live-set-wrong", f"{key.place.content_type.name} {key.place.location} is {what}")
         for place in sorted(shown_removed ^ really_removed, key=str)[:3]:
-            what = "shown as removed, but was not" if place in shown_removed else "gone, but not shown as removed"
+            what = "shown as removed, but was not" if place in shown_removed else "removed, but not shown as removed"
             self._add(step, "live-set-wrong", f"{place.content_type.name} {place.location} is {what}")
         if step.root.header.snapshot.operation is Operation.REPLACE and (really_added or really_removed):
-            reason = f"it says that it only moved entries, but {len(really_added)} came and {len(really_removed)} went"
+            counts = f"{len(really_added)} were added and {len(really_removed)} removed"
+            reason = f"it states that it only moved entries, but {counts}"
             self._add(step, "live-set-wrong", reason)
 
     def _check_rewrites(
@@ -270,26 +271,30 @@ class EntryCheck:
         shown_added: set[LiveKey],
         shown_removed: set[LiveKey],
     ) -> tuple[set[LiveKey], set[LiveKey], set[LiveKey]]:
-        """What came, what went and what is shown as removed, without all that rewrites of this root did."""
+        """The added keys, the removed keys, and those shown as removed, without the changes of this root's rewrites."""
         first = old.header.snapshot.sequence_number
-        briefly = {
+        added_and_removed = {
             key_of(entry): entry
             for entry in step.changing
             if entry.version_info.status is Status.DELETED and (entry.version_info.file_sequence_number or 0) > first
         }
-        came = {key: entry for key, entry in added.items() if key not in shown_added}
-        went = {key: entry for key, entry in step.removed.items() if key not in shown_removed}
-        found = Rewrites((*came.values(), *briefly.values()), tuple(went.values()))
+        inserted = {key: entry for key, entry in added.items() if key not in shown_added}
+        deleted = {key: entry for key, entry in step.removed.items() if key not in shown_removed}
+        found = Rewrites((*inserted.values(), *added_and_removed.values()), tuple(deleted.values()))
         older = (row.entry for row in old.rows)
         is_exact = not (old.header.totals.equality_deletes or has_older_deletes(older))
         for fault in faults_of_rewrites(found, old.header, step.root.header, is_exact=is_exact):
             self._add(step, "live-set-wrong", fault)
-        return set(added) - came.keys(), step.removed.keys() - went.keys(), shown_removed - briefly.keys()
+        return (
+            set(added) - inserted.keys(),
+            step.removed.keys() - deleted.keys(),
+            shown_removed - added_and_removed.keys(),
+        )
 
     async def _shown(self, step: Step) -> tuple[set[LiveKey], set[LiveKey]] | None:
         """The entries that the root shows as added and as removed, or `None` if a leaf that it shows cannot be read.
 
-        Forms that other writers use (decision 0053) are read as `changes` reads them, entry by entry.
+        Forms that other writers use (decision 0053) are read entry by entry, as in `changes`.
         """
         if not any(_is_of_others(self._live, entry) for entry in step.changing):
             return set(self._shown_added(step)), set(self._shown_removed(step))
@@ -326,7 +331,7 @@ class EntryCheck:
 
 
 def _is_of_others(live: LiveSet, entry: ContentEntry) -> bool:
-    """Whether a row shows its change in a form that no commit of ours has."""
+    """Whether a row shows its change in a form that Rootline never writes."""
     if entry.content_type not in LEAF_TYPES:
         return False
     if entry.version_info.status is Status.DELETED:
@@ -336,13 +341,13 @@ def _is_of_others(live: LiveSet, entry: ContentEntry) -> bool:
 
 
 def _rows_of(entry: ContentEntry) -> int:
-    """How many row ids a file takes, or all files of a leaf."""
+    """The number of row ids of a file, or of all files of a leaf."""
     stats = entry.manifest_stats
     return entry.record_count if stats is None else stats.added_rows_count + stats.existing_rows_count
 
 
 def _is_same(before: ContentEntry, now: ContentEntry) -> bool:
-    """Whether an entry is what it was, but for its status."""
+    """Whether an entry is unchanged except for its status."""
     return _settled(before) == _settled(now) and same_statistics(before.content_stats, now.content_stats)
 
 

@@ -1,6 +1,6 @@
 """The result of a check: findings, a summary, its progress, and the removal of a lost data file.
 
-Owns: the value types, collecting each finding once, the intent that removes a lost file, and the words in a snapshot's
+Owns: the value types, collecting each finding once, the intent that removes a lost file, and the keys in a snapshot's
 summary that record the loss for later checks. Does not own: the checks (`chain`), the decision that a file is lost.
 Invariants: a finding names one object by its key, with a stable code (`rootline explain`) and the reason in words. A
 file counts as lost only if the version that states so is the one that removed it.
@@ -21,21 +21,21 @@ from rootline.schemas.identifiers import TableName
 
 
 class DataFiles(Enum):
-    """How closely a check looks at the files that hold rows. Everything else is always read byte by byte."""
+    """The depth of the check of data files and delete files. Every other object is always read in full."""
 
     IGNORED = "ignored"
-    LISTED = "listed"  # each exists; one LIST of the table's folder
-    SIZES = "sizes"  # each has the length that its entry says; one request each
-    FOOTERS = "footers"  # and a Parquet footer with as many rows, and columns of the table
-    ALL = "all"  # and every row can be read, and has no value that its entry rules out
-    READ = SIZES  # as it was called first
+    LISTED = "listed"  # each exists: one LIST of the table's folder
+    SIZES = "sizes"  # each has the length in its entry: one request each
+    FOOTERS = "footers"  # and a Parquet footer with the entry's number of rows, and columns of the table
+    ALL = "all"  # and every row can be read and is within the bounds of the entry
+    READ = SIZES  # its former name
 
 
 class Finding(NamedTuple):
-    """Something that is not as it must be. `object`: the key of the object that is wrong, or that shows it.
+    """A fault. `object`: the key of the object that is wrong, or that shows the fault.
 
-    `way_out`: of a file of rows that is live, the intent (JSON) that takes it out of the table, for when no copy of it
-    is left; empty for everything else.
+    `way_out`: for a live data file or delete file, the intent (JSON) that removes it from the table if no copy of it
+    exists. Empty for everything else.
     """
 
     object: str
@@ -45,7 +45,7 @@ class Finding(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What a rule finds: a code and the reason; the caller knows the object."""
+    """A broken rule: a code and the reason. The caller knows the object."""
 
     code: str
     reason: str
@@ -53,10 +53,11 @@ class Fault(NamedTuple):
 
 @dataclass(slots=True)
 class CheckSummary:
-    """What has been checked so far; each object counts once. `foreign_objects` in the roots' folder are no faults.
+    """The progress of a check. Each object counts once. `foreign_objects` in the roots' folder are not faults.
 
-    Of the `data_files`, so many were measured, were opened, could not be opened although that was asked for (encrypted,
-    or of a format without a footer), and are known to be lost: an intent said so as it took them out.
+    Of the `data_files`, `data_files_measured` were compared by length and `data_files_opened` were opened.
+    `data_files_unread` could not be opened as requested (encrypted, or of a format without a footer).
+    `data_files_given_up` were removed by an intent that declared them lost.
     """
 
     roots: int = 0
@@ -83,11 +84,11 @@ class CheckSummary:
 
 
 Progress = Callable[[CheckSummary], None]
-"""Called after every root, and after every few data files, with the summary so far."""
+"""Called with the current summary after every root, and after every few data files."""
 
 
 class FindingBook:
-    """Collects findings; the same one twice is one. `REPEATS_MAX` of one code about one object are kept."""
+    """A collection of findings, without duplicates. At most `REPEATS_MAX` of one code about one object are recorded."""
 
     REPEATS_MAX = 20
 
@@ -100,7 +101,7 @@ class FindingBook:
         """Object and code → `Finding.way_out`."""
 
     def add(self, object_key: str, code: str, reason: str) -> None:
-        """Note a finding."""
+        """Record a finding."""
         repeats = self._repeats.get((object_key, code), 0)
         if (object_key, code, reason) in self._seen or repeats >= self.REPEATS_MAX:
             return
@@ -111,12 +112,12 @@ class FindingBook:
         self._summary.findings += 1
 
     def add_error(self, object_key: str, error: RootlineError) -> None:
-        """Note what reading an object raised; the name that its message begins with is not repeated."""
+        """Record the error of reading an object. The object's name at the start of the message is not repeated."""
         name, colon, reason = error.message.partition(": ")
         self.add(object_key, error.code, reason if colon and object_key.endswith(name) else error.message)
 
     def take(self) -> list[Finding]:
-        """What was noted since the last call."""
+        """The findings since the last call."""
         new, self._new = self._new, []
         return new
 
@@ -127,9 +128,9 @@ _GIVEN_UP: Final = "lost-data-file:"
 def removal_of(
     table: TableName, place: EntryPlace, vector: EntryPlace | None, table_uuid: uuid.UUID | None = None
 ) -> str:
-    """The intent that removes the file at `place`, as a line for `rootline publish`; `vector`: its live one.
+    """The intent that removes the file at `place`, as a line for `rootline publish`. `vector`: its live delete vector.
 
-    `table_uuid`: which table of the name it is for, as far as that can be read.
+    `table_uuid`: the table that it is for, if known.
     """
     file: dict[str, Any] = {"location": place.location}
     if place.content_type is not ContentType.DATA:
@@ -146,7 +147,7 @@ def removal_of(
     return json.dumps(body, ensure_ascii=False)
 
 
-def given_up(summary: Mapping[str, str], removed: Iterable[str]) -> set[str]:
-    """Those of the `removed` locations that the summary of the same version calls lost."""
+def lost_files(summary: Mapping[str, str], removed: Iterable[str]) -> set[str]:
+    """The `removed` locations that the summary of the same version declares lost."""
     named = {key.removeprefix(_GIVEN_UP) for key in summary if key.startswith(_GIVEN_UP)}
     return named.intersection(removed) if named else set()

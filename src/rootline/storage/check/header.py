@@ -1,10 +1,10 @@
-"""Whether a root's header follows from the header before it: versions, digests, offsets, outcomes, ledger.
+"""The check of a root's header against the header before it: versions, digests, offsets, outcomes, ledger.
 
 Owns: these rules from root to root and within one root, pages included. Does not own: entries (`live_set`), reading
 pages (`objects`), the header's bytes (`root_codec`).
-Invariants: pure. Independent of the code that makes roots. Reports nothing about a root whose parent cannot be read,
-nor about the content of an unreadable page. No root records acknowledgements, so a fault is only a state that no
-acknowledgement explains.
+Invariants: pure. Independent of the code that makes roots. No fault is reported for a root whose parent cannot be read,
+nor for the content of an unreadable page. No root records acknowledgements, so a state is a fault only if no
+acknowledgement can explain it.
 
 Source: invariants page, numbers 2, 3, 5, 6, 7, 8, 17.
 """
@@ -34,7 +34,7 @@ from rootline.tree.state.table_pages import TablePages
 
 
 def faults_of_header(header: RootHeader) -> Iterator[Fault]:
-    """What is wrong with a header by itself."""
+    """Yield faults within one header."""
     snapshot = header.snapshot
     expected = snapshot_id_of(header.table_uuid, header.version)
     if snapshot.snapshot_id != expected:
@@ -44,7 +44,7 @@ def faults_of_header(header: RootHeader) -> Iterator[Fault]:
     if (header.version == 0) != (header.parent_digest is None) or (header.version == 0 or is_first) != is_first:
         yield Fault("parent-mismatch", "only version 0 has no parent")
     elif is_first and not may_begin:
-        yield Fault("parent-mismatch", "its snapshot has no parent, and no table begins with it")
+        yield Fault("parent-mismatch", "its snapshot has no parent, but it is not the first of a table")
     if snapshot.summary.get(ADOPTED_SNAPSHOT, str(snapshot.parent_id)) != str(snapshot.parent_id):
         yield Fault(
             "parent-mismatch", f"its parent, {snapshot.parent_id}, is not the snapshot that it was adopted from"
@@ -54,7 +54,7 @@ def faults_of_header(header: RootHeader) -> Iterator[Fault]:
 
 
 def faults_of_step(old: Root, new: Root) -> Iterator[Fault]:
-    """What is wrong with the header of `new`, given the root of the version before."""
+    """Yield faults of the header of `new`, compared with the root of the version before."""
     before, after = old.header, new.header
     if after.parent_digest != old.digest:
         yield Fault("parent-mismatch", f"its parent digest is not the digest of the stored root {before.version}")
@@ -76,15 +76,19 @@ def faults_of_step(old: Root, new: Root) -> Iterator[Fault]:
     if after.next_row_id < before.next_row_id:
         yield Fault("snapshot-wrong", f"next row id {after.next_row_id} is below {before.next_row_id}")
     if after.oldest_version < before.oldest_version:
-        yield Fault("snapshot-wrong", f"oldest addressable version {after.oldest_version} went back")
+        yield Fault(
+            "snapshot-wrong", f"oldest addressable version {after.oldest_version} is below {before.oldest_version}"
+        )
     if after.parent_next_row_id not in (None, before.next_row_id):
         yield Fault(
             "parent-mismatch",
-            f"it says next row id {after.parent_next_row_id} of its parent, which is {before.next_row_id}",
+            f"it states next row id {after.parent_next_row_id} for its parent, which has {before.next_row_id}",
         )
     kept = before.earlier_bytes + old.size_in_bytes
     if after.earlier_bytes != kept:
-        yield Fault("totals-wrong", f"it says {after.earlier_bytes} bytes of earlier roots, its parent makes it {kept}")
+        yield Fault(
+            "totals-wrong", f"it states {after.earlier_bytes} bytes of earlier roots, which are {kept} by its parent"
+        )
     for code, sentence in carried_violations(before, after):
         yield Fault(code, sentence)
 
@@ -94,30 +98,34 @@ _CODE = "progress-lost"
 
 
 class Decided(NamedTuple):
-    """A root's header and its pages; `None`: one of them cannot be read."""
+    """A root's header and its pages, which are `None` if one of them cannot be read."""
 
     header: RootHeader
     pages: TablePages | None
 
 
 def faults_of_decided(header: RootHeader) -> Iterator[Fault]:
-    """What is wrong with offsets, outcomes and ledger of a header by itself."""
+    """Yield faults of offsets, outcomes and ledger within one header."""
     nexts = _next_offsets(header)
     if len(nexts) != len(header.offsets):
         yield Fault(_CODE, "one partition has two offsets")
     size = HeaderLedger.of(header.ledger).size_in_bytes
     if size > HEADER_LIMITS.ledger_bytes:
-        yield Fault("header-too-large", f"{size} bytes of ledger, at most {HEADER_LIMITS.ledger_bytes} may be")
+        yield Fault(
+            "header-too-large", f"the ledger has {size} bytes, at most {HEADER_LIMITS.ledger_bytes} are allowed"
+        )
     size = len(encode_outcomes(header.outcomes))
     if size > HEADER_LIMITS.outcome_bytes:
-        yield Fault("header-too-large", f"{size} bytes of outcomes, at most {HEADER_LIMITS.outcome_bytes} may be")
+        yield Fault(
+            "header-too-large", f"the outcomes have {size} bytes, at most {HEADER_LIMITS.outcome_bytes} are allowed"
+        )
     yield from faults_of_outcomes(header.outcomes, header)
     for writer, record in header.ledger.items():
         yield from faults_of_record(writer, record, header)
 
 
 def faults_of_outcomes(outcomes: Outcomes, header: RootHeader) -> Iterator[Fault]:
-    """What is wrong with outcomes of a header or of a page that it names."""
+    """Yield faults of outcomes in a header or in a page that it names."""
     nexts = _next_offsets(header)
     for item in outcomes.items:
         last, version = _last(item), item.version if isinstance(item, OutcomeRun) else item.decided_in
@@ -130,7 +138,7 @@ def faults_of_outcomes(outcomes: Outcomes, header: RootHeader) -> Iterator[Fault
 
 
 def faults_of_record(writer: WriterId, record: WriterRecord, header: RootHeader) -> Iterator[Fault]:
-    """What is wrong with one record of a header or of a page that it names."""
+    """Yield faults of one writer's record in a header or in a page that it names."""
     for run in record.committed:
         if run.last < run.first or run.version > header.version:
             yield Fault(_CODE, f"the ledger of {writer} has sequences {run.first} to {run.last} in {run.version}")
@@ -140,14 +148,14 @@ def faults_of_record(writer: WriterId, record: WriterRecord, header: RootHeader)
 
 
 def faults_of_progress(before: Decided, after: Decided, *, writer_retention_s: int) -> Iterator[Fault]:
-    """What is wrong with offsets, outcomes and ledger of a root, given those of the version before."""
+    """Yield faults of a root's offsets, outcomes and ledger, compared with those of the version before."""
     yield from _faults_of_offsets(before.header, after.header)
     if before.pages is None or after.pages is None:
         return
-    came, went = _changed(before.pages.outcomes, after.pages.outcomes)
-    old = [before.header.outcomes, *(page.outcomes for page in went)]
-    new = [after.header.outcomes, *(page.outcomes for page in came)]
-    stay = [page for page in after.pages.outcomes if page not in came]
+    added, removed = _changed(before.pages.outcomes, after.pages.outcomes)
+    old = [before.header.outcomes, *(page.outcomes for page in removed)]
+    new = [after.header.outcomes, *(page.outcomes for page in added)]
+    stay = [page for page in after.pages.outcomes if page not in added]
     yield from _faults_of_outcomes(before.header, after.header, old, new, stay)
     yield from _Ledger(before, after, before.pages, after.pages, writer_retention_s).faults()
 
@@ -157,9 +165,9 @@ def _faults_of_offsets(before: RootHeader, after: RootHeader) -> Iterator[Fault]
     for log, partition, offset in before.offsets:
         now = nexts.get((log, partition))
         if now is None:
-            yield Fault(_CODE, f"the offset of partition {partition} of {log} is gone")
+            yield Fault(_CODE, f"the offset of partition {partition} of {log} was removed")
         elif now < offset:
-            yield Fault(_CODE, f"the offset of partition {partition} of {log} went back from {offset} to {now}")
+            yield Fault(_CODE, f"the offset of partition {partition} of {log} decreased from {offset} to {now}")
 
 
 def _faults_of_outcomes(
@@ -171,8 +179,8 @@ def _faults_of_outcomes(
     for item in now - was:
         version, first = (item.version if isinstance(item, OutcomeRun) else item.decided_in), item[2]
         if version != after.version or first < seen.get((item.log, item.partition), 0):
-            yield Fault(_CODE, f"offset {first} has another outcome than its parent gave it")
-    # outcomes go from the lowest offset on: where one is still kept, none above it was acknowledged
+            yield Fault(_CODE, f"offset {first} has a different outcome than in its parent")
+    # outcomes are removed from the lowest offset on: if one is still recorded, none above it was acknowledged
     floors: dict[tuple[str, int], int] = {}
     for item in was & now:
         place = item.log, item.partition
@@ -183,33 +191,37 @@ def _faults_of_outcomes(
             floors[log, partition] = min(last, floors.get((log, partition), last))
     for item in was - now:
         if _last(item) >= floors.get((item.log, item.partition), _last(item) + 1):
-            yield Fault(_CODE, f"the outcome of offset {_last(item)} is gone, although one before it is kept")
+            yield Fault(
+                _CODE, f"the outcome of offset {_last(item)} was removed, although an earlier one is still recorded"
+            )
 
 
 class _Ledger:
-    """One step of the ledger: what changed in header and pages, writer by writer."""
+    """One step of the ledger: the changes in header and pages, for each writer."""
 
     def __init__(
         self, before: Decided, after: Decided, old_pages: TablePages, new_pages: TablePages, writer_retention_s: int
     ) -> None:
         self._old, self._new = before.header.ledger, after.header.ledger
         self._old_pages, self._new_pages = old_pages.ledger, new_pages.ledger
-        self._came, self._went = _changed(old_pages.ledger, new_pages.ledger)
+        self._added, self._removed = _changed(old_pages.ledger, new_pages.ledger)
         retention_ms, time = writer_retention_s * 1000, after.header.log_time
-        by_wall_clock = after.header.snapshot.timestamp_ms - retention_ms  # of a coordinator that knew no other
+        by_wall_clock = (
+            after.header.snapshot.timestamp_ms - retention_ms
+        )  # for roots of old coordinators, which recorded no log time
         self._oldest_ms = by_wall_clock if time is None else oldest_seen_ms(time, retention_ms)
 
     def faults(self) -> Iterator[Fault]:
         writers = {writer for writer, record in self._old.items() if self._new.get(writer) != record}
         writers |= {writer for writer in self._new if writer not in self._old}
-        for page in (*self._came, *self._went):
+        for page in (*self._added, *self._removed):
             writers |= page.rows.keys()
         for writer in sorted(writers):
             yield from self._faults_of(writer)
 
     def _faults_of(self, writer: WriterId) -> Iterator[Fault]:
-        was = _parts(writer, self._old.get(writer), self._went)
-        now = _parts(writer, self._new.get(writer), self._came)
+        was = _parts(writer, self._old.get(writer), self._removed)
+        now = _parts(writer, self._new.get(writer), self._added)
         if was == now:
             return
         whole = _parts(writer, self._new.get(writer), self._new_pages)
@@ -217,12 +229,12 @@ class _Ledger:
         known = _parts(writer, self._old.get(writer), self._old_pages)
         seen_ms = max((part.last_seen_ms for part in known), default=0)
         if writer.startswith(PROCESS_WRITER_PREFIX) and seen_ms < self._oldest_ms:
-            return  # it may leave, with all of its record or a part
+            return  # it may expire, with all of its record or a part
         if known and not whole:
-            yield Fault(_CODE, f"writer {writer} left the ledger")
+            yield Fault(_CODE, f"writer {writer} was removed from the ledger")
             return
         if known and max(part.last_seen_ms for part in whole) < seen_ms:
-            yield Fault(_CODE, f"the ledger of {writer} was seen earlier than before, which was at {seen_ms} ms")
+            yield Fault(_CODE, f"the ledger's last time of {writer} decreased, it was {seen_ms} ms")
         for run in [run for part in was for run in part.committed if not _is_kept(run, now)][:1]:
             yield Fault(_CODE, f"the ledger of {writer} lost sequences {run.first} to {run.last}")
         rejected = {item for part in now for item in part.rejected}
@@ -257,7 +269,7 @@ def _is_kept(run: CommittedRun, parts: Sequence[WriterRecord]) -> bool:
 
 
 def _changed(before: tuple[Page, ...], after: tuple[Page, ...]) -> tuple[list[Page], list[Page]]:
-    """(pages that came, pages that went)."""
+    """(added pages, removed pages)."""
     old, new = {page.reference for page in before}, {page.reference for page in after}
     return [page for page in after if page.reference not in old], [page for page in before if page.reference not in new]
 

@@ -1,10 +1,11 @@
-"""What is live in each version, followed from root to root, independently of the code that makes roots.
+"""The live set of each version, followed from root to root, independently of the code that makes roots.
 
-Owns: the live set during a check, and what came and went in one step. Does not own: rules about single entries and
-vectors (`entries`), reading objects (`objects`), headers (`header`).
-Invariants: one step costs what changed, not what the table holds; nothing is said about leaves that cannot be read.
+Owns: the live set during a check, and the inserted and deleted entries of one step. Does not own: rules about single
+entries and vectors (`entries`), reading objects (`objects`), headers (`header`).
+Invariants: a step costs as much as its changes, not as the table's size. Nothing is reported about leaves that cannot
+be read.
 
-Source: invariants page, numbers 4, 5, 10, 11; format page, "Manifest vectors".
+Source: invariants page, numbers 4, 5, 10, 11. Format page, "Manifest vectors".
 """
 
 from __future__ import annotations
@@ -31,31 +32,31 @@ _FILES = (ContentType.DATA, ContentType.POSITION_DELETE, ContentType.EQUALITY_DE
 
 @dataclass(slots=True)
 class Step:
-    """What one root changed. `came`, `went`: in the root or in leaves; what moved is in both."""
+    """The change of one root. `inserted` and `deleted` entries are in the root or in leaves, moved ones in both."""
 
     root: Root
     key: str
-    rows: list[ContentEntry] = field(default_factory=list)  # that the version before did not have just so
-    changing: list[ContentEntry] = field(default_factory=list)  # rows that show this root's own change
-    new_leaves: list[ContentEntry] = field(default_factory=list)  # their rows came, or changed
-    came: dict[LiveKey, ContentEntry] = field(default_factory=dict)
-    went: dict[LiveKey, ContentEntry] = field(default_factory=dict)
+    rows: list[ContentEntry] = field(default_factory=list)  # new or changed in this version
+    changing: list[ContentEntry] = field(default_factory=list)  # rows with status ADDED or DELETED
+    new_leaves: list[ContentEntry] = field(default_factory=list)  # their rows are new or changed
+    inserted: dict[LiveKey, ContentEntry] = field(default_factory=dict)
+    deleted: dict[LiveKey, ContentEntry] = field(default_factory=dict)
     is_first: bool = False
-    is_whole: bool = True  # every leaf that changed could be read
+    is_whole: bool = True  # every changed leaf could be read
 
     @property
     def added(self) -> dict[LiveKey, ContentEntry]:
-        """What is live now and was not."""
-        return {key: entry for key, entry in self.came.items() if key not in self.went}
+        """Entries that are live now and were not live before."""
+        return {key: entry for key, entry in self.inserted.items() if key not in self.deleted}
 
     @property
     def removed(self) -> dict[LiveKey, ContentEntry]:
-        """What was live and is not any more."""
-        return {key: entry for key, entry in self.went.items() if key not in self.came}
+        """Entries that were live before and are not live now."""
+        return {key: entry for key, entry in self.deleted.items() if key not in self.inserted}
 
 
 class LiveSet:
-    """The live set of the version followed last."""
+    """The live set of the last version that was followed."""
 
     def __init__(self, objects: ObjectCheck, book: FindingBook) -> None:
         self._objects, self._book = objects, book
@@ -69,7 +70,7 @@ class LiveSet:
         self.dead: dict[str, BitMap] = {}
         self._stored: dict[tuple[str, int], BitMap | None] = {}  # manifest vectors in Puffin files
         self.facts: dict[str, LeafFacts] = {}
-        self._leafless: set[str] = set()  # leaves that this root shows as DELETED, beside a vector
+        self._leafless: set[str] = set()  # leaves that this root shows as DELETED, together with a vector
         self._tally = Tally()
 
     @property
@@ -79,31 +80,31 @@ class LiveSet:
 
     @property
     def totals(self) -> Totals:
-        """Recomputed from what is live; right only while `is_whole`."""
+        """Totals recomputed from the live set. They are correct only while `is_whole`."""
         return totals_after(Totals(), self._tally, Tally())
 
     def live_ordinals(self, location: str) -> BitMap:
-        """The ordinals of a readable leaf that are live."""
+        """The live ordinals of a readable leaf."""
         facts = self.facts[location]
         return BitMap(range(len(facts.leaf))) - self.dead.get(location, _NONE) - facts.shown_deleted
 
     @property
     def stored_vectors(self) -> dict[tuple[str, int], BitMap]:
-        """The manifest vectors in Puffin files, of those that could be read."""
+        """The readable manifest vectors in Puffin files."""
         return {at: ordinals for at, ordinals in self._stored.items() if ordinals is not None}
 
     def shows_removals_of(self, location: str) -> bool:
-        """Whether the root has a vector of what it removes from a leaf."""
+        """Whether the root has a new vector, which records removals from a leaf."""
         vectors = self.manifest_vectors.get(location, ())
         return any(vector.version_info.status is Status.ADDED for vector in vectors)
 
     def is_live_in(self, location: str, place: EntryPlace) -> bool:
-        """Whether a readable leaf holds `place`, alive."""
+        """Whether a readable leaf has `place` as a live entry."""
         ordinal = self.facts[location].leaf.ordinal_of(place)
         return ordinal is not None and ordinal not in self.dead.get(location, _NONE)
 
     def places_of(self, place: EntryPlace) -> list[str]:
-        """Where `place` is live: `root`, and leaves by location. Once, or there is something wrong."""
+        """The places where `place` is live: `the root`, and leaves by location. A sound table has exactly one."""
         found = ["the root"] if place in self.rows else []
         return found + [location for location in self.facts if self.is_live_in(location, place)]
 
@@ -119,7 +120,7 @@ class LiveSet:
         return None
 
     def vectors_of(self, data_location: str) -> list[EntryPlace]:
-        """Every live vector of a data file."""
+        """All live vectors of a data file."""
         found = list(self.vectors.get(data_location, ()))
         for location, facts in self.facts.items():
             dead = self.dead.get(location, _NONE)
@@ -127,7 +128,7 @@ class LiveSet:
         return found
 
     async def follow(self, old: Root | None, new: Root, key: str) -> Step:
-        """Advance from `old` to `new`, whose object key is `key`; `None`: begin again with `new`."""
+        """Advance from `old` to `new`, whose object key is `key`. If `old` is `None`, restart with `new`."""
         step = Step(new, key, is_first=old is None)
         if old is None:
             self._clear()
@@ -151,7 +152,7 @@ class LiveSet:
             if entry.content_type in _FILES:
                 self.rows.pop(entry.place, None)
                 self._tally.count(entry, -1)
-                step.went[key_of(entry)] = entry
+                step.deleted[key_of(entry)] = entry
                 if entry.content_type is ContentType.POSITION_DELETE:
                     self.vectors.get(entry.referenced_file or "", set()).discard(entry.place)
             else:
@@ -168,7 +169,7 @@ class LiveSet:
                     self._book.add(step.key, "entry-doubled", f"{_named(entry)} has two live rows")
                 self.rows[entry.place] = entry
                 self._tally.count(entry)
-                step.came[key_of(entry)] = entry
+                step.inserted[key_of(entry)] = entry
                 if entry.content_type is ContentType.POSITION_DELETE:
                     self.vectors.setdefault(entry.referenced_file or "", set()).add(entry.place)
             else:
@@ -200,7 +201,7 @@ class LiveSet:
                 self._leafless.add(location)
             elif self.manifest_vectors.get(location):
                 self._book.add(
-                    step.key, "vector-mismatch", f"a manifest vector is of {location}, which is no leaf of it"
+                    step.key, "vector-mismatch", f"a manifest vector is of {location}, which is not one of its leaves"
                 )
         else:
             definition = await self._objects.definition(step.root.header) if is_adopted(row) else None
@@ -216,13 +217,15 @@ class LiveSet:
         live_before = every - dead_before if row_before is not None else _NONE
         live = every - dead if row is not None else _NONE
         if row is not None and row_before is not None and inherited_from(row) != inherited_from(row_before):
-            reason = f"the row of {location} says other numbers than before, which its entries inherit"
+            reason = f"the row of {location} states different numbers than before, which its entries inherit"
             self._book.add(step.key, "entry-changed", reason)
         if row is not None and row_before is not None and not dead_before <= dead:
             back = dead_before - dead
-            self._book.add(step.key, "vector-mismatch", f"entries of {location} came back to life, {back.min()} first")
-        self._move(step, facts, live_before - live, step.went, -1)
-        self._move(step, facts, live - live_before, step.came, 1)
+            self._book.add(
+                step.key, "vector-mismatch", f"entries of {location} became live again, the first is {back.min()}"
+            )
+        self._move(step, facts, live_before - live, step.deleted, -1)
+        self._move(step, facts, live - live_before, step.inserted, 1)
 
     def _move(
         self, step: Step, facts: LeafFacts, ordinals: BitMap, into: dict[LiveKey, ContentEntry], times: int
@@ -243,13 +246,13 @@ class LiveSet:
         return dead
 
     async def _read_stored(self, entry: ContentEntry) -> None:
-        """Read a manifest vector that is stored in a Puffin file; what is wrong with it is a finding."""
+        """Read a manifest vector in a Puffin file. A fault becomes a finding."""
         vector = entry.deletion_vector
         if entry.content_type is ContentType.MANIFEST_DV and vector is not None and vector.inline_content is None:
             self._stored[entry.location, vector.offset or 0] = await self._objects.manifest_vector(entry)
 
     def bits_of(self, step: Step, manifest_vector: ContentEntry) -> BitMap:
-        """The ordinals of a manifest vector's row; empty and a finding when they cannot be read."""
+        """The ordinals of a manifest vector's row. If they cannot be read, they are empty and a finding is added."""
         vector = manifest_vector.deletion_vector
         inline = None if vector is None else vector.inline_content
         name = f"manifest vector of {_leaf_of(manifest_vector)}"
@@ -269,7 +272,7 @@ class LiveSet:
         for manifest_vector in manifest_vectors:
             bits = self.bits_of(step, manifest_vector)
             if len(bits) and bits.max() >= len(facts.leaf):
-                reason = f"the manifest vector of {location} holds {bits.max()}; the leaf has {len(facts.leaf)} entries"
+                reason = f"the manifest vector of {location} has ordinal {bits.max()} of {len(facts.leaf)} entries"
                 self._book.add(step.key, "vector-mismatch", reason)
             if manifest_vector.partition_spec_id not in facts.specs:
                 reason = (
@@ -282,7 +285,7 @@ _NONE = BitMap()
 
 
 def _changed_rows(old: Root | None, new: Root) -> tuple[list[Row], list[Row]]:
-    """(rows that only `old` has, rows that only `new` has): equal bytes under equal schemas are equal."""
+    """(rows only in `old`, rows only in `new`). Rows with equal bytes under equal schemas are equal."""
     if old is None or old.codec != new.codec:
         return [] if old is None else list(old.rows), list(new.rows)
     kept = {block.digest for block in old.blocks} & {block.digest for block in new.blocks}
@@ -302,7 +305,7 @@ def _changed_rows(old: Root | None, new: Root) -> tuple[list[Row], list[Row]]:
 
 
 def _took(unmatched: Counter[tuple[VersionInfo, bytes]], row: Row) -> bool:
-    """Whether `row` is among those without an equal one, each of which is counted once."""
+    """Whether `row` is one of the unmatched rows. Each is counted once."""
     same = (row.entry.version_info, row.tail)
     if unmatched[same] == 0:
         return False
@@ -315,7 +318,7 @@ def _live(rows: Iterable[Row]) -> list[ContentEntry]:
 
 
 def _leaf_of(entry: ContentEntry) -> str:
-    """The leaf that a row names, or that a manifest vector is of."""
+    """The leaf of a row, or of a manifest vector."""
     is_vector = entry.content_type is ContentType.MANIFEST_DV
     return (entry.referenced_file if is_vector else None) or entry.location
 

@@ -1,9 +1,9 @@
-"""Reads and proves each object once, however many roots name it.
+"""Reading and verifying each object of a table once, however many roots name it.
 
-Owns: leaves, vector files, definitions and pages during a check, and the facts that follow from one of them alone.
-Does not own: whether roots agree with each other (`header`, `live_set`).
-Invariants: bytes never raise: a fault becomes a finding that names the object, and the object counts as unreadable.
-Every byte of a metadata object is read.
+Owns: leaves, vector files, definitions and pages during a check, and the facts that can be derived from one object.
+Does not own: the agreement of roots with each other (`header`, `live_set`).
+Invariants: bytes never raise an error: a fault becomes a finding that names the object, and the object counts as
+unreadable. Every byte of a metadata object is read.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ from rootline.tree.state.table_pages import TablePages
 
 
 class LiveKey(NamedTuple):
-    """A live entry: its place, and the commit that put the file there."""
+    """The key of a live entry: its place, and the commit that added the file there."""
 
     place: EntryPlace
     file_sequence_number: int | None
 
 
 def key_of(entry: ContentEntry) -> LiveKey:
-    """Of an entry."""
+    """The live key of an entry."""
     return LiveKey(entry.place, entry.version_info.file_sequence_number)
 
 
 @dataclass(slots=True)
 class LeafFacts:
-    """The facts of one leaf, the same for every root that names it. `is_all_added`: every entry is ADDED."""
+    """The facts of one leaf, equal for every root that names it. `is_all_added`: every entry is ADDED."""
 
     leaf: Leaf
     specs: set[int]
@@ -70,7 +70,7 @@ class LeafFacts:
 
 @dataclass(frozen=True, slots=True)
 class BlobFacts:
-    """What one vector of a file says."""
+    """The facts of one vector in a file."""
 
     referenced_data_file: str
     size_in_bytes: int
@@ -85,7 +85,7 @@ class _VectorFile:
 
 
 class ObjectCheck:
-    """The objects of one table, each read once. `None` from a method: unreadable, and noted as a finding."""
+    """The objects of one table, each read once. A method returns `None` for an unreadable object and adds a finding."""
 
     def __init__(self, store: ObjectStore, table: TableName, book: FindingBook, summary: CheckSummary) -> None:
         self._store, self._table, self._book, self._summary = store, table, book, summary
@@ -95,7 +95,7 @@ class ObjectCheck:
         self._pages: dict[PageReference, LedgerPage | OutcomePage | CondemnedPage | RetiredPage | None] = {}
         self._kept: dict[PageReference, RetainedPage | None] = {}
         self.named_locations: set[str] = set()
-        """Every metadata object that a root named so far."""
+        """The locations of all metadata objects that roots have named."""
 
     async def definition(self, header: RootHeader) -> TableDefinition | None:
         """The definition that a root names."""
@@ -106,29 +106,29 @@ class ObjectCheck:
         return self._definitions[known]
 
     async def leaf(self, row: ContentEntry, definition: TableDefinition | None = None) -> LeafFacts | None:
-        """The leaf of a root row. Its length is compared each time, since each root states it again.
+        """The leaf of a root row. Its length is compared each time, because each root states it again.
 
         `definition`: the table's, for a leaf that is an Avro manifest.
         """
         if row.location not in self._leaves:
             self._leaves[row.location] = await self._read_leaf(row, definition)
         facts = self._leaves[row.location]
-        if facts is not None and facts.leaf.inherited != inherited_from(row):  # its entries inherit something else now
+        if facts is not None and facts.leaf.inherited != inherited_from(row):  # its entries inherit other values now
             facts = self._leaves[row.location] = _facts_of(facts.leaf.of_row(row), row)
         if facts is not None and row.file_size_in_bytes != facts.leaf.size_in_bytes:
             key = stored_key(self._table, row.location)
-            reason = f"{facts.leaf.size_in_bytes} bytes are stored, its root row says {row.file_size_in_bytes}"
+            reason = f"{facts.leaf.size_in_bytes} bytes are stored, its root row states {row.file_size_in_bytes}"
             self._book.add(key, "length-wrong", reason)
         return facts
 
     def forget_leaves(self, still_named: set[str]) -> None:
-        """Free the leaves that later roots do not name any more; read again if one does."""
+        """Free the leaves that later roots no longer name. A root that names one again makes it re-read."""
         for location in self._leaves.keys() - still_named:
             if self._leaves[location] is not None:
                 del self._leaves[location]
 
     async def pages(self, header: RootHeader) -> TablePages | None:
-        """The pages that a root names; those that it does not name any more are forgotten."""
+        """The pages that a root names. Pages that it no longer names are freed."""
         known = self._pages
         self._pages = {}
         for reference in header.ledger_pages:
@@ -149,7 +149,7 @@ class ObjectCheck:
         return found if found.are_those_of(header) else None
 
     async def vector(self, entry: ContentEntry) -> BlobFacts | None:
-        """The blob of a vector's entry, agreeing with the entry; else a finding."""
+        """The blob of a vector's entry. A difference between the two is a finding."""
         if entry.location not in self._vector_files:
             self._vector_files[entry.location] = await self._read_vector_file(entry)
         file = self._vector_files[entry.location]
@@ -159,12 +159,12 @@ class ObjectCheck:
         key = stored_key(self._table, entry.location)
         self._summary.vectors += 1
         if entry.file_size_in_bytes is not None and entry.file_size_in_bytes != file.size_in_bytes:
-            reason = f"{file.size_in_bytes} bytes are stored, an entry says {entry.file_size_in_bytes}"
+            reason = f"{file.size_in_bytes} bytes are stored, an entry states {entry.file_size_in_bytes}"
             self._book.add(key, "length-wrong", reason)
         blob = file.blobs.get(place.offset)
         if blob is None:
             self._book.add(
-                key, "vector-mismatch", f"an entry names a vector at {place.offset}; the file has none there"
+                key, "vector-mismatch", f"an entry names a vector at {place.offset}, the file has none there"
             )
             return None
         if blob.size_in_bytes != place.size_in_bytes or blob.cardinality != entry.record_count:
@@ -172,16 +172,16 @@ class ObjectCheck:
                 key,
                 "vector-mismatch",
                 f"the vector at {place.offset} has {blob.size_in_bytes} bytes and {blob.cardinality} positions, "
-                f"its entry says {place.size_in_bytes} and {entry.record_count}",
+                f"its entry states {place.size_in_bytes} and {entry.record_count}",
             )
         target = entry.referenced_file or ""
         if blob.referenced_data_file != target and not blob.referenced_data_file.endswith(f"/{target}"):
-            reason = f"the vector at {place.offset} is of {blob.referenced_data_file}, its entry says {target}"
+            reason = f"the vector at {place.offset} is of {blob.referenced_data_file}, its entry states {target}"
             self._book.add(key, "vector-mismatch", reason)
         return blob
 
     async def manifest_vector(self, entry: ContentEntry) -> BitMap | None:
-        """The ordinals in a manifest vector in a Puffin file; `None` and a finding when it cannot be read."""
+        """The ordinals of a manifest vector in a Puffin file. If it cannot be read, `None`, and a finding is added."""
         if await self.vector(entry) is None:
             return None
         try:
@@ -212,7 +212,7 @@ class ObjectCheck:
         key, body = found
         self._summary.definitions += 1
         if hashlib.sha256(body).digest() != reference.digest:
-            reason = f"its bytes are not those that root {header.version} names by digest"
+            reason = f"its digest differs from the one in root {header.version}"
             self._book.add(key, "definition-unreadable", reason)
             return None
         try:
@@ -242,7 +242,7 @@ class ObjectCheck:
         return page
 
     async def kept(self, header: RootHeader) -> RetainedPage | None:
-        """The page of the versions that are kept below the oldest addressable one, if the root names one."""
+        """The page of the versions that are retained below the oldest addressable one, if the root names one."""
         reference = None if header.expiry is None else header.expiry.kept
         if reference is None:
             return None
@@ -276,7 +276,7 @@ class ObjectCheck:
             self._book.add_error(key, error)
             return None
         if covers_of(page.outcomes) != reference.covers:
-            self._book.add(key, "page-corrupt", f"root {header.version} says that it covers other offsets than it does")
+            self._book.add(key, "page-corrupt", f"root {header.version} states other offsets than it covers")
         self._note(key, faults_of_outcomes(page.outcomes, header))
         return page
 
@@ -305,7 +305,7 @@ class ObjectCheck:
         if found is not None:
             self._summary.pages += 1
             if reference.location != location_of(reference):
-                self._book.add(found[0], "page-corrupt", "its name does not follow from its digest")
+                self._book.add(found[0], "page-corrupt", "its name does not match its digest")
         return found
 
     def _note(self, key: ObjectKey, faults: Iterable[Fault]) -> None:
@@ -314,7 +314,7 @@ class ObjectCheck:
 
     async def _read_leaf(self, row: ContentEntry, definition: TableDefinition | None) -> LeafFacts | None:
         if is_adopted(row) and definition is None:
-            self._book.add(row.location, "leaf-mismatch", "an Avro manifest, which is not read without a definition")
+            self._book.add(row.location, "leaf-mismatch", "an Avro manifest, which cannot be read without a definition")
             return None
         found = await self._body(row.location)
         if found is None:
@@ -361,7 +361,7 @@ class ObjectCheck:
 
 
 def aggregates_under(facts: LeafFacts, spec_ids: tuple[int, ...]) -> LeafAggregates:
-    """The leaf's aggregates under a spec of these ids, recomputed from its entries once."""
+    """The leaf's aggregates under a spec of these ids, computed from its entries once."""
     known = facts.aggregates.get(spec_ids)
     if known is None:
         known = facts.aggregates[spec_ids] = aggregates_of(facts.leaf, spec_ids)
@@ -387,7 +387,7 @@ def _facts_of(leaf: Leaf, row: ContentEntry) -> LeafFacts:
             facts.shown_deleted.add(ordinal)
             continue
         if place in seen:
-            facts.problems.append(("entry-doubled", f"entry {ordinal}, {place.location}, is in it twice"))
+            facts.problems.append(("entry-doubled", f"entry {ordinal}, {place.location}, is in the leaf twice"))
         seen.add(place)
         if entry.deletion_vector is not None and entry.referenced_file is not None:
             facts.targets[entry.referenced_file].append(ordinal)

@@ -3,10 +3,10 @@
 Owns: a version's value and bytes, the LIST, the GET and the conditional PUT of the chain, finding namespaces by their
 folders and objects. Does not own: the meaning of a change (the caller's function), valid names (`identifiers`), keys
 (`object_keys`).
-Invariants: of several writers who change one version one wins, and the others read again. A version is never
+Invariants: of several writers who change one version, one wins, and the others re-read it. A version is never
 overwritten or deleted. A change is made once or not at all, or its outcome is reported as unknown. A record is used
 only under its own name and version. Two records of the same content differ in their change id, so that a writer
-recognizes its own. A namespace exists if it was created and not dropped since, or if a table or view is in it. A
+recognizes its own. A namespace exists if it was created and not dropped since, or if it contains a table or view. A
 namespace below it does not make it exist, but prevents its drop.
 """
 
@@ -42,7 +42,7 @@ FORMAT_VERSION: Final = 1
 
 
 class NamespaceRecord(BaseModel):
-    """A namespace from one version on."""
+    """One stored version of a namespace."""
 
     model_config = ConfigDict(frozen=True, strict=True, alias_generator=lambda name: name.replace("_", "-"))
 
@@ -70,7 +70,7 @@ def encode_record(
     if len(found) > RECORD_BYTES_MAX:
         raise Invalid(
             "namespace-invalid",
-            f"{namespace}: its properties have {len(found)} bytes, and at most {RECORD_BYTES_MAX} are kept: "
+            f"{namespace}: its properties have {len(found)} bytes, at most {RECORD_BYTES_MAX} are allowed: "
             "shorten them",
         )
     return found
@@ -88,12 +88,12 @@ def decode_record(body: bytes, namespace: NamespaceName, version: int) -> Namesp
         found = NamespaceRecord.model_validate_json(body)
     except ValidationError as error:
         raise Corrupt(
-            "namespace-unreadable", f"{key}: not what was written: {fault_of_model(error)}: restore it from a copy"
+            "namespace-unreadable", f"{key}: this object is damaged: {fault_of_model(error)}: restore it from a copy"
         ) from error
     if (found.namespace, found.version) != (namespace, version):
         raise Corrupt(
             "namespace-unreadable",
-            f"{key}: holds version {found.version} of {found.namespace[:80]}: restore it from a copy",
+            f"{key}: contains version {found.version} of {found.namespace[:80]}: restore it from a copy",
         )
     return found
 
@@ -104,7 +104,7 @@ _RETRY: Final = RetryPolicy(delay_s_min=0.01, delay_s_max=0.5)
 
 @dataclass(frozen=True, slots=True)
 class NamespaceState:
-    """The newest version of a namespace; `version` -1: it has none. A dropped one has no properties."""
+    """The newest version of a namespace, or -1 without one. A dropped one has no properties."""
 
     version: int = -1
     is_there: bool = False
@@ -113,23 +113,22 @@ class NamespaceState:
 
 @dataclass(frozen=True, slots=True)
 class NextState:
-    """What is to follow."""
+    """The state after a change."""
 
     properties: Mapping[str, str]
     is_there: bool = True
 
 
 Change = Callable[[NamespaceState], Awaitable[NextState | None]]
-"""What follows a state; `None`: it stays as it is. It is asked again for each state that it meets."""
+"""Returns the state after a given one, or `None` for no change. After a lost race it is called again."""
 
 
 async def read_namespace(store: ObjectStore, namespace: NamespaceName) -> NamespaceState:
-    """The newest version.
+    """The newest version of a namespace.
 
     Raises:
         Corrupt: `namespace-unreadable`.
         Unavailable: `store-unavailable`.
-
     """
     version = await _newest(store, namespace)
     if version is None:
@@ -147,13 +146,12 @@ async def read_namespace(store: ObjectStore, namespace: NamespaceName) -> Namesp
 async def change_namespace(
     store: ObjectStore, environment: Environment, namespace: NamespaceName, change: Change, *, timeout_s: float
 ) -> None:
-    """Put what `change` makes of the newest version after it, and again while others are faster.
+    """Store the result of `change` on the newest version as the next one. Repeat while other writers win.
 
     Raises:
-        Invalid: as `change` says, and `namespace-invalid`; nothing was changed.
+        Invalid: an error of `change`, or `namespace-invalid`. Nothing was changed.
         OutcomeUnknown: `namespace-unconfirmed`.
-        Unavailable: `store-unavailable`; perhaps it was changed.
-
+        Unavailable: `store-unavailable`. It may have been changed.
     """
     try:
         async with asyncio.timeout(timeout_s):
@@ -164,7 +162,7 @@ async def change_namespace(
     except TimeoutError as error:
         raise OutcomeUnknown(
             "namespace-unconfirmed",
-            f"{namespace}: its change was not confirmed within {timeout_s:g} s: see what is there and repeat what is "
+            f"{namespace}: its change was not confirmed within {timeout_s:g} s: read its state and repeat what is "
             "missing",
         ) from error
 
@@ -196,32 +194,31 @@ async def _newest(store: ObjectStore, namespace: NamespaceName) -> int | None:
     return None
 
 
-_LOOKS_AT_ONCE: Final = 16
+_READS_AT_ONCE: Final = 16
 
 
 async def list_namespaces(store: ObjectStore) -> list[NamespaceName]:
     """Every namespace that exists, ascending.
 
-    One whose properties cannot be read is among them: it says so when it is asked for.
-
-    Raises `Unavailable` (`store-unavailable`).
+    It includes namespaces whose properties cannot be read. Reading those reports the error. Raises `Unavailable`
+    (`store-unavailable`).
     """
     names = [name for folder in await store.folders("") if (name := namespace_in(folder)) is not None]
 
     async def is_there(name: NamespaceName) -> bool:
         return await namespace_exists(store, name)
 
-    found = await gather_bounded(names, is_there, _LOOKS_AT_ONCE)
+    found = await gather_bounded(names, is_there, _READS_AT_ONCE)
     return sorted(name for name, there in zip(names, found, strict=True) if there)
 
 
 async def namespace_exists(store: ObjectStore, namespace: NamespaceName) -> bool:
-    """Whether it was created, or a table or view is in it. Raises as `list_namespaces`."""
+    """Whether it was created, or contains a table or view. Raises the errors of `list_namespaces`."""
     return await is_created(store, namespace) or await name_inside(store, namespace) is not None
 
 
 async def is_created(store: ObjectStore, namespace: NamespaceName) -> bool:
-    """Whether it was created and not dropped since; so is one whose newest object cannot be read.
+    """Whether it was created and not dropped since. If its newest object cannot be read, it counts as created.
 
     Raises `Unavailable`.
     """
@@ -232,7 +229,7 @@ async def is_created(store: ObjectStore, namespace: NamespaceName) -> bool:
 
 
 async def name_inside(store: ObjectStore, namespace: NamespaceName) -> TableName | None:
-    """A table or view of this namespace, if it has one; one whose newest root cannot be read is there.
+    """A table or view of this namespace, if it has one. A name whose newest root cannot be read counts as one.
 
     Raises `Unavailable`.
     """
@@ -249,7 +246,7 @@ async def name_inside(store: ObjectStore, namespace: NamespaceName) -> TableName
 
 
 async def namespace_below(store: ObjectStore, namespace: NamespaceName) -> NamespaceName | None:
-    """A namespace that exists and whose name begins with this one's and a dot. Raises as `list_namespaces`."""
+    """An existing namespace whose name begins with this one's and a dot. Raises the errors of `list_namespaces`."""
     for folder in await store.folders(""):
         name = namespace_in(folder)
         if name is not None and name.startswith(f"{namespace}.") and await namespace_exists(store, name):

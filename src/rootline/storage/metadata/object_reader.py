@@ -1,10 +1,10 @@
-"""Reads and proves the objects that a root names: leaves, pages and deletion vectors.
+"""Reading and verifying the objects that a root names: leaves, pages and deletion vectors.
 
 Owns: the GETs, byte ranges of vectors, the agreement of an object with its row in the root, the codec of a leaf. Does
 not own: form and digests of the bytes (`leaf_codec`, `manifest_codec`, `page_codec`, `vector_codec`).
 Invariants: a leaf with another length or number of entries than the root states is `Corrupt`. A page is used only with
-the digest that the root names, and a known one is not read again. A vector has exactly as many positions as its entry
-states, or it is `Corrupt`. No vector is ever left out.
+the digest that the root names, and a known one is not re-read. A vector has exactly as many positions as its entry
+states, or it is `Corrupt`. No vector is ever skipped.
 """
 
 from __future__ import annotations
@@ -39,15 +39,14 @@ _SMALL_BYTES: Final = 65_536
 async def read_leaf(
     store: ObjectStore, table: TableName, entry: ContentEntry, *, definition: TableDefinition | None = None
 ) -> Leaf:
-    """The leaf of a DATA_MANIFEST or DELETE_MANIFEST row; its entries inherit from the row.
+    """The leaf of a DATA_MANIFEST or DELETE_MANIFEST row. Its entries inherit from the row.
 
-    `definition`: the table's, for the Avro manifests of Iceberg V1 to V3 among its leaves: they have partition fields
-    of their own. The row's `file_format` says which leaf is one, never its name.
+    `definition`: the table's, for leaves that are Avro manifests of Iceberg V1 to V3, which have their own partition
+    fields. The row's `file_format` states the format. The name is not used for that.
 
     Raises:
         Corrupt: `object-missing` or `leaf-corrupt`.
-        Invalid: `file-unreadable`, an Avro leaf without a definition, or one where the store does not read.
-
+        Invalid: `file-unreadable`, an Avro leaf without a definition, or at a location that the store does not read.
     """
     if entry.file_format is not FileFormat.PARQUET and definition is None:
         raise Invalid("file-unreadable", f"{entry.location}: leaves of format {entry.file_format} are not read here")
@@ -56,15 +55,15 @@ async def read_leaf(
     try:
         if len(body) <= _SMALL_BYTES:
             leaf = _decoded(body, entry, definition)
-        else:  # everything else goes on meanwhile
+        else:  # on a thread, so that other tasks can run
             leaf = await asyncio.to_thread(_decoded, body, entry, definition)
-    except Corrupt as error:  # a location says where in its table; to restore the object takes the whole key
+    except Corrupt as error:  # a location is relative to its table; restoring the object needs the whole key
         raise Corrupt(error.code, f"{key}: {error.message.removeprefix(f'{entry.location}: ')}") from error
     if len(leaf) != entry.record_count:
-        raise Corrupt("leaf-corrupt", f"{key}: holds {len(leaf)} entries, its root row says {entry.record_count}")
+        raise Corrupt("leaf-corrupt", f"{key}: has {len(leaf)} entries, its root row states {entry.record_count}")
     expected = LeafContent.DATA if entry.content_type is ContentType.DATA_MANIFEST else LeafContent.DELETE
     if leaf.content is not expected:
-        raise Corrupt("leaf-corrupt", f"{key}: lists {leaf.content} files, its root row says {expected}")
+        raise Corrupt("leaf-corrupt", f"{key}: lists {leaf.content} files, its root row states {expected}")
     return leaf.of_row(entry)
 
 
@@ -82,13 +81,12 @@ async def read_leaves(
     *,
     definition: TableDefinition | None = None,
 ) -> dict[str, Leaf]:
-    """Location → leaf of every row in `entries`, a few at a time; those in `known` are not read again.
+    """Location → leaf of every row in `entries`, read a few at a time. Leaves in `known` are not re-read.
 
-    `definition`: as of `read_leaf`.
+    `definition`: as in `read_leaf`.
 
     Raises:
-        Corrupt, Invalid: as `read_leaf`, of the first row that fails.
-
+        Corrupt, Invalid: as in `read_leaf`, for the first row that fails.
     """
     rows = {entry.location: entry for entry in entries}
     found = {name: known[name].of_row(row) for name, row in rows.items() if known and name in known}
@@ -106,12 +104,11 @@ PAGES_AT_ONCE = 8
 
 
 async def read_pages(store: ObjectStore, header: RootHeader, known: TablePages = NO_PAGES) -> TablePages:
-    """All pages that `header` names; those of `known` are not read again.
+    """All pages that `header` names. Pages in `known` are not re-read.
 
     Raises:
         Corrupt: `object-missing`, `page-corrupt` or `profile-unknown`, naming the page.
         Unavailable: `store-unavailable`.
-
     """
     ledger = {page.reference: page for page in known.ledger}
     outcomes = {page.reference: page for page in known.outcomes}
@@ -121,8 +118,8 @@ async def read_pages(store: ObjectStore, header: RootHeader, known: TablePages =
     of_condemned = {item.page for item in header.condemned}
     of_left = {item.page for item in header.left.pages}
     named = (*header.ledger_pages, *header.outcome_pages, *of_condemned, *of_left)
-    held = ledger.keys() | outcomes.keys() | condemned.keys() | left.keys()
-    wanted = [reference for reference in named if reference not in held]
+    present = ledger.keys() | outcomes.keys() | condemned.keys() | left.keys()
+    wanted = [reference for reference in named if reference not in present]
 
     async def body_of(reference: PageReference) -> bytes:
         return await read_stored(store, header.table, reference.location, code="page-corrupt")
@@ -147,7 +144,7 @@ async def read_pages(store: ObjectStore, header: RootHeader, known: TablePages =
 
 
 async def read_kept(store: ObjectStore, header: RootHeader, known: RetainedPage | None = None) -> RetainedPage | None:
-    """The versions that are kept below the oldest addressable one; `None`: none is. Raises as `read_pages`."""
+    """The page of versions retained below the oldest addressable one, or `None`. Raises the errors of `read_pages`."""
     reference = None if header.expiry is None else header.expiry.kept
     if reference is None:
         return None
@@ -164,11 +161,10 @@ async def read_kept(store: ObjectStore, header: RootHeader, known: RetainedPage 
 async def read_condemned(
     store: ObjectStore, header: RootHeader, known: Mapping[bytes, CondemnedPage] | None = None
 ) -> tuple[CondemnedPage, ...]:
-    """The pages of condemned locations that a header names; those of `known`, by digest, are not read again.
+    """The pages of condemned locations that a header names. Pages in `known`, by digest, are not re-read.
 
     Raises:
         Corrupt: `object-missing` or `page-corrupt`.
-
     """
     found = []
     for item in header.condemned:
@@ -181,7 +177,7 @@ async def read_condemned(
 
 
 async def read_left(store: ObjectStore, header: RootHeader) -> tuple[RetiredPage, ...]:
-    """The pages of rewritten locations that a header names. Raises as `read_condemned`."""
+    """The pages of retired locations that a header names. Raises the errors of `read_condemned`."""
     references = [item.page for item in header.left.pages]
 
     async def page_of(reference: PageReference) -> RetiredPage:
@@ -193,17 +189,17 @@ async def read_left(store: ObjectStore, header: RootHeader) -> tuple[RetiredPage
 
 
 def condemned_page_of(body: bytes, reference: PageReference, header: RootHeader, *, name: str) -> CondemnedPage:
-    """The page that `reference` names. Raises `Corrupt` as `read_pages`."""
+    """The page that `reference` names. Raises `Corrupt`, as in `read_pages`."""
     location, digest, size, content = reference[:4]
     page = decode_condemned_page(body, location, digest, size, header.table_uuid, name=name)
     if page.reference.content_bytes != content:
-        raise Corrupt("page-corrupt", f"{name}: the rows do not take the {content} bytes that the root says")
+        raise Corrupt("page-corrupt", f"{name}: the rows do not have the {content} bytes that the root states")
     return page
 
 
 FILES_AT_ONCE: Final = 8
-_QUICK_BYTES: Final = 8 << 10
-"""A Puffin file up to this size is decoded at once: a thread would cost more."""
+_INLINE_DECODE_BYTES_MAX: Final = 8 << 10
+"""A Puffin file up to this size is decoded on the loop: a thread would cost more."""
 
 
 async def read_vector(store: ObjectStore, table: TableName, entry: ContentEntry) -> BitMap64:
@@ -221,7 +217,7 @@ def vector_in(body: bytes, entry: ContentEntry) -> BitMap64:
     """The vector of `entry` in the Puffin file's bytes `body`. Raises `Corrupt` (`vector-corrupt`)."""
     place = entry.deletion_vector
     if place is None or place.offset is None or place.size_in_bytes is None:
-        raise Corrupt("vector-corrupt", f"{entry.location}: its entry does not say where in the file the vector is")
+        raise Corrupt("vector-corrupt", f"{entry.location}: its entry does not state the vector's place in the file")
     end = place.offset + place.size_in_bytes
     name = f"{entry.location} at {place.offset}"
     if end > len(body):
@@ -230,7 +226,10 @@ def vector_in(body: bytes, entry: ContentEntry) -> BitMap64:
 
 
 async def read_manifest_vector(store: ObjectStore, table: TableName, entry: ContentEntry) -> BitMap:
-    """The vector of a MANIFEST_DV row: the dead ordinals of its leaf, inline or in a Puffin file. Raises as above."""
+    """The vector of a MANIFEST_DV row: the dead ordinals of its leaf, inline or in a Puffin file.
+
+    Raises the errors of `read_vector`.
+    """
     place = entry.deletion_vector
     if place is not None and place.inline_content is not None:
         return decode_inline(place.inline_content, name=f"vector of {entry.location}", cardinality=entry.record_count)
@@ -246,11 +245,10 @@ def place_of_stored(entry: ContentEntry) -> tuple[str, int]:
 async def read_vectors(
     store: ObjectStore, table: TableName, entries: Iterable[ContentEntry]
 ) -> dict[tuple[str, int], BitMap64]:
-    """(location, offset) → what each stored vector holds. Each Puffin file is read once, a few at a time.
+    """(location, offset) → the positions in each stored vector. Each Puffin file is read once, a few at a time.
 
     Raises:
-        Corrupt: `object-missing` or `vector-corrupt`, of the first file that fails.
-
+        Corrupt: `object-missing` or `vector-corrupt`, for the first file that fails.
     """
     files: dict[tuple[str, int | None], list[ContentEntry]] = {}
     for entry in entries:
@@ -261,7 +259,7 @@ async def read_vectors(
     async def read(location: str, length: int | None, of_file: Sequence[ContentEntry]) -> None:
         async with slots:
             body = await read_stored(store, table, location, code="vector-corrupt", length=length)
-        if len(body) <= _QUICK_BYTES:
+        if len(body) <= _INLINE_DECODE_BYTES_MAX:
             found.update(_vectors_in(body, of_file))
         else:
             found.update(await asyncio.to_thread(_vectors_in, body, of_file))
@@ -282,9 +280,9 @@ def _vectors_in(body: bytes, entries: Sequence[ContentEntry]) -> dict[tuple[str,
 async def read_stored_manifest_vectors(
     store: ObjectStore, table: TableName, entries: Iterable[ContentEntry]
 ) -> dict[tuple[str, int], BitMap]:
-    """Read the stored vectors of MANIFEST_DV rows as `read_vectors` does, as ordinals.
+    """Read the stored vectors of MANIFEST_DV rows as ordinals, with the errors of `read_vectors`.
 
-    Rows whose vectors are inline are skipped.
+    Rows with inline vectors are skipped.
     """
     stored = {
         place_of_stored(entry): entry

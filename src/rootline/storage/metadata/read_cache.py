@@ -1,13 +1,13 @@
 """Saved reads of metadata: a bounded cache, the counted reads of one plan, and a root that is read ahead by a hint.
 
-Owns: the content and lifetime of the cache, the objects that may be cached as bytes, the count of requests, one
-opening of one table with a hint, memory-mapped bytes of long-lived leaves. Does not own: reading and proving
-(`root_reader`, `object_reader`), hints (`rootline.ports.head_hints`).
-Invariants: the cache is bounded by bytes, and the least recently used object is evicted first. Only proven objects
-that never change are cached. Losing them all changes latency only. A listing always goes to the store, and it alone
-decides which root is the newest. A root that was read ahead is used only if the LIST names the same key, once. Nothing
-waits for a hint. A request is counted exactly if it was sent, except a read ahead after a wrong hint. Mapped bytes end
-with their last reference, and without room on the disk they stay in memory.
+Owns: the content and lifetime of the cache, the objects that may be cached as bytes, the count of requests, one opening
+of one table with a hint, memory-mapped bytes of long-lived leaves. Does not own: reading and verifying (`root_reader`,
+`object_reader`), hints (`rootline.ports.head_hints`).
+Invariants: the cache is bounded by bytes, and the least recently used object is evicted first. Only verified immutable
+objects are cached. Losing the whole cache changes only latency. A listing always goes to the store, and it alone
+decides which root is the newest. A root that was read ahead is used once, and only if the LIST names the same key. No
+read waits for a hint. A request is counted exactly if it was sent, except a read ahead after a wrong hint. Mapped bytes
+live until their last reference. If the disk has no room, they stay in memory.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from rootline.schemas.object_keys import is_absolute, root_key, roots_prefix
 from rootline.storage.stored_objects import parts_of
 
 LEAST_BYTES: Final = 65_536
-"""What is smaller stays in memory: a file and a mapping cost more."""
+"""Smaller objects stay in memory: a file and a mapping would cost more."""
 
 
 def mapped(body: bytes) -> bytes | pa.Buffer:
-    """`body`, in a file if it is large; blocks while it is written."""
+    """`body`, memory-mapped from a file if it is large. Blocks during the write."""
     if len(body) < LEAST_BYTES:
         return body
     try:
@@ -59,7 +59,7 @@ def mapped(body: bytes) -> bytes | pa.Buffer:
 
 @contextlib.asynccontextmanager
 async def hinted_reads(store: ObjectStore, table: TableName, hints: HeadHints) -> AsyncIterator[ObjectStore]:
-    """`store`, of which the newest root of `table` is found and read once, sooner if there is a good hint."""
+    """`store`, with one read ahead of the newest root of `table` if there is a hint."""
     if not hints.are_kept:
         yield store
         return
@@ -72,7 +72,7 @@ async def hinted_reads(store: ObjectStore, table: TableName, hints: HeadHints) -
 
 @dataclass(slots=True)
 class _Ahead:
-    """A question for a hint, and the GET that follows it. `key`: what the hint named, once it is known."""
+    """A pending hint, and the GET that follows it. `key`: the key of the hinted root, once known."""
 
     key: ObjectKey | None = None
     is_known: bool = False
@@ -86,8 +86,8 @@ class _HintedReads(ObjectStore):
     hints: HeadHints
     _ahead: _Ahead = field(default_factory=_Ahead)
 
+    @override
     async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
-        """As the store; the first look for the newest root also asks for a hint."""
         ahead = self._ahead
         if ahead.task is not None or limit != 1 or prefix != roots_prefix(self.table):
             return await self.store.list(prefix, limit=limit)
@@ -102,27 +102,27 @@ class _HintedReads(ObjectStore):
             await self.forget()
         return listing
 
+    @override
     async def get(self, key: ObjectKey) -> StoredObject | None:
-        """As the store, or what was read ahead."""
         ahead = self._ahead
         if ahead.task is None or ahead.key != key:
             return await self.store.get(key)
-        ahead.key = None  # once: a caller that asks again wants to know what is there now
+        ahead.key = None  # used once: a second read must return the current state
         try:
             found = await ahead.task
-        except Exception:  # whatever it was, it was a guess
+        except Exception:  # any error of a guess is ignored
             found = None
         return await self.store.get(key) if found is None else found
 
     async def forget(self) -> None:
-        """Give up what was read ahead and not used."""
+        """Cancel the read ahead, or drop its unused result."""
         self._ahead.key = None
         task = self._ahead.task
         if task is not None and not task.done():
             task.cancel()
             await asyncio.wait({task})
         if task is not None and not task.cancelled():
-            task.exception()  # seen: it was only a guess
+            task.exception()  # retrieved, so that asyncio does not report it: it was only a guess
 
     async def _get_ahead(self, ahead: _Ahead) -> StoredObject | None:
         version = await self.hints.newest(self.table)
@@ -132,40 +132,40 @@ class _HintedReads(ObjectStore):
         ahead.key = root_key(self.table, version)
         return await self.store.get(ahead.key)
 
+    @override
     async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
-        """As the store."""
         return await self.store.put_if_absent(key, body, after=after)
 
+    @override
     async def stored_ms(self, key: ObjectKey) -> int | None:
-        """As the store."""
         return await self.store.stored_ms(key)
 
+    @override
     async def folders(self, prefix: str) -> Sequence[str]:
-        """As the store."""
         return await self.store.folders(prefix)
 
     async def length_of(self, key: ObjectKey) -> int | None:
-        """As the store."""
         return await parts_of(self.store).length_of(key)
 
     async def part_of(self, key: ObjectKey, start: int, length: int) -> bytes | None:
-        """As the store."""
         return await parts_of(self.store).part_of(key, start, length)
 
+    @override
     async def close(self) -> None:
-        """As the store."""
         await self.store.close()
 
 
 CACHE_BYTES_MAX: Final = 256 * 1024 * 1024
 _DECODED_FACTOR: Final = 2
-"""A leaf in memory, with the columns that planning keeps of it, against its stored bytes."""
+"""The size of a leaf in memory, with the columns cached by planning, as a multiple of its stored bytes."""
 _ROW_BYTES: Final = 1_000
-"""A row of a root in memory, besides its bytes: about."""
+"""The approximate size of a root's row in memory, besides its bytes."""
 
 
 class ReadCache:
-    """Leaves, the newest root of each table, and the bytes of roots, definitions, vectors and pages; of all tables."""
+    """A cache for all tables: leaves, the newest root of each table, and bytes of roots, definitions, vectors and
+    pages.
+    """
 
     def __init__(self, bytes_max: int = CACHE_BYTES_MAX) -> None:
         self.bytes_max = bytes_max
@@ -174,25 +174,25 @@ class ReadCache:
 
     @property
     def size_in_bytes(self) -> int:
-        """What is kept now."""
+        """The current size of the cached objects."""
         return self._bytes
 
     def leaf(self, table: TableName, location: str) -> Leaf | None:
-        """The leaf at `location`, if it is kept."""
+        """The leaf at `location`, if it is cached."""
         found = self._get(_leaf_name(table, location))
         return found if isinstance(found, Leaf) else None
 
     def keep_leaf(self, table: TableName, leaf: Leaf) -> None:
-        """Keep a leaf that was proven."""
+        """Cache a verified leaf."""
         self._keep(_leaf_name(table, leaf.location), leaf, leaf.size_in_bytes * _DECODED_FACTOR)
 
     def root(self, table: TableName) -> Root | None:
-        """The newest root of `table` that was kept."""
+        """The newest cached root of `table`."""
         found = self._get(f"root {table}")
         return found if isinstance(found, Root) else None
 
     def keep_root(self, root: Root) -> None:
-        """Keep a root that was proven in place of an older one of its table."""
+        """Cache a verified root, replacing an older one of its table."""
         known, name = self.root(root.header.table), f"root {root.header.table}"
         if known is not None and known.header.version >= root.header.version:
             return
@@ -201,12 +201,12 @@ class ReadCache:
         self._keep(name, root, root.row_count * _ROW_BYTES + tails * _DECODED_FACTOR)
 
     def body(self, key: ObjectKey) -> bytes | None:
-        """The bytes of the object `key`, if they are kept."""
+        """The bytes of the object `key`, if they are cached."""
         found = self._get(key)
         return found if isinstance(found, bytes) else None
 
     def keep_body(self, key: ObjectKey, body: bytes) -> None:
-        """Keep an object's bytes."""
+        """Cache an object's bytes."""
         self._keep(key, body, len(body))
 
     def _get(self, name: str) -> Leaf | Root | bytes | None:
@@ -231,7 +231,7 @@ class ReadCache:
 
 
 def _leaf_name(table: TableName, location: str) -> str:
-    return f"leaf {table} {location}"  # of one table: an older format's manifest is read by that table's definition
+    return f"leaf {table} {location}"  # per table: an older format's manifest is decoded with that table's definition
 
 
 _LEAF: Final = re.compile(r"[^/]+/[^/]+/metadata/leaves/")
@@ -240,7 +240,7 @@ _NEVER_CHANGES: Final = re.compile(r"[^/]+/[^/]+/metadata/(roots|definitions|vec
 
 @dataclass(frozen=True, slots=True)
 class PlanRequests:
-    """Requests that a plan sent to the store; `leaves` is how many of the GETs were for leaves."""
+    """The requests of a plan to the store. `leaves` counts the GETs of leaves."""
 
     lists: int = 0
     gets: int = 0
@@ -248,12 +248,12 @@ class PlanRequests:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The number of all requests."""
         return self.lists + self.gets
 
 
 class PlanningReads(ObjectStore):
-    """An object store whose immutable metadata is read once as long as the cache keeps it."""
+    """An object store that reads immutable metadata once, as long as the cache keeps it."""
 
     def __init__(self, store: ObjectStore, cache: ReadCache) -> None:
         self._store = store
@@ -263,12 +263,14 @@ class PlanningReads(ObjectStore):
 
     @property
     def requests(self) -> PlanRequests:
-        """Those sent up to now."""
+        """The requests up to now."""
         return PlanRequests(self._lists, self._gets, self._leaves)
 
     async def get(self, key: ObjectKey) -> StoredObject | None:
-        """The object, without its dates when it was kept."""
-        is_kept = _NEVER_CHANGES.match(key) is not None and not is_absolute(key)  # those may be changed by others
+        """The object, without its dates if it was cached."""
+        is_kept = _NEVER_CHANGES.match(key) is not None and not is_absolute(
+            key
+        )  # others may change objects at absolute locations
         if is_kept and (body := self._cache.body(key)) is not None:
             return StoredObject(key, body, None, None)
         self._gets += 1
@@ -279,7 +281,7 @@ class PlanningReads(ObjectStore):
         return found
 
     def keep(self) -> None:
-        """Keep what was read: everything that came of it has been proven."""
+        """Cache the objects that were read, after the caller has verified them."""
         for key, body in self._fresh.items():
             self._cache.keep_body(key, body)
         self._fresh.clear()
@@ -304,4 +306,4 @@ class PlanningReads(ObjectStore):
         return await self._store.put_if_absent(key, body, after=after)
 
     async def close(self) -> None:
-        """The store stays open: it is its owner's."""
+        """Do nothing: the owner closes the store."""

@@ -1,13 +1,13 @@
-"""Roots: finds the newest one of a name, reads and proves it, and lists the names of a warehouse.
+"""Roots: finding the newest one of a name, reading and verifying it, and listing the names of a warehouse.
 
-Owns: the LIST, passing over foreign objects, the GETs of roots and definitions with their checks against key and
-header, the answer for a name without a table or view, the tables of a warehouse by their folders. Does not own: the
-bytes' form (`root_codec`, `table_definition`), the confirmation of a head (commit protocol), the states of a name
+Owns: the LIST, skipping foreign objects, the GETs of roots and definitions with their checks against key and header,
+the error for a name without a table or view, the tables of a warehouse by their folders. Does not own: the bytes' form
+(`root_codec`, `table_definition`), the confirmation of a head (commit protocol), the states of a name
 (`rootline.tree.state.name_state`).
-Invariants: finding a head takes one request as long as nobody puts foreign objects before the roots, and the answer
-carries the store's date. A root is used only under its own name: table and version in the header are those of its key.
-A name whose newest root is a tombstone has no table, but the remains of that table are still maintained under its
-name. A root that expires during the read is searched again.
+Invariants: finding a head takes one request unless foreign objects sort before the roots, and the result has the
+store's date. A root is used only under its own name: table and version in the header are those of its key. A name whose
+newest root is a tombstone has no table, but the remains of that table are still maintained under its name. If a root
+expires during the read, the newest one is searched again.
 """
 
 from __future__ import annotations
@@ -37,20 +37,19 @@ _LIMITS: Final[tuple[int | None, ...]] = (1, 100, None)
 
 @dataclass(frozen=True, slots=True)
 class HeadKey:
-    """The newest root's version; `store_ms` is the date of the LIST that found it, `None` when the store has none."""
+    """The newest root's version. `store_ms` is the date of the LIST that found it, or `None` if the store has none."""
 
     version: Version
     store_ms: int | None
 
 
 async def find_head(store: ObjectStore, table: TableName) -> HeadKey | None:
-    """The newest root's version; `None` when the table has no root.
+    """The newest root's version, or `None` if the table has no root.
 
-    A key counts only if it is exactly the key that root would be written under.
+    A key counts only if it is exactly the key of a root of this table.
 
     Raises:
         Unavailable: `store-unavailable`.
-
     """
     for limit in _LIMITS:
         listing = await store.list(roots_prefix(table), limit=limit)
@@ -66,18 +65,18 @@ async def find_head(store: ObjectStore, table: TableName) -> HeadKey | None:
 async def at_head(
     store: ObjectStore, table: TableName, read: Callable[[HeadKey], Awaitable[_Read]], head: HeadKey | None = None
 ) -> _Read | None:
-    """What `read` makes of the newest version, which is found again if it expires meanwhile; `None`: no root is there.
+    """The result of `read` for the newest version, or `None` without a root. If that version expires, the next one is
+    read.
 
     Args:
         store: the warehouse.
         table: the table's name.
-        read: reads what it needs of one version.
+        read: reads one version.
         head: the newest version, if it was just found.
 
     Raises:
-        Corrupt: as `read`; `object-missing` only while the version is still the newest.
+        Corrupt: an error of `read`. `object-missing` is raised only while the version is still the newest.
         Unavailable: `store-unavailable`.
-
     """
     found = await find_head(store, table) if head is None else head
     while found is not None:
@@ -94,12 +93,11 @@ async def at_head(
 
 
 async def existing_head(store: ObjectStore, table: TableName) -> HeadKey:
-    """As `find_head`; a table without a root is an error.
+    """The newest root's version, as in `find_head`. A table without a root is an error.
 
     Raises:
         Invalid: `table-unknown`.
         Unavailable: `store-unavailable`.
-
     """
     head = await find_head(store, table)
     if head is None:
@@ -113,11 +111,10 @@ _DEFINITIONS_KEPT: Final = 64
 
 
 async def read_root(store: ObjectStore, table: TableName, version: Version, *, known: Root | None = None) -> Root:
-    """Root `version` of `table`; of a proven one, `known`, what is the same is not decoded again.
+    """Root `version` of `table`. Parts that it shares with the verified root `known` are not decoded again.
 
     Raises:
         Corrupt: `object-missing`, `root-corrupt` or `profile-unknown`.
-
     """
     key = root_key(table, version)
     if known is not None and (known.header.table, known.header.version) == (table, version):
@@ -129,25 +126,23 @@ async def read_root(store: ObjectStore, table: TableName, version: Version, *, k
 
 
 def proven_root(body: bytes, table: TableName, version: Version, known: Root | None = None) -> Root:
-    """The root in `body`, which was stored as `version` of `table`; blocks of `known` are not decoded again.
+    """The root in `body`, which was stored as `version` of `table`. Blocks of `known` are not decoded again.
 
     Raises:
         Corrupt: `root-corrupt` or `profile-unknown`.
-
     """
     key = root_key(table, version)
     root = decode_root(body, name=key, known=known)
     if (root.header.table, root.header.version) != (table, version):
-        raise Corrupt("root-corrupt", f"{key}: holds version {root.header.version} of {root.header.table}")
+        raise Corrupt("root-corrupt", f"{key}: contains version {root.header.version} of {root.header.table}")
     return root
 
 
 async def read_definition(store: ObjectStore, header: RootHeader) -> TableDefinition:
-    """The definition that a root's header names, its digest and table proven.
+    """The definition that a root's header names, with its digest and table verified.
 
     Raises:
         Corrupt: `object-missing` or `definition-unreadable`.
-
     """
     return await named_definition(store, header.table, header.definition, header.table_uuid)
 
@@ -155,7 +150,7 @@ async def read_definition(store: ObjectStore, header: RootHeader) -> TableDefini
 async def named_definition(
     store: ObjectStore, table: TableName, named: DefinitionReference, table_uuid: UUID
 ) -> TableDefinition:
-    """The definition that `named` says, of the table with `table_uuid`. Raises as `read_definition`."""
+    """The definition that `named` refers to, of the table with `table_uuid`. Raises the errors of `read_definition`."""
     location = named.location
     body = await read_stored(store, table, location, code="definition-unreadable")
     if hashlib.sha256(body).digest() != named.digest:
@@ -168,23 +163,25 @@ async def named_definition(
 
 @lru_cache(maxsize=_DEFINITIONS_KEPT)
 def _definition(body: bytes, location: str) -> TableDefinition:
-    """Decoded once for all versions that name it: most of them name the one before."""
+    """The definition, decoded once for all versions that name it: most versions name the same one as their parent."""
     return TableDefinition.from_json(body, name=location)
 
 
 async def newest_root(store: ObjectStore, name: TableName, known: Root | None = None) -> Root | None:
-    """The newest root of a name, a tombstone included; `known` as of `read_root`. `None`: it has none.
+    """The newest root of a name, tombstones included, or `None` without a root. `known` is as in `read_root`.
 
     Raises:
-        Corrupt: as `read_root`.
+        Corrupt: as in `read_root`.
         Unavailable: `store-unavailable`.
-
     """
     return await at_head(store, name, lambda head: read_root(store, name, head.version, known=known))
 
 
 async def table_root(store: ObjectStore, name: TableName, known: Root | None = None) -> Root:
-    """The newest root of a table. Raises as `newest_root`, and `Invalid` (`table-unknown`, `table-dropped`)."""
+    """The newest root of a table.
+
+    Raises the errors of `newest_root`, and `Invalid` (`table-unknown`, `table-dropped`).
+    """
 
     async def root_of(head: HeadKey) -> Root:
         return await read_root(store, name, head.version, known=known)
@@ -196,18 +193,18 @@ async def table_root(store: ObjectStore, name: TableName, known: Root | None = N
 
 
 async def is_table(store: ObjectStore, name: TableName) -> bool:
-    """Whether a table has this name now. Raises as `newest_root`."""
+    """Whether a table has this name now. Raises the errors of `newest_root`."""
     return await name_state(store, name) is NameState.TABLE
 
 
 async def name_state(store: ObjectStore, name: TableName) -> NameState | None:
-    """What a name is now; `None`: it never was anything. Raises as `newest_root`."""
+    """The current state of a name, or `None` if it was never used. Raises the errors of `newest_root`."""
     root = await newest_root(store, name)
     return None if root is None else root.header.name_is
 
 
 async def check_there(store: ObjectStore, name: TableName) -> None:
-    """Raises as `table_root` where there is no table. One whose newest root is damaged is there all the same."""
+    """Raises the errors of `table_root` if there is no table. A damaged newest root counts as an existing table."""
     try:
         await table_root(store, name)
     except Corrupt as error:
@@ -220,9 +217,8 @@ async def view_root(store: ObjectStore, name: TableName) -> Root:
 
     Raises:
         Invalid: `view-unknown`; `name-is-table`.
-        Corrupt: as `newest_root`.
+        Corrupt: as in `newest_root`.
         Unavailable: `store-unavailable`.
-
     """
     root = await newest_root(store, name)
     if root is None or root.header.is_tombstone:
@@ -235,33 +231,32 @@ async def view_root(store: ObjectStore, name: TableName) -> Root:
 
 
 def view_of(header: RootHeader) -> ViewMetadata:
-    """The view that a root of one holds. Raises `Corrupt` (`root-corrupt`): it cannot be read."""
+    """The view in a root. Raises `Corrupt` (`root-corrupt`): it cannot be read."""
     try:
         return ViewMetadata.from_json(header.view or b"", name=f"{header.table}, version {header.version}")
     except Invalid as error:
         raise Corrupt("root-corrupt", f"{error.message} [{error.code}]") from error
 
 
-_LOOKS_AT_ONCE: Final = 16
+_READS_AT_ONCE: Final = 16
 
 
 async def names_of_folders(store: ObjectStore, unread: list[Unavailable] | None = None) -> list[TableName]:
-    """Every name whose folder is there, with or without a root.
+    """Every name with a folder, with or without a root.
 
-    Folders that no name can have are passed over, whatever other software called them and keeps in them.
+    Folders of other software, whose names no table can have, are skipped.
 
     Args:
         store: the warehouse.
-        unread: takes why the folder of a namespace cannot be listed. Without it that is raised.
+        unread: a list for the errors of folders that cannot be listed. Without it, such an error is raised.
 
     Raises:
         Unavailable: `store-unavailable`.
-
     """
     found: list[TableName] = []
     for namespace in await store.folders(""):
         if namespace_in(namespace) is not None:
-            with _noted(unread):
+            with _errors_into(unread):
                 found += [name for name in map(table_in, await store.folders(namespace)) if name is not None]
     return found
 
@@ -271,19 +266,19 @@ async def list_names(
 ) -> list[TableName]:
     """Every name that has or had a table or a view.
 
-    Those in `known` are not looked into again: a name never loses its roots. `unread` as of `names_of_folders`; it also
-    takes why the roots of a name cannot be listed.
+    Names in `known` are not read again, because a name never loses its roots. `unread` is as in `names_of_folders`, and
+    also receives the errors of names whose roots cannot be listed.
     """
     found: list[TableName] = []
     for name in await names_of_folders(store, unread):
-        with _noted(unread):
+        with _errors_into(unread):
             if name in known or await find_head(store, name) is not None:
                 found.append(name)
     return found
 
 
 @contextmanager
-def _noted(unread: list[Unavailable] | None) -> Iterator[None]:
+def _errors_into(unread: list[Unavailable] | None) -> Iterator[None]:
     try:
         yield
     except Unavailable as error:
@@ -293,7 +288,7 @@ def _noted(unread: list[Unavailable] | None) -> Iterator[None]:
 
 
 async def list_tables(store: ObjectStore) -> list[TableName]:
-    """Every table, by name. One whose newest root cannot be read is among them: it is there, and says so when opened.
+    """Every table, by name. A table whose newest root cannot be read is included. Opening it reports the error.
 
     Raises `Unavailable` (`store-unavailable`).
     """
@@ -304,7 +299,7 @@ async def list_tables(store: ObjectStore) -> list[TableName]:
         except Corrupt:
             return True
 
-    return await _those(store, is_there)
+    return await _names_where(store, is_there)
 
 
 async def list_views(store: ObjectStore) -> list[TableName]:
@@ -314,12 +309,12 @@ async def list_views(store: ObjectStore) -> list[TableName]:
         try:
             return await name_state(store, name) is NameState.VIEW
         except Corrupt:
-            return False  # `list_tables` has it
+            return False  # `list_tables` includes it
 
-    return await _those(store, is_there)
+    return await _names_where(store, is_there)
 
 
-async def _those(store: ObjectStore, wanted: Callable[[TableName], Awaitable[bool]]) -> list[TableName]:
+async def _names_where(store: ObjectStore, wanted: Callable[[TableName], Awaitable[bool]]) -> list[TableName]:
     names = await list_names(store)
-    there = await gather_bounded(names, wanted, _LOOKS_AT_ONCE)
+    there = await gather_bounded(names, wanted, _READS_AT_ONCE)
     return [name for name, is_one in zip(names, there, strict=True) if is_one]

@@ -1,12 +1,12 @@
-"""Loads a table: one version whole, the part of it that a scan needs, or the changes of a range of versions.
+"""Loading a table: one version whole, the part of it that a scan needs, or the changes of a range of versions.
 
-Owns: the order of the reads, and keeping them few and small. Does not own: proving bytes (`root_reader`,
-`object_reader`), which versions are addressable (the caller knows), the content of a state, the fold of several
-changes (`rootline.tree`).
-Invariants: leaves and pages never change, so a known one is not read again. A plan reads no leaf that its filter
-prunes. Pages are read only to build on a version, because they record decisions, not the table's content. While
-changes are read, a few roots and the leaves that one of them changed are in memory. A leaf that no root of the range
-changed is not read.
+Owns: the order of the reads, and keeping them few and small. Does not own: verifying bytes (`root_reader`,
+`object_reader`), the choice of addressable versions (the caller knows them), the content of a state, the combination of
+several changes (`rootline.tree`).
+Invariants: leaves and pages never change, so a known one is not re-read. A plan reads no leaf that its filter prunes.
+Pages are read only to build on a version, because they record decisions, not the table's content. While changes are
+read, only a few roots, and the leaves that one of them changed, are in memory. A leaf that no root of the range changed
+is not read.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from rootline.tree.state.table_state import TableState
 async def load_to_build_on(
     store: ObjectStore, table: TableName, version: Version, known: TableState | None = None
 ) -> TableState:
-    """The whole table at `version` with its pages, to make the next version from.
+    """The whole table at `version` with its pages, as the base of the next version.
 
-    `known`: an older version of the table, whose leaves and pages are not read again. Raises as `load_state`.
+    `known`: an older version of the table, whose leaves and pages are not re-read. Raises the errors of `load_state`.
     """
     root = await read_root(store, table, version)
     pages = NO_PAGES if known is None else known.pages
@@ -63,9 +63,15 @@ async def load_to_build_on(
 async def load_state(
     store: ObjectStore, root: Root, *, known_leaves: Mapping[str, Leaf] | None = None, to_build_on: bool = False
 ) -> TableState:
-    """The table that `root`, read already, describes; arguments and `Raises` as `load_table`.
+    """The table of a root that was already read. Leaves in `known_leaves` are not re-read.
 
-    `to_build_on`: it is kept for long; leaves' bytes leave the process's memory, and the location index is built.
+    `to_build_on`: the state is kept for long. So the leaves' bytes are moved out of the process's memory, and the
+    location index is built.
+
+    Raises:
+        Corrupt: an object is missing or damaged.
+        Invalid: `file-unreadable`.
+        Unavailable: `store-unavailable`.
     """
     definition = await read_definition(store, root.header)
     rows = [row.entry for row in root.rows if row.entry.content_type in LEAF_TYPES]
@@ -81,7 +87,7 @@ async def load_state(
         state.live.locations.build()
         return state
 
-    return await asyncio.to_thread(whole)  # other tables go on meanwhile
+    return await asyncio.to_thread(whole)  # on a thread, so that other tables' work can run
 
 
 async def plan_scan(
@@ -93,13 +99,12 @@ async def plan_scan(
     cache: ReadCache | None = None,
     deletes_for: DeletesFor = DeletesFor.MATCHING_ROWS,
 ) -> ScanPlan:
-    """The plan of a scan of `root`, reading the leaves that it needs and `cache` does not hold, all at once.
+    """The plan of a scan of `root`. The needed leaves that are not in `cache` are read concurrently.
 
     Raises:
-        Corrupt: an object is missing, or not what was written.
+        Corrupt: an object is missing or damaged.
         Invalid: `equality-delete-unread`.
         Unavailable: `store-unavailable`.
-
     """
     table = root.header.table
     planner = ScanPlanner(root, definition, pruning, deletes_for)
@@ -124,7 +129,11 @@ def _kept_leaves(cache: ReadCache, table: TableName, rows: Iterable[ContentEntry
 
 
 async def read_root_vectors(store: ObjectStore, root: Root) -> dict[tuple[str, int], BitMap]:
-    """(location, offset) → the manifest vectors that are in Puffin files; ours are inline. Raises as `plan_scan`."""
+    """(location, offset) → the live manifest vectors in Puffin files. Rootline writes them inline, other writers may
+    not.
+
+    Raises the errors of `plan_scan`.
+    """
     rows = (row.entry for row in root.rows if row.entry.content_type is ContentType.MANIFEST_DV)
     live = [entry for entry in rows if entry.version_info.status is not Status.DELETED]
     return await vector_reader.read_stored_manifest_vectors(store, root.header.table, live)
@@ -137,12 +146,13 @@ _VECTORS_AT_ONCE: Final = 8
 async def changes_by_root(
     store: ObjectStore, table: TableName, after: int, up_to: int
 ) -> AsyncIterator[tuple[Root, Changes]]:
-    """The changes of each root after version `after` up to and with `up_to`, in parts: a root may come several times.
+    """Yield the changes of each root after version `after`, up to and including `up_to`, in parts.
+
+    A root may be yielded several times.
 
     Raises:
-        Corrupt: an object is missing, or not what was written.
+        Corrupt: an object is missing or damaged.
         Unavailable: `store-unavailable`.
-
     """
     async for root in _roots(store, table, after + 1, up_to):
         async for part in changes_of(store, root):
@@ -152,7 +162,7 @@ async def changes_by_root(
 async def changes_of(
     store: ObjectStore, root: Root, known_leaves: Mapping[str, Leaf] | None = None
 ) -> AsyncIterator[Changes]:
-    """The changes of one root, in parts. Raises as `changes_by_root`."""
+    """Yield the changes of one root, in parts. Raises the errors of `changes_by_root`."""
     table = root.header.table
     work = RootDiff(root, await read_manifest_vectors(store, root))
     yield work.of_root()
@@ -166,7 +176,9 @@ async def changes_of(
 
 
 async def read_net_change(store: ObjectStore, table: TableName, after: int, up_to: int) -> NetChange:
-    """What the versions after `after` up to and with `up_to` come to. Raises as `changes_by_root`."""
+    """The net change of the versions after `after`, up to and including `up_to`. Raises the errors of
+    `changes_by_root`.
+    """
     changes = NetChanges()
     async for _, part in changes_by_root(store, table, after, up_to):
         changes.take(part)
@@ -174,9 +186,10 @@ async def read_net_change(store: ObjectStore, table: TableName, after: int, up_t
 
 
 async def read_difference(store: ObjectStore, table: TableName, older: Version, newer: Version) -> NetChange:
-    """What two versions come to that need not have all versions between them. Raises as `changes_by_root`.
+    """The net change between two versions, even if some in between have expired. Raises the errors of
+    `changes_by_root`.
 
-    Both are read whole; of leaves that both have, only what differs is compared.
+    Both are read whole. Of leaves that both have, only different entries are compared.
     """
     before = await load_state(store, await read_root(store, table, older))
     after = await load_state(store, await read_root(store, table, newer, known=before.root))
@@ -187,7 +200,7 @@ async def read_difference(store: ObjectStore, table: TableName, older: Version, 
 
 
 def _only_in(state: TableState, other: TableState) -> Iterator[ContentEntry]:
-    """Live entries of a version, without those of leaves that are live in the same leaf of the other one too."""
+    """Yield live entries of a version, except those that are live in the same leaf of the other one."""
     yield from (row.entry for row in state.live.rows.values())
     nothing = BitMap()
     for location, leaf in state.leaves.items():
@@ -201,7 +214,7 @@ def _only_in(state: TableState, other: TableState) -> Iterator[ContentEntry]:
 
 @dataclass(frozen=True, slots=True)
 class RowsChange:
-    """A data file that stayed: the positions of its rows that were deleted, and of those that came back."""
+    """A data file that stayed: the positions of its deleted rows, and of its restored rows."""
 
     data_location: str
     deleted: BitMap64
@@ -209,9 +222,9 @@ class RowsChange:
 
 
 async def read_rows_changes(store: ObjectStore, table: TableName, changes: Sequence[VectorsChange]) -> list[RowsChange]:
-    """What changed vectors mean for rows; one whose positions are the same, because it was only moved, is left out.
+    """The rows whose deletion the changed vectors record. A vector that was only moved is skipped.
 
-    Raises as `changes_by_root`.
+    Raises the errors of `changes_by_root`.
     """
     slots = asyncio.Semaphore(_VECTORS_AT_ONCE)
 
@@ -231,7 +244,7 @@ async def read_rows_changes(store: ObjectStore, table: TableName, changes: Seque
 
 
 async def _roots(store: ObjectStore, table: TableName, first: int, last: int) -> AsyncIterator[Root]:
-    """In order, a few bodies ahead. What a root shares with the one before it is decoded once, and held once."""
+    """Yield the roots in order, with a few GETs ahead. Blocks shared with the root before are decoded once."""
     ahead: deque[tuple[Version, asyncio.Task[StoredObject | None]]] = deque()
     following = iter(range(first, last + 1))
     known: Root | None = None
@@ -271,6 +284,6 @@ async def _leaves(
 
 
 async def read_manifest_vectors(store: ObjectStore, root: Root) -> dict[StoredAt, BitMap]:
-    """The manifest vectors of a root that are in Puffin files, dropped ones included. Raises as `changes_by_root`."""
+    """The manifest vectors of a root in Puffin files, dropped ones included. Raises the errors of `changes_by_root`."""
     rows = (row.entry for row in root.rows if row.entry.content_type is ContentType.MANIFEST_DV)
     return await read_stored_manifest_vectors(store, root.header.table, rows)

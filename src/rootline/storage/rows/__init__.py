@@ -1,1 +1,1 @@
-"""Reading rows: data files, delete files, and what a scan makes of them."""
+"""Reading rows: data files, delete files, and the execution of a scan."""

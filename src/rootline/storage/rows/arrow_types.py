@@ -4,10 +4,10 @@ Owns: the in-memory form of rows, the Arrow types that a column may be read or w
 value of a default at every depth. Does not own: types of schemas without ids (`given_schema`), the walk over nested
 columns (`row_projection`), legal defaults (`rootline.tree`).
 Invariants: one Arrow type for each Iceberg type. Every field carries its id under `PARQUET:field_id`, so that Parquet
-files carry the ids too. A stored file is read only as its own type or by a promotion of the specification, and is
-never refused for its format's layout of a type (width, unit, offsets). A cast keeps the values or raises
-`pa.ArrowInvalid`. A float is an integer only below the size at which floats begin to skip integers. A field that a
-struct's default lacks has its own default, and a dropped field is left out.
+files carry the ids too. A stored file is read only as its own type or by a promotion of the specification, and is never
+refused for its format's layout of a type (width, unit, offsets). A cast keeps the values or raises `pa.ArrowInvalid`. A
+float is cast to an integer only below the size at which floats begin to skip integers. A field absent from a struct's
+default has its own default, and a dropped field is omitted.
 
 Source: the table specification, "Schemas and Data Types" and "Schema Evolution", Appendix D of the Iceberg
 specification, docs/decisions/0058.
@@ -79,20 +79,19 @@ def arrow_schema_of(schema: Schema) -> pa.Schema:
     """The Arrow schema of a table's rows.
 
     Raises:
-        Invalid: `definition-invalid`, a column's type cannot be held in Arrow.
-
+        Invalid: `definition-invalid`, a column's type has no Arrow type.
     """
     return pa.schema([arrow_field_of(field) for field in schema.fields])
 
 
 def arrow_field_of(field: NestedField) -> pa.Field:
-    """The Arrow field of a column; raises as `arrow_schema_of`."""
+    """The Arrow field of a column. Raises the errors of `arrow_schema_of`."""
     metadata = {FIELD_ID_KEY: str(field.field_id).encode()}
     return pa.field(field.name, arrow_type_of(field.field_type), nullable=not field.required, metadata=metadata)
 
 
 def arrow_type_of(field_type: IcebergType) -> pa.DataType:
-    """The Arrow type of an Iceberg type; raises as `arrow_schema_of`."""
+    """The Arrow type of an Iceberg type. Raises the errors of `arrow_schema_of`."""
     simple = _SIMPLE.get(type(field_type))
     if simple is not None:
         return simple
@@ -110,24 +109,24 @@ def arrow_type_of(field_type: IcebergType) -> pa.DataType:
 
 
 def as_type(plain: pa.Array, arrow_type: pa.DataType) -> pa.Array:
-    """`plain` cast to `arrow_type`, which may be an extension type; raises Arrow's error where a value does not fit."""
+    """`plain` cast to `arrow_type`, which may be an extension type. Raises Arrow's error if a value does not fit."""
     if isinstance(arrow_type, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(arrow_type, plain.cast(arrow_type.storage_type))
     return plain.cast(arrow_type)
 
 
 def repeated(one: pa.Array, length: int) -> pa.Array:
-    """The value of `one`, an array of one, `length` times."""
+    """An array of `length` times the value of `one`, an array of length 1."""
     return one.take(pa.array(np.zeros(length, dtype=np.int64)))
 
 
 def rows_without_columns(count: int) -> pa.RecordBatch:
-    """`count` rows of which only their number is known."""
+    """`count` rows without columns."""
     return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), count, [None]))
 
 
 def storage_of(array: pa.Array) -> pa.Array:
-    """The array beneath an extension type, which compute functions understand; other arrays as they are."""
+    """The storage array of an extension array, for compute functions. Other arrays are unchanged."""
     return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
@@ -146,7 +145,7 @@ def _is_zoned(source: pa.DataType) -> bool:
 
 
 def _is_integer_of(source: pa.DataType, bits: int) -> bool:
-    """Whether a signed number of `bits` bits holds all values of `source`."""
+    """Whether a signed number of `bits` bits can represent all values of `source`."""
     return bool(pa.types.is_integer(source) and source.bit_width + pa.types.is_unsigned_integer(source) <= bits)
 
 
@@ -169,7 +168,7 @@ _ALIKE: Final[_Families] = (
     ((TimestampType, TimestampNanoType), (_is_local,)),
     ((TimestamptzType, TimestamptzNanoType), (_is_zoned,)),
 )
-"""Alike for files and for rows. ORC has bytes of any length only, so they may be fixed or uuid; the cast checks it."""
+"""Types common to files and rows. ORC has no fixed-length bytes, so bytes may become fixed or uuid if the cast fits."""
 _STORED: Final[_Families] = (
     *_ALIKE,
     ((IntegerType,), (_fits_int,)),
@@ -197,7 +196,7 @@ def may_promote(source: pa.DataType, wanted: PrimitiveType) -> bool:
 
 
 def may_cast(source: pa.DataType, wanted: PrimitiveType) -> bool:
-    """Whether rows that a writer gives as `source` may become `wanted`; the cast itself checks each value."""
+    """Whether rows of type `source` from a writer may become `wanted`. The cast then checks each value."""
     return _is_one_of(_GIVEN, source, wanted)
 
 
@@ -210,7 +209,10 @@ _DECIMAL_DIGITS: Final = 76
 
 
 def exactly(array: pa.Array, arrow_type: pa.DataType) -> pa.Array:
-    """`array` as `arrow_type`. Raises `pa.ArrowInvalid` or `pa.ArrowNotImplementedError` where a value would change."""
+    """`array` as `arrow_type`.
+
+    Raises `pa.ArrowInvalid` or `pa.ArrowNotImplementedError` if a value would change.
+    """
     source, types = array.type, pa.types
     if types.is_floating(source) and types.is_integer(arrow_type):
         return _whole(array, arrow_type)
@@ -226,8 +228,8 @@ def exactly(array: pa.Array, arrow_type: pa.DataType) -> pa.Array:
 
 
 def first_misfit(array: pa.Array, arrow_type: pa.DataType) -> int:
-    """The place of the first value that `exactly` refuses; there is one."""
-    low, high = 0, len(array)  # all before `low` fit, and one before `high` does not
+    """The index of the first value that `exactly` refuses. There must be one."""
+    low, high = 0, len(array)  # all before `low` fit, one before `high` does not fit
     while high - low > 1:
         middle = (low + high) // 2
         try:
@@ -260,27 +262,28 @@ def _unless_changed(array: pa.Array, cast: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class DefaultColumn:
-    """`default_of`: the default that a field has of its own, of the kind that is wanted; `None`: it has none."""
+    """Defaults as arrays. `default_of` returns a field's own default of the wanted kind, or `None` without one."""
 
     default_of: Callable[[NestedField], Any]
 
     def of(self, of_type: IcebergType, default: Any) -> pa.Array:
-        """The default of a column of that type, as the schema's model keeps it, as an array of one.
+        """The default of a column of this type, as stored in the schema's model, as an array of length 1.
 
         Raises:
-            ValueError, TypeError, ArithmeticError, pa.ArrowException: it is no value of that type.
-
+            ValueError, TypeError, ArithmeticError, pa.ArrowException: it is not a value of that type.
         """
         if isinstance(of_type, StructType | ListType | MapType):
             return self._array(of_type, json.loads(nested_default(of_type, default)))
         return _primitive(of_type, default)
 
     def _array(self, of_type: IcebergType, value: Any) -> pa.Array:
-        """`value` is in JSON form."""
+        """An array of length 1 with `value`, given in JSON form."""
         if value is None:
             return pa.nulls(1, arrow_type_of(of_type))
         match of_type:
-            case StructType() if not of_type.fields:  # all were dropped; Arrow takes the length from the first one
+            case StructType() if (
+                not of_type.fields
+            ):  # all members were dropped: Arrow would take the length from the first one
                 return pa.array([{}], arrow_type_of(of_type))
             case StructType():
                 members = [self._member(member, value) for member in of_type.fields]
@@ -322,6 +325,6 @@ def _primitive(of_type: IcebergType, default: Any) -> pa.Array:
     value, arrow_type = from_json(of_type, default), arrow_type_of(of_type)
     plain = value.bytes if isinstance(of_type, UUIDType) and hasattr(value, "bytes") else value
     if isinstance(of_type, FloatType | DoubleType) and isinstance(plain, int):
-        plain = float(plain)  # JSON's 9007199254740993 is rounded; Arrow refuses whole numbers that it must round
+        plain = float(plain)  # JSON's 9007199254740993 is rounded: Arrow refuses whole numbers that it must round
     storage = arrow_type.storage_type if isinstance(arrow_type, pa.BaseExtensionType) else arrow_type
     return as_type(pa.array([plain], storage), arrow_type)

@@ -1,13 +1,14 @@
-"""The bytes of a file of rows, opened by its format: Parquet, Avro or ORC.
+"""The content of a data file or delete file, opened by its format: Parquet, Avro or ORC.
 
-Owns: the choice of the format, Avro blocks and ORC stripes as Arrow columns, refusing a file that cannot be read for
-certain. Does not own: Parquet (`parquet_file`), the blocks of an Avro file (`foreign_avro`), the meaning of columns
+Owns: the choice of the format, Avro blocks and ORC stripes as Arrow columns, refusing a file that cannot be read
+reliably. Does not own: Parquet (`parquet_file`), the blocks of an Avro file (`foreign_avro`), the meaning of columns
 (`row_projection`), fetching (`stored_rows`).
 Invariants: the entry's `file_format` decides, never the suffix. An encrypted file is refused by name. Rows are in the
-file's order, and all of them or an error. Avro values are taken as stored (days, microseconds, unscaled decimals), so
-no library's calendar limits them. An Avro union of several types is refused when it is asked for, never read as
-absent. ORC columns are known by `iceberg.id`, and ORC timestamps are refused: a timestamp without a zone is shifted by
-the writer's time zone, and both kinds are read as nanoseconds, which do not reach beyond the years 1677 to 2262.
+file's order, and complete, or an error is raised. Avro values are read in their stored form (days, microseconds,
+unscaled decimals), so no library's calendar limits them. An Avro union of several types is refused if its column is
+read, never read as absent. ORC columns are matched by `iceberg.id`. ORC timestamps are refused: a timestamp without a
+zone is shifted by the writer's time zone, and both kinds are read as nanoseconds, which are limited to the years 1677
+to 2262.
 
 Source: the Iceberg specification, Appendix A (Avro, ORC).
 """
@@ -50,7 +51,7 @@ _LOGICAL: Final = {
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A field of a record; `build` makes an array of its values; `None`: its kind is not read."""
+    """A field of a record. `build` makes an array of its values, or is `None` if its type is not supported."""
 
     field: pa.Field
     build: Callable[[list[Any]], pa.Array] | None
@@ -58,7 +59,7 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class AvroRows:
-    """An open Avro file; `name` is what errors call it."""
+    """An open Avro file. `name` is its name in errors."""
 
     file: ForeignAvro
     name: str
@@ -67,7 +68,7 @@ class AvroRows:
 
     @staticmethod
     def of(body: bytes | pa.Buffer, name: str) -> AvroRows:
-        """The file in `body`. Raises `Invalid` (`file-unreadable`) when it is no Avro file of records."""
+        """The file in `body`. Raises `Invalid` (`file-unreadable`) if it is not an Avro file of records."""
         try:
             file = ForeignAvro.of(bytes(body))
             columns = {column.field.name: column for column in map(_column, file.schema["fields"])}
@@ -81,11 +82,11 @@ class AvroRows:
         return pa.schema([column.field for column in self.columns.values()])
 
     def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """As `OpenFile.batches`, block by block; raises `Invalid` (`file-unreadable`) for kinds that are not read."""
+        """The rows of `columns`, block by block. Raises `Invalid` (`file-unreadable`) for unsupported types."""
         wanted = [self.columns[name] for name in columns]
         for column in wanted:
             if column.build is None:
-                reason = "its kind of Avro value is not read"
+                reason = "its Avro type is not supported"
                 raise Invalid("file-unreadable", f"{self.name}: column {column.field.name}: {reason}")
         schema = pa.schema([column.field for column in wanted])
         try:
@@ -109,7 +110,7 @@ def _column(field: Mapping[str, Any]) -> _Column:
 
 
 def _kind(schema: Any) -> tuple[pa.DataType, Callable[[list[Any]], pa.Array] | None]:
-    """The Arrow type of an Avro type, and what makes its arrays."""
+    """The Arrow type of an Avro type, and the function that makes its arrays."""
     full = schema if isinstance(schema, dict) else {"type": schema}
     kind, logical = full.get("type"), full.get("logicalType")
     if kind == "record":
@@ -178,7 +179,7 @@ def _struct(members: Sequence[_Column]) -> tuple[pa.DataType, Callable[[list[Any
 
 
 def _map(key: _Column, value: _Column) -> tuple[pa.DataType, Callable[[list[Any]], pa.Array] | None]:
-    """Of Avro maps, and of arrays of pairs, which Iceberg writes for keys that are no strings."""
+    """A map from an Avro map, or from an array of pairs, which Iceberg writes for keys that are not strings."""
     keys_of, values_of = key.build, value.build
     if keys_of is None or values_of is None:
         return pa.null(), None
@@ -222,14 +223,14 @@ _SLICE_ROWS: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class OrcRows:
-    """An open ORC file; `name` is what errors call it."""
+    """An open ORC file. `name` is its name in errors."""
 
     file: orc.ORCFile
     name: str
 
     @staticmethod
     def of(body: bytes | pa.Buffer, name: str) -> OrcRows:
-        """The file in `body`. Raises `Invalid` (`file-unreadable`) when it is no ORC file."""
+        """The file in `body`. Raises `Invalid` (`file-unreadable`) if it is not an ORC file."""
         try:
             return OrcRows(orc.ORCFile(pa.BufferReader(body)), name)
         except (pa.ArrowException, OSError) as error:
@@ -237,7 +238,7 @@ class OrcRows:
 
     @property
     def row_count(self) -> int:
-        """As the footer says."""
+        """The number of rows in the footer."""
         count: int = self.file.nrows
         return count
 
@@ -247,11 +248,11 @@ class OrcRows:
         return self.file.schema
 
     def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """As `OpenFile.batches`; raises `Invalid` (`file-unreadable`) for timestamps."""
+        """The rows of `columns`, stripe by stripe. Raises `Invalid` (`file-unreadable`) for timestamps."""
         schema = self.schema
         for column in columns:
             if _holds_timestamp(schema.field(column).type):
-                raise Invalid("file-unreadable", f"{self.name}: column {column}: timestamps in ORC are not read")
+                raise Invalid("file-unreadable", f"{self.name}: column {column}: ORC timestamps are not supported")
         for stripe in range(self.file.nstripes):
             try:
                 rows = self.file.read_stripe(stripe, columns=columns)
@@ -269,43 +270,42 @@ def _holds_timestamp(kind: pa.DataType) -> bool:
 
 
 class OpenFile(Protocol):
-    """A file of rows. `row_count` is what the file says of itself."""
+    """An open data file or delete file. `row_count` is the file's own statement."""
 
     @property
     def row_count(self) -> int:
-        """How many rows the file says it has."""
+        """The number of rows that the file states."""
         ...
 
     @property
     def schema(self) -> pa.Schema:
-        """Its columns; those that carry field ids have them in their metadata."""
+        """The file's columns, with field ids in the metadata if it has any."""
         ...
 
     def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """The columns named so, at the top level, of all rows in order. Raises `Corrupt` (`data-file-corrupt`)."""
+        """Yield the top-level columns of these names, for all rows in order. Raises `Corrupt` (`data-file-corrupt`)."""
         ...
 
 
 def refuse_unreadable(entry: ContentEntry) -> None:
-    """Raises `Invalid` (`file-unreadable`) for files that are not read, by their entry alone."""
+    """Raises `Invalid` (`file-unreadable`) for a file that its entry shows as unsupported."""
     if entry.key_metadata is not None:
-        raise Invalid("file-unreadable", f"{entry.location}: encrypted files are not read (it has key metadata)")
+        raise Invalid("file-unreadable", f"{entry.location}: encrypted files are not supported (it has key metadata)")
     if entry.file_format not in _READERS:
-        raise Invalid("file-unreadable", f"{entry.location}: files of format {entry.file_format} hold no rows")
+        raise Invalid("file-unreadable", f"{entry.location}: files of format {entry.file_format} contain no rows")
 
 
 def open_data_file(source: Source, entry: ContentEntry) -> OpenFile:
-    """The file of `entry`, whose bytes are in `source`: all of them in memory, unless it is Parquet.
+    """The file of `entry`, whose bytes are in `source`. Unless it is Parquet, all of them are in memory.
 
     Raises:
-        Corrupt: `data-file-corrupt`, it says another number of rows than its entry.
+        Corrupt: `data-file-corrupt`, it states another number of rows than its entry.
         Invalid: `file-unreadable`.
-
     """
     refuse_unreadable(entry)
     file = _READERS[entry.file_format](source, entry.location)
     if file.row_count != entry.record_count:
-        reason = f"holds {file.row_count} rows, its entry says {entry.record_count}"
+        reason = f"has {file.row_count} rows, its entry states {entry.record_count}"
         raise Corrupt("data-file-corrupt", f"{entry.location}: {reason}")
     return file
 
@@ -313,22 +313,21 @@ def open_data_file(source: Source, entry: ContentEntry) -> OpenFile:
 def all_rows(
     file: OpenFile, entry: ContentEntry, fields: Iterable[NestedField], place_of: Callable[[NestedField], int | None]
 ) -> Iterator[pa.RecordBatch]:
-    """The columns for `fields`, as far as `place_of` finds them in the file, of all its rows in order.
+    """Yield the columns for `fields` that `place_of` finds in the file, for all its rows in order.
 
     Raises:
-        Corrupt: `data-file-corrupt`, also when the file's parts hold another number of rows than it says.
-
+        Corrupt: `data-file-corrupt`, also if the file's parts have another number of rows than it states.
     """
     names = stored_names(file, fields, place_of)
-    # without columns only defaults and nulls are asked for: the number of rows is all that the file decides
+    # without columns, all values are defaults or nulls, and only the number of rows is needed
     batches = file.batches(names) if names else _empty_batches(file.row_count)
-    yield from _counted(batches, entry.record_count, entry, "its entry says")
+    yield from _counted(batches, entry.record_count, entry, "its entry states")
 
 
 def stored_names(
     file: OpenFile, fields: Iterable[NestedField], place_of: Callable[[NestedField], int | None]
 ) -> list[str]:
-    """The file's own names of the columns for `fields`, as far as `place_of` finds them."""
+    """The file's own names of the columns for `fields` that `place_of` finds."""
     names = [file.schema.field(at).name for field in fields if (at := place_of(field)) is not None]
     return list(dict.fromkeys(names))
 
@@ -336,9 +335,9 @@ def stored_names(
 def rows_of_run(
     file: OpenFile, entry: ContentEntry, run: Run, names: Sequence[str], at_once: Portion = STREAMED
 ) -> Iterator[pa.RecordBatch]:
-    """The columns `names` of the rows of `run` in order; of other formats than Parquet a run is the whole file.
+    """Yield the columns `names` of the rows of `run` in order. For formats other than Parquet, a run is the whole file.
 
-    Raises as `all_rows`.
+    Raises the errors of `all_rows`.
     """
     if not names:
         batches = _empty_batches(run.rows)
@@ -346,16 +345,18 @@ def rows_of_run(
         batches = file.batches_of(run.groups, names, at_once)
     else:
         batches = file.batches(list(names))
-    yield from _counted(batches, run.rows, entry, "its footer says")
+    yield from _counted(batches, run.rows, entry, "its footer states")
 
 
-def _counted(batches: Iterable[pa.RecordBatch], rows: int, entry: ContentEntry, who: str) -> Iterator[pa.RecordBatch]:
+def _counted(
+    batches: Iterable[pa.RecordBatch], rows: int, entry: ContentEntry, source: str
+) -> Iterator[pa.RecordBatch]:
     read = 0
     for batch in batches:
         read += batch.num_rows
         yield batch
     if read != rows:
-        raise Corrupt("data-file-corrupt", f"{entry.location}: {read} rows can be read, {who} {rows}")
+        raise Corrupt("data-file-corrupt", f"{entry.location}: {read} rows can be read, {source} {rows}")
 
 
 _READERS: Final[dict[FileFormat, Callable[[Source, str], OpenFile]]] = {

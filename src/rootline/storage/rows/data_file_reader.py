@@ -1,10 +1,10 @@
-"""Rows of one data file, as the table's schema has them.
+"""Rows of one data file in the table's schema.
 
-Owns: projection to the schema, deleted rows, the residual filter, the metadata columns' place among the others. Does
-not own: fetching (`stored_rows`), file formats (`data_file_formats`), which rows are deleted (`row_deletes`).
-Invariants: a position is a row number of the file, whatever row groups or filters there are; a deleted row is handed
-out only where `_deleted` is asked for, and then says so; columns by which rows are deleted are read whether or not the
-scan, or the current schema, has them.
+Owns: projection to the schema, deleted rows, the residual filter, the position of metadata columns among the others.
+Does not own: fetching (`stored_rows`), file formats (`data_file_formats`), the choice of deleted rows (`row_deletes`).
+Invariants: a position is a row number of the file, regardless of row groups and filters. A deleted row is returned only
+if the scan reads `_deleted`, and is marked there. Columns that identify deleted rows are read even if the scan, or the
+current schema, lacks them.
 """
 
 from __future__ import annotations
@@ -49,18 +49,17 @@ _Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True)
 class RowsWanted:
-    """What a scan wants of every file: the columns to hand out, in order; the filter's columns are read beside them."""
+    """The columns that a scan returns from every file, in order. The filter's columns are read in addition."""
 
     definition: TableDefinition
     fields: tuple[NestedField, ...]
 
     @staticmethod
     def of(definition: TableDefinition, columns: Sequence[str] | None = None) -> RowsWanted:
-        """The columns named, of the table's own and of the metadata columns; every own column for `None`.
+        """The columns of these names, of the table and of the metadata columns. `None`: every column of the table.
 
         Raises:
             Invalid: `column-unknown`.
-
         """
         own = {field.name: field for field in definition.schema.fields}
         found: dict[str, NestedField] = {}
@@ -79,31 +78,31 @@ class RowsWanted:
 
     @staticmethod
     def to_keep(definition: TableDefinition) -> RowsWanted:
-        """Every column of the table, and the lineage of each row where files may state it."""
+        """Every column of the table, and the lineage of each row if files may store it."""
         return RowsWanted.to_rewrite(definition) if may_state_lineage(definition) else RowsWanted.of(definition)
 
     @property
     def schema(self) -> Schema:
-        """The schema that rows are read under."""
+        """The schema under which rows are read."""
         return self.definition.schema
 
     @cached_property
     def own_fields(self) -> tuple[NestedField, ...]:
-        """The columns to hand out that are the table's own."""
+        """The returned columns that are the table's own."""
         return tuple(field for field in self.fields if field.field_id not in METADATA_IDS)
 
     @cached_property
     def lineage_fields(self) -> tuple[NestedField, ...]:
-        """The columns of rows' lineage to hand out, which a file may hold itself."""
+        """The returned lineage columns, which a file may contain itself."""
         return tuple(field for field in self.fields if field.field_id in LINEAGE_IDS)
 
     @cached_property
     def shows_deleted(self) -> bool:
-        """Whether deleted rows are handed out too."""
+        """Whether deleted rows are returned too."""
         return any(field.field_id == field_ids.DELETED_COLUMN for field in self.fields)
 
     def fields_with(self, residual: BoundFilter | None) -> tuple[NestedField, ...]:
-        """The table's own columns to hand out, then those that only `residual` reads."""
+        """The table's own columns to return, then those that only `residual` reads."""
         if residual is None:
             return self.own_fields
         wanted = residual.field_ids
@@ -118,12 +117,11 @@ def read_rows(
     deletes: RowDeletes,
     residual: BoundFilter | None,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of the live, matching rows of `entry`, whose bytes are `body`, in the file's order.
+    """Yield batches of the live, matching rows of `entry`, whose bytes are `body`, in the file's order.
 
     Raises:
         Corrupt: `data-file-corrupt` or `vector-corrupt`.
         Invalid: `file-unreadable`.
-
     """
     reading = FileReading.of(open_data_file(body, entry), entry, wanted, deletes, residual)
     for run in reading.runs:
@@ -132,10 +130,10 @@ def read_rows(
 
 @dataclass(frozen=True)
 class FileReading:
-    """How the rows of one open file are read: `runs` of it, which have to be read, of the columns `names`.
+    """The reading of one open file: the columns `names` of its necessary `runs`.
 
-    `every`: the columns to hand out and those of the filter (the first `own_count`), of lineage, and by which `keys`
-    delete rows (from `keys_at` on).
+    `every`: the returned columns and those of the filter (the first `own_count`), then the lineage columns, then the
+    columns that identify deleted rows of `keys` (from `keys_at` on).
     """
 
     file: OpenFile
@@ -162,11 +160,10 @@ class FileReading:
         pruning: PruningFilter | None = None,
         handed_rows_max: int = BATCH_ROWS,
     ) -> FileReading:
-        """`pruning`, made of `residual`, leaves row groups out by their statistics.
+        """The reading of `file`. `pruning`, made of `residual`, skips row groups by their statistics.
 
         Raises:
             Corrupt: `data-file-corrupt` or `vector-corrupt`.
-
         """
         marked = _marked_rows(deletes.positions, file.row_count, entry.location)
         fields = wanted.fields_with(residual)
@@ -194,12 +191,12 @@ class FileReading:
         )
 
     def rows(self, run: Run) -> Iterator[pa.RecordBatch]:
-        """Batches of the live, matching rows of `run`, in the file's order. Raises as `read_rows`."""
+        """Yield batches of the live, matching rows of `run`, in the file's order. Raises the errors of `read_rows`."""
         is_kept = self.handed_rows_max > BATCH_ROWS and self.residual is None and not self.deletes_rows
         batches = rows_of_run(self.file, self.entry, run, self.names, COLLECTED if is_kept else STREAMED)
         start, size = run.start, self.handed_rows_max
         for batch in _gathered(batches, max((len(key) for key, _ in self.keys), default=0)):
-            found = self._handed_out(self._projected(batch), start)
+            found = self._returned(self._projected(batch), start)
             start += batch.num_rows
             if found is not None:
                 yield from (found.slice(offset, size) for offset in range(0, found.num_rows, size))
@@ -214,7 +211,7 @@ class FileReading:
         return pa.schema([arrow_field_of(field) for field in self.every])
 
     def _projected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The columns `every`: as they are stored, where the file has all of them just as the table."""
+        """The columns `every`, without a conversion if the file has all of them in the table's types."""
         schema, stored = self._schema, batch.schema
         place_of = self.projection.find(list(stored))
         places = [at for field in self.every if (at := place_of(field)) is not None]
@@ -226,10 +223,10 @@ class FileReading:
             return self.projection.columns(batch, self.every)
         return pa.RecordBatch.from_arrays([batch.column(at) for at in places], schema=schema)
 
-    def _handed_out(self, rows: pa.RecordBatch, start: int) -> pa.RecordBatch | None:
-        """The rows to hand out of `rows`, which begin at row `start` of the file; `None` for none."""
-        gone = self._gone(rows, start)
-        chosen = None if gone is None or self.wanted.shows_deleted else ~gone
+    def _returned(self, rows: pa.RecordBatch, start: int) -> pa.RecordBatch | None:
+        """The rows of `rows` to return, or `None` without any. `rows` begin at row `start` of the file."""
+        deleted_flags = self._deleted_flags(rows, start)
+        chosen = None if deleted_flags is None or self.wanted.shows_deleted else ~deleted_flags
         if self.residual is not None:
             matching = rows_matching(self.residual.condition, column_of(rows, self.every[: self.own_count]), len(rows))
             flags: _Flags = matching.to_numpy(zero_copy_only=False)
@@ -248,27 +245,27 @@ class FileReading:
             own = own.filter(kept)
         if len(self.wanted.own_fields) == len(self.wanted.fields):
             return own
-        return self._with_metadata(rows, own, start, chosen, gone)
+        return self._with_metadata(rows, own, start, chosen, deleted_flags)
 
-    def _gone(self, rows: pa.RecordBatch, start: int) -> _Flags | None:
-        """Which rows are deleted; `None`: none of them."""
+    def _deleted_flags(self, rows: pa.RecordBatch, start: int) -> _Flags | None:
+        """Flags of the deleted rows, or `None` if none is deleted."""
         if not self.deletes_rows:
             return None
-        gone = np.zeros(len(rows), dtype=np.bool_)
+        deleted_flags = np.zeros(len(rows), dtype=np.bool_)
         if self.marked is not None:
-            gone |= self.marked[start : start + len(rows)]
+            deleted_flags |= self.marked[start : start + len(rows)]
         at = self.keys_at
         for key, count in self.keys:
-            gone |= key.holds([innermost(rows.column(at + index)) for index in range(count)])
+            deleted_flags |= key.contains([innermost(rows.column(at + index)) for index in range(count)])
             at += count
-        return gone if gone.any() else None
+        return deleted_flags if deleted_flags.any() else None
 
     def _with_metadata(
-        self, rows: pa.RecordBatch, own: pa.RecordBatch, start: int, chosen: _Flags | None, gone: _Flags | None
+        self, rows: pa.RecordBatch, own: pa.RecordBatch, start: int, chosen: _Flags | None, deleted_flags: _Flags | None
     ) -> pa.RecordBatch:
         about = FileColumns(self.entry, self.wanted.definition)
         at = np.arange(len(rows)) if chosen is None else np.flatnonzero(chosen)
-        deleted = np.zeros(len(at), dtype=np.bool_) if gone is None else gone[at]
+        deleted = np.zeros(len(at), dtype=np.bool_) if deleted_flags is None else deleted_flags[at]
         kept = None if chosen is None else pa.array(chosen)
         lineage = (column if kept is None else column.filter(kept) for column in rows.columns[self.own_count :])
         positions = at.astype(np.int64) + start
@@ -295,9 +292,11 @@ def _runs(
     if not isinstance(file, ParquetRows):
         return (Run(0, file.row_count),) if file.row_count else ()
     may_match = None
-    # of a file that is one row group, its entry says as much as the footer
-    is_told_more = len(file.group_rows) > 1 or residual is None or not residual.field_ids <= entry.content_stats.keys()
-    if residual is not None and pruning is not None and is_told_more:
+    # if the file is one row group, its entry has the same statistics as the footer
+    adds_statistics = (
+        len(file.group_rows) > 1 or residual is None or not residual.field_ids <= entry.content_stats.keys()
+    )
+    if residual is not None and pruning is not None and adds_statistics:
         may_match = group_check(file, residual, pruning, place_of)
     return tuple(runs_of(file, rows_min=max(rows_min, BATCH_ROWS), may_match=may_match))
 
@@ -308,15 +307,15 @@ def output_schema(wanted: RowsWanted) -> pa.Schema:
 
 
 def _gathered(batches: Iterator[pa.RecordBatch], rows_min: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of at least `rows_min`, except the last one."""
-    held: list[pa.RecordBatch] = []
+    """Yield the same rows in batches of at least `rows_min`, except the last one."""
+    pending: list[pa.RecordBatch] = []
     for batch in batches:
-        held.append(batch)
-        if sum(one.num_rows for one in held) >= rows_min:
-            yield _joined(held)
-            held = []
-    if held:
-        yield _joined(held)
+        pending.append(batch)
+        if sum(one.num_rows for one in pending) >= rows_min:
+            yield _joined(pending)
+            pending = []
+    if pending:
+        yield _joined(pending)
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
@@ -331,7 +330,7 @@ def _marked_rows(deleted: BitMap64 | None, rows: int, name: str) -> _Flags | Non
     if not deleted:
         return None
     if deleted.max() >= rows:
-        raise Corrupt("vector-corrupt", f"{name}: its vector deletes row {deleted.max()}, the file has {rows} rows")
+        raise Corrupt("vector-corrupt", f"{name}: its vector deletes row {deleted.max()}, but the file has {rows} rows")
     marked = np.zeros(rows, dtype=np.bool_)
     marked[np.asarray(deleted.to_array(), dtype=np.int64)] = True
     return marked
@@ -346,7 +345,7 @@ def _ids_in(field: NestedField) -> set[int]:
 
 
 def column_of(batch: pa.RecordBatch, fields: Sequence[NestedField]) -> Callable[[int], pa.Array]:
-    """Field id → its column of `batch`, whose columns are `fields`; inside structs too."""
+    """Field id → its column of `batch`, whose columns are `fields`. Members of structs are included."""
 
     def column(field_id: int) -> pa.Array:
         for at, field in enumerate(fields):

@@ -1,10 +1,11 @@
-"""Whether a data file is what its writer states: it is there, as long as stated, and its footer counts as many rows.
+"""The check of a new data file against its writer's statement: it exists, with this length, and its footer has this
+count.
 
-Owns: the reads of one file, the comparison, and the same for the files of a leaf. Does not own: who asks
+Owns: the reads of one file, the comparison, and the same for the files of a leaf. Does not own: the callers
 (`rootline.tree.rules.verified_files`, `coordinator.runtime`), whole files (`rootline.storage.check`).
-Invariants: one request for most files; of a table, the ends of 32 files and one long footer are in memory at most;
-whatever a file holds is a fault of that file, an absent *store* raises instead; of ORC, of Avro and of encrypted files
-only the length is compared.
+Invariants: most files need one request. For each table, the ends of at most 32 files and one long footer are in memory.
+Any content of a file is at most a fault of that file, but an unreachable store raises. For ORC, Avro and encrypted
+files, only the length is compared.
 
 Source: decision 0010.
 """
@@ -31,7 +32,7 @@ from rootline.tree.proof.file_verification import StatedFile
 FOOTER_BYTES_MAX: Final = 16 * 1024 * 1024
 FILES_AT_ONCE: Final = 32
 _FIRST_BYTES: Final = 64 * 1024
-"""Read at first, from the end: the footer of most files is in them."""
+"""The first read from the file's end, which contains the footer of most files."""
 _END_BYTES: Final = 8
 _MAGIC: Final = b"PAR1"
 _PORTION: Final = 1_024
@@ -39,7 +40,7 @@ _COLUMNS: Final = ["location", "file_format", "record_count", "file_size_in_byte
 
 
 class FooterReader:
-    """Looks at the data files of one table; how much of them is in memory at once is bounded for all together."""
+    """A reader of one table's data files. The memory of all concurrent checks together is bounded."""
 
     def __init__(self, store: ObjectStore, table: TableName) -> None:
         self._parts, self._table = parts_of(store), table
@@ -47,17 +48,16 @@ class FooterReader:
         self._large = asyncio.Semaphore(1)
 
     async def fault_of(self, file: StatedFile) -> Invalid | None:
-        """What is wrong with a file; `None`: it is what is stated.
+        """The fault of a file, or `None` if it matches its statement.
 
         Raises:
-            Unavailable: the store does not answer.
-
+            Unavailable: the store does not respond.
         """
         found: Invalid | None = None
         async with self._slots:
-            for _ in range(2):  # an answer that was cut off looks like a broken file
+            for _ in range(2):  # a truncated response looks like a damaged file
                 try:
-                    await self._look(file)
+                    await self._check(file)
                 except Invalid as error:
                     found = error
                     continue
@@ -65,18 +65,18 @@ class FooterReader:
         return found
 
     async def fault_in(self, leaf: Leaf) -> Invalid | None:
-        """What is wrong with one of the files in a leaf; `None`: all are what it states. Raises as `fault_of`."""
+        """The first fault of a file in a leaf, or `None` if all match it. Raises the errors of `fault_of`."""
         for portion in _portions(leaf):
             for fault in await gather_bounded(portion, self.fault_of, FILES_AT_ONCE):
                 if fault is not None:
                     return Invalid(fault.code, f"leaf {leaf.location!r}: {fault.message}")
         return None
 
-    async def _look(self, file: StatedFile) -> None:
-        """Raises `Invalid` for the first thing that is wrong."""
+    async def _check(self, file: StatedFile) -> None:
+        """Raises `Invalid` for the first fault."""
         key, size = stored_key(self._table, file.location), file.size_in_bytes
         start = max(0, size - _FIRST_BYTES)
-        end = await self._parts.part_of(key, start, size - start + 1)  # one more than there should be
+        end = await self._parts.part_of(key, start, size - start + 1)  # one byte more than expected
         if end is None:
             raise Invalid(
                 "data-file-missing", f"{file.location!r} is not in the store: store it, then publish the intent"
@@ -84,7 +84,7 @@ class FooterReader:
         if len(end) != size - start:
             length = await self._parts.length_of(key)
             raise Invalid(
-                "data-file-misstated", f"{file.location!r}: file_size_in_bytes is {size}, {length} are stored"
+                "data-file-misstated", f"{file.location!r}: file_size_in_bytes is {size}, but {length} bytes are stored"
             )
         if file.file_format is not FileFormat.PARQUET or file.is_encrypted:
             return
@@ -98,16 +98,15 @@ class FooterReader:
         if rows != file.record_count:
             raise Invalid(
                 "data-file-misstated",
-                f"{file.location!r}: record_count is {file.record_count}, its footer counts {rows}",
+                f"{file.location!r}: record_count is {file.record_count}, but its footer counts {rows} rows",
             )
 
 
 def rows_in_footer(end: bytes) -> int:
-    """How many rows a Parquet file has by its footer; `end`: its last bytes, the whole footer among them.
+    """The number of rows in a Parquet footer. `end`: the file's last bytes, including the whole footer.
 
     Raises:
-        ValueError: it is no footer, or contradicts itself.
-
+        ValueError: it is not a footer, or contradicts itself.
     """
     try:
         metadata = pq.read_metadata(pa.BufferReader(_MAGIC + end))
@@ -121,18 +120,20 @@ def rows_in_footer(end: bytes) -> int:
 
 
 def _footer_bytes(file: StatedFile, end: bytes) -> int:
-    """How many bytes the footer has, its length and the magic number included. Raises `Invalid`."""
+    """The length of the footer, including its length field and the magic number. Raises `Invalid`."""
     size = file.size_in_bytes
     if size < _END_BYTES + len(_MAGIC) or end[-4:] != _MAGIC:
         raise _unreadable(file, "it does not end as a Parquet file does")
     wanted = int.from_bytes(end[-8:-4], "little") + _END_BYTES
     if wanted > min(size - len(_MAGIC), FOOTER_BYTES_MAX):
-        raise _unreadable(file, f"its footer has {wanted - _END_BYTES} bytes, by its own account")
+        raise _unreadable(file, f"its footer has {wanted - _END_BYTES} bytes, as its length field states")
     return wanted
 
 
 def _rows(file: StatedFile, footer: bytes) -> int:
-    """Raises `Invalid`. A writer chose these bytes: whatever they do to a decoder is its intent's fault alone."""
+    """The number of rows in the footer. Raises `Invalid` for any error of the decoder, because a writer chose these
+    bytes.
+    """
     try:
         return rows_in_footer(footer)
     except ValueError as error:
@@ -152,5 +153,5 @@ def _portions(leaf: Leaf) -> Iterator[list[StatedFile]]:
         yield [
             StatedFile(location, FileFormat(kind), count, size or 0, key_metadata is not None)
             for location, kind, count, size, key_metadata in rows
-            if is_plain(location)  # others are refused under every definition
+            if is_plain(location)  # other locations are refused under every definition
         ]

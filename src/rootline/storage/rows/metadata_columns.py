@@ -4,10 +4,10 @@ Owns: names, ids, types and values of the metadata columns (`_file`, `_pos`, `_d
 `_row_id`, `_last_updated_sequence_number`), and the first rule of column projection: a column that is absent from a
 file has the value of its identity partition. Does not own: the choice of rows and the other rules of projection
 (`data_file_reader`, `row_projection`).
-Invariants: metadata columns are read only where they are named. A column of the table with the same name comes first.
-`_file` is the location as the metadata has it, relative to the table's folder or absolute. The lineage in a rewritten
-file comes before the one that follows from its entry. Of partitions only the file's own spec counts, and only members
-that store the column unchanged.
+Invariants: metadata columns are read only if they are named. A column of the table with the same name takes precedence.
+`_file` is the location in the metadata, relative to the table's folder or absolute. The lineage stored in a rewritten
+file takes precedence over the one computed from its entry. Only the partition spec of the file counts, and only
+identity members of it.
 
 Source: the Iceberg specification, "Reserved Field IDs", "Row Lineage" and "Column Projection".
 """
@@ -35,7 +35,9 @@ from rootline.tree.scan.partition_tuple import partition_tuple
 
 
 def constants_of(entry: ContentEntry, definition: TableDefinition) -> Callable[[NestedField], pa.Array | None]:
-    """Column → its one value in the file of `entry`, as an array of one; `None` when its partition does not say it."""
+    """Column → its constant in the file of `entry`, as an array of length 1, or `None` if its partition does not state
+    it.
+    """
 
     @cache
     def values() -> dict[int, Bound | None]:
@@ -59,7 +61,7 @@ def constants_of(entry: ContentEntry, definition: TableDefinition) -> Callable[[
 
 
 def one_value(value: Bound | None, kind: PrimitiveType) -> pa.Array:
-    """An array of one: `value`, physical as in statistics, in the Arrow type of columns of type `kind`."""
+    """An array of length 1: `value`, physical as in statistics, in the Arrow type of columns of type `kind`."""
     array = column_of_physical([value], arrow_type_of_bound(kind) or pa.null())
     return as_type(array, arrow_type_of(kind))
 
@@ -74,7 +76,7 @@ LAST_UPDATED: Final = "_last_updated_sequence_number"
 LINEAGE: Final = (ROW_ID, LAST_UPDATED)
 METADATA_COLUMNS: Final = (FILE, POS, DELETED, SPEC_ID, PARTITION, ROW_ID, LAST_UPDATED)
 LINEAGE_IDS: Final = frozenset((field_ids.ROW_ID_COLUMN, field_ids.LAST_UPDATED_COLUMN))
-"""Those that a file may hold itself."""
+"""Ids of the metadata columns that a file may contain."""
 METADATA_IDS: Final = LINEAGE_IDS | {
     field_ids.FILE_COLUMN,
     field_ids.POS_COLUMN,
@@ -94,18 +96,18 @@ _PLAIN: Final = {
 
 
 def may_state_lineage(definition: TableDefinition) -> bool:
-    """Whether files may hold their rows' lineage: not where the table has columns of its own of these names."""
+    """Whether files may contain their rows' lineage: not if the table has user columns of these names."""
     return not {*LINEAGE} & {column.name for column in definition.schema.fields}
 
 
 def metadata_field(name: str, definition: TableDefinition) -> NestedField | None:
-    """The metadata column `name`; `None` when there is none. `_partition` has a field for each member of any spec."""
+    """The metadata column `name`, or `None` if there is none. `_partition` has a field for each member of any spec."""
     if name != PARTITION:
         return _PLAIN.get(name)
     members = dict.fromkeys(member for spec in definition.partition_specs for member in spec.expr_ids)
     fields: list[NestedField] = []
     for tracked in filter(None, map(definition.tracked_by_id.get, members)):
-        is_taken = any(field.name == tracked.name for field in fields)  # by a column that was dropped, for example
+        is_taken = any(field.name == tracked.name for field in fields)  # for example by a dropped column
         name_of_field = f"{tracked.name}_{tracked.tracked_id}" if is_taken else tracked.name
         fields.append(NestedField(tracked.tracked_id, name_of_field, tracked.type))
     return NestedField(field_ids.PARTITION_COLUMN, PARTITION, StructType(*fields))
@@ -124,11 +126,10 @@ class FileColumns:
         positions: np.ndarray[Any, np.dtype[np.int64]],
         deleted: np.ndarray[Any, np.dtype[np.bool_]],
     ) -> pa.Array:
-        """Column `field` of the rows at `positions` of the file; `deleted` says which of them are.
+        """Column `field` of the rows at `positions` of the file. `deleted` flags the deleted ones.
 
         Raises:
-            Invalid: `file-unreadable`, the file's statistics do not tell its partition.
-
+            Invalid: `file-unreadable`, the file's statistics do not state its partition.
         """
         if field.field_id == field_ids.POS_COLUMN:
             return pa.array(positions)
@@ -141,9 +142,9 @@ class FileColumns:
         return self._partition(field, len(positions))
 
     def lineage(self, field: NestedField, positions: np.ndarray[Any, np.dtype[np.int64]], stored: pa.Array) -> pa.Array:
-        """`_row_id` or `_last_updated_sequence_number` of the rows at `positions`, of which the file says `stored`.
+        """`_row_id` or `_last_updated_sequence_number` of the rows at `positions`. `stored` is the file's own column.
 
-        Null where neither the file nor its entry says it.
+        Null if neither the file nor its entry states it.
         """
         if field.field_id == field_ids.LAST_UPDATED_COLUMN:
             return pc.coalesce(stored, pa.scalar(self.entry.version_info.sequence_number, pa.int64()))
@@ -153,7 +154,7 @@ class FileColumns:
     def _partition(self, field: NestedField, length: int) -> pa.Array:
         values = partition_tuple(self.entry, self.definition)
         if values is None:
-            raise Invalid("file-unreadable", f"{self.entry.location}: its statistics do not show its partition")
+            raise Invalid("file-unreadable", f"{self.entry.location}: its statistics do not state its partition")
         members = self.definition.spec_by_id(self.entry.partition_spec_id).expr_ids
         known = dict(zip(members, values, strict=True))
         kind = arrow_type_of(field.field_type)

@@ -1,13 +1,12 @@
 """Rows of a Parquet file: parts of it in memory, its row groups, and their choice by a filter.
 
-Owns: opening and decoding, the places of column chunks, joining neighbouring ranges into one request, a file of which
-only some parts are in memory, statistics of row groups as those of entries, runs of row groups. Does not own: the
-meaning of columns (`row_projection`), statistics against a filter (`rootline.tree.filter.prune`), fetching
-(`stored_rows`).
-Invariants: an encrypted file is refused by name. Checksums of pages are compared where there are any. A fault of the
-disk is no fault of the file. Bytes that are not in memory are an error, never zeros. A row group is left out only if
-no row of it can match. A bound whose order in Parquet may differ from the table's (decimals, bytes, uuids, other
-units) is unknown. All rows of the file are in row groups, or it is corrupt.
+Owns: opening and decoding, the places of column chunks, joining neighbouring ranges into one request, a file with only
+some parts in memory, statistics of row groups in the form of entries, runs of row groups. Does not own: the meaning of
+columns (`row_projection`), statistics against a filter (`rootline.tree.filter.prune`), fetching (`stored_rows`).
+Invariants: an encrypted file is refused by name. Checksums of pages are compared if there are any. A fault of the disk
+is not reported as a fault of the file. Bytes that are not in memory are an error, never zeros. A row group is skipped
+only if no row of it can match. A bound whose order in Parquet may differ from the table's (decimals, bytes, uuids,
+other units) is unknown. All rows of the file are in row groups, or it is corrupt.
 """
 
 from __future__ import annotations
@@ -46,13 +45,13 @@ from rootline.tree.filter.filters import BoundFilter
 from rootline.tree.filter.prune import PruningFilter
 
 HOLE_BYTES_MAX: Final = 128 * 1024
-"""Bytes that no one asked for and that are read all the same, because another request costs more."""
+"""The maximum gap between two ranges that are read with one request, because another request costs more."""
 JOINED_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ByteRange:
-    """The bytes from `start` to before `end`."""
+    """The bytes from `start` up to, but not including, `end`."""
 
     start: int
     end: int
@@ -70,14 +69,14 @@ class CachedPart:
 
     @property
     def end(self) -> int:
-        """Where the part ends."""
+        """The end of the part."""
         return self.start + len(self.body)
 
 
 def joined(
     ranges: Iterable[ByteRange], *, hole_bytes_max: int = HOLE_BYTES_MAX, joined_bytes_max: int = JOINED_BYTES_MAX
 ) -> list[ByteRange]:
-    """Ranges to ask for, ascending: each of `ranges` lies in one of them."""
+    """Ranges to request, ascending: each of `ranges` lies in one of them."""
     found: list[ByteRange] = []
     for one in sorted(ranges):
         last = found[-1] if found else None
@@ -91,37 +90,37 @@ def joined(
 
 
 class CachedParts(io.RawIOBase):
-    """An object of `length` bytes, of which `tail` is always held, and what `hold` was given last."""
+    """A file object of `length` bytes. The `tail` is always in memory, and other parts are set by `use`."""
 
     def __init__(self, length: int, tail: CachedPart) -> None:
         super().__init__()
         self._length, self._tail, self._at = length, tail, 0
-        self.hold(())
+        self.use(())
 
-    def hold(self, parts: Sequence[CachedPart]) -> None:
-        """Read from these, ascending by `start`, and no longer from those before."""
+    def use(self, parts: Sequence[CachedPart]) -> None:
+        """Read from these parts, ascending by `start`, instead of the previous ones."""
         self._starts, self._parts = [part.start for part in parts], parts
 
-    def holds(self, wanted: ByteRange) -> bool:
-        """Whether the tail has these bytes."""
+    def has(self, wanted: ByteRange) -> bool:
+        """Whether the tail contains these bytes."""
         return self._tail.start <= wanted.start and wanted.end <= self._tail.end
 
     def readable(self) -> bool:
-        """Yes."""
+        """Always true."""
         return True
 
     def seekable(self) -> bool:
-        """Yes."""
+        """Always true."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """As `io.RawIOBase.seek`."""
+        """Move the position, with the arguments of `io.RawIOBase.seek`."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._length}[whence]
         self._at = max(0, start + offset)
         return self._at
 
     def tell(self) -> int:
-        """Where the next read begins."""
+        """The position of the next read."""
         return self._at
 
     def size(self) -> int:
@@ -129,11 +128,11 @@ class CachedParts(io.RawIOBase):
         return self._length
 
     def read(self, size: int | None = -1) -> bytes:
-        """As `io.RawIOBase.read`, and raises `OSError` for bytes that are not held."""
+        """The next bytes. Raises `OSError` for bytes that are not in memory."""
         return bytes(self.read_buffer(size))
 
     def read_buffer(self, size: int | None = -1) -> memoryview:
-        """The same without a copy: what Arrow calls."""
+        """The next bytes without a copy, as Arrow reads them."""
         left = max(0, self._length - self._at)
         wanted = left if size is None or size < 0 else min(size, left)
         end = self._at + wanted
@@ -155,12 +154,12 @@ _SMALL_BATCH_ROWS: Final = 1_024
 _ENCRYPTED_MAGIC: Final = b"PARE"
 _END_BYTES: Final = 8
 _PADDING_BYTES: Final = 100
-"""Arrow reads so much more of files by old writers, whose dictionaries' headers are not counted."""
+"""Arrow reads this much more of files by old writers, which do not count the headers of dictionaries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """What is decoded at once: row groups as a whole if they are at most so large, else smaller batches of them."""
+    """The unit of decoding: whole row groups up to this size, otherwise smaller batches of them."""
 
     rows_max: int
     bytes_max: int
@@ -168,25 +167,24 @@ class Portion:
 
 STREAMED: Final = Portion(131_072, 32 * 1024 * 1024)
 COLLECTED: Final = Portion(1_048_576, 128 * 1024 * 1024)
-"""For rows that stay in memory anyway."""
+"""For rows that are all kept in memory."""
 
 Source: TypeAlias = bytes | pa.Buffer | pa.NativeFile | CachedParts
-"""A whole file in memory, one that Arrow reads itself, or parts of one."""
+"""A whole file in memory, a file that Arrow reads itself, or parts of a file."""
 
 
 def open_parquet(source: Source, name: str) -> pq.ParquetFile:
     """The Parquet file in `source`.
 
     Raises:
-        Invalid: `file-unreadable`, it is none, or is encrypted.
+        Invalid: `file-unreadable`, it is not a Parquet file, or is encrypted.
         Unavailable: `store-unavailable`, the disk failed.
-
     """
     file = _seekable(source)
     try:
         file.seek(max(0, file.size() - len(_ENCRYPTED_MAGIC)))
         if file.read(len(_ENCRYPTED_MAGIC)) == _ENCRYPTED_MAGIC:
-            raise Invalid("file-unreadable", f"{name}: encrypted files are not read")
+            raise Invalid("file-unreadable", f"{name}: encrypted files are not supported")
         return pq.ParquetFile(file, page_checksum_verification=True, pre_buffer=False)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         fault = Invalid("file-unreadable", f"{name}: is not a Parquet file: {error}")
@@ -199,7 +197,7 @@ def _seekable(source: Source) -> pa.NativeFile | CachedParts:
 
 @dataclass(frozen=True)
 class ParquetRows:
-    """Rows of a Parquet file; `name` is what errors call it. `source` is needed for `chunks` and `ranges` only."""
+    """Rows of a Parquet file. `name` is its name in errors. Only `chunks` and `ranges` need `source`."""
 
     file: pq.ParquetFile
     name: str
@@ -207,9 +205,9 @@ class ParquetRows:
 
     @cached_property
     def chunks(self) -> list[list[ColumnChunk]]:
-        """The column chunks of each row group, as the footer says. Raises `Corrupt` (`data-file-corrupt`)."""
+        """The column chunks of each row group in the footer. Raises `Corrupt` (`data-file-corrupt`)."""
         metadata = self.file.metadata
-        assert self.source is not None, "the bytes of the footer are read again"
+        assert self.source is not None, "the bytes of the footer are re-read"
         file = _seekable(self.source)
         try:
             file.seek(file.size() - _END_BYTES)
@@ -217,7 +215,7 @@ class ParquetRows:
             file.seek(max(0, file.size() - _END_BYTES - length))
             found = column_chunks(file.read(length))
             if [len(group) for group in found] != [metadata.num_columns] * metadata.num_row_groups:
-                raise ValueError("its row groups have other numbers of columns")
+                raise ValueError("its row groups have a different number of columns")
         except (ValueError, OSError) as error:
             fault = Corrupt("data-file-corrupt", f"{self.name}: its footer cannot be read: {error}")
             raise _of_disk(error, self.name) or fault from error
@@ -225,7 +223,7 @@ class ParquetRows:
 
     @property
     def row_count(self) -> int:
-        """As the footer says."""
+        """The number of rows in the footer."""
         count: int = self.file.metadata.num_rows
         return count
 
@@ -236,12 +234,12 @@ class ParquetRows:
 
     @property
     def group_rows(self) -> list[int]:
-        """The rows of each row group, as the footer says."""
+        """The number of rows of each row group in the footer."""
         metadata = self.file.metadata
         return [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
 
     def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """As `OpenFile.batches`."""
+        """The rows of `columns` in batches of at most `BATCH_ROWS`."""
         try:
             yield from self.file.iter_batches(batch_size=BATCH_ROWS, columns=columns)
         except (pa.ArrowException, OSError) as error:
@@ -250,7 +248,7 @@ class ParquetRows:
     def batches_of(
         self, groups: Sequence[int], columns: Sequence[str], at_once: Portion = STREAMED
     ) -> Iterator[pa.RecordBatch]:
-        """The columns named so, at the top level, of the rows of these row groups in order. Raises as `batches`."""
+        """Yield the top-level columns of these names, for the rows of these groups. Raises the errors of `batches`."""
         names = list(columns)
         try:
             rows, size = self._extent(groups, names)
@@ -264,29 +262,28 @@ class ParquetRows:
             raise self._undecodable(error) from error
 
     def ranges(self, groups: Sequence[int], columns: Sequence[str], length: int) -> list[ByteRange]:
-        """Where in the file, of `length` bytes, these columns of these row groups are.
+        """The byte ranges of these columns of these row groups, in a file of `length` bytes.
 
         Raises:
-            Corrupt: `data-file-corrupt`, outside of it.
-
+            Corrupt: `data-file-corrupt`, a range is outside of the file.
         """
         leaves, found = self._leaves(columns), []
         for chunk in (self.chunks[number][at] for number in groups for at in leaves):
             start, end = chunk.start, chunk.start + chunk.size
             if not 0 <= start <= end <= length:
-                reason = f"its footer says that bytes {start} to {end} of {length} are a column"
+                reason = f"its footer places a column at bytes {start} to {end}, the file has {length}"
                 raise Corrupt("data-file-corrupt", f"{self.name}: {reason}")
             found.append(ByteRange(start, min(end + _PADDING_BYTES, length)))
         return found
 
     def _leaves(self, columns: Sequence[str]) -> list[int]:
-        """The numbers of the primitive columns in `columns`; perhaps some more, where names have dots."""
+        """The numbers of the primitive columns in `columns`, possibly some more if names contain dots."""
         schema, inner = self.file.metadata.schema, tuple(f"{name}." for name in columns)
         paths = (schema.column(at).path for at in range(len(schema)))
         return [at for at, path in enumerate(paths) if path in columns or path.startswith(inner)]
 
     def _extent(self, groups: Sequence[int], columns: Sequence[str]) -> tuple[int, int]:
-        """How many rows, and about how many bytes decoded."""
+        """The number of rows, and the approximate number of bytes decoded."""
         rows = size = 0
         for group in map(self.file.metadata.row_group, groups):
             rows += group.num_rows
@@ -299,7 +296,7 @@ class ParquetRows:
 
 
 def _of_disk(error: Exception, name: str) -> Unavailable | None:
-    """The error where the system call failed, and not what it read."""
+    """The error to raise if the system call failed, otherwise `None`."""
     if isinstance(error, OSError) and error.errno is not None:
         return Unavailable("store-unavailable", f"{name}: {error.strerror or error}")
     return None
@@ -313,7 +310,7 @@ _NANOSECONDS: Final = (TimestampNanoType, TimestamptzNanoType)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Row groups one after the other: `rows` of them from row `start` of the file on."""
+    """Consecutive row groups: `rows` of them from row `start` of the file on."""
 
     start: int
     rows: int
@@ -321,35 +318,36 @@ class Run:
 
 
 def runs_of(file: ParquetRows, *, rows_min: int = 1, may_match: Callable[[int], bool] | None = None) -> Iterator[Run]:
-    """The row groups that `may_match`, in runs of at least `rows_min` rows where row groups are neighbours.
+    """Yield the row groups that `may_match`, as runs of at least `rows_min` rows if row groups are neighbours.
 
     Raises:
-        Corrupt: `data-file-corrupt`, they do not have as many rows as the file says.
-
+        Corrupt: `data-file-corrupt`, their rows do not add up to the file's number.
     """
     counts = file.group_rows
     if sum(counts) != file.row_count or min(counts, default=0) < 0:
-        reason = f"{sum(counts)} rows can be read, its footer says {file.row_count}"
+        reason = f"{sum(counts)} rows can be read, its footer states {file.row_count}"
         raise Corrupt("data-file-corrupt", f"{file.name}: {reason}")
-    start, held = 0, Run(0, 0)
+    start, pending = 0, Run(0, 0)
     for number, rows in enumerate(counts):
         is_wanted = rows > 0 and (may_match is None or may_match(number))
         if is_wanted:
-            held = Run(start if not held.groups else held.start, held.rows + rows, (*held.groups, number))
-        if held.groups and (not is_wanted or held.rows >= rows_min):
-            yield held
-            held = Run(0, 0)
+            pending = Run(
+                start if not pending.groups else pending.start, pending.rows + rows, (*pending.groups, number)
+            )
+        if pending.groups and (not is_wanted or pending.rows >= rows_min):
+            yield pending
+            pending = Run(0, 0)
         start += rows
-    if held.groups:
-        yield held
+    if pending.groups:
+        yield pending
 
 
 def group_check(
     file: ParquetRows, residual: BoundFilter, pruning: PruningFilter, place_of: Callable[[NestedField], int | None]
 ) -> Callable[[int], bool]:
-    """Whether rows of a row group may match `residual`, which `pruning` is made of.
+    """A function that returns whether rows of a row group may match `residual`, which `pruning` is made of.
 
-    Only columns at the top level count; of columns that the file lacks nothing is known.
+    Only top-level columns count. Columns that the file lacks are unknown.
     """
     schema, counts, chunks = file.file.metadata.schema, file.group_rows, file.chunks
     leaves: dict[int, tuple[int, BoundOf | None]] = {}
@@ -370,7 +368,7 @@ def group_check(
 
 def _leaf_of(schema: pq.ParquetSchema, name: str) -> int | None:
     found = [at for at in range(len(schema)) if schema.column(at).path == name]
-    return found[0] if len(found) == 1 else None  # a dot in a name can make two paths alike
+    return found[0] if len(found) == 1 else None  # a dot in a name can make two paths equal
 
 
 def _statistics(chunk: ColumnChunk, bound_of: BoundOf | None, rows: int) -> FieldStatistics:
@@ -382,13 +380,13 @@ def _statistics(chunk: ColumnChunk, bound_of: BoundOf | None, rows: int) -> Fiel
         lower, upper = bound_of(chunk.lower), bound_of(chunk.upper)
     except (struct.error, UnicodeDecodeError):
         return unbounded
-    if not lower <= upper:  # type: ignore[operator]  # of NaN too
+    if not lower <= upper:  # type: ignore[operator]  # or one of them is NaN
         return unbounded
     return FieldStatistics(lower, upper, value_count=rows, null_value_count=nulls)
 
 
 def _bound_of(column: pq.ColumnSchema, kind: IcebergType) -> BoundOf | None:
-    """Reads bounds as the table's physical values; `None` where they, or their order, could be others."""
+    """A function that reads bounds as the table's physical values, or `None` if they, or their order, could differ."""
     physical, logical = column.physical_type, json.loads(column.logical_type.to_json())
     name, unit, read = logical.get("Type"), logical.get("timeUnit"), _READ.get(physical)
     if isinstance(kind, IntegerType | LongType):

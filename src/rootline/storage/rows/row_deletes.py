@@ -1,13 +1,13 @@
 """The deletes of one scan: vectors, position deletes and equality deletes, each read once.
 
 Owns: fetching vectors and delete files, sharing them between data files, reading delete files and their agreement with
-their entries, the set of equality keys and the lookup in it. Does not own: which deletes apply to a data file
-(`rootline.tree.scan.delete_index`), proving vectors (`object_reader`).
-Invariants: each delete file is fetched and decoded once a scan. Memory grows with the deleted rows, never with the
+their entries, the set of equality keys and the lookup in it. Does not own: the choice of deletes that apply to a data
+file (`rootline.tree.scan.delete_index`), verifying vectors (`object_reader`).
+Invariants: each delete file is fetched and decoded once per scan. Memory grows with the deleted rows, never with the
 data. A file is never read without all its deletes. Columns of a delete file are found by field id alone. A delete file
-that lacks its key columns, or has another number of rows than its entry states, is refused and never taken for an
-empty one. Null equals null, NaN equals NaN, -0.0 equals 0.0. A row is in the set exactly if one deleted row equals it
-in every column.
+that lacks its key columns, or has another number of rows than its entry states, is refused, and never treated as empty.
+Null equals null, NaN equals NaN, -0.0 equals 0.0. A row is in the set exactly if one deleted row equals it in every
+column.
 
 Source: the Iceberg specification, "Position Delete Files" and "Equality Delete Files".
 """
@@ -48,9 +48,9 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 class EqualityKeys:
     """Distinct deleted rows: `ids` are the equality columns, ascending.
 
-    `values[0]` are the distinct values of the first column. `values[n]` those of column n, and `pairs[n - 1]` the
-    distinct combinations that the columns up to n have, each the number of the combination before times the number of
-    values, plus the value's.
+    `values[n]` are the distinct values of column n. `pairs[n - 1]` are the distinct combinations of the columns up to
+    n. Each is a number: the index of the combination up to n - 1, times the number of values of column n, plus the
+    value's index.
     """
 
     ids: tuple[int, ...]
@@ -59,7 +59,7 @@ class EqualityKeys:
 
     @staticmethod
     def of(ids: tuple[int, ...], columns: Sequence[pa.Array]) -> EqualityKeys:
-        """The rows that `columns` hold, one column for each of `ids`."""
+        """The set of rows in `columns`, one column for each of `ids`."""
         plain = [_comparable(column) for column in columns]
         values = tuple(pc.unique(column) for column in plain)
         codes, pairs = _code(plain[0], values[0]), []
@@ -70,12 +70,13 @@ class EqualityKeys:
         return EqualityKeys(ids, values, tuple(pairs))
 
     def __len__(self) -> int:
-        """How many distinct rows, about: what a lookup costs besides the rows that are looked up."""
+        """The approximate number of distinct rows: the fixed cost of a lookup."""
         return max(map(len, (*self.values, *self.pairs)))
 
-    def holds(self, columns: Sequence[pa.Array]) -> Mask:
-        """Which rows of `columns`, in the order of `ids`, are in the set; as many at once as the set is large, or more,
-        so that going through the set does not cost more than going through the rows.
+    def contains(self, columns: Sequence[pa.Array]) -> Mask:
+        """Flags of the rows of `columns`, in the order of `ids`, that are in the set.
+
+        A call costs at least one pass over the set, so look up at least as many rows as the set has.
         """
         plain = [_comparable(column) for column in columns]
         codes = _code(plain[0], self.values[0])
@@ -86,7 +87,7 @@ class EqualityKeys:
 
 
 def _comparable(column: pa.Array) -> pa.Array:
-    """The same values, so that equal ones are the same bits."""
+    """The same values, normalized so that equal values have equal bits."""
     array = storage_of(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
     if pa.types.is_floating(array.type):
         zero, nan = pa.scalar(0.0, array.type), pa.scalar(float("nan"), array.type)
@@ -96,30 +97,29 @@ def _comparable(column: pa.Array) -> pa.Array:
 
 
 def _code(column: pa.Array, known: pa.Array) -> pa.Array:
-    """The place of each value in `known`; null for values that are not there. A null is a value like any other."""
+    """The index of each value in `known`, or null if it is absent. A null is looked up like any other value."""
     return pc.index_in(column, value_set=known, skip_nulls=False)
 
 
 def _combined(codes: pa.Array, column: pa.Array, known: pa.Array) -> pa.Array:
-    """One number for a combination and the value beside it; null where either is not known."""
+    """One number for a combination and the value beside it, or null if either is absent."""
     count = pa.scalar(max(len(known), 1), pa.int64())
     return pc.add(pc.multiply(codes.cast(pa.int64()), count), _code(column, known).cast(pa.int64()))
 
 
 def key_field(definition: TableDefinition, field_id: int) -> NestedField:
-    """The column `field_id` with the structs around it and nothing else; its newest form if the table has dropped it.
+    """The column `field_id` inside its structs, without their other members. For a dropped column, its newest form.
 
-    Nothing of it is required: a delete file, or a data file that is older than the column, may lack it.
+    No part of it is required: a delete file, or a data file that is older than the column, may lack it.
 
     Raises:
         Invalid: `file-unreadable`, no schema of the table ever had a primitive column of this id.
-
     """
     for schema in (definition.schema, *reversed(definition.schemas)):
         found = _path_to(schema.as_struct(), field_id)
         if found is not None:
             return found
-    raise Invalid("file-unreadable", f"equality id {field_id} is no primitive column of any schema of the table")
+    raise Invalid("file-unreadable", f"equality id {field_id} is not a primitive column of any schema of the table")
 
 
 def _path_to(struct: StructType, field_id: int) -> NestedField | None:
@@ -134,7 +134,7 @@ def _path_to(struct: StructType, field_id: int) -> NestedField | None:
 
 
 def innermost(array: pa.Array) -> pa.Array:
-    """The primitive column at the end of a `key_field`, null where a struct around it is."""
+    """The primitive column inside a `key_field`, null if a struct around it is null."""
     while pa.types.is_struct(array.type):
         array = pc.struct_field(array, 0)
     return array
@@ -147,12 +147,11 @@ _POS: Final = NestedField(field_ids.DELETE_FILE_POS, "pos", LongType(), required
 def read_equality_columns(
     body: bytes, entry: ContentEntry, definition: TableDefinition, ids: Sequence[int]
 ) -> list[pa.Array]:
-    """The columns `ids` of an equality delete file, in the newest types that the table has had for them.
+    """The columns `ids` of an equality delete file, in their newest types in the table.
 
     Raises:
         Corrupt: `data-file-corrupt`.
         Invalid: `file-unreadable`.
-
     """
     fields = [key_field(definition, field_id) for field_id in ids]
     found: list[list[pa.Array]] = [[] for _ in fields]
@@ -165,19 +164,18 @@ def read_equality_columns(
 
 
 def read_positions(body: bytes, entry: ContentEntry) -> dict[str, BitMap64]:
-    """Data file as the delete file names it → the row numbers that it deletes there; the rows themselves are not read.
+    """Data file, by its path in the delete file → the row numbers deleted in it. Copies of deleted rows are not read.
 
     Raises:
         Corrupt: `data-file-corrupt`.
         Invalid: `file-unreadable`.
-
     """
     found: dict[str, BitMap64] = {}
     for batch in _rows(body, entry, [_FILE_PATH, _POS], {}):
         paths = batch.column(0).dictionary_encode()
         positions = batch.column(1).to_numpy(zero_copy_only=False)
         if len(positions) and positions.min() < 0:
-            raise Corrupt("data-file-corrupt", f"{entry.location}: deletes row {positions.min()}")
+            raise Corrupt("data-file-corrupt", f"{entry.location}: it deletes row {positions.min()}, a negative number")
         codes = paths.indices.to_numpy(zero_copy_only=False)
         for code, path in enumerate(paths.dictionary.to_pylist()):
             chosen = positions[codes == code].astype(np.uint64)
@@ -201,7 +199,7 @@ def _no_default(field: NestedField) -> Any:
 
 
 def _refuse_absent(stored: Sequence[pa.Field], fields: Sequence[NestedField], find: Any, name: str) -> None:
-    """A column that a delete file lacks would read as null, and delete other rows than were meant."""
+    """Refuse a delete file that lacks a key column: it would read as null, and delete the wrong rows."""
     place_of = find(stored)
     for key in fields:
         at = place_of(key)
@@ -226,7 +224,7 @@ class RowDeletes:
 
 @dataclass
 class _Shared:
-    """Readings in progress or done, by name; the oldest go first when more than `kept_max` are held."""
+    """Running and finished reads by name. Beyond `kept_max`, the least recently used are dropped."""
 
     kept_max: int | None
     _found: OrderedDict[Any, asyncio.Task[Any]] = field(default_factory=OrderedDict)
@@ -250,7 +248,7 @@ class _Shared:
 
 
 class DeletesOfScan:
-    """All that deletes rows of one scan's files. Close it when the scan ends."""
+    """All deletes of one scan's files. Close it when the scan ends."""
 
     def __init__(self, store: ObjectStore, table: TableName, definition: TableDefinition) -> None:
         self._store = store
@@ -262,12 +260,11 @@ class DeletesOfScan:
         self._joined = _Shared(_JOINED_SETS_KEPT)
 
     async def of_task(self, task: FileTask) -> RowDeletes:
-        """What deletes rows of the task's file.
+        """The deletes of the task's file.
 
         Raises:
-            Corrupt: an object is missing, or not what was written.
+            Corrupt: an object is missing or damaged.
             Invalid: `file-unreadable`, `equality-delete-unread`.
-
         """
         positions: BitMap64 | None = None
         for vector in task.vectors:
@@ -286,12 +283,12 @@ class DeletesOfScan:
         return RowDeletes(positions, tuple(keys))
 
     async def close(self) -> None:
-        """Stop what is being read."""
+        """Cancel running reads."""
         for shared in (self._joined, self._equality, self._positions, self._puffins):
             await shared.close()
 
     def _names(self, path: str, location: str) -> bool:
-        """Whether `path`, a full URI as position deletes have it, is the data file `location` of this table."""
+        """Whether `path`, a full URI in a position delete, names the data file `location` of this table."""
         return path == location or (not is_absolute(location) and path.endswith("/" + key_of(self._table, location)))
 
     async def _puffin(self, vector: ContentEntry) -> bytes:
@@ -311,7 +308,7 @@ class DeletesOfScan:
         return await asyncio.to_thread(read_equality_columns, await self._body(entry), entry, self._definition, ids)
 
     async def _keys(self, ids: tuple[int, ...], entries: list[ContentEntry]) -> EqualityKeys:
-        """The set of all of them, made once for data files to which the same ones apply."""
+        """The set of all these deletes, built once for data files with the same ones."""
 
         async def join() -> EqualityKeys:
             columns = [

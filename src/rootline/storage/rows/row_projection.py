@@ -3,9 +3,9 @@
 Owns: the walk over structs, lists and maps, matching columns by field id or through the name mapping, maps in the form
 of other libraries. Does not own: the legal casts and their values (`arrow_types`).
 Invariants: no value changes: only widenings and exact casts are done. A null in a required column is an error that
-names the column. A file with ids is matched by ids alone, so a rename never changes a column's content, and a name
-that was dropped and added again is another column. Rows of maps stay in order, and a null member of a struct is no
-entry of the map.
+names the column. A file with ids is matched by ids alone, so a rename never changes a column's content, and a column
+that was dropped and added under the same name is a different one. Entries of maps stay in order. A null member of a
+struct is not an entry of the map.
 
 Source: docs/decisions/0058.
 """
@@ -71,14 +71,14 @@ def pairs_as_map(array: pa.ListArray) -> tuple[pa.Array, pa.Array, pa.Array]:
 def struct_as_map(
     array: pa.StructArray, names: Sequence[str], members: Sequence[pa.Array], value_type: pa.DataType
 ) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """The same of a struct, whose `members` are of `value_type` and null where the struct is."""
+    """Offsets, keys and values of a struct, whose `members` are of `value_type` and null if the struct is null."""
     rows, width = len(array), len(members)
     if not width:
         return _offsets(np.zeros(rows, dtype=np.int64), array), pa.array([], pa.string()), pa.nulls(0, value_type)
-    held = np.stack([member.is_valid().to_numpy(zero_copy_only=False) for member in members], axis=1)
-    row, member = np.nonzero(held)  # row by row, and in a row by member
+    present = np.stack([member.is_valid().to_numpy(zero_copy_only=False) for member in members], axis=1)
+    row, member = np.nonzero(present)  # ordered by row, then by member
     values = pa.concat_arrays(members).take(pa.array(member * rows + row))
-    return _offsets(held.sum(axis=1), array), pa.array(list(names), pa.string()).take(pa.array(member)), values
+    return _offsets(present.sum(axis=1), array), pa.array(list(names), pa.string()).take(pa.array(member)), values
 
 
 def _offsets(lengths: np.ndarray[tuple[int], np.dtype[np.int64]], array: pa.Array) -> pa.Array:
@@ -88,11 +88,11 @@ def _offsets(lengths: np.ndarray[tuple[int], np.dtype[np.int64]], array: pa.Arra
 
 
 FindField = Callable[[Sequence[pa.Field]], Callable[[NestedField], int | None]]
-"""Which of the given fields is a wanted one; the fields of one level are looked at once, however many are wanted."""
+"""Finds the index of a wanted field. The given fields of one level are indexed once for all wanted ones."""
 
 
 def initial_default(field: NestedField) -> Any:
-    """What rows that were written before the column existed have in it."""
+    """The value of rows that were written before the column existed."""
     return field.initial_default
 
 
@@ -103,11 +103,12 @@ def write_default(field: NestedField) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RowProjection:
-    """How rows become rows of the schema. `code` is the error code of rows that do not fit; `subject` begins messages.
+    """The conversion of rows to the schema. `code` is the error code of rows that do not fit. `subject` begins
+    messages.
 
-    A column that the rows lack has its one value of `constant_of`, where that is not `None`, else its default.
-    `accepts`: which types may be in a column, as for stored files unless it says otherwise. `first_row`: the number
-    that messages give to the first row.
+    A column that the rows lack has the value of `constant_of`, if that is not `None`, else its default. `accepts`
+    decides the types that a column may be read from, by default those of stored files. `first_row` is the number of the
+    first row in messages.
     """
 
     find: FindField
@@ -126,8 +127,7 @@ class RowProjection:
         """`rows` as the columns `fields`, in their order.
 
         Raises:
-            Invalid: `self.code`; the message names the column.
-
+            Invalid: `self.code`. The message names the column.
         """
         arrays, find = rows.columns, self.find(list(rows.schema))
         found = [self._member(arrays, find, field, "", rows.num_rows, None, self.first_row) for field in fields]
@@ -137,11 +137,13 @@ class RowProjection:
         return pa.RecordBatch.from_arrays(found, schema=schema)
 
     def as_values(self, array: pa.Array, wanted: IcebergType, name: str, row: int | None) -> pa.Array:
-        """`array` as values of the type `wanted`. `row`: the number of the first value's row. Raises as `columns`."""
+        """`array` as values of the type `wanted`. `row`: the number of the first value's row. Raises the errors of
+        `columns`.
+        """
         return self._array(array, wanted, name, row)
 
     def default_value(self, wanted: NestedField, name: str) -> pa.Array:
-        """The value of rows that lack the column `wanted`, as an array of one. Raises as `columns`."""
+        """The value of rows that lack the column `wanted`, as an array of length 1. Raises the errors of `columns`."""
         return self._absent(wanted, name, 1)
 
     def _member(
@@ -167,7 +169,7 @@ class RowProjection:
             count = pc.sum(missing).as_py() or 0
             if count:
                 raise self._error(name, f"is required, but {count} of {length} rows have none")
-            array = _without_nulls(array)  # they are under null parents, and Parquet has no place for them
+            array = _without_nulls(array)  # these nulls have null parents, and Parquet cannot store them
         return array
 
     def _absent(self, wanted: NestedField, name: str, length: int) -> pa.Array:
@@ -183,11 +185,15 @@ class RowProjection:
         try:
             return repeated(DefaultColumn(self.default_of).of(wanted.field_type, default), length)
         except (pa.ArrowException, TypeError, ValueError, ArithmeticError, LookupError) as error:
-            reason = f"has the default {default!r:.80}, which is no {wanted.field_type}; give the column in every row"
+            reason = (
+                f"has the default {default!r:.80}, not a value of {wanted.field_type}; give the column in every row"
+            )
             raise self._error(name, reason) from error
 
     def _array(self, array: pa.Array, wanted: IcebergType, name: str, row: int | None) -> pa.Array:
-        """`row` is the number of the row of the first value; `None` where values are not one to a row."""
+        """`array` as `wanted`. `row` is the row number of the first value, or `None` if values and rows do not
+        correspond.
+        """
         array = _plain(array)
         if isinstance(wanted, PrimitiveType):
             return self._primitive(array, wanted, name, row)
@@ -216,7 +222,7 @@ class RowProjection:
         members = [self._member(children, find, field, path, length, is_valid, row) for field in wanted.fields]
         mask = array.is_null() if array.null_count else None
         fields = [arrow_field_of(field) for field in wanted.fields]
-        if not fields:  # all were dropped; Arrow would take the length from the first one
+        if not fields:  # all members were dropped: Arrow would take the length from the first one
             validity = None if is_valid is None else is_valid.buffers()[1]
             return pa.Array.from_buffers(arrow_type_of(wanted), length, [validity])
         return pa.StructArray.from_arrays(members, fields=fields, mask=mask)
@@ -287,7 +293,7 @@ class RowProjection:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """The same values without an encoding that the table does not have."""
+    """The same values without an encoding that tables do not use."""
     if isinstance(array, pa.DictionaryArray):
         return _without_views(array).dictionary_decode()
     if isinstance(array, pa.RunEndEncodedArray):
@@ -299,7 +305,7 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _without_views(array: pa.DictionaryArray) -> pa.DictionaryArray:
-    """The same array with a dictionary that Arrow can decode: it takes no values from one of views."""
+    """The same array with a dictionary that Arrow can decode, which one of string or binary views is not."""
     for is_view, plain in ((pa.types.is_string_view, pa.large_string()), (pa.types.is_binary_view, pa.large_binary())):
         if is_view(array.type.value_type):
             return pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(plain))
@@ -313,18 +319,18 @@ def _is_list_view(kind: pa.DataType) -> bool:
 def _shown(value: pa.Scalar) -> str:
     try:
         return f"{value.as_py()!r:.80}"
-    except (ValueError, OverflowError):  # a moment that Python has no value for
+    except (ValueError, OverflowError):  # a moment outside of Python's range
         return str(value.cast(pa.int64()))
 
 
 def _mismatch(found: pa.DataType, wanted: PrimitiveType, accepts: Accepts) -> str:
     if accepts is may_promote:
-        return f"is a {wanted}, not {found}, and no promotion leads there; write the file again with the table's type"
+        return f"is a {wanted}, not {found}, and there is no such promotion; rewrite the file with the table's type"
     return f"is a {wanted}, not {found}; cast it first"
 
 
 def _without_nulls(array: pa.Array) -> pa.Array:
-    """The same array with something arbitrary in place of its nulls."""
+    """The same array with arbitrary values in place of its nulls."""
     if isinstance(array, pa.ExtensionArray):
         return pa.ExtensionArray.from_storage(array.type, _without_nulls(array.storage))
     if pa.types.is_struct(array.type):
@@ -340,7 +346,9 @@ def _without_nulls(array: pa.Array) -> pa.Array:
 def _offsets_and_mask(array: pa.ListArray | pa.MapArray) -> tuple[pa.Array, pa.Array | None]:
     if not array.null_count:
         return array.offsets, None
-    copied = pa.array(array.offsets.to_numpy(zero_copy_only=False), pa.int32())  # a mask wants offsets of their own
+    copied = pa.array(
+        array.offsets.to_numpy(zero_copy_only=False), pa.int32()
+    )  # a mask needs a separate offsets buffer
     return copied, array.is_null()
 
 
@@ -361,18 +369,17 @@ def _carries_id(field: pa.Field) -> bool:
 
 
 def field_id_of(field: pa.Field) -> int | None:
-    """The field id in an Arrow field's metadata, as Parquet or ORC keeps it."""
+    """The field id in an Arrow field's metadata, from Parquet or ORC."""
     metadata = field.metadata or {}
     text = metadata.get(FIELD_ID_KEY, metadata.get(_ORC_ID_KEY))
     return int(text) if text is not None and int(text) >= 0 else None
 
 
 def finder_for(schema: pa.Schema, properties: Mapping[str, str]) -> FindField:
-    """How columns of a file with `schema` are found, in a table with `properties`.
+    """The function that finds columns of a file with `schema`, in a table with `properties`.
 
     Raises:
         Invalid: `definition-invalid`, the table's name mapping cannot be read.
-
     """
     if has_field_ids(schema):
         return find_by_id
@@ -400,13 +407,13 @@ def finder_for(schema: pa.Schema, properties: Mapping[str, str]) -> FindField:
 
 
 def find_by_id(fields: Sequence[pa.Field]) -> Callable[[NestedField], int | None]:
-    """The field with the wanted one's id."""
+    """A finder of fields by the wanted field's id."""
     places = _first_places(map(field_id_of, fields))
     return lambda wanted: places.get(wanted.field_id)
 
 
 def find_by_name(fields: Sequence[pa.Field]) -> Callable[[NestedField], int | None]:
-    """The field with the wanted one's name."""
+    """A finder of fields by the wanted field's name."""
     places = _first_places(field.name for field in fields)
     return lambda wanted: places.get(wanted.name)
 

@@ -1,12 +1,11 @@
-"""Carries a scan out: tasks in, Arrow batches out.
+"""The execution of a scan: tasks in, Arrow batches out.
 
-Owns: reading several files side by side, decoding a little ahead of the reader, keeping memory bounded. Does not own:
-planning (`rootline.tree.scan.scan_plan`), deletes (`row_deletes`), fetching (`stored_rows`), decoding
-(`data_file_reader`).
-Invariants: batches are in the order of the tasks and of the file. At most `look_ahead` files beyond the current one
-are open, and of each at most `room` portions wait. A decoder's place is taken during decoding only, so a file that is
-not read yet never delays the current one. A file is never read without all its deletes. Nothing is left running when
-the reader stops early. With a limit, no file is fetched beyond those that are sure to have enough rows.
+Owns: reading several files concurrently, decoding a little ahead of the reader, bounding memory. Does not own: planning
+(`rootline.tree.scan.scan_plan`), deletes (`row_deletes`), fetching (`stored_rows`), decoding (`data_file_reader`).
+Invariants: batches are in the order of the tasks and of the file. At most `look_ahead` files beyond the current one are
+open, and at most `room` decoded portions of each wait. A decoder slot is used during decoding only, so a file that is
+not read yet never delays the current one. A file is never read without all its deletes. No task keeps running when the
+reader stops early. With a limit, no file is fetched beyond those that certainly have enough rows.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ UNLIMITED: Final = sys.maxsize
 
 @dataclass(frozen=True, slots=True)
 class OpenedFile:
-    """A file, and how its rows are read."""
+    """A file, and the reading of its rows."""
 
     stored: StoredRows
     reading: FileReading
@@ -56,7 +55,7 @@ class _Portion:
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """An opened file and, if all of it is at hand, its first portion."""
+    """An opened file and, if it needs no further fetch, its first portion."""
 
     opened: OpenedFile
     rows: Iterator[pa.RecordBatch]
@@ -64,7 +63,9 @@ class _Begun:
 
 
 class DecodingAhead:
-    """Starts at once; `decoders` bounds how many files are decoded at the same moment. Stop it when it is done with."""
+    """The decoding of one file, started on creation. `decoders` bounds the files decoded at the same time. Stop it at
+    the end.
+    """
 
     def __init__(
         self, finding: Callable[[], Awaitable[Callable[[], OpenedFile]]], decoders: asyncio.Semaphore, room: int
@@ -75,7 +76,7 @@ class DecodingAhead:
         self._task = asyncio.ensure_future(self._decode())
 
     async def batches(self) -> AsyncIterator[pa.RecordBatch]:
-        """All of them. Raises what opening and decoding raise."""
+        """Yield all batches. Raises the errors of opening and decoding."""
         while (found := await self._decoded.get()) is not None:
             for batch in found:
                 yield batch
@@ -83,7 +84,7 @@ class DecodingAhead:
         await self._task
 
     async def stop(self) -> None:
-        """Fetch and decode no further."""
+        """Stop fetching and decoding."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -94,7 +95,7 @@ class DecodingAhead:
             async with self._decoders:
                 begun = await asyncio.to_thread(_begun, opening)
             self._decoded.put_nowait(begun.first.batches)
-            if begun.opened.stored.is_at_hand:
+            if begun.opened.stored.needs_no_fetch:
                 await self._decode_rest(begun.rows, is_over=begun.first.is_last)
             else:
                 await self._decode_in_parts(begun.opened)
@@ -105,7 +106,7 @@ class DecodingAhead:
         stored, reading = opened.stored, opened.reading
         async with _FetchingAhead(stored, reading) as fetching:
             for run in reading.runs:
-                stored.hold(await fetching.next())
+                stored.use(await fetching.next())
                 await self._decode_rest(reading.rows(run))
 
     async def _decode_rest(self, rows: Iterator[pa.RecordBatch], *, is_over: bool = False) -> None:
@@ -118,46 +119,46 @@ class DecodingAhead:
 
 
 class _FetchingAhead:
-    """The parts of a file's runs in turn, those of one run fetched ahead."""
+    """The parts of a file's runs in order. The parts of one run are fetched ahead."""
 
     def __init__(self, stored: StoredRows, reading: FileReading) -> None:
         self._stored, self._reading = stored, reading
         self._left = iter(reading.runs)
-        self._coming: asyncio.Task[list[CachedPart]] | None = None
+        self._next_parts: asyncio.Task[list[CachedPart]] | None = None
 
     async def __aenter__(self) -> _FetchingAhead:
         self._begin()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._coming is not None:
-            self._coming.cancel()
-            await asyncio.gather(self._coming, return_exceptions=True)
+        if self._next_parts is not None:
+            self._next_parts.cancel()
+            await asyncio.gather(self._next_parts, return_exceptions=True)
 
     async def next(self) -> list[CachedPart]:
         """The parts of the next run."""
-        assert self._coming is not None, "asked once for each run"
-        found = await self._coming
+        assert self._next_parts is not None, "called once for each run"
+        found = await self._next_parts
         self._begin()
         return found
 
     def _begin(self) -> None:
         run = next(self._left, None)
-        self._coming = None if run is None else asyncio.ensure_future(self._stored.fetch(run, self._reading.names))
+        self._next_parts = None if run is None else asyncio.ensure_future(self._stored.fetch(run, self._reading.names))
 
 
 def _begun(opening: Callable[[], OpenedFile]) -> _Begun:
-    """On a thread: one handing over for a small file."""
+    """Open a file and decode its first portion. Runs on a thread, so a small file needs only one switch to it."""
     opened = opening()
     reading = opened.reading
-    if not opened.stored.is_at_hand:
+    if not opened.stored.needs_no_fetch:
         return _Begun(opened, iter(()), _Portion([], is_last=True))
     rows = chain.from_iterable(map(reading.rows, reading.runs))
     return _Begun(opened, rows, _next_portion(rows))
 
 
 def _next_portion(batches: Iterator[pa.RecordBatch]) -> _Portion:
-    """On a thread: the next batches, as many as are worth a portion."""
+    """The next batches, up to the size of a portion. Runs on a thread."""
     found: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -175,7 +176,7 @@ _DECODERS: Final = max(2, pa.cpu_count())
 
 @dataclass(frozen=True, slots=True)
 class _Pace:
-    """How far decoding goes ahead of the reader: `room` portions of each file; and how large batches are."""
+    """The distance of decoding ahead of the reader (`room` portions of each file), and the maximum size of batches."""
 
     room: int
     handed_rows_max: int
@@ -184,12 +185,12 @@ class _Pace:
 _STREAM: Final = _Pace(room=2, handed_rows_max=BATCH_ROWS)
 _LIMITED: Final = _Pace(room=1, handed_rows_max=BATCH_ROWS)
 _WHOLE: Final = _Pace(room=UNLIMITED, handed_rows_max=COLLECTED.rows_max)
-"""For rows that stay in memory anyway."""
+"""For rows that are all kept in memory."""
 
 
 @dataclass
 class _FilesOfScan:
-    """Opens the files of one scan."""
+    """The opener of one scan's files."""
 
     store: ObjectStore
     table: TableName
@@ -203,7 +204,7 @@ class _FilesOfScan:
         self.deletes = DeletesOfScan(self.store, self.table, self.wanted.definition)
 
     async def find(self, task: FileTask) -> Callable[[], OpenedFile]:
-        """What opens the task's file, on a thread, with all that deletes rows of it."""
+        """A function that opens the task's file, on a thread, with all its deletes."""
         entry, residual = task.data, task.residual
         refuse_unreadable(entry)
         found = await self.deletes.of_task(task)
@@ -220,7 +221,7 @@ class _FilesOfScan:
         return opened
 
     def _pruning_of(self, residual: BoundFilter) -> PruningFilter:
-        """Made once for files whose statistics leave the same of the filter."""
+        """The pruning filter, built once for consecutive files with the same residual filter."""
         if self._pruning is None or self._pruning[0] is not residual:
             self._pruning = residual, PruningFilter.of(residual, self.wanted.definition)
         return self._pruning[1]
@@ -236,13 +237,12 @@ def scan_batches(
     limit: int | None = None,
     part_reads: PartReads = PART_READS,
 ) -> AsyncIterator[pa.RecordBatch]:
-    """The rows of `tasks` that live and match, in batches of at most 65,536; at most `limit` rows.
+    """Yield the live, matching rows of `tasks`, in batches of at most 65,536, and at most `limit` rows.
 
     Raises:
-        Corrupt: an object is missing, or not what was written.
+        Corrupt: an object is missing or damaged.
         Invalid: `file-unreadable`.
         Unavailable: `store-unavailable`.
-
     """
     files = _FilesOfScan(store, table, wanted, _STREAM if limit is None else _LIMITED, part_reads)
     return _batches(files, tasks, look_ahead, limit)
@@ -257,7 +257,7 @@ async def _batches(
     left = math.inf if limit is None else limit
 
     def open_ahead() -> None:
-        """Open as many files as may be, but none beyond those that are sure to have all rows that are left."""
+        """Open files up to the look-ahead, but none beyond those that certainly have all remaining rows."""
         while len(ahead) <= look_ahead and (limit is None or _sure_rows(task for task, _ in ahead) < left):
             task = next(source, None)
             if task is None:
@@ -281,7 +281,7 @@ async def _batches(
 
 
 def _sure_rows(tasks: Iterable[FileTask]) -> int:
-    """At least so many rows come of `tasks`."""
+    """The minimum number of rows that `tasks` yield."""
     return sum(task.row_count() or 0 for task in tasks)
 
 
@@ -294,7 +294,7 @@ async def scan_table(
     limit: int | None = None,
     part_reads: PartReads = PART_READS,
 ) -> pa.Table:
-    """The rows of `tasks` as one table; `limit` and errors as of `scan_batches`."""
+    """The rows of `tasks` as one table. `limit` and errors are as in `scan_batches`."""
     files = _FilesOfScan(store, table, wanted, _WHOLE if limit is None else _LIMITED, part_reads)
     batches = [batch async for batch in _batches(files, tasks, max(LOOK_AHEAD, _DECODERS), limit)]
     return pa.Table.from_batches(batches, output_schema(wanted))
@@ -303,9 +303,9 @@ async def scan_table(
 async def count_rows(
     store: ObjectStore, table: TableName, plan: ScanPlan, wanted: RowsWanted, *, limit: int | None = None
 ) -> int:
-    """How many rows a scan yields; reads only the files whose entries do not say, and none beyond `limit` rows.
+    """The number of rows that a scan yields. Only files whose entries do not state it are read, up to `limit` rows.
 
-    Raises as `scan_batches`.
+    Raises the errors of `scan_batches`.
     """
     known = plan.row_count()
     most = math.inf if limit is None else limit

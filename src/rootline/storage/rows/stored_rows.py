@@ -1,9 +1,9 @@
-"""A file of rows in the store, opened with as little of it as its reader needs.
+"""A data file in the store, opened with only the bytes that its reader needs.
 
-Owns: whether a file is read from the disk, whole, or in parts; fetching the parts. Does not own: formats
-(`data_file_formats`), which columns and row groups are wanted (`data_file_reader`), the store's requests.
-Invariants: a file of another length than its entry says is corrupt, however it is read; of a file read in parts only
-the footer and the columns of the run being read, and of the next one, are in memory; every part is whole or an error.
+Owns: the decision whether a file is read from the disk, whole, or in parts, and fetching the parts. Does not own:
+formats (`data_file_formats`), the choice of columns and row groups (`data_file_reader`), the store's requests.
+Invariants: a file of another length than its entry states is corrupt, however it is read. Of a file read in parts, only
+the footer and the columns of the current and the next run are in memory. Every part is complete, or an error is raised.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from rootline.storage.stored_objects import gather_bounded, read_file, stored_ke
 
 _CODE: Final = "data-file-corrupt"
 _FOOTER_BYTES: Final = 64 * 1024
-"""Read at first, from the end: the footer of most files is in them, and Arrow asks for as many."""
+"""The first read from the file's end. It contains the footer of most files, and Arrow reads the same length."""
 _END_BYTES: Final = 8
 _REQUESTS_AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class PartReads:
-    """From which length on files are read in parts: if all of their columns are wanted, and if some are."""
+    """The file lengths from which files are read in parts: if all of their columns are read, and if only some are."""
 
     every_column_bytes: int = 16 * 1024 * 1024
     some_columns_bytes: int = 256 * 1024
@@ -43,61 +43,59 @@ PART_READS: Final = PartReads()
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """Where the bytes of a file that is read in parts come from, and where they are held."""
+    """The source of the bytes of a file that is read in parts, and their cache."""
 
     store: ObjectParts
     key: ObjectKey
-    held: CachedParts
+    cached: CachedParts
     length: int
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """An open file. Before a run is decoded, `fetch` its parts and `hold` them."""
+    """An open file. Before a run is decoded, `fetch` its parts and `use` them."""
 
     file: OpenFile
     _parts: _Parts | None = None
 
     @property
-    def is_at_hand(self) -> bool:
-        """Whether nothing has to be fetched."""
+    def needs_no_fetch(self) -> bool:
+        """Whether no parts have to be fetched."""
         return self._parts is None
 
     async def fetch(self, run: Run, names: Sequence[str]) -> list[CachedPart]:
-        """The parts that have the columns `names` of `run`.
+        """Fetch the parts that contain the columns `names` of `run`.
 
         Raises:
             Corrupt: `data-file-corrupt`, `object-missing`.
             Unavailable: `store-unavailable`.
-
         """
         parts = self._parts
         if parts is None or not isinstance(self.file, ParquetRows):
             return []
         wanted = self.file.ranges(run.groups, names, parts.length)
-        asked = joined(one for one in wanted if not parts.held.holds(one))
+        asked = joined(one for one in wanted if not parts.cached.has(one))
 
         async def fetched(one: ByteRange) -> CachedPart:
             return CachedPart(one.start, await _whole_part(parts.store, parts.key, one))
 
         return await gather_bounded(asked, fetched, _REQUESTS_AT_ONCE)
 
-    def hold(self, parts: Sequence[CachedPart]) -> None:
-        """Decode from these from now on."""
+    def use(self, parts: Sequence[CachedPart]) -> None:
+        """Decode from these parts from now on."""
         if self._parts is not None:
-            self._parts.held.hold(parts)
+            self._parts.cached.use(parts)
 
 
 async def find_stored(
     store: ObjectStore, table: TableName, entry: ContentEntry, *, every_column: bool, reads: PartReads = PART_READS
 ) -> Callable[[], StoredRows]:
-    """What opens the data file of `entry`, on a thread; `every_column`: all of it will be read.
+    """A function that opens the data file of `entry`, on a thread. `every_column`: all of the file will be read.
 
-    Both raise:
-        Corrupt: `object-missing`; `data-file-corrupt`, its length or its number of rows is not what its entry says.
+    Raises, here or when called:
+        Corrupt: `object-missing`; `data-file-corrupt`, its length or its number of rows differs from its entry.
         Invalid: `file-unreadable`.
         Unavailable: `store-unavailable`.
-
     """
     refuse_unreadable(entry)
     size = entry.file_size_in_bytes
@@ -131,7 +129,7 @@ async def _found_in_parts(
     store: ObjectParts, key: ObjectKey, size: int, entry: ContentEntry
 ) -> Callable[[], StoredRows]:
     start = max(0, size - _FOOTER_BYTES)
-    tail = await store.part_of(key, start, size - start + 1)  # one more than there should be
+    tail = await store.part_of(key, start, size - start + 1)  # one byte more than expected
     if tail is None:
         raise _missing(key)
     if len(tail) != size - start:
@@ -143,14 +141,14 @@ async def _found_in_parts(
     if len(tail) < footer_bytes <= size:
         start = size - footer_bytes
         tail = await _whole_part(store, key, ByteRange(start, size))
-    held = CachedParts(size, CachedPart(start, tail))
-    return lambda: StoredRows(open_data_file(held, entry), _Parts(store, key, held, size))
+    cached = CachedParts(size, CachedPart(start, tail))
+    return lambda: StoredRows(open_data_file(cached, entry), _Parts(store, key, cached, size))
 
 
 async def _whole_part(store: ObjectParts, key: ObjectKey, wanted: ByteRange) -> bytes:
-    """Raises `Corrupt` where the object ends before."""
+    """The bytes of `wanted`. Raises `Corrupt` if the object ends before."""
     body = b""
-    for _ in range(2):  # an answer that was cut off looks like a short object
+    for _ in range(2):  # a truncated response looks like a short object
         found = await store.part_of(key, wanted.start, len(wanted))
         if found is None:
             raise _missing(key)
@@ -165,5 +163,5 @@ def _missing(key: ObjectKey) -> Corrupt:
 
 
 def _of_other_length(key: ObjectKey, found: str, size: int | None) -> Corrupt:
-    said = "its footer names bytes after that" if size is None else f"its entry says {size}"
-    return Corrupt(_CODE, f"{key}: {found}, {said}")
+    expected = "its footer names bytes after that" if size is None else f"its entry states {size}"
+    return Corrupt(_CODE, f"{key}: {found}, {expected}")
