@@ -52,9 +52,9 @@ PLAIN_PATTERN: Final = rf"\A{_PLAIN_PATH}\z"
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 _MAX_DECODINGS: Final = 4
 _FORBIDDEN: Final = {
-    "\\": "holds a backslash",
-    "?": "holds a question mark, which some clients take for the end of a path",
-    "#": "holds a #, which some clients take for the end of a path",
+    "\\": "contains a backslash",
+    "?": "contains a question mark, which some clients treat as the end of a path",
+    "#": "contains a #, which some clients treat as the end of a path",
 }
 _FORBIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
@@ -93,7 +93,7 @@ def _broken_rule(location: str, is_live: Callable[[str], bool] | None, max_chars
     if len(location) > max_chars:
         return f"has {len(location)} characters, {max_chars} are allowed"
     if any(unicodedata.category(char) in _FORBIDDEN_CATEGORIES for char in location):
-        return "holds control or formatting characters"
+        return "contains control or formatting characters"
     if _SCHEME.match(location) or location.startswith("/"):
         if is_live is not None and is_live(location):
             return None
@@ -117,7 +117,7 @@ def _broken_rule(location: str, is_live: Callable[[str], bool] | None, max_chars
 
 def _broken_path_rule(path: str) -> str | None:
     if any(unicodedata.category(char) in _FORBIDDEN_CATEGORIES for char in path):
-        return "holds control or formatting characters"
+        return "contains control or formatting characters"
     for char, reason in _FORBIDDEN.items():
         if char in path:
             return reason
@@ -261,7 +261,7 @@ SHAPES: Final[Mapping[IntentKind, KindShape]] = {
     IntentKind.CONVERT_EQUALITY_DELETES: KindShape(
         _carries("remove_files", "add_vectors", "replaces"),
         must_carry=_carries("remove_files"),
-        must_name={**_MADE_FROM, "read_sequence_number": "a file that came later was not read"},
+        must_name={**_MADE_FROM, "read_sequence_number": "later files were not read"},
         is_maintenance=True,
     ),
 }

@@ -318,7 +318,7 @@ class TableDefinition:
         try:
             body = json.loads(text)
             if not isinstance(body, dict):
-                raise ValueError("it is no JSON object")
+                raise ValueError("it is not a JSON object")
             return _definition_from(body)
         except KeyError as error:
             raise Corrupt("definition-unreadable", f"{name}: not a table definition: {error} is missing") from error
@@ -434,11 +434,11 @@ def _uuid_of(text: object) -> uuid.UUID:
     try:
         return uuid.UUID(str(text))
     except ValueError:
-        raise ValueError(f"table-uuid {text!r:.60} is no UUID") from None
+        raise ValueError(f"table-uuid {text!r:.60} is not a UUID") from None
 
 
 def _counts(item: list[int]) -> tuple[int, int, int]:
     schemas, current, expressions = item
     if not all(type(number) is int and number >= 0 for number in item):
-        raise ValueError(f"past-layouts: {item!r:.60} are no three numbers")
+        raise ValueError(f"past-layouts: {item!r:.60} are not three numbers")
     return schemas, current, expressions

@@ -278,9 +278,7 @@ class WorkerService:
         self._record_removed(label, task, report)
         for trouble in report.troubles:
             self.metrics.failed("sweep-refused")
-            _log.warning(
-                f"{label} kept objects that nothing needs", action=f"{label}-held-up", table=task.table, reason=trouble
-            )
+            _log.warning(f"{label} kept unneeded objects", action=f"{label}-held-up", table=task.table, reason=trouble)
         if report.outcome is JobOutcome.NOTHING_DUE:
             _log.debug(f"no {label} is due", action=f"{label}-not-due", table=task.table, version=task.noticed_version)
             return

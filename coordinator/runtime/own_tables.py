@@ -131,7 +131,7 @@ class HeadCheck:
             await self.check()
 
     async def check(self) -> None:
-        """Read the heads whose last check is the oldest."""
+        """Read the heads that were not checked for the longest time."""
         tables = self.tables()
         self._checked = {table: None for table in self._checked if table in tables}
         self._damage = {table: damage for table, damage in self._damage.items() if table in tables}

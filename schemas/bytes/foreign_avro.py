@@ -108,7 +108,7 @@ class ForeignAvro:
             if count > len(data):  # a stated count alone would yield any number of records
                 raise ValueError(f"a block states {count} records in {len(data)} bytes")
             if count * self._excess > _EXCESS_MAX:
-                raise ValueError("its records have more values than bytes can hold")
+                raise ValueError("its records have more values than its bytes justify")
             stream = io.BytesIO(data)
             records: list[Any] = [fastavro.schemaless_reader(stream, self._plain, None) for _ in range(count)]
             if stream.read(1):
@@ -148,7 +148,7 @@ def _excess_of(schema: Any, known: dict[str, int | None]) -> int:
     if kind in ("array", "map"):
         of_key = 0 if kind == "array" else 1 - _VALUES_OF_BYTE
         if of_key + _excess_of(schema["items" if kind == "array" else "values"], known) > 0:
-            raise ValueError(f"the elements of one of its {kind}s have more values than bytes can hold")
+            raise ValueError(f"the elements of one of its {kind}s have more values than its bytes justify")
         return 1 - _VALUES_OF_BYTE
     if kind == "fixed":
         found = 1 - _VALUES_OF_BYTE * int(schema["size"])

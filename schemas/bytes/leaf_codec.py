@@ -106,11 +106,11 @@ def encode_columns(table: pa.Table, *, leaf_uuid: UUID, content: LeafContent) ->
         Invalid: `leaf-invalid`, a leaf cannot contain these rows.
     """
     if not 0 < table.num_rows <= MAX_ENTRIES:
-        raise Invalid("leaf-invalid", f"a leaf holds 1 to {MAX_ENTRIES} entries, not {table.num_rows}")
+        raise Invalid("leaf-invalid", f"a leaf has 1 to {MAX_ENTRIES} entries, not {table.num_rows}")
     types = pc.unique(table.column("content_type")).to_pylist()
     violations = column_violation(table)
     if violations is None and any(kind not in _TYPES_OF[content] for kind in types):
-        violations = f"a {content} leaf cannot hold content types {sorted(types)}"
+        violations = f"a {content} leaf cannot contain content types {sorted(types)}"
     if violations is not None:
         raise Invalid("leaf-invalid", f"an entry cannot be in a leaf: {violations}")
     return _encoded(table, leaf_uuid, content)
@@ -183,12 +183,14 @@ def _repeating(schema: pa.Schema, path: str = "") -> list[str]:
 
 def check_entries(entries: Sequence[ContentEntry], content: LeafContent) -> None:
     if not 0 < len(entries) <= MAX_ENTRIES:
-        raise Invalid("leaf-invalid", f"a leaf holds 1 to {MAX_ENTRIES} entries, not {len(entries)}")
+        raise Invalid("leaf-invalid", f"a leaf has 1 to {MAX_ENTRIES} entries, not {len(entries)}")
     if len({entry.partition_spec_id for entry in entries}) > 1:
-        raise Invalid("leaf-invalid", "a leaf holds entries of one partition spec")
+        raise Invalid("leaf-invalid", "the entries of a leaf must have one partition spec")
     for entry in entries:
         if entry.content_type not in _TYPES_OF[content]:
-            raise Invalid("leaf-invalid", f"{entry.location}: a {content} leaf cannot hold {entry.content_type.name}")
+            raise Invalid(
+                "leaf-invalid", f"{entry.location}: a {content} leaf cannot contain {entry.content_type.name}"
+            )
         if not entry.location:
             raise Invalid("leaf-invalid", "location is empty")
 
@@ -315,7 +317,7 @@ def _prove_footer(body: bytes, named_digest: str, location: str) -> int:
         raise _corrupt(location, "the footer's length is more than the file's")
     found = hashlib.sha256(memoryview(body)[footer_start:-_TAIL_BYTES]).hexdigest()[: len(named_digest)]
     if found != named_digest:
-        raise _corrupt(location, f"the footer has digest {found}, the name says {named_digest}")
+        raise _corrupt(location, f"the footer has digest {found}, its name has {named_digest}")
     return footer_start
 
 

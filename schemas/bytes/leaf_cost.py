@@ -166,7 +166,7 @@ def _page_at(body: bytes, at: int) -> _Page:
             else:
                 reader.skip(kind)
     except (IndexError, RecursionError) as error:
-        raise ValueError(f"a page's header ends early or goes too deep ({type(error).__name__})") from error
+        raise ValueError(f"a page's header ends early or is nested too deep ({type(error).__name__})") from error
     page.start = reader.at
     return page
 

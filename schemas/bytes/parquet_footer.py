@@ -94,7 +94,7 @@ def column_chunks(footer: bytes) -> list[list[ColumnChunk]]:
             else:
                 reader.skip(kind)
     except (IndexError, RecursionError) as error:
-        raise ValueError(f"it ends early or goes too deep ({type(error).__name__})") from error
+        raise ValueError(f"it ends early or is nested too deep ({type(error).__name__})") from error
     return found
 
 
@@ -178,7 +178,7 @@ class CompactReader:
         """A list of structs."""
         count, kind = self._list_header()
         if kind != Kind.STRUCT:
-            raise ValueError("a list holds something else than it should")
+            raise ValueError("a list has elements of another type than it should")
         return [read() for _ in range(count)]
 
     def integer(self) -> int:
@@ -215,7 +215,7 @@ class CompactReader:
     def _skip_value(self, kind: int) -> None:
         self._depth += 1
         if self._depth > _DEPTH_MAX:
-            raise ValueError("it goes too deep")
+            raise ValueError("it is nested too deep")
         if kind in _INTEGERS:
             self.unsigned()
         elif kind == Kind.BINARY:

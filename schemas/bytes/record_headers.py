@@ -138,8 +138,8 @@ def signer_of(value: bytes, headers: Headers, secrets: Mapping[str, bytes]) -> s
 
 
 def _signed(value: bytes, headers: Headers) -> bytes:
-    """The signed bytes: a line, a line for each of Rootline's headers (name and value in hex), an empty line, the
-    value.
+    """The signed bytes: a version line, a line for each of Rootline's headers (name and value in hex), an empty
+    line, the value.
     """
     lines = [b"rootline-signature-1"]
     for name, given in headers:

@@ -112,7 +112,7 @@ def _prove_array(data: bytes, position: int, cardinality: int) -> int:
 
 def _prove_bitset(data: bytes, position: int, cardinality: int) -> int:
     if int.from_bytes(_slice(data, position, _BITSET_BYTES), "little").bit_count() != cardinality:
-        raise MalformedBitmap("a bitset container holds another number of values than it says")
+        raise MalformedBitmap("a bitset container has another number of values than it states")
     return position + _BITSET_BYTES
 
 
@@ -124,7 +124,7 @@ def _prove_runs(data: bytes, position: int, cardinality: int) -> int:
     if not all(map(lt, ends, starts[1:])) or (ends and ends[-1] >= _CONTAINER_VALUES):
         raise MalformedBitmap("runs of a container overlap or overflow")
     if sum(lengths) + count != cardinality:
-        raise MalformedBitmap("a run container holds another number of values than it says")
+        raise MalformedBitmap("a run container has another number of values than it states")
     return position + 2 + 4 * count
 
 
@@ -204,7 +204,7 @@ def decode_inline(content: bytes, *, name: str, cardinality: int | None = None) 
 
 def _check_cardinality(name: str, held: int, expected: int | None) -> None:
     if expected is not None and held != expected:
-        raise Corrupt("vector-corrupt", f"{name}: holds {held} positions, its entry says {expected}")
+        raise Corrupt("vector-corrupt", f"{name}: it has {held} positions, its entry says {expected}")
 
 
 PUFFIN_MAGIC: Final = b"PFA1"
@@ -374,5 +374,5 @@ def verify_puffin_name(name: str, body: bytes) -> bool:
         return False
     found = hashlib.sha256(body).hexdigest()[:16]
     if found != named[1]:
-        raise Corrupt("vector-corrupt", f"{name}: its bytes have digest {found}, its name says {named[1]}")
+        raise Corrupt("vector-corrupt", f"{name}: its bytes have digest {found}, its name has {named[1]}")
     return True

@@ -129,7 +129,7 @@ class WriteRows(Protocol):
         *,
         target_file_size_bytes: int,
     ) -> Sequence[WrittenRows]:
-        """Raises `Invalid` (`rows-invalid`)."""
+        """The data files of `rows`. Raises `Invalid` (`rows-invalid`)."""
         ...
 
 

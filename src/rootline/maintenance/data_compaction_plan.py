@@ -252,7 +252,7 @@ def groups_to_order(
 
 
 def filled(tasks: Iterable[FileTask], bytes_max: int, files_max: int = FILES_MAX) -> Iterator[tuple[FileTask, ...]]:
-    """Tasks in order, in groups within the limits of bytes and files. A larger single file is a group of its own."""
+    """Tasks in order, in groups within the limits of bytes and files. A larger single file is a group alone."""
     group, size, names = list[FileTask](), 0, 0
     for task in tasks:
         more = size_of(task)

@@ -46,7 +46,7 @@ _Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def without_equal_rows(left: pa.Table, right: pa.Table, compared: Sequence[int]) -> tuple[pa.Table, pa.Table]:
-    """The remaining rows of two tables of one schema after rows with equal `compared` columns cancel each other out."""
+    """Both tables without the rows that occur in both. Rows are equal if their columns at `compared` are."""
     if not len(left) or not len(right):
         return left, right
     codes = _codes(pa.concat_tables([left, right]), compared)

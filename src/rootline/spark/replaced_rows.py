@@ -248,5 +248,5 @@ def check_replaced(rows: Iterable[pa.RecordBatch], definition: TableDefinition, 
 
 
 def _key(values: Sequence[Bound | None]) -> PartitionTuple:
-    """Comparable values. NaN is a partition of its own."""
+    """Comparable values, with NaN as a separate partition."""
     return tuple("NaN" if value != value else value for value in values)

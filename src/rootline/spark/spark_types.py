@@ -148,7 +148,9 @@ def _for_spark(column: pa.Array, field: pa.Field) -> pa.Array:
     try:
         return column.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise Invalid("file-unreadable", f"column {field.name}: Spark's type cannot hold a value: {error}") from error
+        raise Invalid(
+            "file-unreadable", f"column {field.name}: Spark's type cannot represent a value: {error}"
+        ) from error
 
 
 def batch_from_spark(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
