@@ -1,18 +1,19 @@
-"""The coordinator as a service: store, log and settings in, verdicts out, until it is asked to stop.
+"""The coordinator as a service: reads intents from a log, commits roots to a store, publishes verdicts.
 
-Owns: the composition of the service and its life (probe, read, commit, drain), memory settings of a process that only
-serves tables. Does not own: the parts, the processes of others that host us as a library.
-Invariants: refuses to start on a store that lies. A stop finishes the roots in flight within `stop_timeout_s`, and one
-that is cut off then is resolved by the next owner, who reads the head. The collector of cycles is never switched off.
+Owns: the composition of the service and its life (probe, read, commit, drain), the memory settings of a process that
+only serves tables. Does not own: the components, the embedding of the coordinator in another process.
+Invariants: the service does not start on a store that fails its probe. A stop finishes the roots in flight within
+`stop_timeout_s`. The next owner resolves a root that was cut off, because it reads the head. Python's cycle collector
+always stays on.
 
-Theory of `settle_memory`. Hardly anything here makes cycles: reference counts free a batch when it is done. But
-Python's collector is asked after every 700 objects that are still alive, which is every 70 intents, and each time it
-scans a batch in flight. Whenever the objects have grown by a quarter, as they do when a backlog arrives, it scans all
-of them: 0.4 µs an object, 70 ms when nothing is loaded yet but the libraries, in which no table commits. So the
-objects that the start has loaded are set aside for good, and the rest is scanned seldom. Measured over batches of 512
-intents: 8 of 62 µs an intent, and p99 two and a half times the median. Arrow's own allocator keeps memory that a
-thread has freed for that thread. Leaves are decoded on threads, and the kept memory was twice the size of a table of a
-million files. The system's allocator is as fast for such large buffers.
+Theory of `settle_memory`. Hardly any object here is part of a reference cycle: reference counts free a batch when it
+is done. But Python's collector runs after every 700 new objects that are still alive, which is every 70 intents, and
+scans the batch in flight each time. When the number of objects has grown by a quarter, as during a backlog, it scans
+all of them: 0.4 µs an object, 70 ms for the imported libraries alone. No table commits during that time. So the
+objects that were loaded at start are frozen, and the others are scanned seldom. Measured over batches of 512
+intents: this saves 8 of 62 µs an intent, and p99 was two and a half times the median without it. Arrow's own
+allocator keeps memory that a thread has freed for that thread. Leaves are decoded on threads, and the retained
+memory was twice the size of a table of a million files. The system's allocator is as fast for such large buffers.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ _MIDDLE_ROUNDS: Final = 1_000
 
 
 def settle_memory() -> None:
-    """Once all is imported: leave that out of every search to come, and search less often."""
+    """Freeze the objects that exist now, and run the cycle collector less often. Call it once all modules are
+    imported.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS, _YOUNG_ROUNDS, _MIDDLE_ROUNDS)
@@ -74,14 +77,14 @@ _DELAYS_SPARE: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether the service does its work, and what it waits for when it does not."""
+    """The readiness of the service, with the reason when it is not ready."""
 
     ready: bool
     reason: str
 
 
 class CoordinatorService:
-    """One process's coordinator. Constructing it starts nothing; `run` does, and returns when it has stopped."""
+    """The coordinator of one process. The constructor starts nothing. `run` does, and returns after a stop."""
 
     def __init__(
         self,
@@ -134,7 +137,7 @@ class CoordinatorService:
         self._ended = False
 
     async def run(self) -> None:
-        """Probe the store, then commit until `request_stop` is called. The log is closed at the end.
+        """Probe the store, then commit until `request_stop` is called. Closes the log at the end.
 
         Raises:
             Fenced: `store-lies`; the service must not run on this store.
@@ -175,11 +178,11 @@ class CoordinatorService:
             await asyncio.gather(checking, return_exceptions=True)
 
     def request_stop(self) -> None:
-        """Begin nothing new; `run` returns once what is in flight is decided."""
+        """Start no new work. `run` returns once every root in flight is decided."""
         self._consumer.request_stop()
 
     def readiness(self) -> Readiness:
-        """Ready once the store has passed its probe and the log has been read to its end, until it stops."""
+        """Ready from the moment that the store has passed its probe and the log was read to its end, until a stop."""
         if self._ended:
             return Readiness(False, "the service has stopped")
         if self._consumer.stopping.is_set():
@@ -193,37 +196,37 @@ class CoordinatorService:
         return Readiness(not self._consumer.trouble, self._consumer.trouble)
 
     def tables(self) -> dict[TableName, tuple[Phase, str]]:
-        """The phase of every table that this process has met, and why it is quarantined or paused if it is."""
+        """The phase of every table in memory, and the reason if it is quarantined or paused."""
         return {table: (loop.phase, loop.why) for table, loop in self._consumer.tables.items()}
 
     def own_tables(self) -> list[OwnTable]:
-        """The state of every table in memory, for all views of this process: /readyz, metrics, the console."""
+        """The state of every table in memory, for /readyz, metrics and the console."""
         return own_tables(self._consumer.assignment, self.delay_of, self._heads.damage_of)
 
     async def check_heads(self) -> None:
-        """Read some newest roots of tables in memory back now, as happens each minute."""
+        """Read the newest roots of some tables back from the store. Runs every minute."""
         await self._heads.check()
 
     def delay_of(self, table: TableName) -> str:
-        """What delays commits of `table`, an error of the store for instance; empty when nothing does."""
+        """The reason why commits of `table` are delayed, such as a store error. Empty when they are not."""
         return "; ".join(self._delays.get(table, {}).values())
 
     @property
     def coordinator_id(self) -> str:
-        """What it is called in every root that it makes."""
+        """The name of this coordinator, which it writes into each of its roots."""
         return self._policy.coordinator_id
 
     @property
     def assignment(self) -> PartitionAssignment | None:
-        """What is being done with the present partitions, if there are any; to look at, not to change."""
+        """The processing of the assigned partitions, if there are any. Read-only."""
         return self._consumer.assignment
 
     def now_ms(self) -> int:
-        """By the service's own clock."""
+        """The time of the service's own clock, in milliseconds."""
         return self._environment.now_ms()
 
     def heads(self) -> dict[TableName, tuple[Version, int]]:
-        """Version and timestamp, in milliseconds, of the newest root of every table that is in memory."""
+        """The version and timestamp, in milliseconds, of the newest root of every table in memory."""
         found = {}
         for table, loop in self._consumer.tables.items():
             if loop.machine.head is not None:
@@ -232,7 +235,7 @@ class CoordinatorService:
         return found
 
     async def measure(self) -> None:
-        """Bring the gauges up to date; called when they are about to be read."""
+        """Update the gauges. Call this before the metrics are read."""
         for table, loop in self._consumer.tables.items():
             machine = loop.machine
             if machine.head is not None and self.metrics.is_news(table, machine.head.header.version):
@@ -248,7 +251,7 @@ class CoordinatorService:
                 self.metrics.retained(table, header.kept_bytes + size)
                 given_up = 0 if header.expiry is None else header.expiry.given_up_bytes
                 self.metrics.expired(table, header.oldest_version, given_up)
-        # a name alone earns no label: a writer may name as many tables as it likes
+        # only tables that exist get a label: a writer can invent any number of names
         own = [table for table in self.own_tables() if table.head is not None or table.state in LASTING]
         self.metrics.states({table.name: table.state for table in own})
         self.metrics.oldest_pending(self._oldest_pending_s())
@@ -261,11 +264,11 @@ class CoordinatorService:
                 0 if assignment is None else assignment.buffered_bytes,
             )
             with contextlib.suppress(Unavailable, TimeoutError):
-                async with asyncio.timeout(_LAG_WITHIN_S):  # those who ask for metrics have a deadline too
+                async with asyncio.timeout(_LAG_WITHIN_S):  # a scraper has a deadline too
                     self.metrics.lag(await self._consumer.lag())
 
     async def sample(self) -> None:
-        """Note how far the log is ahead and how long the oldest intent waits, for people who look later."""
+        """Record the lag and the age of the oldest undecided intent, for the console's charts."""
         lag = None
         if self._started and not self._ended:
             with contextlib.suppress(Unavailable, TimeoutError):
@@ -304,7 +307,9 @@ class CoordinatorService:
         return TableLoop(context, acknowledged)
 
     async def _confirmed(self, table: TableName) -> int | None:
-        """What the log's verdicts say, or what this process confirmed before it let the table go."""
+        """The highest version that the log's verdicts or this process confirmed, also of a table that is no longer
+        in memory.
+        """
         own, told = self._newest.get(table), await self._log.confirmed_version(table)
         return max((version for version in (own, told) if version is not None), default=None)
 
@@ -318,7 +323,7 @@ class CoordinatorService:
             self.recent.on_published(some, counts, is_repeated, now_ms)
 
     def _forget_delays(self) -> None:
-        """Of tables that are in memory no more, once they are as many as those that are."""
+        """Drop the delays of tables that are no longer in memory, once they outnumber the tables in memory."""
         held = self._consumer.tables
         if len(self._delays) > 2 * len(held) + _DELAYS_SPARE:
             self._delays = {table: delays for table, delays in self._delays.items() if table in held}
@@ -330,7 +335,7 @@ class CoordinatorService:
             self._lines.on_published(note.verdicts, counts, note.is_repeated, traces=note.traces)
             self.recent.on_published(note.verdicts, counts, note.is_repeated, now_ms)
             if note.version is not None:
-                self._newest.pop(table, None)  # so that the table becomes the newest one
+                self._newest.pop(table, None)  # moves the table to the end of the dictionary
                 self._newest[table] = note.version
                 if len(self._newest) > _TABLES_KNOWN_MAX:
                     del self._newest[next(iter(self._newest))]
@@ -353,17 +358,17 @@ class CoordinatorService:
             case Noted.STORE_FAILED | Noted.YIELDED | Noted.PUT_ASKED:
                 log.warning("commit delayed", reason=note.detail, **what)
             case Noted.ENCODING_FAILED:
-                log.warning("the table's own leaves were not encoded, commits go on", reason=note.detail, **what)
+                log.warning("own leaves not encoded, commits continue", reason=note.detail, **what)
             case Noted.CLOCKS_APART:
                 log.warning("clocks went apart", reason=note.detail, **what)
             case Noted.ROOT_LANDED:
-                pass  # it has its line
+                pass  # `VerdictLines.landed` logs it
             case _:
                 log.debug("commit", detail=note.detail, elapsed_s=note.elapsed_s, **what)
 
 
 def _only(error: BaseException) -> BaseException:
-    """The error that a task group wrapped, if it is one: callers judge by its category."""
+    """The error inside exception groups of one member. Callers judge an error by its category."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

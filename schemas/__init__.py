@@ -1,5 +1,6 @@
-"""What crosses the log or is stored in the bucket: models, field ids, codecs, object keys, errors.
+"""The data that crosses the log or is stored in the bucket: models, field ids, codecs, object keys, errors.
 
-Owns: the bytes and the words. Does not own: what a batch of intents does to a table (`rootline.tree`), any I/O.
-Invariants: pure values and arithmetic only; a codec proves what it decodes or raises `Corrupt`.
+Owns: the bytes and the vocabulary. Does not own: the effect of a batch of intents on a table (`rootline.tree`), any
+I/O.
+Invariants: pure values and arithmetic only. A codec proves what it decodes or raises `Corrupt`.
 """

@@ -1,17 +1,17 @@
 """The content entry: one row of a root or leaf manifest, with its statistics.
 
-Owns: the value types and enums of the entry, statistics of one column or expression and their rules, a quick
+Owns: the value types and enums of the entry, statistics of one column or expression and their rules, a fast
 constructor for frozen values. Does not own: the allowed combinations (`entry_rules`), bytes (`entry_codec`,
 `leaf_codec`, `statistics_codec`), aggregation and pruning (`rootline.tree`).
 Invariants: values only, immutable. `None` means absent exactly where the specification calls a field optional. Bounds
 are *physical* values: date is days, time and timestamps are micro- or nanoseconds since the epoch (int), uuid and
 fixed are bytes, decimal is `decimal.Decimal`, string is str, binary is bytes. NaN is never a bound outside partition
-values. An absent struct means "unknown". A quickly made value equals the one of its class's own constructor.
+values. An absent struct means "unknown". A value from the fast constructor equals one from the class's own.
 
-Theory. The constructor of a frozen dataclass goes around its own ban on assignment with one call of
-`object.__setattr__` for each field: 1.5 µs for the 16 of a content entry, where plain assignment takes 0.2 µs. A twin
-of the class that is not frozen, with the same slots and so the same layout, assigns its fields and then changes its
-class to the frozen one. Its constructor is compiled from source, as that of any dataclass is.
+Theory. The constructor of a frozen dataclass bypasses its own ban on assignment with one call of `object.__setattr__`
+for each field: 1.5 µs for the 16 fields of a content entry, where plain assignment takes 0.2 µs. A twin of the class
+that is not frozen, with the same slots and so the same memory layout, assigns its fields and then changes its class to
+the frozen one. Its constructor is compiled from source, like that of any dataclass.
 
 Source: the Single File Commits proposal, "V4 content entry structure".
 """
@@ -29,7 +29,7 @@ _Value = TypeVar("_Value")
 
 
 def quick(made: Callable[_Arguments, _Value]) -> Callable[_Arguments, _Value]:
-    """The constructor of a frozen dataclass with slots, without `__post_init__`; same arguments, same defaults."""
+    """A faster constructor of a frozen dataclass with slots, without `__post_init__`. Same arguments, same defaults."""
     frozen: Any = made
     members = fields(frozen)
     known: dict[str, Any] = {"frozen": frozen, "MISSING": MISSING}
@@ -62,7 +62,9 @@ Bound = bool | int | float | str | bytes | Decimal
 
 @dataclass(frozen=True, slots=True)
 class FieldStatistics:
-    """Counts include nulls and NaN where their names say so; sizes are bytes of one value."""
+    """The statistics of one column. Counts include nulls and NaN if their names say so. Sizes are bytes of one
+    value.
+    """
 
     lower_bound: Bound | None = None
     upper_bound: Bound | None = None
@@ -75,16 +77,18 @@ class FieldStatistics:
 
 
 ContentStats = Mapping[int, FieldStatistics]
-"""Column or expression id → statistics. Partition values are statistics too: the lower bound of the spec's ids."""
+"""Column or expression id → statistics. A partition value is the lower bound of an id in the spec."""
 
 
 def same_statistics(one: ContentStats, other: ContentStats) -> bool:
-    """Whether both state the same about the same columns. NaN, which may be a partition value, equals NaN here."""
+    """Whether both contain the same statistics of the same columns. NaN, a possible partition value, equals NaN
+    here.
+    """
     return one.keys() == other.keys() and all(same_field(item, other[field_id]) for field_id, item in one.items())
 
 
 def same_field(one: FieldStatistics | None, other: FieldStatistics | None) -> bool:
-    """As `same_statistics`, of one column."""
+    """Whether the statistics of one column are equal, as in `same_statistics`."""
     if one == other or one is None or other is None:
         return one == other
     return _without_nan(one) == _without_nan(other) and all(
@@ -109,10 +113,10 @@ CROSSED_BOUNDS: Final = "the lower bound is above the upper bound"
 
 
 def statistics_violations(item: FieldStatistics) -> Iterator[str]:
-    """What the members of one column's statistics may not say together, a sentence for each rule that `item` breaks.
+    """The contradictions in one column's statistics, a sentence for each rule that `item` breaks.
 
-    Written out, not read from a table, which would take more than twice as long; `leaf_statistics_rules` is the same
-    over columns, and `tests/tree/proof/test_leaf_proof.py` holds the two together.
+    The rules are code, because reading them from a table would take more than twice as long. `leaf_statistics_rules`
+    has the same rules over columns, and `tests/tree/proof/test_leaf_proof.py` proves both equal.
     """
     values = item.value_count
     if values is not None and (item.null_value_count or 0) + (item.nan_value_count or 0) > values:
@@ -126,7 +130,7 @@ def statistics_violations(item: FieldStatistics) -> Iterator[str]:
 
 
 class ContentType(IntEnum):
-    """What an entry describes. 3, 4 and 5 occur in roots only."""
+    """The kind of object that an entry describes. 3, 4 and 5 occur in roots only."""
 
     DATA = 0
     POSITION_DELETE = 1
@@ -140,7 +144,7 @@ LEAF_TYPES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 
 
 class Status(IntEnum):
-    """What the entry's snapshot did with it."""
+    """The change of the entry in its snapshot."""
 
     EXISTING = 0
     ADDED = 1
@@ -158,7 +162,7 @@ class FileFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class VersionInfo:
-    """Status and sequence numbers; `None` inherits from the leaf's root row (ADDED leaf entries only)."""
+    """Status and sequence numbers. `None` inherits from the leaf's root row (ADDED entries of a leaf only)."""
 
     status: Status
     snapshot_id: int | None = None
@@ -168,7 +172,7 @@ class VersionInfo:
 
 @dataclass(frozen=True, slots=True)
 class DeletionVector:
-    """Where a vector's bytes are: a range of a Puffin file (bytes), or inline (portable 32-bit Roaring)."""
+    """The place of a vector's bytes: a range of a Puffin file (bytes), or inline (portable 32-bit Roaring)."""
 
     offset: int | None = None
     size_in_bytes: int | None = None
@@ -177,7 +181,7 @@ class DeletionVector:
 
 @dataclass(frozen=True, slots=True)
 class ManifestStats:
-    """Counts over a leaf's entries as written; a manifest vector changes none of them."""
+    """Counts over a leaf's entries when it was written. A manifest vector does not change them."""
 
     added_files_count: int
     existing_files_count: int
@@ -210,7 +214,7 @@ class ContentEntry:
     content_stats: ContentStats = field(default_factory=dict)
 
     def with_version_info(self, version_info: VersionInfo) -> ContentEntry:
-        """The same entry under another status and other numbers. `dataclasses.replace` takes three times as long."""
+        """The same entry with another status and other numbers. `dataclasses.replace` takes three times as long."""
         return unchecked_entry(
             self.content_type,
             self.location,
@@ -232,13 +236,13 @@ class ContentEntry:
 
     @property
     def place(self) -> EntryPlace:
-        """What names this entry among the live ones: content type, location and, in a Puffin file, the offset."""
+        """The identity of this entry among the live ones: content type, location and, in a Puffin file, the offset."""
         vector = self.deletion_vector
         return _place((self.content_type, self.location, None if vector is None else vector.offset))
 
 
 class EntryPlace(NamedTuple):
-    """The identity of a live entry: several vectors may share one Puffin file, so the offset belongs to it."""
+    """The identity of a live entry. It includes the offset, because several vectors may share one Puffin file."""
 
     content_type: ContentType
     location: str

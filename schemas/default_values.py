@@ -1,9 +1,10 @@
-"""Defaults in a schema's JSON: those of structs, lists and maps, which the model does not know, and unreadable ones.
+"""Defaults in a schema's JSON: those of structs, lists and maps, which the model does not support, and unreadable
+ones.
 
-Owns: the form of a nested default in memory, and what is said of one that cannot be read. Does not own: whether it is a
-value of its type (`rootline.tree.proof.default_rules`), what rows have of it (`rootline.storage.rows.arrow_types`).
-Invariants: a nested default is the text of its JSON single-value form, with sorted keys, because the model keeps no
-dictionaries or lists; it is written as the JSON that it is.
+Owns: the form of a nested default in memory, the message about an unreadable default. Does not own: the check that it
+is a value of its type (`rootline.tree.proof.default_rules`), its value in rows (`rootline.storage.rows.arrow_types`).
+Invariants: a nested default is stored as the text of its JSON single-value form, with sorted keys, because the model
+stores no dictionaries or lists. It is written as JSON, not as text.
 
 Source: Appendix D of the Iceberg specification, "JSON single-value serialization".
 """
@@ -30,11 +31,10 @@ _SHOWN_CHARS_MAX: Final = 80
 
 
 def nested_default(of_type: IcebergType, value: object) -> str:
-    """The default of a struct, list or map as it is kept: from its JSON form, or from what is kept already.
+    """The stored form of a struct's, list's or map's default, from its JSON form or its stored form.
 
     Raises:
         ValueError: it is not JSON of an object or an array.
-
     """
     found = json.loads(value) if isinstance(value, str) else value
     if not isinstance(found, list if isinstance(of_type, ListType) else dict):
@@ -43,7 +43,7 @@ def nested_default(of_type: IcebergType, value: object) -> str:
 
 
 def renumbered_default(of_type: IcebergType, kept: str, became: Mapping[int, int]) -> str:
-    """The same default of the same type whose fields have other ids. `became`: id → the other one."""
+    """The default for the same type with other field ids. `became`: old id → new id."""
     return nested_default(of_type, _renumbered(of_type, json.loads(kept), became))
 
 
@@ -76,7 +76,7 @@ for _nested in (StructType, ListType, MapType):
 
 
 def unreadable_default(schema: dict[str, Any]) -> str | None:
-    """The first default of `schema` that the model cannot read, as a sentence; `None` when it is something else."""
+    """The first default in `schema` that the model cannot read, as a sentence, or `None` if all are readable."""
     for name, field in json_fields(schema):
         for kind in _KINDS:
             if field.get(kind) is None:
@@ -94,20 +94,20 @@ def unreadable_default(schema: dict[str, Any]) -> str | None:
 def _type_of(found: object) -> IcebergType | None:
     try:
         return NestedField.model_validate({"id": 1, "name": "x", "type": found}).field_type
-    except Exception:  # the model's own errors are of several kinds: of a decimal of 99 digits it is no ValueError
+    except Exception:  # the model raises different types of errors, for a decimal of 99 digits not a ValueError
         return None
 
 
 def _is_readable(of_type: IcebergType, kind: str, value: object) -> bool:
     try:
         NestedField.model_validate({"id": 1, "name": "x", "type": of_type, kind: value})
-    except Exception:  # what the parser of a default raises differs by type: ValueError, ArithmeticError, TypeError
+    except Exception:  # the parser of a default raises ValueError, ArithmeticError or TypeError, depending on the type
         return False
     return True
 
 
 def json_fields(schema: object) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(path, JSON object) of every field of a schema's JSON, at every depth, whatever else is in it."""
+    """(path, JSON object) of every field of a schema's JSON, at every depth. Other content is ignored."""
     pending: list[tuple[str, object]] = [("", schema)]
     while pending:
         above, body = pending.pop()

@@ -1,4 +1,4 @@
-"""The distribution that carries the library: its name on a package index, its version, and the command to install it.
+"""The distribution of the library: its name on a package index, its version, and the command to install it.
 
 `rootline` belongs to another project on the public index, so only the import package and the command have that name.
 
@@ -12,7 +12,7 @@ from typing import Final
 DISTRIBUTION: Final = "rootline-lake"
 VERSION = "0.1.0"  # the build reads it here
 LAST_THAT_UPGRADES: Final = "caa9e5f4"
-"""The last commit with `rootline upgrade`, for logs that the first release wrote."""
+"""The last commit with `rootline upgrade`, which converts logs of the first release."""
 
 
 def install_command(extra: str) -> str:

@@ -1,10 +1,10 @@
 """The rules of one entry: the table of its fields, and their evaluation for a single entry.
 
-Owns: the rules as data, for one entry and for a leaf's columns alike, their sentences, the predicates of *shape*
-(refused when a root is written or read), and further predicates that only `check` reports. Does not own: the
-evaluation over a leaf's columns (`leaf_columns`, held to this one by `tests/schemas/test_rule_twins.py`), rules that
-need other entries, the definition or the bytes (`rootline.tree`, `rootline.storage`).
-Invariants: pure. An entry of our writers breaks none. Every sentence names the field. A field that the table names
+Owns: the rules as data, for one entry and for a leaf's columns alike, their sentences, the rules of *shape* (checked
+when a root is written or read), and further rules that only `check` reports. Does not own: the evaluation over a
+leaf's columns (`leaf_columns`; `tests/schemas/test_rule_twins.py` proves both equal), rules that need other entries,
+the definition or the bytes (`rootline.tree`, `rootline.storage`).
+Invariants: pure. Entries of our writers break no rule. Every sentence names the field. A field that the table lists
 neither as required nor as null is optional.
 
 Source: the Single File Commits proposal, "V4 content entry structure", and format page, "Root manifest".
@@ -32,17 +32,17 @@ __all__ = ["ManifestKind", "entry_violations", "fault_of_row", "shape_rules"]
 
 
 class ManifestKind(Enum):
-    """Which manifest an entry is in."""
+    """The kind of manifest that contains an entry."""
 
     ROOT = "root"
     LEAF = "leaf"
     ADOPTED_LEAF = "adopted leaf"
-    """A manifest of Iceberg V1 to V3: its position delete files have no vector, what is DELETED may have no numbers."""
+    """A manifest of Iceberg V1 to V3. Its position delete files have no vector, DELETED entries may have no numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Least:
-    """A number that is at least `value` where it is set; `sentence` says so when it is not."""
+    """The least `value` of a number, where it is set, with the sentence for a smaller one."""
 
     field: str
     value: int
@@ -51,7 +51,7 @@ class Least:
 
 @dataclass(frozen=True, slots=True)
 class VectorRules:
-    """The members of `deletion_vector`, where an entry has one."""
+    """The rules for the members of `deletion_vector`."""
 
     required: tuple[str, ...] = ()
     null: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ NO_VECTOR_RULES: Final = VectorRules()
 
 @dataclass(frozen=True, slots=True)
 class FieldRules:
-    """The fields of the entries that `name` describes. `not_empty`: texts and lists."""
+    """The rules for the fields of the entries that `name` describes. `not_empty`: texts and lists."""
 
     name: str
     formats: frozenset[FileFormat]
@@ -74,15 +74,15 @@ class FieldRules:
     vector: VectorRules = NO_VECTOR_RULES
 
     def required_sentence(self, field: str) -> str:
-        """Says that a required field is null."""
+        """The sentence for a required field that is null."""
         return f"{field} is null on {self.name}"
 
     def null_sentence(self, field: str) -> str:
-        """Says that a field is set which must be null."""
+        """The sentence for a field that must be null and is set."""
         return f"{field} is set on {self.name}"
 
     def format_sentence(self, file_format: str) -> str:
-        """Says that entries of this type have other formats."""
+        """The sentence for a file format that entries of this type cannot have."""
         return f"file_format {file_format[:20]} does not go with {self.name}"
 
 
@@ -166,9 +166,9 @@ LEAST: Final = tuple(
     Least(field, 0, f"{field} is negative")
     for field in ("partition_spec_id", "record_count", "file_size_in_bytes", "first_row_id")
 )
-"""Of every type."""
+"""Least values for every type of entry."""
 NUMBERS: Final = ("snapshot_id", "sequence_number", "file_sequence_number")
-"""Members of `version_info` that an entry of a leaf may inherit; none is negative."""
+"""Members of `version_info` that an entry of a leaf may inherit. They are never negative."""
 INHERITING: Final[Mapping[ManifestKind, frozenset[Status]]] = {
     ManifestKind.ROOT: frozenset(),
     ManifestKind.LEAF: frozenset({Status.ADDED}),
@@ -180,7 +180,7 @@ DESCENDING: Final = "split_offsets do not ascend"
 
 
 def negative_number(name: str, number: int) -> str:
-    """Says that a member of `version_info` is negative."""
+    """The sentence for a negative member of `version_info`."""
     return f"{name} {number} is negative"
 
 
@@ -191,12 +191,12 @@ _DATA_FORMATS: Final = FIELD_RULES[ContentType.DATA].formats
 
 
 def entry_violations(entry: ContentEntry, kind: ManifestKind) -> list[str]:
-    """The rules that `entry` breaks as an entry of a root or of a leaf, each a sentence; empty when it is sound."""
+    """The rules that `entry` breaks in a manifest of this kind, each as a sentence. Empty when it is valid."""
     return [*shape_rules(entry, kind), *_beyond_shape(entry)]
 
 
 def shape_rules(entry: ContentEntry, kind: ManifestKind) -> Iterator[str]:
-    """The rules of shape that `entry` breaks: fields that its type needs, has not, or may not have there."""
+    """The rules of shape that `entry` breaks: fields that are missing, or that its type must not have."""
     rules = _rules_of(entry, kind)
     if kind is not ManifestKind.ROOT and entry.content_type not in IN_LEAVES:
         yield f"content_type {entry.content_type.name} {ROOTS_ONLY}"
@@ -259,7 +259,7 @@ def _too_small(item: ContentEntry | DeletionVector, rules: tuple[Least, ...]) ->
 
 
 def fault_of_row(entry: ContentEntry) -> str | None:
-    """The first rule of shape that a row of a root breaks; `None` when it is sound. Quick for data files."""
+    """The first rule of shape that a row of a root breaks, or `None` when it is valid. Fast for data files."""
     info = entry.version_info
     number, file_number = info.sequence_number, info.file_sequence_number
     if (
@@ -332,7 +332,7 @@ def _statistics(entry: ContentEntry) -> Iterator[str]:
     statistics = entry.content_stats
     try:
         present = bool(statistics)
-    except Corrupt as error:  # bytes that no one has looked at before
+    except Corrupt as error:  # these bytes are decoded here for the first time
         yield f"content_stats cannot be read: {error.message}"
         return
     if present and entry.content_type is ContentType.MANIFEST_DV:

@@ -1,10 +1,10 @@
 """The error codes, each with its cause, a safe action, and what not to do.
 
-Owns: loading the codes of `codes/*.toml` and checking their form, the meaning of each category, the text behind
-`rootline explain` and the page of each code. Does not own: when a code is used, the error classes (`errors`), the form
-of a terminal.
-Invariants: no file is read before the first question about a code; a code belongs to one category; its page and
-`rootline explain` use the same words.
+Owns: loading the codes of `codes/*.toml` and checking their form, the meaning of each category, the text of
+`rootline explain` and of each code's page. Does not own: the use of a code, the error classes (`errors`), the form of
+a terminal.
+Invariants: files are read at the first access to a code. A code belongs to one category. Its page and `rootline
+explain` use the same words.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ALLOWED: Final = _REQUIRED | {"do_not"}
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """What holds for every code of a category: what it means for the caller, and what not to do."""
+    """The shared parts of a category's codes: what they mean for the caller, and what not to do."""
 
     says: str
     do_not: str
@@ -35,30 +35,30 @@ class Category:
 
 CATEGORIES: Final[Mapping[str, Category]] = MappingProxyType(
     {
-        "Conflict": Category("someone else was first", "Do not repeat it unchanged: look at what is there now."),
+        "Conflict": Category("another writer was first", "Do not repeat it unchanged: read the current state first."),
         "Fenced": Category(
             "this process must stop working on it",
-            "Do not start the process again before the cause is gone: it would stop again.",
+            "Do not restart the process before the cause is removed: it would stop again.",
         ),
         "Unavailable": Category(
             "a service cannot be reached now; nothing is lost",
-            "Do not delete or create anything again because of it: what was stored is still there.",
+            "Do not delete or recreate anything because of it: stored data is still there.",
         ),
         "OutcomeUnknown": Category(
-            "it may have been carried out, or not",
-            "Do not take it for a failure: look first whether it was carried out.",
+            "the request may or may not have been executed",
+            "Do not treat it as a failure: first check whether it was executed.",
         ),
         "Invalid": Category(
-            "what was asked for breaks a rule; nothing was changed",
-            "Do not send the same again unchanged: the answer stays the same.",
+            "the request breaks a rule; nothing was changed",
+            "Do not resend it unchanged: it would be refused again.",
         ),
         "Corrupt": Category(
-            "stored bytes are not what was written; the table commits nothing more",
-            "Do not delete or overwrite anything: other objects may need it, and so does the search for the cause.",
+            "stored bytes differ from those that were written; the table commits nothing more",
+            "Do not delete or overwrite anything: other objects and the search for the cause may need it.",
         ),
         "Internal": Category(
-            "a rule of Rootline's own is broken; nothing was committed",
-            "Do not work around it: it may be the last thing that keeps wrong data out.",
+            "an invariant of Rootline is violated; nothing was committed",
+            "Do not work around it: it may be the last protection against wrong data.",
         ),
     }
 )
@@ -66,7 +66,7 @@ CATEGORIES: Final[Mapping[str, Category]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class ErrorCode:
-    """One code: its category (the name of an error class), meaning, what to do, what not to do."""
+    """One code: its category (the name of an error class), meaning, what to do, and what not to do."""
 
     code: str
     category: str
@@ -76,7 +76,7 @@ class ErrorCode:
 
 
 class _Codes(Mapping[str, ErrorCode]):
-    """A read-only view of the codes that reads their files at the first question."""
+    """A read-only view of the codes that reads their files at the first access."""
 
     def __getitem__(self, code: str) -> ErrorCode:
         return _shipped_codes()[code]
@@ -153,11 +153,11 @@ class Explanation:
             f"## Cause\n\n{self.cause}\n\n"
             f"## What to do\n\n{self.do}\n\n"
             f"## What not to do\n\n{self.do_not}\n\n"
-            f"[All codes](README.md); `rootline explain {self.code}` says the same.\n"
+            f"[All codes](README.md); `rootline explain {self.code}` prints the same text.\n"
         )
 
 
 def explained(code: ErrorCode) -> Explanation:
-    """The explanation of a code. A code without a `do_not` has the one of its category."""
+    """The explanation of a code. Without its own `do_not` it uses that of its category."""
     do_not = code.do_not or CATEGORIES[code.category].do_not
     return Explanation(code.code, code.category, code.meaning, code.do, do_not)

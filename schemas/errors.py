@@ -1,8 +1,8 @@
-"""One root of errors, seven categories by what the caller must do.
+"""The errors of Rootline: one root class, seven categories by what the caller must do.
 
-Owns: the categories, that a message shows no login. Does not own: the list of codes and their explanations
+Owns: the categories, masking logins in messages. Does not own: the list of codes and their explanations
 (`error_codes`).
-Invariants: every error carries a stable code from `error_codes.CODES`; its message names the object and the reason.
+Invariants: every error has a stable code from `error_codes.CODES`. Its message names the object and the reason.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 MASK: Final = "********"
 _PASSWORD_BEGINS: Final = re.compile(r"""[^/\s:@]*:(?!\d{1,5}(?:[/\s'",;)\]]|$))""")
-"""After ://, unless it is a port."""
+"""The user and password after ://. A number that looks like a port is not a password."""
 _AUTHORITY: Final = re.compile(r"[^/\s]*")
 _QUOTED_URL: Final = re.compile(r"""'[^'"\s]*?://[^']*'|"[^'"\s]*?://[^"]*\"""")
 _QUERY_SECRET: Final = re.compile(
@@ -21,9 +21,9 @@ _QUERY_SECRET: Final = re.compile(
 
 
 def masked_logins(text: str) -> str:
-    """`text` with `user:password` of every URL in it masked, and more of it rather than less if a URL is not valid.
+    """`text` with `user:password` masked in each of its URLs. In an invalid URL, more is masked rather than less.
 
-    So are secrets that a URL has as parameters.
+    Secrets in the query parameters of a URL are masked too.
     """
     text = _masked_parameters(text)
     if "@" not in text:
@@ -33,7 +33,7 @@ def masked_logins(text: str) -> str:
 
 
 def masked_login(url: str) -> str:
-    """The same of a text that is one URL, or is meant to be."""
+    """`url`, a text that should be one URL, with its login masked as in `masked_logins`."""
     return masked_logins(_masked_to_last_at(_masked_parameters(url)))
 
 
@@ -42,7 +42,7 @@ def _masked_parameters(text: str) -> str:
 
 
 def _masked_line(line: str) -> str:
-    """In a time that grows with the line alone: who writes intents may have a say in it."""
+    """`line` with its logins masked, in linear time, because writers of intents can influence it."""
     parts, at, last = list[str](), 0, line.rfind("@")
     while 0 <= (found := line.find("://", at)) < last - 2:
         begin = found + 3
@@ -61,7 +61,7 @@ def _masked_to_last_at(url: str) -> str:
 
 
 class RootlineError(Exception):
-    """Any failure of Rootline: a stable `code`, and a message that names the object and the reason.
+    """The root of all errors: a stable `code`, and a message that names the object and the reason.
 
     The user and the password of a URL are masked in the message, so that it may be logged.
     """
@@ -80,28 +80,28 @@ class RootlineError(Exception):
 
 
 class Conflict(RootlineError):
-    """Someone else was first: load the head and rebase onto it."""
+    """Another writer was first: load the head and rebase onto it."""
 
 
 class Fenced(RootlineError):
-    """This process no longer owns what it works on: stop working on it."""
+    """This process no longer owns the object: stop working on it."""
 
 
 class Unavailable(RootlineError):
-    """A store, log or cache cannot be reached: try again later."""
+    """A store, log or cache cannot be reached: retry later."""
 
 
 class OutcomeUnknown(RootlineError):
-    """The request may or may not have been carried out: read back before anything else."""
+    """The request may or may not have been executed: read back before anything else."""
 
 
 class Invalid(RootlineError):
-    """The input breaks a rule: reject it with a verdict, do not try it again unchanged."""
+    """The input breaks a rule: reject it with a verdict, and do not retry it unchanged."""
 
 
 class Corrupt(RootlineError):
-    """Stored bytes are not what was written: refuse to answer from them, quarantine the table."""
+    """Stored bytes differ from those that were written: do not use them, and quarantine the table."""
 
 
 class Internal(RootlineError):
-    """A rule of our own is broken: crash rather than commit."""
+    """An invariant of Rootline is violated: crash rather than commit."""

@@ -1,9 +1,9 @@
 """Every field id of the format, in one place.
 
-Owns: the ids of the content entry and of the statistics structs (profile `single-file-commits/1`).
-Does not own: names and types of the fields in Avro or Parquet (`entry_schema`).
-Invariants: an id is never reused inside the profile; later public drafts of the V4 format give 5, 146-149 and 521
-other meanings, so a second profile is a second module, never an edit of this one.
+Owns: the ids of the content entry and of the statistics structs (profile `single-file-commits/1`). Does not own: names
+and types of the fields in Avro or Parquet (`entry_schema`).
+Invariants: an id is never reused inside the profile. Later public drafts of the V4 format give 5, 146-149 and 521 other
+meanings, so a second profile is a second module, never an edit of this one.
 
 Source: the Single File Commits proposal, "V4 content entry structure" (first table), and the column statistics
 proposal for the ids from 10,000 upwards.
@@ -15,7 +15,7 @@ from typing import Final
 
 PROFILE: Final = "single-file-commits/1"
 PROFILE_OF_EXPIRY: Final = "single-file-commits/2"
-"""Of roots only: the same entries, under a header that must not be ignored: versions, files or the table are gone."""
+"""The profile of roots with removed versions, files or tables: the same entries, under a header that is mandatory."""
 
 # content entry
 CONTENT_TYPE: Final = 134
@@ -61,9 +61,9 @@ MIN_SEQUENCE_NUMBER: Final = 516
 STATISTICS_BASE: Final = 10_000
 STATISTICS_STRIDE: Final = 200
 MAX_TRACKED_ID: Final = 10_000_000
-"""The greatest id of a column or expression that has statistics: the ids of the next one's would be too large."""
+"""The greatest id of a column or expression with statistics. Beyond it, the ids of statistics would be too large."""
 MAX_COLUMN_ID: Final = 2_147_483_447
-"""The greatest id of a column; those above it are reserved by the table specification."""
+"""The greatest id of a column. The table specification reserves higher ids."""
 
 LOWER_BOUND_OFFSET: Final = 1
 UPPER_BOUND_OFFSET: Final = 2
@@ -87,7 +87,7 @@ def statistics_field_id(tracked_id: int, offset: int = 0) -> int:
     return STATISTICS_BASE + STATISTICS_STRIDE * tracked_id + offset
 
 
-# columns that every table has besides its own, and the columns of position delete files (the Iceberg specification,
+# metadata columns, which every table has, and the columns of position delete files (the Iceberg specification,
 # "Reserved Field IDs" and "Position Delete Files")
 FILE_COLUMN: Final = 2_147_483_646
 POS_COLUMN: Final = 2_147_483_645

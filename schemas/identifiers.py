@@ -1,9 +1,9 @@
-"""The names of things: a type for each kind of id, and the position of a record on the log.
+"""The types of ids and names, and the position of a record on the log.
 
 Owns: `NewType`s of ids, the snapshot id's arithmetic, identity and position of log records. Does not own: fresh ids
-(the edge makes them), reading a log (`rootline.ports.intent_log`).
+(the caller makes them), reading a log (`rootline.ports.intent_log`).
 Invariants: a snapshot id follows from (table uuid, version), so a duplicate's commit can be named from its version. A
-`LogId` changes when the log is created again (a topic's id, an embedded log's uuid), never otherwise.
+`LogId` changes when the log is recreated (a topic's id, an embedded log's uuid), never otherwise.
 """
 
 from __future__ import annotations
@@ -28,21 +28,20 @@ Location = NewType("Location", str)  # relative to the table's prefix, or absolu
 ObjectKey = NewType("ObjectKey", str)  # relative to the warehouse
 
 NAMESPACE_BYTES_MAX: Final = 255
-"""A namespace is one folder, and longer names no file system takes."""
+"""A namespace is one folder, and file systems do not accept longer names."""
 _NAME_PART: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_\-]{0,127}\Z")
 _PARTS: Final = "each part begins with a letter or _ and goes on with letters, digits, _ and -, 128 at most"
 
 
 @lru_cache(maxsize=4096)
 def table_name(text: str) -> TableName:
-    """`namespace.table`: parts between dots, the last one the table's own name, the others its namespace.
+    """Validate `namespace.table`: parts between dots, the last one the table's own name, the others its namespace.
 
-    A part begins with a letter or `_` and goes on with letters, digits, `_` or `-`, at most 128; a namespace has at
-    most 255 bytes, dots included.
+    A part begins with a letter or `_`, followed by letters, digits, `_` or `-`, 128 characters at most. A namespace has
+    at most 255 bytes, including dots.
 
     Raises:
         Invalid: `table-name-invalid`.
-
     """
     namespace, _, name = text.rpartition(".")
     if not _NAME_PART.match(name) or not _is_namespace(namespace):
@@ -56,11 +55,10 @@ def table_name(text: str) -> TableName:
 
 @lru_cache(maxsize=4096)
 def namespace_name(text: str) -> NamespaceName:
-    """`a`, or several levels, `a.b`; as the namespace of a table's name.
+    """Validate a namespace of one or more levels, such as `a` or `a.b`, by the rules of `table_name`.
 
     Raises:
         Invalid: `namespace-invalid`.
-
     """
     if not _is_namespace(text):
         raise Invalid(
@@ -72,7 +70,7 @@ def namespace_name(text: str) -> NamespaceName:
 
 
 def namespace_of(table: TableName) -> NamespaceName:
-    """The namespace that a table is in."""
+    """The namespace of a table."""
     return NamespaceName(table.rpartition(".")[0])
 
 
@@ -93,25 +91,27 @@ def _is_namespace(text: str) -> bool:
 
 LogId = NewType("LogId", str)  # "<cluster id>/<topic id>", or "embedded/<uuid>"
 Headers = tuple[tuple[str, bytes | None], ...]
-"""A record's headers as Kafka has them: in order, a name perhaps twice, a value perhaps null."""
+"""A record's headers as in Kafka: ordered, with possibly repeated names and null values."""
 
 
 OLDEST_FILE_HEADER: Final = "rootline-oldest-file-ms"
-"""The header in which a writer says when the oldest file of its intent was uploaded: the store's date, milliseconds."""
+"""The header with the upload time of the oldest file in the intent: the store's date, in milliseconds."""
 CLOCKS_APART_MS: Final = 60 * 60 * 1000
-"""The clocks of store, log and writer may differ by this much: a claim may be so far from the date of the upload."""
+"""The largest expected difference between the clocks of store, log and writer."""
 MARK_BYTES: Final = 8
 CLAIM_UNREADABLE: Final = 2**63 - 1
-"""A claim that is no number: later than every append time, so that it is rejected where it counts."""
+"""The value of a header that is not a number. It is later than every append time, so checks of age reject it."""
 
 
 def oldest_file_header(oldest_file_ms: int | None) -> Headers:
-    """The headers that say so; none without a claim."""
+    """The header with this upload time, or no header for `None`."""
     return () if oldest_file_ms is None else ((OLDEST_FILE_HEADER, str(oldest_file_ms).encode()),)
 
 
 def oldest_file_of(headers: Headers) -> int | None:
-    """What a record's headers say of its files; the oldest of several claims, for they may be a resender's too."""
+    """The upload time in a record's headers, or `None`. Of several, the oldest counts, because a resender may add
+    its own.
+    """
     said = [value or b"" for name, value in headers if name == OLDEST_FILE_HEADER]
     readable = [int(value) for value in said if value.isdigit() and len(value) <= 18]
     if len(readable) < len(said):
@@ -120,7 +120,7 @@ def oldest_file_of(headers: Headers) -> int | None:
 
 
 class LogPosition(NamedTuple):
-    """One record's place: log, partition, offset."""
+    """The position of a record: log, partition, offset."""
 
     log: LogId
     partition: int
@@ -128,10 +128,10 @@ class LogPosition(NamedTuple):
 
 
 class LogRecord(NamedTuple):
-    """A record as the log keeps it. `appended_ms` is the log's own append time, milliseconds since the epoch.
+    """A record of the log. `appended_ms` is the log's own append time, milliseconds since the epoch.
 
-    `not_read`: why only its position is known, if that is so; key, value and headers are empty then.
-    A tuple: it is made for every record that is read, in half the time of a data class.
+    `not_read`: the reason why only the position is known. Key, value and headers are empty then. This is a tuple
+    because one is made for every record, in half the time of a data class.
     """
 
     position: LogPosition
@@ -143,13 +143,13 @@ class LogRecord(NamedTuple):
 
 
 def mark_of(value: bytes, appended_ms: int) -> bytes:
-    """Eight bytes that tell a record from any other at its offset, if the log was restored and has grown since.
+    """Eight bytes that identify a record at its offset, to detect a log that was restored and has grown since.
 
-    The append time is part of them, because a writer may publish the same intent again.
+    They include the append time, because a writer may publish the same intent twice.
     """
     return hashlib.sha256(b"%d," % appended_ms + value).digest()[:MARK_BYTES]
 
 
 def by_name(headers: Headers) -> dict[str, bytes]:
-    """Each header's value; of several with one name the last one's, for null the empty one."""
+    """Header name → value. Of repeated names the last one counts, and null becomes empty."""
     return {name: value or b"" for name, value in headers} if headers else {}

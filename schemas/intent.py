@@ -1,7 +1,7 @@
 """An intent: one atomic change to one table, as writers publish it to the log.
 
 Owns: the model, its shape rules (types, signs). Does not own: the content and size of each kind (`intent_rules`),
-framing (`intent_codec`), whether the change is possible (`rootline.tree`).
+framing (`intent_codec`), the check against the table (`rootline.tree`).
 Invariants: immutable. The writer makes `intent_id` once, and it never changes. An intent names locations, never
 endpoints or credentials.
 """
@@ -40,7 +40,7 @@ __all__ = [
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Int32 = Annotated[int, Field(ge=0, le=2**31 - 1)]
 PROCESS_WRITER_PREFIX: Final = "process/"
-"""The prefix of writer ids that a producer made for one process; they leave the ledger after `writer_retention_s`."""
+"""The prefix of writer ids that exist for one process only. The ledger drops them after `writer_retention_s`."""
 
 _new: Final = object.__new__
 _set_values, _set_fields, _set_extra, _set_private = (
@@ -58,35 +58,35 @@ _FIELDS: Final = _FieldsByModel()
 
 
 class Isolation(StrEnum):
-    """`snapshot` checks what the intent removes; `serializable` also what may have been added to its filter."""
+    """The isolation level. `snapshot` checks the removed files, `serializable` also additions that match the filter."""
 
     SNAPSHOT = "snapshot"
     SERIALIZABLE = "serializable"
 
 
 class WireModel(BaseModel):
-    """Everything that crosses the log: immutable, nothing unknown accepted."""
+    """The base of everything that crosses the log: immutable, without unknown fields."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", arbitrary_types_allowed=False, val_json_bytes="base64", ser_json_bytes="base64"
     )
 
-    if not TYPE_CHECKING:  # whose arguments type checkers know from the fields
+    if not TYPE_CHECKING:  # type checkers derive the arguments from the fields
 
         def __init__(self, /, **values: Any) -> None:
-            """Raises `Invalid` (`intent-malformed`), naming the fields and what is wrong with them."""
+            """Validate the values. Raises `Invalid` (`intent-malformed`), naming the fields and their faults."""
             try:
                 super().__init__(**values)
             except ValidationError as error:
                 raise invalid_model(type(self).__name__, error) from None
 
-        __init__.__pydantic_base_init__ = True  # decoding a record does not pass through here
+        __init__.__pydantic_base_init__ = True  # not called when a record is decoded
 
     @classmethod
     def proven(cls, values: dict[str, Any]) -> Self:
-        """A model of `values`, which holds every field, each of exactly its type; they are not checked again.
+        """A model of `values`, without validation. They contain every field, each of exactly its type.
 
-        What pydantic's own `model_construct` does, without its search for aliases, defaults and missing fields.
+        This is pydantic's own `model_construct` without its search for aliases, defaults and missing fields.
         """
         made = _new(cls)
         _set_values(made, values)
@@ -116,14 +116,14 @@ class GenericStatistics(WireModel):
 
 
 class VectorReference(WireModel):
-    """A deletion vector as its readers name it: the Puffin file and the blob's offset in it (bytes)."""
+    """The reference to a deletion vector: the Puffin file and the blob's offset in it (bytes)."""
 
     location: str
     offset: Count
 
 
 class DataFile(WireModel):
-    """A file to add. Statistics come encoded (`content_stats` under `stats_schema`) or generic, never both."""
+    """A file to add. Statistics are encoded (`content_stats` with `stats_schema`) or generic, never both."""
 
     location: str
     file_format: FileFormat = FileFormat.PARQUET
@@ -157,7 +157,7 @@ class EqualityDeleteFile(DataFile):
 
 
 class AddedVector(WireModel):
-    """A deletion vector to add: *all* deleted positions of one data file, those of `replaces_vector` included."""
+    """A deletion vector to add: *all* deleted positions of one data file, including those of `replaces_vector`."""
 
     location: str
     offset: Count
@@ -169,7 +169,7 @@ class AddedVector(WireModel):
 
 
 class RemovedFile(WireModel):
-    """A file to remove, with the vector that the writer saw on it (`None`: it saw none)."""
+    """A file to remove, with the vector that the writer saw on it (`None` if there was none)."""
 
     location: str
     content_type: ContentType = ContentType.DATA
@@ -177,7 +177,7 @@ class RemovedFile(WireModel):
 
 
 class AddedManifest(WireModel):
-    """A leaf that is stored already. In maintenance, every entry of it names the row or entry it came from."""
+    """A leaf that is already stored. In maintenance, each of its entries names the row or entry that it replaces."""
 
     location: str
     content_type: ContentType
@@ -189,17 +189,17 @@ class AddedManifest(WireModel):
 
 
 class Reaffiliation(WireModel):
-    """A delete leaf that stays, and the data leaf that it will belong to; `None`: none."""
+    """A delete leaf that stays, and the data leaf to which it will belong, or `None`."""
 
     location: str
     referenced_file: str | None = None
 
 
 class VersionReference(WireModel):
-    """A version of the table, for what the kind says: to be tagged, to be restored, or the oldest one to keep.
+    """A version of the table, to be tagged, restored, or kept as the oldest one, depending on the kind.
 
-    `tag` and `seen_version` are of kind tag only: the tag's name, and where the writer saw it (`None`: nowhere).
-    `version` is `None` to delete a tag.
+    `tag` and `seen_version` are for kind tag only: the tag's name, and the version at which the writer saw it (`None`
+    if it did not exist). `version` is `None` to delete a tag.
     """
 
     version: Count | None = None
@@ -208,7 +208,7 @@ class VersionReference(WireModel):
 
 
 class AdoptedRoot(WireModel):
-    """A root that says what an Iceberg table of V1 to V3 is; `digest` is the one in its header."""
+    """A root that describes an Iceberg table of V1 to V3. `digest` is the one in its header."""
 
     location: str
     file_size_in_bytes: Count
@@ -216,7 +216,7 @@ class AdoptedRoot(WireModel):
 
 
 class StoredPage(WireModel):
-    """A page that is stored already, below `metadata/pages/`; `digest` is the SHA-256 of all its bytes."""
+    """A page that is already stored below `metadata/pages/`. `digest` is the SHA-256 of all its bytes."""
 
     location: str
     file_size_in_bytes: Count
@@ -224,7 +224,7 @@ class StoredPage(WireModel):
 
 
 class Intent(WireModel):
-    """One atomic change. `writer_id` and `writer_sequence` come together or not at all."""
+    """One atomic change. `writer_id` and `writer_sequence` are both set or both absent."""
 
     intent_id: Annotated[str, Field(min_length=1, max_length=128)]
     table: str

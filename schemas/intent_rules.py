@@ -1,12 +1,12 @@
-"""The rules that an intent follows by itself: its kind, its size, its locations.
+"""The rules for a single intent: its kind, its size, its locations.
 
-Owns: one row for each kind (what it may carry, must carry and must name), the limits of an intent with their defaults,
-the rules of a location's text. Does not own: the decision about a kind (`rootline.tree.intents`), the fields
-(`intent`), the settings of the limits, which objects exist or are live (a predicate is passed in).
-Invariants: every kind has a row. The value of a kind is its word on the wire, which never changes. Nothing is expanded
-in memory before it has been measured against the limits. A location that passes is a plain path below the table's own
-prefix, the same after any number of URL decodings, or exactly a live entry's absolute location. So no intent can name
-another table's objects or another endpoint.
+Owns: one row for each kind (the fields that it may have, must have and must name), the limits of an intent with their
+defaults, the rules of a location's text. Does not own: the decision about a kind (`rootline.tree.intents`), the fields
+(`intent`), the settings of the limits, the existing or live objects (a predicate is passed in).
+Invariants: every kind has a row. The value of a kind is its word on the wire, which never changes. Sizes are checked
+before anything is expanded in memory. A valid location is a plain path below the table's own prefix, the same after
+any number of URL decodings, or exactly a live entry's absolute location. So no intent can name another table's objects
+or another endpoint.
 
 Source: protocol page, section 2, invariants page, "Bad input", format page, "Intents on the log" and "Objects".
 """
@@ -26,39 +26,41 @@ from rootline.schemas.errors import Invalid
 
 @dataclass(frozen=True, slots=True)
 class IntentLimits:
-    """Over any of these an intent is rejected with a verdict that says which one and what to do instead."""
+    """The limits of an intent. One that exceeds a limit is rejected with a verdict that names the limit and the next
+    step.
+    """
 
     max_bytes: int = 1_000_000
     """Key, value and headers of the record together."""
     max_files: int = 10_000
-    """Files, vectors and leaves that are added or removed, counted together."""
+    """Added and removed files, vectors and leaves together."""
     max_location_chars: int = 1_024
     max_statistics_columns: int = 1_000
     """Columns and expressions with statistics on one file."""
     max_nesting: int = 64
-    """Brackets inside brackets of a JSON intent."""
+    """Levels of brackets in a JSON intent."""
 
 
 DEFAULT_LIMITS: Final = IntentLimits()
 
 
 _PLAIN_PATH: Final = r"[A-Za-z0-9_=,@+~\-][A-Za-z0-9_=,@+~.\- ]*(?:/[A-Za-z0-9_=,@+~\-][A-Za-z0-9_=,@+~.\- ]*)*"
-"""The common case, decided at once: no part begins with a dot, nothing that needs a closer look."""
+"""The common case, which needs no further check: no part begins with a dot."""
 _PLAIN: Final = re.compile(_PLAIN_PATH + r"\Z")
 PLAIN_PATTERN: Final = rf"\A{_PLAIN_PATH}\z"
-"""For whole columns, in the regular expressions of RE2: length apart, what matches is let pass."""
+"""The same for whole columns, in the syntax of RE2. Except for its length, a match is valid."""
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 _MAX_DECODINGS: Final = 4
 _FORBIDDEN: Final = {
-    "\\": "holds a backslash",
-    "?": "holds a question mark, which some clients take for the end of a path",
-    "#": "holds a #, which some clients take for the end of a path",
+    "\\": "contains a backslash",
+    "?": "contains a question mark, which some clients treat as the end of a path",
+    "#": "contains a #, which some clients treat as the end of a path",
 }
 _FORBIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def is_plain(location: str) -> bool:
-    """Whether `check_location` lets it pass at a glance; `False` says nothing."""
+    """Whether a fast check proves `location` valid. `False` proves nothing."""
     return len(location) <= DEFAULT_LIMITS.max_location_chars and _PLAIN.match(location) is not None
 
 
@@ -68,16 +70,15 @@ def check_location(
     is_live: Callable[[str], bool] | None = None,
     max_chars: int = DEFAULT_LIMITS.max_location_chars,
 ) -> None:
-    """Let `location` pass, or raise.
+    """Check a location.
 
     Args:
         location: relative to the table's prefix, or absolute.
-        is_live: whether a live entry has exactly this location; the only way for an absolute one to pass.
-        max_chars: the longest location, characters.
+        is_live: whether a live entry has exactly this location. An absolute one is valid only then.
+        max_chars: the longest location, in characters.
 
     Raises:
-        Invalid: `location-invalid`, and the message says which rule it breaks.
-
+        Invalid: `location-invalid`, naming the rule that it breaks.
     """
     if len(location) <= max_chars and _PLAIN.match(location):
         return
@@ -92,7 +93,7 @@ def _broken_rule(location: str, is_live: Callable[[str], bool] | None, max_chars
     if len(location) > max_chars:
         return f"has {len(location)} characters, {max_chars} are allowed"
     if any(unicodedata.category(char) in _FORBIDDEN_CATEGORIES for char in location):
-        return "holds control or formatting characters"
+        return "contains control or formatting characters"
     if _SCHEME.match(location) or location.startswith("/"):
         if is_live is not None and is_live(location):
             return None
@@ -116,7 +117,7 @@ def _broken_rule(location: str, is_live: Callable[[str], bool] | None, max_chars
 
 def _broken_path_rule(path: str) -> str | None:
     if any(unicodedata.category(char) in _FORBIDDEN_CATEGORIES for char in path):
-        return "holds control or formatting characters"
+        return "contains control or formatting characters"
     for char, reason in _FORBIDDEN.items():
         if char in path:
             return reason
@@ -133,7 +134,7 @@ def _shown(location: str) -> str:
 
 
 class IntentKind(StrEnum):
-    """What the intent does; protocol page, section 2."""
+    """The change that an intent makes. See protocol page, section 2."""
 
     APPEND = "append"
     REMOVE = "remove"
@@ -159,7 +160,7 @@ class IntentKind(StrEnum):
 
 
 class Names(Enum):
-    """What a kind says in `ref`."""
+    """The content of `ref` for a kind."""
 
     NO_VERSION = auto()
     A_VERSION = auto()
@@ -168,9 +169,11 @@ class Names(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KindShape:
-    """`may_carry`: fields with content; one of `must_carry` is there, and without it one of `may_carry`.
+    """The fields of a kind.
 
-    `must_name`: field → why it is needed. `is_maintenance`: it changes how a table is stored, never what is in it.
+    `may_carry`: fields that may have content. One of `must_carry` has content, or one of `may_carry` if that is empty.
+    `must_name`: field → the reason why it is required. `is_maintenance`: it changes the storage of a table, never its
+    rows.
     """
 
     may_carry: frozenset[str]
@@ -181,7 +184,7 @@ class KindShape:
 
     @property
     def must_carry_one_of(self) -> frozenset[str]:
-        """At least one of these has content; none, for a kind that carries nothing."""
+        """The fields of which at least one has content. Empty for a kind without content."""
         return self.must_carry or self.may_carry
 
 
@@ -198,7 +201,7 @@ CARGO: Final = (
     "adopt",
     "page",
 )
-"""The fields of an intent that carry what it changes."""
+"""The fields of an intent with its changes."""
 _WHICH_TABLE: Final = {"table_uuid": "another table may have the name by then"}
 _WHICH_VIEW: Final = {"table_uuid": "another view may have the name by then: it is the view's uuid"}
 _MADE_FROM: Final = {"made_from_version": "the root that it was made from"}
@@ -258,16 +261,16 @@ SHAPES: Final[Mapping[IntentKind, KindShape]] = {
     IntentKind.CONVERT_EQUALITY_DELETES: KindShape(
         _carries("remove_files", "add_vectors", "replaces"),
         must_carry=_carries("remove_files"),
-        must_name={**_MADE_FROM, "read_sequence_number": "a file that came later was not read"},
+        must_name={**_MADE_FROM, "read_sequence_number": "later files were not read"},
         is_maintenance=True,
     ),
 }
 CHANGING_KINDS: Final = frozenset(
     {IntentKind.ALTER, IntentKind.APPEND, IntentKind.OVERWRITE, IntentKind.ROW_DELTA, IntentKind.REPLACE}
 )
-"""The kinds whose `definition` holds changes; another's is a definition."""
+"""The kinds whose `definition` is a list of changes. For other kinds it is a whole definition."""
 VIEW_KINDS: Final = frozenset((IntentKind.CREATE_VIEW, IntentKind.REPLACE_VIEW, IntentKind.DROP_VIEW))
 BEGINNING_KINDS: Final = frozenset((IntentKind.CREATE, IntentKind.CREATE_VIEW))
 """The kinds that make the first root of a name."""
 MAINTENANCE_KINDS: Final = frozenset(kind for kind, shape in SHAPES.items() if shape.is_maintenance)
-"""The kinds of workers."""
+"""The kinds that workers publish."""

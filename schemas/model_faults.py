@@ -1,7 +1,7 @@
-"""What is wrong with a value that a model refuses, in our words.
+"""Translates a model's validation errors into sentences.
 
-Owns: the sentences. Does not own: the models, which error code follows but for settings.
-Invariants: a value is never repeated: it may be a secret; a library's own sentence is never shown.
+Owns: the sentences. Does not own: the models, the error code of a fault (except for settings).
+Invariants: a value is never repeated, because it may be a secret. A library's own sentence is never shown.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _BOUNDS: Final = {
 
 
 def reason_of(fault: ErrorDetails) -> str:
-    """What is wrong with one value: the end of a sentence that begins with its name."""
+    """The fault of one value, as the end of a sentence that begins with the value's name."""
     kind, context = fault["type"], fault.get("ctx", {})
     if kind in _BOUNDS:
         text, key = _BOUNDS[kind]
         return text.format(context.get(key))
-    if kind == "value_error":  # of a check of ours
+    if kind == "value_error":  # raised by our validators
         return fault["msg"].removeprefix("Value error, ")
     if kind in _KINDS:
         return _KINDS[kind]
@@ -63,7 +63,7 @@ def reason_of(fault: ErrorDetails) -> str:
 
 
 def fault_of_model(error: ValidationError) -> str:
-    """What is wrong with each of the first few fields."""
+    """The faults of the first few fields."""
     faults = error.errors(include_input=False, include_url=False)
     shown = [f"{'.'.join(map(str, fault['loc']))} {reason_of(fault)}".strip() for fault in faults[:_SHOWN_MAX]]
     more = [f"{len(faults) - _SHOWN_MAX} more"] if len(faults) > _SHOWN_MAX else []
@@ -71,12 +71,12 @@ def fault_of_model(error: ValidationError) -> str:
 
 
 def invalid_model(name: str, error: ValidationError) -> Invalid:
-    """`intent-malformed`, naming the model and what is wrong with it."""
+    """The error `intent-malformed`, naming the model and its faults."""
     return Invalid("intent-malformed", f"{name}: {fault_of_model(error)}")
 
 
 def invalid_settings(error: ValidationError, prefix: str) -> Invalid:
-    """`setting-invalid`, naming each variable, which begins with `prefix`, and what is wrong with it."""
+    """The error `setting-invalid`, naming each variable, which begins with `prefix`, and its fault."""
     faults = (
         f"{prefix}{'__'.join(str(part).upper() for part in fault['loc'])}: {reason_of(fault)}"
         for fault in error.errors(include_input=False, include_url=False)

@@ -1,13 +1,13 @@
 """The keys of a table's objects, relative to the warehouse, and locations outside its folder.
 
-Owns: the layout of a table's prefix and of a namespace's own objects, the keys that can name an object, absolute
-locations of adopted tables and their compared form. Does not own: the content of objects, the locations that an intent
-may name (`intent_rules`).
+Owns: the layout of a table's prefix and of a namespace's own objects, the valid keys of objects, absolute locations of
+adopted tables and their compared form. Does not own: the content of objects, the locations that an intent may name
+(`intent_rules`).
 Invariants: keys of roots and of namespaces sort newest first. No key is another key's folder. No table's prefix is
-inside another's, and no namespace's: a namespace of several levels is one folder with dots in its name. A key without
-a fault stays inside the warehouse when it is read as a path. Parts that begin with `.rootline` belong to the adapters.
-A location is absolute or relative, never both, and an absolute one is used exactly as its writer wrote it: nothing in
-it is percent-decoded, because Iceberg's writers do not encode.
+inside another table's or a namespace's: a namespace of several levels is one folder with dots in its name. A valid key
+stays inside the warehouse when it is read as a path. Parts that begin with `.rootline` belong to the adapters. A
+location is absolute or relative, never both. An absolute one is used exactly as its writer wrote it, without
+percent-decoding, because Iceberg's writers do not encode.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _NO_PARTS: Final = re.compile(r"(?:/\.?)+(?=/|\Z)")
 
 
 def is_absolute(location: str) -> bool:
-    """Whether `location` begins with `/` or a scheme (`s3:`, `file:`), so that it is not below a table's folder."""
+    """Whether `location` begins with `/` or a scheme (`s3:`, `file:`), so it is not below a table's folder."""
     return location.startswith("/") or _SCHEME.match(location) is not None
 
 
 def scheme_of(location: str) -> str:
-    """The scheme in lower case; `file` for a plain path, empty for a relative location."""
+    """The scheme in lower case, `file` for a plain path, or empty for a relative location."""
     if location.startswith("/"):
         return "file"
     found = _SCHEME.match(location)
@@ -48,9 +48,9 @@ def scheme_of(location: str) -> str:
 
 
 def resolved(location: str) -> str:
-    """`location` without empty and `.` parts: what a file system takes for the same file has one such form.
+    """`location` without empty and `.` parts, so that all paths of one file in a file system are equal.
 
-    It is for comparison alone: a bucket takes them for different objects.
+    Use it for comparison only, because a bucket treats the different forms as different objects.
     """
     return _NO_PARTS.sub("", location)
 
@@ -60,20 +60,20 @@ RESERVED_PREFIX: Final = ".rootline"
 KEY_BYTES_MAX: Final = 1024
 PART_BYTES_MAX: Final = 255
 RESERVED_PREFIXES: Final = ("metadata/", "export/")
-"""Folders of a table in which no writer puts files: the tree's own objects, and what is exported to other engines."""
+"""Folders of a table that writers do not use: for metadata objects, and for exports to other engines."""
 _UUID: Final = "[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
 _NAME: Final = f"(?:{_UUID}|[0-9a-f]{{32}})"
 _EXPORT: Final = "export/v[23]/[0-9a-f]{16}"
 _INVERTED: Final = "[0-9a-f]{16}-(?:0|[1-9][0-9]{0,18})"
 _SPARK_FOLDER: Final = "data/spark-write="
 NAMESPACE_FOLDER: Final = ".namespace"
-"""The folder of a namespace's own objects; no table has such a name."""
+"""The folder of a namespace's own objects. It is not a valid table name."""
 _ROOT_NAME: Final = re.compile(r"(?P<inverted>[0-9a-f]{16})-(?P<version>0|[1-9][0-9]{0,18})\.avro\Z")
 _NAMESPACE_OBJECT: Final = re.compile(r"(?P<inverted>[0-9a-f]{16})-(?P<version>0|[1-9][0-9]{0,18})\.json\Z")
 
 
 class OwnKind(StrEnum):
-    """What Rootline itself stores below a table's folder, roots left out: all that a sweep may delete."""
+    """The kinds of Rootline's objects below a table's folder, except roots. A sweep may delete only these."""
 
     LEAF = "leaf"
     VECTOR = "vector"
@@ -90,11 +90,11 @@ class OwnKind(StrEnum):
 OF_EXPORTS: Final = frozenset(
     {OwnKind.EXPORT_METADATA, OwnKind.EXPORT_LIST, OwnKind.EXPORT_MANIFEST, OwnKind.EXPORT_DELETES}
 )
-"""What exporters store: no intent and no root ever names it."""
+"""The kinds of objects that exporters store. No intent and no root ever names them."""
 
 
 def own_kind(location: str) -> OwnKind | None:
-    """What a location relative to its table is by its shape; `None`: Rootline gives no such names."""
+    """The kind of a location relative to its table, by its form. `None` if Rootline does not generate such names."""
     for kind, shape in _OWN_SHAPES.items():
         if shape.fullmatch(location):
             return kind
@@ -102,9 +102,10 @@ def own_kind(location: str) -> OwnKind | None:
 
 
 def own_forms(location: str, table: str) -> list[str]:
-    """`location`, and what it is relative to the folder of `table`, if an absolute one names that folder.
+    """`location`, and its forms relative to the folder of `table` if an absolute one names that folder.
 
-    Where a warehouse is stored is not known here, so any folder of that name counts: forms are compared to keep things.
+    The warehouse's own location is not known here, so any folder of that name counts. The forms are only used to keep
+    objects.
     """
     if not (location.startswith("/") or ":" in location):
         return [location]
@@ -115,9 +116,9 @@ def own_forms(location: str, table: str) -> list[str]:
 
 @lru_cache(maxsize=4_096)
 def key_fault(key: str) -> str | None:
-    """The rule that a key breaks, in words, or `None` if every store takes the key.
+    """The rule that a key breaks, in words, or `None` if every store accepts the key.
 
-    A store may list such a key all the same, because other software stored it.
+    A store may list such a key even so, because other software stored it.
     """
     if not key:
         return "is empty"
@@ -138,13 +139,13 @@ def key_fault(key: str) -> str | None:
 
 
 def table_prefix(table: TableName) -> str:
-    """`namespace/table/`: the folder that holds everything of a table."""
+    """`namespace/table/`: the folder of all objects of a table."""
     namespace, _, name = table.rpartition(".")
     return f"{namespace}/{name}/"
 
 
 def namespace_in(folder: str) -> NamespaceName | None:
-    """The namespace whose folder this is, if it can be one's."""
+    """The namespace of this folder, or `None` if it is not a namespace's folder."""
     try:
         return namespace_name(folder.rstrip("/"))
     except Invalid:
@@ -152,7 +153,7 @@ def namespace_in(folder: str) -> NamespaceName | None:
 
 
 def table_in(folder: str) -> TableName | None:
-    """The table whose folder this is, if it can be one's; the other way round from `table_prefix`."""
+    """The table of this folder, or `None` if it is not a table's folder. The inverse of `table_prefix`."""
     namespace, _, name = folder.rstrip("/").rpartition("/")
     try:
         found = table_name(f"{namespace}.{name}")
@@ -162,22 +163,22 @@ def table_in(folder: str) -> TableName | None:
 
 
 def namespace_objects_prefix(namespace: NamespaceName) -> str:
-    """The folder of a namespace's own objects; one LIST of it with one key finds the newest."""
+    """The folder of a namespace's own objects. A LIST of it for one key finds the newest."""
     return f"{namespace}/{NAMESPACE_FOLDER}/"
 
 
 def namespace_key(namespace: NamespaceName, version: int) -> ObjectKey:
-    """The key of a namespace's properties in their version `version`."""
+    """The key of version `version` of a namespace's properties."""
     return ObjectKey(f"{namespace_objects_prefix(namespace)}{MAX_VERSION - version:016x}-{version}.json")
 
 
 def version_of_namespace_key(key: str) -> int | None:
-    """The version in the key of a namespace's object; `None`: it is something else's key."""
+    """The version in the key of a namespace's object, or `None` for any other key."""
     return _version_in(key, _NAMESPACE_OBJECT)
 
 
 def roots_prefix(table: TableName) -> str:
-    """The folder of a table's roots; one LIST of it with one key finds the head."""
+    """The folder of a table's roots. A LIST of it for one key finds the head."""
     return f"{table_prefix(table)}metadata/roots/"
 
 
@@ -189,7 +190,7 @@ def root_key(table: TableName, version: Version) -> ObjectKey:
 
 
 def version_of_root_key(key: str) -> Version | None:
-    """The version in a root's key; `None` when the key is not a root's (a foreign object, a temporary file)."""
+    """The version in a root's key, or `None` for any other key (a foreign object, a temporary file)."""
     found = _version_in(key, _ROOT_NAME)
     return None if found is None else Version(found)
 
@@ -203,17 +204,17 @@ def _version_in(key: str, shape: re.Pattern[str]) -> int | None:
 
 
 def leaf_location(leaf_uuid: uuid.UUID, content: str, footer_digest_hex: str) -> Location:
-    """A leaf's location relative to its table; `content` is `data` or `delete`, the digest 16 hex digits."""
+    """A leaf's location relative to its table. `content` is `data` or `delete`. The digest has 16 hex digits."""
     return Location(f"metadata/leaves/{leaf_uuid}-{content}-{footer_digest_hex[:16]}.parquet")
 
 
 def vector_location(name: str) -> Location:
-    """A Puffin file of merged or manifest vectors; `name` is a uuid or the hash of its inputs."""
+    """The location of a Puffin file of merged or manifest vectors. `name` is a uuid or the hash of its inputs."""
     return Location(f"metadata/vectors/{name}.puffin")
 
 
 def page_location(digest_hex: str) -> Location:
-    """A page of ledger or outcomes, relative to its table: its name begins the SHA-256 of its bytes."""
+    """The location of a page, relative to its table. Its name is the beginning of the SHA-256 of its bytes."""
     return Location(f"metadata/pages/{digest_hex[:32]}.avro")
 
 
@@ -223,7 +224,7 @@ def definition_location(definition_uuid: uuid.UUID) -> Location:
 
 
 def spark_folder(write_uuid: uuid.UUID) -> Location:
-    """The folder, relative to its table, that Spark's own writer gets for one write: its files are ours to delete."""
+    """The folder, relative to its table, for one write by Spark's own writer. A sweep may delete its files."""
     return Location(f"{_SPARK_FOLDER}{write_uuid}")
 
 

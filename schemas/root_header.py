@@ -1,7 +1,7 @@
-"""The root's file metadata: all that must change atomically with the table, apart from its entries.
+"""The root's file metadata: all that must change atomically with the table, except its entries.
 
-Owns: the value types of the header. Does not own: their bytes (`header_codec`), how they advance (`rootline.tree`).
-Invariants: maintenance roots carry all of it forward; offsets only grow; a ledger entry is never lost to a rewrite.
+Owns: the value types of the header. Does not own: their bytes (`header_codec`), their changes (`rootline.tree`).
+Invariants: maintenance roots copy all of it. Offsets only grow. A rewrite never loses a ledger entry.
 
 Source: protocol page, section 1 (table "in the root's file metadata").
 """
@@ -27,7 +27,7 @@ from rootline.schemas.identifiers import (
 
 
 class Operation(StrEnum):
-    """What a snapshot did, in Iceberg's words."""
+    """The operation of a snapshot, in Iceberg's words."""
 
     APPEND = "append"
     DELETE = "delete"
@@ -36,19 +36,19 @@ class Operation(StrEnum):
 
 
 class NameState(StrEnum):
-    """What a name is from a root on. The value is the `content` of the root's file metadata."""
+    """The state of a name from a root on. The value is the `content` of the root's file metadata."""
 
     TABLE = "root"
     TOMBSTONE = "tombstone"
-    """Of a table that was dropped: its entries, definition and ledger are still in the root, unless it was purged."""
+    """A dropped table. Its entries, definition and ledger are still in the root, unless it was purged."""
     VIEW = "view"
     """No entries: the view's metadata is in the header, and its definition has no columns."""
 
 
 class Drop(NamedTuple):
-    """A table of this name that was dropped: which, in which version, and the time of that root.
+    """A dropped table of this name: its uuid, the version of the drop, and the time of that root.
 
-    `is_purged`: its files may go at once, and it cannot be brought back.
+    `is_purged`: its files may be deleted immediately, and it cannot be restored.
     """
 
     table_uuid: uuid.UUID
@@ -59,7 +59,9 @@ class Drop(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The root *is* the snapshot. `timestamp_ms` since the epoch, strictly greater than the parent's."""
+    """The snapshot of a root. The root *is* the snapshot. `timestamp_ms` since the epoch, strictly greater than the
+    parent's.
+    """
 
     snapshot_id: SnapshotId
     parent_id: SnapshotId | None
@@ -71,7 +73,9 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The table's exact live totals. `rows` counts vectors' rows too; `deleted_rows` is what live vectors delete."""
+    """The table's exact live totals. `rows` includes vectors' rows. `deleted_rows` counts the rows that live vectors
+    delete.
+    """
 
     data_files: int = 0
     vectors: int = 0
@@ -105,7 +109,7 @@ class OutcomeRun(NamedTuple):
 class OutcomeException(NamedTuple):
     """One offset that was not committed: a duplicate (of `version`, where known) or a rejection (`code`).
 
-    `decided_in` is the root that decided it; once that root's verdicts are acknowledged the outcome may go.
+    `decided_in` is the root that decided it. Once that root's verdicts are acknowledged, the outcome may be dropped.
     """
 
     log: LogId
@@ -122,19 +126,21 @@ Outcome = OutcomeRun | OutcomeException
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """Verdicts not yet known to be published."""
+    """Verdicts that may not have been published yet."""
 
     runs: tuple[OutcomeRun, ...] = ()
     exceptions: tuple[OutcomeException, ...] = ()
 
     @property
     def items(self) -> list[Outcome]:
-        """All of them: the runs, then the others."""
+        """All outcomes: the runs, then the exceptions."""
         return [*self.runs, *self.exceptions]
 
 
 class CommittedRun(NamedTuple):
-    """Writer sequences `first..last`; sequence s was committed in `version + (s - first) * stride`, stride 0 or 1."""
+    """Writer sequences `first..last`. Sequence s was committed in `version + (s - first) * stride`, with stride 0 or
+    1.
+    """
 
     first: int
     last: int
@@ -143,7 +149,7 @@ class CommittedRun(NamedTuple):
 
 
 class RejectedSequence(NamedTuple):
-    """A sequence whose intent `intent_id` was rejected with `code`; another intent may still fill it."""
+    """A sequence whose intent `intent_id` was rejected with `code`. Another intent may still use the sequence."""
 
     sequence: int
     intent_id: str
@@ -152,9 +158,10 @@ class RejectedSequence(NamedTuple):
 
 
 class ContentDigest(NamedTuple):
-    """What a committed intent held, as its writer said.
+    """A digest of a committed intent's content.
 
-    Digests of 8 bytes each: of writer and sequence, and of what was said (`rootline.schemas.bytes.record_headers`).
+    Both are 8 bytes: the digest of writer and sequence, and the digest of the content that the writer stated
+    (`rootline.schemas.bytes.record_headers`).
     """
 
     pair: bytes
@@ -163,7 +170,7 @@ class ContentDigest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WriterRecord:
-    """What one writer has had decided on this table. `last_seen_ms`: the log's time (`LogTime`) then."""
+    """The decided sequences of one writer on this table. `last_seen_ms`: the log's time (`LogTime`) of the latest."""
 
     committed: tuple[CommittedRun, ...] = ()
     rejected: tuple[RejectedSequence, ...] = ()
@@ -182,7 +189,7 @@ class PageReference(NamedTuple):
     """An immutable page of ledger or outcomes that did not fit into the header.
 
     `digest` is the SHA-256 of the whole object, `size_in_bytes` its length, `content_bytes` that of its rows before
-    compression. `covers` (outcomes only, else empty): once all of it is acknowledged, the page may go.
+    compression. `covers` (outcomes only, else empty): once all of it is acknowledged, the page may be dropped.
     """
 
     location: Location
@@ -193,10 +200,9 @@ class PageReference(NamedTuple):
 
 
 class Expiry(NamedTuple):
-    """What expiry gave up. `given_up_bytes`: of the roots that can no longer be read, all that ever were.
+    """The expired versions. `given_up_bytes`: total size of all roots that can no longer be read.
 
-    `kept`: the page of the versions below the oldest addressable one that are kept; `None`: none is. Every tagged one
-    below it is among them.
+    `kept`: the page of older versions that are still readable, including every tagged one, or `None` if there are none.
     """
 
     given_up_bytes: int
@@ -204,10 +210,10 @@ class Expiry(NamedTuple):
 
 
 class Condemned(NamedTuple):
-    """A page of locations that no root may add again, and the root that named it first.
+    """A page of locations that no root may add again, and the root that first named it.
 
-    `since_ms`: not before the append time of the intent that brought it, nor before that root's own time. What the page
-    names may be deleted a retention later; the page may go when the horizon has passed it.
+    `since_ms`: not before the append time of the intent that added it, nor before that root's own time. The named
+    objects may be deleted a retention later. The page may be dropped when the horizon has passed it.
     """
 
     page: PageReference
@@ -216,7 +222,7 @@ class Condemned(NamedTuple):
 
 
 class RetiredSince(NamedTuple):
-    """A page of locations that left the live set; `since_ms` and `number` as in `Left`, of the newest of them."""
+    """A page of locations that left the live set. `since_ms` and `number`: as in `Retired`, of the newest of them."""
 
     page: PageReference
     since_ms: int
@@ -224,11 +230,12 @@ class RetiredSince(NamedTuple):
 
 
 class Retired(NamedTuple):
-    """Locations that left the live set, as sorted hashes: late ones here, earlier ones in pages, the oldest first.
+    """Locations that left the live set, as sorted hashes: the latest ones here, earlier ones in pages, the oldest
+    first.
 
-    `rewritten`: other files hold their rows now, if no restore came after `number`. `removed`: all else. `since_ms`:
-    not before the append time of the intent that let the newest one leave, nor before its root's own time. `number`:
-    that intent's sequence number.
+    `rewritten`: their rows are now in other files, unless a restore followed `number`. `removed`: all others.
+    `since_ms`: not before the append time of the intent that removed the newest one, nor before its root's own time.
+    `number`: that intent's sequence number.
     """
 
     removed: bytes = b""
@@ -238,7 +245,7 @@ class Retired(NamedTuple):
     pages: tuple[RetiredSince, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether anything left."""
+        """Whether there are any locations."""
         return bool(self.removed or self.rewritten or self.pages)
 
 
@@ -246,21 +253,21 @@ NOTHING_RETIRED: Final = Retired()
 
 
 class ClockJump(NamedTuple):
-    """Append times went forward from `at_ms`; `skipped_ms` of the way are no idle time of writers seen before."""
+    """A forward jump of append times at `at_ms`. `skipped_ms` of it does not count as idle time of earlier writers."""
 
     at_ms: int
     skipped_ms: int
 
 
 class LogTime(NamedTuple):
-    """The newest append time (milliseconds, epoch) of the records that roots decided, and the jumps of late."""
+    """The newest append time (milliseconds, epoch) of decided records, and the recent jumps."""
 
     newest_ms: int
     jumps: tuple[ClockJump, ...] = ()
 
 
 class Removal(NamedTuple):
-    """Rows left a partition with sequence number `sequence_number`, or came back because a delete left.
+    """A removal of rows from a partition at `sequence_number`, or their return because a delete was removed.
 
     `partition`: the partition's values, encoded like a file's statistics.
     """
@@ -271,10 +278,10 @@ class Removal(NamedTuple):
 
 
 class Removals(NamedTuple):
-    """What a root remembers of removals: no live entry shows them, and serializable intents must see them.
+    """The recent removals of rows. No live entry shows them, but serializable intents must see them.
 
-    All those after sequence number `forgotten` are in `newest`, ascending. `stats_schema`: the fingerprint of what the
-    partitions are encoded by, empty while there are none.
+    `newest` has all removals after sequence number `forgotten`, ascending. `stats_schema`: the fingerprint of the
+    encoding of partitions, empty while there are none.
     """
 
     forgotten: SequenceNumber = SequenceNumber(0)
@@ -284,7 +291,7 @@ class Removals(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DefinitionReference:
-    """Where the table's definition is stored, and the SHA-256 of its bytes."""
+    """The location of the table's definition, and the SHA-256 of its bytes."""
 
     location: str
     digest: bytes
@@ -294,9 +301,9 @@ class DefinitionReference:
 class RootHeader:
     """One root's header. `parent_digest` is the digest of root N-1 (`None` for root 0).
 
-    What was decided for a writer is what `ledger` *and* the ledger's pages say of it; outcomes likewise. Pages are in
-    order, the oldest first. `restored_at`: the sequence number of the last restore, 0 without one: rows may have come
-    back by it that no entry shows as new.
+    The decisions about a writer are in `ledger` *and* the ledger's pages. Outcomes likewise. Pages are in order, the
+    oldest first. `restored_at`: the sequence number of the last restore, 0 without one. It may have restored rows that
+    no entry shows as new.
     """
 
     table: TableName
@@ -318,34 +325,34 @@ class RootHeader:
     totals: Totals = Totals()
     restored_at: SequenceNumber = SequenceNumber(0)
     earlier_bytes: int = 0
-    """Of all roots before this one, given up or not."""
+    """Total size of all roots before this one, expired or not."""
     removals: Removals | None = None
     log_time: LogTime | None = None
     contents: tuple[ContentDigest, ...] = ()
-    """Both are `None` in a root that is older than these fields, or of a coordinator that does not know them."""
+    """`removals` and `log_time` are `None` in a root by a coordinator that does not know these fields."""
     horizon_ms: int = 0
-    """Files that were uploaded before it are not added any more; 0: there is no horizon yet."""
+    """Files that were uploaded before this time cannot be added. 0 means that there is no horizon."""
     condemned: tuple[Condemned, ...] = ()
     left: Retired = NOTHING_RETIRED
     parent_next_row_id: int | None = None
-    """`next_row_id` of the root before, which may be gone; `None` in a root that is older than this field."""
+    """`next_row_id` of the previous root, which may be deleted. `None` in a root that is older than this field."""
     expiry: Expiry | None = None
-    """`None`: every version since the first can be read."""
+    """`None` if every version since the first can be read."""
     redefined_in: Version | None = None
-    """The version that changed the table's definition last; `None`: it is as it was made."""
+    """The version that last changed the table's definition, or `None` if it never changed."""
     name_is: NameState = NameState.TABLE
     drops: tuple[Drop, ...] = ()
-    """Of the tables that had the name, in order, the newest ones; a tombstone's own is the last."""
+    """The drops of the latest earlier tables of this name, in order. A tombstone's own drop is the last."""
 
     view: bytes | None = None
-    """A view's metadata as JSON; `None`: the name is no view."""
+    """A view's metadata as JSON, or `None` if the name is not a view."""
     replaced_at: SequenceNumber = SequenceNumber(0)
-    """The sequence number of the last replace, 0 without one: all that was live before it left then."""
+    """The sequence number of the last replace, 0 without one. It removed all earlier entries."""
     marks: tuple[bytes | None, ...] = ()
-    """For each of `offsets`, the mark (`log_position.mark_of`) of the record before it; `None` or absent: not known."""
+    """For each of `offsets`, the mark (`mark_of`) of the record before it. `None` or absent if unknown."""
 
     def mark_at(self, log: LogId, partition: int) -> bytes | None:
-        """The mark of the last record of this partition that the table has decided, if it is known."""
+        """The mark of the last decided record of this partition, or `None` if unknown."""
         for offset, mark in zip(self.offsets, self.marks, strict=False):
             if offset.log == log and offset.partition == partition:
                 return mark
@@ -353,10 +360,10 @@ class RootHeader:
 
     @property
     def is_tombstone(self) -> bool:
-        """Whether the table was dropped, and none has come after it."""
+        """Whether the table was dropped, and no other one was created since."""
         return self.name_is is NameState.TOMBSTONE
 
     @property
     def kept_bytes(self) -> int:
-        """The length of the roots before this one that can still be read."""
+        """The total size of earlier roots that can still be read."""
         return self.earlier_bytes - (0 if self.expiry is None else self.expiry.given_up_bytes)

@@ -1,9 +1,9 @@
 """The rules for one schema, of a table or of a view.
 
-Owns: the walk over its fields, ids and names that are distinct, names that other engines can tell apart, and a strict
-reading of its JSON. Does not own: which types and defaults a table can have (`rootline.tree.proof.definition_rules`),
-the step from one schema to the next (`rootline.tree.evolution`).
-Invariants: pure; each fault is a sentence that names the field and ends with what to do.
+Owns: the walk over its fields, ids and names that are distinct, names that other engines can distinguish, and a strict
+reading of its JSON. Does not own: the types and defaults that a table can have
+(`rootline.tree.proof.definition_rules`), changes from one schema to the next (`rootline.tree.evolution`).
+Invariants: pure. Each fault is a sentence that names the field and ends with the next step.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from rootline.schemas.table_definition import schema_of_json
 
 NESTING_MAX: Final = 64
 FIXED_BYTES_MAX: Final = 65_536
-"""Of a new `fixed` column: readers keep each of its values, nulls too, with its whole length."""
+"""The longest new `fixed` column. Readers allocate the whole length for each of its values, including nulls."""
 RESERVED_NAMES: Final = frozenset(
     {"_deleted", "_file", "_last_updated_sequence_number", "_partition", "_pos", "_row_id", "_spec_id"}
 )
-"""Columns that every table has besides its own: engines refuse a table that has one of these names."""
+"""Metadata columns, which every table has. Engines refuse a table with a column of such a name."""
 _NAME_CHARS_MAX: Final = 1_000
 _SHOWN_CHARS_MAX: Final = 80
 _KINDS: Final = (("id", int, "a whole number"), ("name", str, "a text"), ("required", bool, "true or false"))
@@ -33,7 +33,7 @@ _NUMBERS: Final = ("float", "double")
 _TEXTS: Final = ("string", "date", "time", "timestamp", "timestamptz", "uuid", "binary", "decimal", "fixed")
 
 KnownNames = Collection[tuple[int, str]]
-"""Ids and names of fields that a table has already."""
+"""Ids and names of fields that a table already has."""
 
 
 def fields_of(schema: Schema) -> Iterator[tuple[str, NestedField]]:
@@ -43,7 +43,7 @@ def fields_of(schema: Schema) -> Iterator[tuple[str, NestedField]]:
 
 
 def schema_fault(schema: Schema, *, least_id: int = 1) -> str | None:
-    """The first id or name that is used twice, or id that no column can have, or `None` without such a fault."""
+    """The first duplicate id or name, or id outside the valid range, or `None` without such a fault."""
     paths: dict[int, str] = {}
     for prefix, members in _levels(schema):
         names: set[str] = set()
@@ -79,10 +79,10 @@ def name_fault(schema: Schema, known: KnownNames, *, may_differ_in_case: bool) -
 
 
 def given_fault(body: object) -> str | None:
-    """The first value in a schema's JSON that would be read as something else than it says.
+    """The first value in a schema's JSON that PyIceberg would read as a different value.
 
-    PyIceberg's models take "no" for false, "7" for 7, and a number for a timestamp. What a writer gives is refused
-    instead; what is stored has been written by us.
+    PyIceberg's models accept "no" for false, "7" for 7, and a number for a timestamp. A writer's schema with such a
+    value is refused. Stored schemas need no check, because Rootline wrote them.
     """
     if not isinstance(body, dict):
         return "a schema must be an object with `fields`"
@@ -104,7 +104,7 @@ def given_fault(body: object) -> str | None:
 
 
 def given_schema_of_json(body: Any) -> Schema:
-    """The schema that a writer gives as JSON. Raises `ValueError`, naming what is wrong."""
+    """The schema in a writer's JSON. Raises `ValueError`, naming the fault."""
     fault = given_fault(body)
     if fault is not None:
         raise ValueError(fault)

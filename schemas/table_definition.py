@@ -1,10 +1,10 @@
 """The table definition: schemas, expressions, partition specs, sort orders, properties.
 
 Owns: the definition's value type, its JSON (`to_json`, `from_json`), the functions and result types of expressions,
-the tracked fields and partition ids that follow. Does not own: where it is stored (`object_keys`), the values of
-expressions (`transform_values`), changes of it (`rootline.tree`).
-Invariants: immutable once written. Column and expression ids come from one space. A spec is a list of ids: a schema
-field, meaning identity, or an expression. An unknown transform or expression is kept, has no type and never prunes.
+the tracked fields and partition ids derived from it. Does not own: its location (`object_keys`), the values of
+expressions (`transform_values`), its changes (`rootline.tree`).
+Invariants: immutable once written. Column and expression ids share one space. A spec is a list of ids: a schema field,
+meaning identity, or an expression. An unknown transform or expression is preserved, has no type and never prunes.
 
 Source: the table-metadata JSON of the Iceberg specification and "Partition Transforms", the Single File Commits
 proposal, "How do we remove partition tuple" and "Why and how do we address having a global field ID space",
@@ -36,7 +36,7 @@ LOWER = "lower"
 
 
 class Function(Enum):
-    """How the values of an expression are made."""
+    """The function of an expression."""
 
     TRANSFORM = "transform"
     """One of the specification's partition transforms, over one column."""
@@ -47,7 +47,7 @@ class Function(Enum):
 
 
 def function_of(text: str, transform: Transform[Any, Any], sources: Sequence[PrimitiveType | None]) -> Function:
-    """Which function `text`, parsed as `transform`, is over columns of these types (`None`: no primitive column)."""
+    """The function `text`, parsed as `transform`, over columns of these types (`None`: no primitive column)."""
     known = [source for source in sources if source is not None]
     if not known or len(known) != len(sources):
         return Function.UNKNOWN
@@ -63,7 +63,7 @@ def function_of(text: str, transform: Transform[Any, Any], sources: Sequence[Pri
 def result_type_of(
     function: Function, transform: Transform[Any, Any], sources: Sequence[PrimitiveType | None]
 ) -> PrimitiveType | None:
-    """The type of the function's values; `None` when they have none that can be stored."""
+    """The type of the function's values, or `None` if it has no values that can be stored."""
     if function is Function.LOWER:
         return StringType()
     if function is Function.BUCKET_OF_SEVERAL:
@@ -75,11 +75,11 @@ def result_type_of(
 
 
 NAME_MAPPING_PROPERTY: Final = "schema.name-mapping.default"
-"""The property that holds the name mapping: field ids for data files that carry none."""
+"""The property with the name mapping: field ids for data files that have none."""
 
 
 def transform_of_text(text: str) -> Transform[Any, Any]:
-    """The transform called `text`, `UnknownTransform` when this version does not know it or cannot read it."""
+    """The transform named `text`, or `UnknownTransform` if this version does not know it or cannot read it."""
     try:
         return parse_transform(text)
     except (ValueError, ValidationError):
@@ -87,7 +87,7 @@ def transform_of_text(text: str) -> Transform[Any, Any]:
 
 
 def first_expression_id(column_ids: Iterable[int], last_column_id: int) -> int:
-    """The id of the next expression: after `last_column_id`, or among the ids with statistics that are left."""
+    """The id of the next expression: after `last_column_id`, or a free one among the ids that may have statistics."""
     if last_column_id < MAX_TRACKED_ID:
         return last_column_id + 1
     return max((column_id for column_id in column_ids if column_id <= MAX_TRACKED_ID), default=0) + 1
@@ -95,7 +95,7 @@ def first_expression_id(column_ids: Iterable[int], last_column_id: int) -> int:
 
 @dataclass(frozen=True)
 class Expression:
-    """A derived column: `transform` over the columns `source_ids`, named `name`, with an id of the columns' space."""
+    """A derived column: `transform` over the columns `source_ids`, with a name and an id in the columns' space."""
 
     expr_id: int
     source_ids: tuple[int, ...]
@@ -105,16 +105,16 @@ class Expression:
 
     @cached_property
     def parsed(self) -> Transform[Any, Any]:
-        """The transform, `UnknownTransform` when this version does not know it."""
+        """The transform, or `UnknownTransform` if this version does not know it."""
         return transform_of_text(self.transform)
 
 
 @dataclass(frozen=True)
 class PartitionSpec:
-    """Ids of schema fields (identity) or expressions, in order. An empty one means unpartitioned.
+    """Ids of schema fields (identity) or expressions, in order. Empty means unpartitioned.
 
-    `field_ids`, `names`: what each member is called in the Iceberg table that the spec was adopted from, in the same
-    order; empty for specs of our own.
+    `field_ids`, `names`: the id and name of each member in the Iceberg table from which the spec was adopted, in the
+    same order. Empty for our own specs.
     """
 
     spec_id: int
@@ -125,7 +125,7 @@ class PartitionSpec:
 
 @dataclass(frozen=True)
 class SortField:
-    """One field of a sort order, in the specification's own words."""
+    """One field of a sort order, with the specification's own names."""
 
     source_id: int
     transform: str = "identity"
@@ -134,13 +134,13 @@ class SortField:
 
     @property
     def parsed(self) -> Transform[Any, Any]:
-        """The transform, `UnknownTransform` when this version does not know it."""
+        """The transform, or `UnknownTransform` if this version does not know it."""
         return transform_of_text(self.transform)
 
 
 @dataclass(frozen=True)
 class SortOrder:
-    """Order 0 means unsorted."""
+    """A sort order. Order 0 means unsorted."""
 
     order_id: int
     fields: tuple[SortField, ...] = ()
@@ -148,7 +148,7 @@ class SortOrder:
 
 @dataclass(frozen=True)
 class TrackedField:
-    """A column or expression that entries may carry statistics of."""
+    """A column or expression whose statistics entries may have."""
 
     tracked_id: int
     name: str
@@ -158,7 +158,7 @@ class TrackedField:
 
 @dataclass(frozen=True)
 class PastLayout:
-    """What the statistics of a table were of at some time: of its first `schemas` schemas and `expressions`."""
+    """An earlier layout of a table's statistics: its first `schemas` schemas and `expressions`."""
 
     schemas: int
     current_schema_id: int
@@ -167,11 +167,11 @@ class PastLayout:
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """Everything about a table that is not its files. `last_column_id` covers columns and expressions.
+    """Everything about a table except its files. `last_column_id` covers columns and expressions.
 
-    `past_layouts`: what statistics were encoded under before; writers may not have heard of the change.
-    `oldest_schema_id`: the schema that the last replace of the table added, 0 without one. Rows that were written under
-    an earlier one were meant for what the table held before.
+    `past_layouts`: earlier layouts of statistics, because writers may not know the latest change. `oldest_schema_id`:
+    the schema that the last replace of the table added, 0 without one. Rows that were written under an earlier schema
+    were meant for the replaced content.
     """
 
     table_uuid: uuid.UUID
@@ -193,7 +193,7 @@ class TableDefinition:
         return self.schema_by_id(self.current_schema_id)
 
     def schema_by_id(self, schema_id: int) -> Schema:
-        """Raises `Invalid` (`schema-unknown`) when the table never had schema `schema_id`."""
+        """The schema with this id. Raises `Invalid` (`schema-unknown`) if the table never had it."""
         for schema in self.schemas:
             if schema.schema_id == schema_id:
                 return schema
@@ -201,7 +201,7 @@ class TableDefinition:
         raise Invalid("schema-unknown", f"schema id {schema_id} does not exist: name one of {known}")
 
     def spec_by_id(self, spec_id: int) -> PartitionSpec:
-        """Raises `Invalid` (`spec-unknown`) when the table never had spec `spec_id`."""
+        """The spec with this id. Raises `Invalid` (`spec-unknown`) if the table never had it."""
         for spec in self.partition_specs:
             if spec.spec_id == spec_id:
                 return spec
@@ -237,7 +237,7 @@ class TableDefinition:
 
     @cached_property
     def past_tracked_fields(self) -> tuple[tuple[TrackedField, ...], ...]:
-        """`tracked_fields` as they were, the oldest first."""
+        """Earlier values of `tracked_fields`, the oldest first."""
         return tuple(
             replace(
                 self,
@@ -255,15 +255,15 @@ class TableDefinition:
         return {field.tracked_id: field for field in self.tracked_fields}
 
     def result_type(self, expression: Expression) -> PrimitiveType | None:
-        """The type of an expression's values; `None` where this version knows no values."""
+        """The type of an expression's values, or `None` if this version cannot compute them."""
         return result_type_of(self.function_of(expression), expression.parsed, self.source_types(expression))
 
     def function_of(self, expression: Expression) -> Function:
-        """What an expression is of its columns."""
+        """The function of an expression."""
         return function_of(expression.transform, expression.parsed, self.source_types(expression))
 
     def source_types(self, expression: Expression) -> tuple[PrimitiveType | None, ...]:
-        """The newest types of an expression's columns; `None` for one that no schema has."""
+        """The newest types of an expression's columns. `None` for a column that no schema has."""
         return tuple(map(self._newest_types.get, expression.source_ids))
 
     @cached_property
@@ -310,16 +310,15 @@ class TableDefinition:
 
     @staticmethod
     def from_json(text: bytes, *, name: str = "definition") -> TableDefinition:
-        """The definition that `text` holds; `name` is what an error calls it.
+        """The definition in `text`. `name`: its name in errors.
 
         Raises:
             Corrupt: `definition-unreadable`, the bytes are not a definition of this format.
-
         """
         try:
             body = json.loads(text)
             if not isinstance(body, dict):
-                raise ValueError("it is no JSON object")
+                raise ValueError("it is not a JSON object")
             return _definition_from(body)
         except KeyError as error:
             raise Corrupt("definition-unreadable", f"{name}: not a table definition: {error} is missing") from error
@@ -373,7 +372,7 @@ def _spec_of(body: dict[str, Any]) -> PartitionSpec:
 
 
 def sort_field_json(field: SortField) -> dict[str, Any]:
-    """A field of a sort order, as Iceberg writes it."""
+    """A field of a sort order in Iceberg's JSON form."""
     return {
         "source-id": field.source_id,
         "transform": field.transform,
@@ -383,10 +382,10 @@ def sort_field_json(field: SortField) -> dict[str, Any]:
 
 
 def schema_of_json(body: dict[str, Any]) -> Schema:
-    """The schema that a JSON object is. Raises `ValueError`, naming what is wrong."""
+    """The schema in a JSON object. Raises `ValueError`, naming the fault."""
     try:
         return Schema.model_validate(body)
-    except Exception as error:  # the model lets through whatever the parser of a default raises
+    except Exception as error:  # the model does not catch errors of the parser of a default
         fault = unreadable_default(body)
         if fault is not None:
             raise ValueError(f"schema {body.get('schema-id')}: {fault}") from error
@@ -435,11 +434,11 @@ def _uuid_of(text: object) -> uuid.UUID:
     try:
         return uuid.UUID(str(text))
     except ValueError:
-        raise ValueError(f"table-uuid {text!r:.60} is no UUID") from None
+        raise ValueError(f"table-uuid {text!r:.60} is not a UUID") from None
 
 
 def _counts(item: list[int]) -> tuple[int, int, int]:
     schemas, current, expressions = item
     if not all(type(number) is int and number >= 0 for number in item):
-        raise ValueError(f"past-layouts: {item!r:.60} are no three numbers")
+        raise ValueError(f"past-layouts: {item!r:.60} are not three numbers")
     return schemas, current, expressions

@@ -1,9 +1,9 @@
-"""The table properties that Rootline reads: their names, and the values that each may have.
+"""The table properties that Rootline reads: their names, and the valid values of each.
 
-Owns: the table of names, kinds and bounds, and the reason why a value cannot be used. Does not own: defaults and
-meanings (the modules that read them), when values are judged (`rootline.tree.proof.added_rules`).
-Invariants: one rule for the coordinator, clients and readers; a name below `rootline.` that is not in the table is a
-fault, because a misspelt name would be ignored in silence.
+Owns: the table of names, kinds and bounds, the reason why a value is invalid. Does not own: defaults and meanings (the
+modules that read them), the time of the check (`rootline.tree.proof.added_rules`).
+Invariants: one rule for the coordinator, clients and readers. An unknown name below `rootline.` is a fault, because a
+misspelt name would be ignored silently.
 
 Source: docs/operations.md, "Table properties"; decision 0010.
 """
@@ -20,7 +20,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import NAME_MAPPING_PROPERTY
 
 ADOPTED_FROM: Final = "rootline.adopted-from"
-"""The location of the metadata that the table was adopted from, which has the history until then."""
+"""The location of the metadata from which the table was adopted, with the history before the adoption."""
 CASE_PROPERTY: Final = "rootline.names.case-sensitive"
 """Whether columns of one struct may have names that differ only in case."""
 _PREFIX: Final = "rootline."
@@ -50,7 +50,7 @@ _SWITCH: Final = _one_of("true", "false")
 
 
 def name_mapping_fault(text: str) -> str | None:
-    """The reason why `text` is not a name mapping that gives each name of one struct, and each id, one place."""
+    """The reason why `text` is not a name mapping, or is ambiguous. `None` if it is valid."""
     try:
         pending = [json.loads(text)]
     except (ValueError, RecursionError):
@@ -153,11 +153,11 @@ PROPERTIES: Final[Mapping[str, Fault]] = MappingProxyType(
         NAME_MAPPING_PROPERTY: name_mapping_fault,
     }
 )
-"""Name → rule. Whoever reads a property adds its row, or no table can have it."""
+"""Name → rule. Code that reads a property must add its row, or no table can set it."""
 
 
 def property_fault(name: str, text: str) -> str | None:
-    """The reason why a table cannot have property `name` with the value `text`, as a sentence, with the next step."""
+    """The reason why a table cannot set property `name` to `text`, as a sentence with the next step."""
     rule = PROPERTIES.get(name)
     if rule is not None:
         fault = rule(text)
@@ -174,7 +174,7 @@ def property_fault(name: str, text: str) -> str | None:
 def faults_of_set(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
     """The faults of the properties that `after` adds or changes.
 
-    A property that was wrong before does not block other changes.
+    A property that was already invalid does not block other changes.
     """
     for name, text in after.items():
         fault = None if before.get(name) == text else property_fault(name, text)
@@ -183,21 +183,21 @@ def faults_of_set(before: Mapping[str, str], after: Mapping[str, str]) -> Iterat
 
 
 def check_set(before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Raise `Invalid` (`property-invalid`) if `after` adds or changes a property that cannot be used."""
+    """Raise `Invalid` (`property-invalid`) if `after` adds or changes a property to an invalid value."""
     for fault in faults_of_set(before, after):
         raise Invalid("property-invalid", fault)
 
 
 def check_adopted(properties: Mapping[str, str]) -> None:
-    """The same for all properties of a table that is adopted, which names the metadata that it comes from."""
+    """Check all properties of a table that is adopted. They must name the metadata of its source."""
     check_set({name: text for name, text in properties.items() if name == ADOPTED_FROM}, properties)
 
 
 def usable(properties: Mapping[str, str], name: str) -> str | None:
-    """The value of property `name`, or `None` when it is not set or cannot be used.
+    """The value of property `name`, or `None` when it is not set or is invalid.
 
-    Only a table that was made before values were checked has one that cannot be used. Readers of such a property take
-    the default, unless that could delete something (`checked`).
+    Only tables from before the check of values have invalid ones. Readers of such a property use the default, unless
+    the default could delete something (`checked`).
     """
     text = properties.get(name)
     return None if text is None or PROPERTIES[name](text) is not None else text
@@ -207,8 +207,7 @@ def checked(properties: Mapping[str, str], name: str) -> str | None:
     """The value of property `name`, or `None` when it is not set.
 
     Raises:
-        Invalid: `property-invalid`, it cannot be used. What would be deleted by the default stays instead.
-
+        Invalid: `property-invalid`, the value is invalid. The default is not used, because it could delete something.
     """
     text = properties.get(name)
     fault = None if text is None else property_fault(name, text)

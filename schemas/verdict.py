@@ -12,7 +12,7 @@ from rootline.schemas.intent import WireModel
 
 
 class VerdictKind(StrEnum):
-    """Decided one of three ways; no intent is ever dropped silently."""
+    """The three possible decisions. No intent is ever dropped silently."""
 
     COMMITTED = "committed"
     DUPLICATE = "duplicate"
@@ -20,8 +20,10 @@ class VerdictKind(StrEnum):
 
 
 class Verdict(WireModel):
-    """`version`, `snapshot_id`, `sequence_number` of the commit (for a duplicate: of the first one, where known);
-    `code` and `message` of a rejection. `log`, `partition`, `offset` name the intent's record.
+    """The decision about one intent.
+
+    `version`, `snapshot_id`, `sequence_number`: of the commit (for a duplicate: of the first one, where known). `code`,
+    `message`: of a rejection. `log`, `partition`, `offset`: the position of the intent's record.
     """
 
     intent_id: str
@@ -43,36 +45,38 @@ def unread_id(log: str, partition: int, offset: int) -> str:
 
 
 def is_about(verdict: Verdict, intent_id: str) -> bool:
-    """Whether this is the intent's own verdict: a log that was restored or cut off gives an offset a second time."""
+    """Whether this is the intent's own verdict. A log that was restored or truncated assigns an offset a second
+    time.
+    """
     return verdict.intent_id in (intent_id, unread_id(verdict.log, verdict.partition, verdict.offset))
 
 
 def lost_place(intent_id: str, found: Verdict) -> str:
-    """Why nothing is known of the intent where the verdict at its record's offset is another's."""
+    """The message for an intent whose offset now belongs to another intent's verdict."""
     return (
-        f"offset {found.offset} of the log, where intent {intent_id} was published, holds intent "
+        f"offset {found.offset} of the log, where intent {intent_id} was published, has intent "
         f"{found.intent_id[:80]!r} by now: the log was restored from an older copy, or truncated. Publish the same "
         "intent again: it is committed once"
     )
 
 
 VERDICT_FORM_HEADER: Final = "rootline-verdict"
-"""The header of an intent's record by which its writer asks for its verdict in another form; `json` is the only one."""
+"""The header of an intent's record that requests its verdict in another form. The only form is `json`."""
 
 
 class JsonVerdict(Verdict):
-    """A verdict whose writer asked for JSON: a log that keeps bytes gets it in both forms."""
+    """A verdict whose writer requested JSON. A log of bytes stores it in both forms."""
 
 
 def as_asked(verdict: Verdict, headers: Headers) -> Verdict:
-    """The verdict in the form that the headers of its intent's record ask for."""
+    """The verdict in the form that the headers of its intent's record request."""
     if any(name == VERDICT_FORM_HEADER and value == b"json" for name, value in headers):
         return JsonVerdict.model_construct(**dict(verdict))
     return verdict
 
 
 def newest_versions(verdicts: Iterable[Verdict]) -> dict[str, int]:
-    """The highest version that these verdicts name, for each table: it was confirmed before any of them was told."""
+    """The highest version in these verdicts for each table. It was confirmed before any of them was published."""
     newest: dict[str, int] = {}
     for verdict in verdicts:
         if verdict.version is not None:
@@ -85,7 +89,7 @@ _REASON_CHARS_MAX: Final = 2_000
 
 
 class DeadLetter(WireModel):
-    """The record at (`log`, `partition`, `offset`), and why it was rejected."""
+    """A rejected record: its position (`log`, `partition`, `offset`), its bytes and the reason."""
 
     log: str
     partition: int
@@ -100,13 +104,13 @@ class DeadLetter(WireModel):
 
 
 def size_of(letter: DeadLetter) -> int:
-    """Bytes of the record in it."""
+    """The size of the record in the letter, in bytes."""
     headers = sum(len(name) + len(value or b"") for name, value in letter.headers)
     return len(letter.key or b"") + len(letter.value) + headers
 
 
 def coordinates_only(letter: DeadLetter) -> DeadLetter:
-    """`letter` without the record's value and headers, and without a long key; the message says so, with a digest."""
+    """`letter` without the record's value, its headers and a long key. The message describes them, with a digest."""
     digest = sha256(letter.value).hexdigest()
     short_key = letter.key if len(letter.key or b"") <= _KEY_BYTES_MAX else None
     held = f"{len(letter.value)} bytes, sha256 {digest}"

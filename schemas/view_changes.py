@@ -1,10 +1,9 @@
 """Changes of a view: the request in an intent, and the metadata that it makes.
 
-Owns: the JSON of a request, ids of versions and schemas, the version log, the versions that are kept. Does not own:
-the rules inside one view (`view_metadata`), times and uuids (the caller's), the intent that carries the request.
-Invariants: a request that states nothing, several things or something unknown is refused before a view is changed. An
-id of a version is never used for another. The current version is never cut. A change without effect returns the view
-that it was given.
+Owns: the JSON of a request, ids of versions and schemas, the version log, trimming of versions. Does not own: the
+rules inside one view (`view_metadata`), times and uuids (the caller's), the intent that contains the request.
+Invariants: a request without a change, with several or with an unknown one is refused before a view is changed. A
+version id is never reused. The current version is never trimmed. A change without effect returns the same view.
 
 Source: the Iceberg view specification, format version 1, intents page, "Views", decision 0067.
 """
@@ -35,19 +34,18 @@ from rootline.schemas.view_metadata import (
 
 HISTORY_PROPERTY: Final = "version.history.num-entries"
 HISTORY_ENTRIES: Final = 10
-"""How many versions a view keeps that does not say."""
+"""The default number of versions that a view keeps."""
 LOG_ENTRIES_MAX: Final = 1_000
-"""How many entries of the version log are kept; rolling back adds one without adding a version."""
+"""The most entries of the version log. A rollback adds an entry without adding a version."""
 _FIRST_SCHEMA_ID: Final = 1
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
 class VersionDraft:
-    """A version to be made: what its writer says of it.
+    """The content of a new version, from its writer.
 
-    `representations` name no schema; `schema` is a schema's JSON whose id does not count; `summary` goes without its
-    `operation`.
+    `representations` name no schema. `schema` is a schema's JSON whose id is ignored. `summary` has no `operation`.
     """
 
     representations: tuple[SqlRepresentation, ...]
@@ -82,11 +80,10 @@ def new_view(
 
 
 def replaced_view(view: ViewMetadata, draft: VersionDraft, now_ms: int, *, name: str) -> ViewMetadata:
-    """`view` with another current version; one that it has with the same content becomes current again.
+    """`view` with another current version. An existing version with the same content becomes current again.
 
     Raises:
         Invalid: `view-invalid`, `view-dialect-twice`, `view-too-large`.
-
     """
     schemas = list(view.schemas or ())
     schema_id = None
@@ -108,11 +105,10 @@ def replaced_view(view: ViewMetadata, draft: VersionDraft, now_ms: int, *, name:
 
 
 def rolled_back_view(view: ViewMetadata, version_id: int, now_ms: int, *, name: str) -> ViewMetadata:
-    """`view` with version `version_id`, which it still has, as the current one.
+    """`view` with its version `version_id` as the current one.
 
     Raises:
         Invalid: `view-version-unknown`.
-
     """
     if version_id == view.current_version_id:
         return view
@@ -126,11 +122,10 @@ def rolled_back_view(view: ViewMetadata, version_id: int, now_ms: int, *, name: 
 def view_with_properties(
     view: ViewMetadata, properties: Mapping[str, str], removed: Iterable[str], *, name: str
 ) -> ViewMetadata:
-    """`view` with these properties set and those removed; a property that it does not have is removed as it is.
+    """`view` with these properties set and those removed. Removing an absent property has no effect.
 
     Raises:
         Invalid: `view-invalid`, `view-too-large`.
-
     """
     kept = {key: value for key, value in (view.properties or {}).items() if key not in frozenset(removed)}
     after = {**kept, **properties}
@@ -141,7 +136,9 @@ def view_with_properties(
 
 
 def kept_versions(properties: Mapping[str, str], name: str) -> int:
-    """How many versions a view with these properties keeps. Raises `Invalid` (`view-invalid`): it says no number."""
+    """The number of versions that a view with these properties keeps. Raises `Invalid` (`view-invalid`): not a
+    number.
+    """
     text = properties.get(HISTORY_PROPERTY)
     if text is None:
         return HISTORY_ENTRIES
@@ -170,12 +167,12 @@ def _version(
 
 
 def _docs(text: SqlRepresentation) -> dict[str, object]:
-    """Comments of columns, of which some may be null."""
+    """The comments of columns, some of which may be null."""
     return {} if text.field_docs is None else {"field-docs": list(text.field_docs)}
 
 
 def _identical(view: ViewMetadata, made: ViewVersion) -> ViewVersion | None:
-    """The version that says the same: the current one, or else the newest."""
+    """The version with the same content: the current one, or else the newest."""
     content = _content_of(made)
     newest_first = sorted(view.versions, key=lambda version: version.version_id, reverse=True)
     same = [version for version in newest_first if _content_of(version) == content]
@@ -219,21 +216,23 @@ def _with_id(schema: Mapping[str, JsonValue], schema_id: int, name: str) -> dict
 def _made_current(
     body: dict[str, object], version_id: int, schema_id: int | None, now_ms: int, name: str
 ) -> ViewMetadata:
-    """The log never goes back in time, whatever a clock says: what was current at some time is found by bisection."""
+    """Make a version current. Times in the log never decrease, whatever the clock, because they are searched by
+    bisection.
+    """
     log = [_checked(VersionLogEntry, each, name) for each in _items(body["version-log"])]
     at_ms = max([now_ms, *(each.timestamp_ms for each in log[-1:])])
     entry = {"timestamp-ms": at_ms, "version-id": version_id}
     changed = body | {"current-version-id": version_id, "version-log": [*_items(body["version-log"]), entry]}
-    changed.pop("current-schema-id", None)  # of the version before, which this one may not share
+    changed.pop("current-schema-id", None)  # the previous version's id, which this one may not share
     if schema_id is not None:
         changed["current-schema-id"] = schema_id
     return _trimmed(changed, name)
 
 
 def _trimmed(body: dict[str, object], name: str) -> ViewMetadata:
-    """Versions beyond what the view keeps are cut, the oldest first, and what the log says of the time before them.
+    """Drop the oldest versions beyond the limit, with the log's entries of the time before them.
 
-    The newest version stays, so that its id is not given to another, and so does the current one.
+    The newest version stays, so that its id is not reused, and so does the current one.
     """
     view = _checked(ViewMetadata, body, name)
     spared = {view.current_version_id, max(version.version_id for version in view.versions)}
@@ -261,7 +260,7 @@ def _checked(kind: type[_Model], body: object, name: str) -> _Model:
         raise Invalid("view-invalid", f"{name}: it has half a character in a text: correct it") from error
     except ValidationError as error:
         raise Invalid("view-invalid", f"{name}: {fault_of_model(error)}: correct it") from error
-    except ValueError as error:  # 1e400 is read as infinity, which JSON cannot say
+    except ValueError as error:  # 1e400 is read as infinity, which JSON cannot represent
         raise Invalid(
             "view-invalid", f"{name}: it has a number that is too large ({error!s:.200}): correct it"
         ) from error
@@ -291,19 +290,19 @@ class _Asked(BaseModel):
 
 
 class AskedVersion(_Asked):
-    """A version to make. `summary` goes without its `operation`; `schema` needs no id."""
+    """A version to create. `summary` has no `operation`. `schema` needs no id."""
 
     representations: Annotated[tuple[SqlRepresentation, ...], Field(min_length=1)]
     columns: Annotated[dict[str, JsonValue] | None, Field(alias="schema")] = None
     summary: Mapping[str, str] = Field(default_factory=dict)
 
     def draft(self) -> VersionDraft:
-        """As the changes take it."""
+        """The version as a `VersionDraft`."""
         return VersionDraft(self.representations, self.columns, self.summary)
 
 
 class ViewToCreate(_Asked):
-    """A view to make; its uuid is also the intent's `table_uuid`."""
+    """A view to create. Its uuid is also the intent's `table_uuid`."""
 
     view_uuid: UUID
     location: Annotated[str, Field(min_length=1)]
@@ -312,9 +311,9 @@ class ViewToCreate(_Asked):
 
 
 class ViewChange(_Asked):
-    """A change of a view: another version, an earlier one again, or other properties; one of them.
+    """A change of a view, exactly one of: a new version, an earlier version, or other properties.
 
-    `replaces_version_id`: the version that must be current; absent: whichever is.
+    `replaces_version_id`: the version that must be current. Absent for any.
     """
 
     version: AskedVersion | None = None
@@ -330,11 +329,10 @@ def text_of(request: ViewToCreate | ViewChange) -> str:
 
 
 def view_of_request(text: str, now_ms: int, *, name: str) -> ViewMetadata:
-    """The view that a request makes.
+    """The view that a request creates.
 
     Raises:
         Invalid: `view-invalid`, `view-dialect-twice`, `view-too-large`.
-
     """
     asked = _read(ViewToCreate, text, name)
     _check_nesting(asked.version, name)
@@ -342,12 +340,11 @@ def view_of_request(text: str, now_ms: int, *, name: str) -> ViewMetadata:
 
 
 def changed_view(view: ViewMetadata, text: str, now_ms: int, *, name: str) -> ViewMetadata:
-    """`view` after the change that `text` asks for.
+    """`view` after the change in `text`.
 
     Raises:
-        Invalid: `view-changed`, another version is current than the change was made for; `view-invalid`,
+        Invalid: `view-changed`, the current version is not the one for which the change was made; `view-invalid`,
             `view-dialect-twice`, `view-too-large`, `view-version-unknown`.
-
     """
     asked = _read(ViewChange, text, name)
     are_properties = asked.set_properties is not None or asked.remove_properties is not None
@@ -382,7 +379,7 @@ def _read(kind: type[_Request], text: str, name: str) -> _Request:
 
 
 def _check_nesting(version: AskedVersion, name: str) -> None:
-    """A schema's parser goes down as deep as the schema does."""
+    """Limit the depth of a schema, because its parser is recursive."""
     depth = deepest = 0
     for char in "" if version.columns is None else json.dumps(version.columns):
         depth += (char in "{[") - (char in "}]")

@@ -1,9 +1,9 @@
-"""A view's metadata: schemas, versions, and which of them was current when.
+"""A view's metadata: schemas, versions, and the log of current versions.
 
-Owns: the value types, their JSON, and what must hold inside one view. Does not own: changes (`view_changes`), where a
-view is stored.
-Invariants: what was read is written again, fields that no table of the specification lists included; the current
-version exists; a version has at most one SQL text in a dialect; every schema that is named exists.
+Owns: the value types, their JSON, the rules inside one view. Does not own: changes (`view_changes`), the storage of a
+view.
+Invariants: everything that was read is written again, including fields that the specification does not list. The
+current version exists. A version has at most one SQL text in a dialect. Every named schema exists.
 
 Source: the Iceberg view specification, format version 1. `view-uuid` is of its later text.
 """
@@ -25,7 +25,7 @@ from rootline.schemas.table_definition import schema_of_json
 
 FORMAT_VERSION: Final = 1
 VIEW_BYTES_MAX: Final = 8 * 2**20
-"""Of a view's metadata as JSON, with all of its versions."""
+"""The largest size of a view's metadata as JSON, with all of its versions."""
 _ID_MAX: Final = 2**31 - 1
 _MS_MAX: Final = 2**63 - 1
 
@@ -36,7 +36,7 @@ Name = Annotated[str, Field(min_length=1)]
 
 
 class _Part(BaseModel):
-    """An object of the JSON; fields that are not known here are kept."""
+    """An object of the JSON. Unknown fields are preserved."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -50,7 +50,7 @@ class _Part(BaseModel):
 
 
 class SqlRepresentation(_Part):
-    """The view as SQL in one dialect. `field_aliases` and `field_docs` go with the schema's top-level fields."""
+    """The view as SQL in one dialect. `field_aliases` and `field_docs` are for the schema's top-level fields."""
 
     type: Literal["sql"]
     sql: Name
@@ -63,7 +63,7 @@ class SqlRepresentation(_Part):
 
 
 class OtherRepresentation(_Part):
-    """A representation of a type that is not known here: kept, and never used."""
+    """A representation of an unknown type, which is preserved and never used."""
 
     type: Name
 
@@ -79,7 +79,7 @@ Representation = Annotated[
 
 
 class ViewVersion(_Part):
-    """The state of a view at some time. `parent_version_id` is -1 for the first; `timestamp_ms`: when it was made."""
+    """One version of a view. `parent_version_id` is -1 for the first. `timestamp_ms`: the time of its creation."""
 
     version_id: VersionId
     timestamp_ms: Milliseconds
@@ -93,12 +93,12 @@ class ViewVersion(_Part):
 
     @property
     def sql_texts(self) -> tuple[SqlRepresentation, ...]:
-        """The representations that are SQL, in their order."""
+        """The SQL representations, in order."""
         return tuple(found for found in self.representations if isinstance(found, SqlRepresentation))
 
     @property
     def named_schema_id(self) -> int | None:
-        """The schema's id, wherever the version names it."""
+        """The schema's id, from the version or from its representations."""
         named = [found.schema_id for found in self.sql_texts if found.schema_id is not None]
         return self.schema_id if self.schema_id is not None else (named[0] if named else None)
 
@@ -111,7 +111,7 @@ class VersionLogEntry(_Part):
 
 
 class ViewMetadata(_Part):
-    """Everything about a view. `schemas` hold the JSON of each, as it was given."""
+    """The metadata of a view. `schemas` contains the original JSON of each."""
 
     view_uuid: UUID | None = None
     format_version: Annotated[int, Field(ge=1, le=FORMAT_VERSION)]
@@ -136,7 +136,9 @@ class ViewMetadata(_Part):
         return self.version_by_id(self.current_version_id)
 
     def version_by_id(self, version_id: int) -> ViewVersion:
-        """Raises `Invalid` (`view-version-unknown`): the view does not have it, or not any more."""
+        """The version with this id. Raises `Invalid` (`view-version-unknown`) if the view does not have it, or no
+        longer.
+        """
         for version in self.versions:
             if version.version_id == version_id:
                 return version
@@ -146,7 +148,7 @@ class ViewMetadata(_Part):
         )
 
     def schema_by_id(self, schema_id: int) -> Schema | None:
-        """The schema of this id, if the view has it."""
+        """The schema with this id, or `None` if the view does not have it."""
         schemas = (schema_of_json(dict(body)) for body in self.schemas or ())
         return next((schema for schema in schemas if schema.schema_id == schema_id), None)
 
@@ -157,11 +159,10 @@ class ViewMetadata(_Part):
 
     @staticmethod
     def from_json(text: bytes, *, name: str = "the view") -> ViewMetadata:
-        """The view that `text` holds; `name` is what an error calls it.
+        """The view in `text`. `name`: its name in errors.
 
         Raises:
             Invalid: `view-too-large`, `view-format-unsupported`, `view-dialect-twice`, `view-invalid`.
-
         """
         check_size(text, name)
         body = _json_of(text, name)
@@ -184,7 +185,7 @@ class ViewMetadata(_Part):
 
 
 def check_size(text: bytes, name: str) -> None:
-    """Raises `Invalid` (`view-too-large`)."""
+    """Check the size of a view's JSON. Raises `Invalid` (`view-too-large`)."""
     if len(text) > VIEW_BYTES_MAX:
         raise Invalid(
             "view-too-large",
@@ -194,7 +195,7 @@ def check_size(text: bytes, name: str) -> None:
 
 
 def check_dialects(texts: tuple[SqlRepresentation, ...], name: str) -> None:
-    """Raises `Invalid` (`view-dialect-twice`): two SQL texts in one dialect, whatever the case of its name."""
+    """Check that dialects are unique, case-insensitive. Raises `Invalid` (`view-dialect-twice`)."""
     twice = [found for found, times in Counter(text.dialect.lower() for text in texts).items() if times > 1]
     if twice:
         raise Invalid(

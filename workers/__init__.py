@@ -1,6 +1,6 @@
-"""The workers keep metadata trees shallow by publishing intents of their own.
+"""The workers keep metadata trees shallow by publishing maintenance intents.
 
-Owns: the service (settings, head watcher, kinds of maintenance, jobs). Does not own: what is due
-(`rootline.maintenance`), what an intent does to a table (`rootline.tree`).
-Invariants: a worker never writes a root; only `workers/app.py` may name an adapter.
+Owns: the service (settings, head watcher, kinds of maintenance, jobs). Does not own: the choice of work
+(`rootline.maintenance`), the effect of an intent on a table (`rootline.tree`).
+Invariants: a worker never writes a root. Only `workers/app.py` may name an adapter.
 """

@@ -1,10 +1,10 @@
 """The worker service: watches heads, queues tasks that may be due, carries them out.
 
-Owns: the tasks of the service, their start and their clean stop, its readiness, the look at a table's leaves after the
-look at its root. Does not own: the kinds of maintenance (`kinds`), their plans (`rootline.maintenance`), their
-execution (`rootline.workers.jobs`).
+Owns: the asyncio tasks of the service, their start and clean stop, its readiness, the order of tasks for one table
+(root, then leaves, rows and history). Does not own: the kinds of maintenance (`kinds`), their plans
+(`rootline.maintenance`), their execution (`rootline.workers.jobs`).
 Invariants: nothing starts before `run`. A failing table never stops the others. Every queue is bounded. A stop lets
-running jobs end, and cancels them after `stop_timeout_s`: objects that they stored by then do no harm.
+running jobs end, and cancels them after `stop_timeout_s`. Objects that a cancelled job has stored do no harm.
 """
 
 from __future__ import annotations
@@ -47,18 +47,20 @@ _TABLES_SHOWN_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class WorkerReadiness:
-    """`failing`: tables whose last look or task failed, and why; a worker that has some is ready for the others."""
+    """The readiness of a worker. `failing`: tables whose last check or task failed, with the reason. It may be ready
+    anyway.
+    """
 
     reason: str
     failing: Mapping[TableName, str]
 
     @property
     def ready(self) -> bool:
-        """Whether it finds its tables and its tasks."""
+        """Whether the worker finds its tables and its tasks."""
         return not self.reason
 
     def to_json(self) -> dict[str, Any]:
-        """For /readyz; of very many failing tables the first, and how many more there are."""
+        """The JSON of /readyz: the first failing tables, and the number of the rest."""
         shown = dict(sorted(self.failing.items())[:_TABLES_SHOWN_MAX])
         more = len(self.failing) - len(shown)
         told = {"ready": self.ready, "reason": self.reason, "failing": shown}
@@ -67,14 +69,14 @@ class WorkerReadiness:
 
 _log = structlog.get_logger("rootline.workers")
 HISTORY_AGAIN_S: Final = 60.0
-"""After a failure; it is also tried when the table changes."""
+"""The delay before a failed task of kind `HISTORY` is retried. A change of the table also retries it."""
 _TAKE_WAIT_S: Final = 5.0
 _FINE: Final = (JobOutcome.NOTHING_DUE, JobOutcome.COMMITTED, JobOutcome.REMOVED)
 _Result = TypeVar("_Result")
 
 
 class WorkerService:
-    """`await service.run()` once; it returns after `request_stop()`. `counters` may be read at any time."""
+    """One worker. Await `run` once. It returns after `request_stop`. `counters` may be read at any time."""
 
     def __init__(
         self,
@@ -114,7 +116,7 @@ class WorkerService:
         self._stopping = asyncio.Event()
 
     def request_stop(self) -> None:
-        """Begin a clean stop. Call it in the service's own event loop, as often as you like."""
+        """Start a clean stop. Call it in the service's event loop. Repeated calls are safe."""
         self._stopping.set()
 
     async def run(self) -> None:
@@ -126,12 +128,12 @@ class WorkerService:
             self._state = "it has stopped"
 
     def readiness(self) -> WorkerReadiness:
-        """Whether it works, and what is wrong."""
+        """The worker's readiness, with the reason if it is not ready."""
         state = self._state or ("it is stopping" if self._stopping.is_set() else "")
         return WorkerReadiness(state or self._watcher.trouble or self._queue_trouble, self._watcher.failing)
 
     async def measure(self) -> None:
-        """Bring the gauges up to date; called when they are about to be read."""
+        """Update the gauges. Call this before the metrics are read."""
         try:
             waiting = await self._queue.waiting()
         except Unavailable:
@@ -155,11 +157,11 @@ class WorkerService:
         _log.info("worker stopped", action="worker-stopped", cancelled=len(late))
 
     async def look_once(self) -> float:
-        """One look at the tables that are due; the seconds until the next look."""
+        """Check all tables that are due. Returns the seconds until the next check."""
         return await self._watcher.look()
 
     async def carry_out_one(self, *, wait_s: float = 0.0) -> JobReport | None:
-        """Take one task and carry it out; `None` when no task came within `wait_s` seconds, or it failed."""
+        """Take one task and carry it out. `None` if there was no task within `wait_s` seconds, or it failed."""
         task = await self._queue.take(wait_s=wait_s)
         return None if task is None else await self._carry_out(task)
 
@@ -184,7 +186,7 @@ class WorkerService:
                 await self._carry_out(task)
 
     async def _renew(self) -> None:
-        """Keep other workers from what is in hand, while jobs run."""
+        """Renew the leases of running tasks, so that no other worker takes them."""
         while True:
             try:
                 wait_s = await self._queue.renew()
@@ -207,7 +209,7 @@ class WorkerService:
             await self._queue.finish(task, ending)
 
     async def _look(self, task: Task) -> JobReport | None:
-        """Try the kinds of the task until one finds something to do; `None` when one fails."""
+        """Try the kinds of the task until one finds work. `None` when one fails."""
         report, name, label = JobReport(JobOutcome.NOTHING_DUE), task.kind.value, task.kind.value
         has_failed = False
         try:
@@ -222,7 +224,7 @@ class WorkerService:
                     if task.kind is not TaskKind.HISTORY:
                         raise
                     self._failed(name, label, task, error)
-                    has_failed = True  # what is refused a sweep still expires
+                    has_failed = True  # a table whose sweep is refused still expires versions
                     continue
                 report = replace(report, has_leaves=report.has_leaves or has_leaves)
                 self._record(name, label, task, report)
@@ -235,7 +237,7 @@ class WorkerService:
                     await self._queue.offer(Task(TaskKind.LEAVES, task.table, task.noticed_version))
                 await self._queue.offer(Task(TaskKind.ROWS, task.table, task.noticed_version))
                 await self._queue.offer(Task(TaskKind.HISTORY, task.table, task.noticed_version))
-        except Exception as error:  # any error at all: the other tables go on
+        except Exception as error:  # any error: the other tables continue
             self._failed(name, label, task, error)
             return None
         return None if has_failed and report.outcome is JobOutcome.NOTHING_DUE else report
@@ -260,7 +262,9 @@ class WorkerService:
     def _failed(self, name: str, label: str, task: Task, error: Exception) -> None:
         self.counters.failures += 1
         self._count_failure(error)
-        if task.kind is not TaskKind.ROWS or not isinstance(error, (Invalid, Corrupt)):  # else only a change mends it
+        if task.kind is not TaskKind.ROWS or not isinstance(
+            error, (Invalid, Corrupt)
+        ):  # those need a change of the table first
             self._try_later(task, name, str(error) or repr(error))
         facts = {"action": f"{label}-failed", "table": task.table}
         if isinstance(error, RootlineError):
@@ -274,7 +278,7 @@ class WorkerService:
         self._record_removed(label, task, report)
         for trouble in report.troubles:
             self.metrics.failed("sweep-refused")
-            _log.warning(f"{label} left something", action=f"{label}-held-up", table=task.table, reason=trouble)
+            _log.warning(f"{label} kept unneeded objects", action=f"{label}-held-up", table=task.table, reason=trouble)
         if report.outcome is JobOutcome.NOTHING_DUE:
             _log.debug(f"no {label} is due", action=f"{label}-not-due", table=task.table, version=task.noticed_version)
             return
@@ -293,7 +297,7 @@ class WorkerService:
         _log.warning(f"{label} not committed", action=action, code=report.code, reason=report.message, **facts)
 
     def _try_later(self, task: Task, name: str, why: str) -> None:
-        """What a table no longer needs can wait, and is no reason to look at its rows less often."""
+        """Schedule a retry. A failed `HISTORY` task does not make the table's other checks rarer."""
         if task.kind is TaskKind.HISTORY:
             self._watcher.look_again(task.table, HISTORY_AGAIN_S)
         else:
@@ -307,7 +311,7 @@ class WorkerService:
             _log.info(f"{label} removed", action=f"{label}-removed", bytes=removed.size_in_bytes, **facts)
 
     async def _unless_stopping(self, wanted: Awaitable[_Result]) -> _Result | None:
-        """What `wanted` gives, or `None` when a stop is requested first."""
+        """The result of `wanted`, or `None` if a stop is requested first."""
         wanted_task = asyncio.ensure_future(wanted)
         stop_task = asyncio.ensure_future(self._stopping.wait())
         try:

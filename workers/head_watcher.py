@@ -1,10 +1,9 @@
-"""Notices which tables changed, and queues a look at them.
+"""Polls the heads of all tables, and queues a task for each table that changed.
 
-Owns: when a table is looked at next, and its last known version. Does not own: waiting (`app`), the plans
+Owns: the time of the next check of each table, its last known version. Does not own: waiting (`app`), the plans
 (`rootline.maintenance`), the queue.
-Invariants: a look costs one cheap LIST. A table that is quiet or failing is looked at less and less often, up to a
-limit. One table's failure does not change when others are looked at. A head counts as seen only once its task is
-queued.
+Invariants: a check costs one cheap LIST. A table that is quiet or failing is checked less and less often, down to a
+limit. One table's failure does not change the checks of others. A head counts as seen only once its task is queued.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ from rootline.workers.jobs.job import WorkerCounters
 from rootline.workers.settings import WorkerSettings
 
 VERSIONS_A_LOOK: Final = 25
-"""Of a table that moves faster, roots would grow long, and history with it, from one look to the next."""
+"""Versions per check. A table with more is checked more often, because its roots would grow long between checks."""
 HURRY_MAX: Final = 8.0
 _log = structlog.get_logger("rootline.workers")
 
 
 @dataclass(slots=True)
 class _Watched:
-    """`quiet`, `failed`: looks without a change, and failures, in a row.
+    """The state of one table. `quiet`, `failed`: consecutive checks without a change, and consecutive failures.
 
-    `hurry`: how many times as soon as usual it is looked at, because many versions came since the one before `newest`.
-    `history_due_s`: when something of the table's past is due, even if it does not change.
-    `offered_s`: when its root was offered last.
-    `unseen`: why no one looks at it; `undone`: kind of maintenance → why it failed.
+    `hurry`: divisor of the polling interval, above 1 if many versions followed the one in `newest`.
+    `history_due_s`: the time at which a `HISTORY` task is due, even without a change.
+    `offered_s`: the time at which its root was last offered to the queue.
+    `unseen`: the reason why its head is unknown. `undone`: kind of maintenance → reason of its failure.
     """
 
     due_s: float
@@ -55,7 +54,7 @@ class _Watched:
 
 
 class HeadWatcher:
-    """Call `look` in a loop; it returns the seconds to wait before the next call."""
+    """Polls heads. Call `look` in a loop. It returns the seconds to wait before the next call."""
 
     def __init__(
         self,
@@ -72,15 +71,15 @@ class HeadWatcher:
         self._discover_s = environment.monotonic_s()
         self._failed = failed
         self.trouble = ""
-        """Why the tables, or some of them, cannot be listed, if so."""
+        """The reason why some or all tables cannot be listed. Empty if they can."""
 
     @property
     def tables(self) -> list[TableName]:
-        """The tables that are watched."""
+        """The watched tables, sorted."""
         return sorted(self._watched)
 
     async def look(self) -> float:
-        """Look at every table that is due; the seconds until the next one is."""
+        """Check every table that is due. Returns the seconds until the next one is."""
         now_s = self._environment.monotonic_s()
         if now_s >= self._discover_s:
             await self._discover(now_s)
@@ -92,7 +91,7 @@ class HeadWatcher:
 
     @property
     def failing(self) -> Mapping[TableName, str]:
-        """The tables whose last look or task failed, and why."""
+        """The tables whose last check or task failed, with the reason."""
         found = {}
         for table, watched in self._watched.items():
             why = [watched.unseen] if watched.unseen else [f"{kind}: {why}" for kind, why in watched.undone.items()]
@@ -101,14 +100,14 @@ class HeadWatcher:
         return found
 
     def succeeded(self, table: TableName, kind: str) -> None:
-        """A task on `table` was carried out."""
+        """Record the success of a task on `table`."""
         watched = self._watched.get(table)
         if watched is not None:
             watched.undone.pop(kind, None)
             watched.failed = watched.failed if watched.undone else 0
 
     def look_again(self, table: TableName, after_s: float) -> None:
-        """Look at what a table no longer needs in so many seconds, even if its head stays the same."""
+        """Schedule a `HISTORY` task for `table` after `after_s` seconds, even if its head does not change."""
         watched = self._watched.get(table)
         if watched is not None:
             due_s = self._environment.monotonic_s() + after_s
@@ -116,7 +115,9 @@ class HeadWatcher:
             watched.history_due_s = due_s if before_s is None else min(before_s, due_s)
 
     def failed(self, table: TableName, kind: str, why: str) -> None:
-        """A task on `table` failed: look again even if its head stays the same, later than after a success."""
+        """Record the failure of a task on `table`, and schedule a check even if its head does not change, with a
+        backoff.
+        """
         watched = self._watched.get(table)
         if watched is not None:
             watched.seen = None
@@ -175,12 +176,12 @@ class HeadWatcher:
         watched.newest, watched.hurry = head.version, min(max(1.0, moved / VERSIONS_A_LOOK), HURRY_MAX)
         if offer in (Offer.QUEUED, Offer.DONE):
             watched.seen, watched.offered_s = head.version, self._environment.monotonic_s()
-            if offer is Offer.DONE:  # by another worker, and nothing failed there since
+            if offer is Offer.DONE:  # done by another worker, without a later failure
                 watched.undone.clear()
                 watched.failed = 0
         elif offer is Offer.GIVEN_UP:
             watched.unseen = (
-                "its task was taken too often and never ended, as if it killed workers; it is tried again later: see "
+                "its task was taken too often and never ended, so it may kill workers. It is retried later: see "
                 "`rootline tasks list`"
             )
         elif offer is Offer.FULL:
@@ -190,7 +191,9 @@ class HeadWatcher:
         self._plan_next(watched)
 
     def _may_be_lost(self, watched: _Watched) -> bool:
-        """Whether a shared queue has had the time to lose what was offered, or a worker what it wanted to do later."""
+        """Whether enough time has passed for a shared queue to lose the last offer, or for a worker to lose its
+        schedule.
+        """
         return self._queue.is_shared and self._environment.monotonic_s() - watched.offered_s > OFFERED_AGAIN_S
 
     async def _offer_history(self, table: TableName, watched: _Watched, version: Version) -> None:

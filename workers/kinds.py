@@ -1,10 +1,9 @@
-"""The kinds of maintenance, one row for each, and maintenance of one table by an operator's command.
+"""The kinds of maintenance, one row for each, and maintenance of one table on an operator's command.
 
-Owns: the table of kinds, and which of them can be run by hand. Does not own: their plans (`rootline.maintenance`),
-their execution (`rootline.workers.jobs`).
+Owns: the table of kinds, and the choice of those that an operator can run. Does not own: their plans
+(`rootline.maintenance`), their execution (`rootline.workers.jobs`).
 Invariants: everything else reads this table: the task loop, counters and log lines, `rootline maintenance run`, the
-tests of docs. Maintenance by hand publishes the same intents as a worker, so it is safe beside one, and beside
-writers.
+tests of docs. A command publishes the same intents as a worker, so it is safe beside workers and writers.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from rootline.workers.settings import worker_settings
 class MaintenanceKind:
     """One kind of maintenance.
 
-    `name`: what an operator calls it; `label`: in counters and in the `action` of log lines, where kinds may share one;
-    `task`: the look at a table that it belongs to; `job`: plans it and carries it out; `by_hand`: what it does, for the
-    help of `rootline maintenance run`, `None` when only the worker does it.
+    `name`: its name in commands. `label`: its name in counters and in the `action` of log lines, which kinds may
+    share. `task`: the kind of task that runs it. `job`: plans and executes it. `by_hand`: its description in the
+    help of `rootline maintenance run`, `None` when only the worker runs it.
     """
 
     name: str
@@ -43,29 +42,29 @@ class MaintenanceKind:
     by_hand: str | None = None
 
 
-FLUSH: Final = MaintenanceKind("flush", "flush", TaskKind.ROOT, flush_job, "The root's rows go to leaves.")
+FLUSH: Final = MaintenanceKind("flush", "flush", TaskKind.ROOT, flush_job, "Move the root's rows to leaves.")
 COMPACT: Final = MaintenanceKind(
-    "compact", "compaction", TaskKind.LEAVES, leaf_compaction_job, "Few leaves, and nothing dead in them."
+    "compact", "compaction", TaskKind.LEAVES, leaf_compaction_job, "Merge leaves, and drop their dead entries."
 )
 COMPACT_VECTORS: Final = MaintenanceKind(
     "compact-vectors",
     "compaction",
     TaskKind.LEAVES,
     vector_compaction_job,
-    "Vectors are joined in few Puffin files.",
+    "Merge deletion vectors into fewer Puffin files.",
 )
 CONVERT: Final = MaintenanceKind(
-    "convert", "conversion", TaskKind.ROWS, conversion_job, "Equality deletes become deletion vectors."
+    "convert", "conversion", TaskKind.ROWS, conversion_job, "Turn equality deletes into deletion vectors."
 )
 COMPACT_DATA: Final = MaintenanceKind(
     "compact-data",
     "data-compaction",
     TaskKind.ROWS,
     DataCompactionJob,
-    "Small and worn data files are written again.",
+    "Rewrite small and delete-heavy data files.",
 )
 EXPIRE: Final = MaintenanceKind(
-    "expire", "expiry", TaskKind.HISTORY, ExpiryJob, "Old versions are given up, and their roots removed."
+    "expire", "expiry", TaskKind.HISTORY, ExpiryJob, "Expire old versions, and remove their roots."
 )
 
 SWEEP: Final = MaintenanceKind(
@@ -73,24 +72,24 @@ SWEEP: Final = MaintenanceKind(
     "sweep",
     TaskKind.HISTORY,
     SweepJob,
-    "What nothing references is condemned, and deleted later.",
+    "Condemn unreferenced objects, and delete them later.",
 )
 
 PURGE: Final = MaintenanceKind(
-    "purge", "purge", TaskKind.HISTORY, PurgeJob, "A table dropped long enough ago is deleted for good."
+    "purge", "purge", TaskKind.HISTORY, PurgeJob, "Delete a dropped table for good, after its retention."
 )
 
 KINDS: Final = (FLUSH, COMPACT, COMPACT_VECTORS, CONVERT, COMPACT_DATA, PURGE, SWEEP, EXPIRE)
-"""Those of one look are tried in this order, until one of them finds something to do; of `ROWS`, all of them."""
+"""The kinds of one task are tried in this order until one of them finds work. For `ROWS`, all are tried."""
 
 
 BY_HAND: Final = {kind.name: kind for kind in KINDS if kind.by_hand is not None}
-"""Name → kind, of all that can be asked for."""
+"""Name → kind, for the kinds that an operator can run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What a kind of maintenance needs that deletes, or writes data files; as in `JobContext`."""
+    """The dependencies of kinds that delete objects or write data files, as in `JobContext`."""
 
     remover: ObjectRemover | None = None
     keeps: AskLogKeeps | None = None
@@ -110,11 +109,10 @@ async def maintain(
     dry_run: bool,
     rights: Rights = NO_RIGHTS,
 ) -> JobReport:
-    """Do now what `kind` can do to `table`, whatever the thresholds are; `dry_run`: say what would be done.
+    """Run `kind` on `table` now, regardless of thresholds. `dry_run` only reports the work.
 
     Raises:
         Unavailable, Corrupt, Invalid: as a job does.
-
     """
     settings = worker_settings()
     job = kind.job(

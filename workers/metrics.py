@@ -1,9 +1,9 @@
 """The worker's metrics, a contract with those who watch it.
 
-Owns: names, labels and buckets, and the translation of a task's end into them. Does not own: the registry, which may
-hold a coordinator's metrics too; when a task ends (`rootline.workers.app`).
-Invariants: `kind` is the name of a row of `rootline.workers.kinds`, all of which are there from the start; no label
-grows with tables.
+Owns: names, labels and buckets, the translation of a task's end into them. Does not own: the registry, which may
+also contain a coordinator's metrics, the end of a task (`rootline.workers.app`).
+Invariants: `kind` is the name of a row of `rootline.workers.kinds`, and every kind is present from the start. No label
+grows with the number of tables.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ _CHANGED: Final = (JobOutcome.COMMITTED, JobOutcome.REMOVED)
 
 
 class WorkerMetrics:
-    """The metrics of one worker in `registry`; `kinds`: the names of the kinds of maintenance."""
+    """The metrics of one worker in `registry`. `kinds`: the names of the kinds of maintenance."""
 
     def __init__(self, registry: CollectorRegistry, kinds: Iterable[str]) -> None:
         self.registry = registry
         self._tasks = Counter(
             "rootline_worker_tasks_total",
-            "Looks at a table, by what came of them; `failed` is an error, which is tried again.",
+            "Tasks by outcome; `failed` is an error, and is retried.",
             ("kind", "outcome"),
             registry=registry,
         )
         self._failures = Counter(
             "rootline_worker_failures_total",
-            "Errors of tasks, of looking for tables and heads, and of the task queue.",
+            "Errors of tasks, of listing tables, of finding heads, and of the task queue.",
             ("code",),
             registry=registry,
         )
-        self._running = self._gauge("rootline_worker_tasks_running", "Tasks that are being carried out.", "kind")
+        self._running = self._gauge("rootline_worker_tasks_running", "Running tasks.", "kind")
         self._succeeded = self._gauge(
             "rootline_worker_last_success_timestamp_seconds",
-            "When a task last ended well, also if nothing was due.",
+            "Time of the last successful task, even if nothing was due.",
             "kind",
         )
         self._changed = self._gauge(
             "rootline_worker_last_change_timestamp_seconds",
-            "When a task last committed something, or removed objects: the last expiry, the last sweep.",
+            "Time of the last task that committed or removed objects, such as the last expiry or sweep.",
             "kind",
         )
         self._seconds = Histogram(
             "rootline_worker_task_seconds",
-            "Time of a task, unless nothing was due.",
+            "Duration of a task, unless nothing was due.",
             ("kind",),
             registry=registry,
             buckets=_SECONDS,
@@ -65,12 +65,12 @@ class WorkerMetrics:
             "rootline_worker_entries_moved_total", "Entries in those leaves.", ("kind",), registry=registry
         )
         self._queue = self._gauge(
-            "rootline_worker_queue_tasks", "Tasks that wait, by what of a table is looked at.", "look"
+            "rootline_worker_queue_tasks", "Waiting tasks, by the part of the table that they check.", "look"
         )
-        self._tables = self._gauge("rootline_worker_tables", "Tables that are watched.")
+        self._tables = self._gauge("rootline_worker_tables", "Watched tables.")
         self._looks = Counter("rootline_worker_looks_total", "LIST requests for heads.", registry=registry)
         self._refused = Counter(
-            "rootline_worker_tasks_refused_total", "Tasks that found the queue full.", registry=registry
+            "rootline_worker_tasks_refused_total", "Tasks refused because the queue was full.", registry=registry
         )
         self._seen_looks = self._seen_refused = 0
         for kind in kinds:
@@ -82,18 +82,18 @@ class WorkerMetrics:
         return Gauge(name, text, labels, registry=self.registry)
 
     def began(self, kind: str) -> None:
-        """A task of this kind runs."""
+        """A task of this kind started."""
         self._running.labels(kind).inc()
 
     def ended(self, kind: str, outcome: str, elapsed_s: float) -> None:
-        """It ended; `outcome`: a `JobOutcome`, `FAILED` or `CANCELLED`."""
+        """A task ended. `outcome`: a `JobOutcome`, `FAILED` or `CANCELLED`."""
         self._running.labels(kind).dec()
         self._tasks.labels(kind, outcome).inc()
         if outcome != JobOutcome.NOTHING_DUE:
             self._seconds.labels(kind).observe(elapsed_s)
 
     def reported(self, kind: str, report: JobReport, now_ms: int) -> None:
-        """What a task that did not fail says."""
+        """Record the report of a task that did not fail."""
         if report.outcome in _DONE:
             self._succeeded.labels(kind).set(now_ms / 1000)
         if report.outcome in _CHANGED or report.removed:
@@ -107,7 +107,7 @@ class WorkerMetrics:
         self._failures.labels(code).inc()
 
     def measure(self, counters: WorkerCounters, waiting: Mapping[TaskKind, int] | None) -> None:
-        """Bring the gauges up to date, before they are read; `waiting` is `None` while the queue is away."""
+        """Update the gauges, before they are read. `waiting` is `None` while the queue is unavailable."""
         self._tables.set(counters.tables)
         self._looks.inc(counters.looks - self._seen_looks)
         self._refused.inc(counters.tasks_refused - self._seen_refused)

@@ -1,7 +1,7 @@
-"""/healthz, /readyz, /metrics of one worker.
+"""The HTTP server of one worker: /healthz, /readyz, /metrics.
 
 Owns: the worker's routes. Does not own: the reports (`app`), the server's life (`rootline.catalog.rest.serving`).
-Invariants: read-only. Port 0 lets the system pick. Signals are left to the process's owner.
+Invariants: read-only. Port 0 lets the system pick a port. Signal handlers are left to the process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def http_app(service: WorkerService) -> Starlette:
     """The routes over `service`."""
 
     async def readyz(_: Request) -> JSONResponse:
-        """Whether the worker finds its tables and tasks; 503 and the reason when not. Which tables fail, and why."""
+        """200 if the worker finds its tables and tasks, else 503, with the reason and the failing tables."""
         readiness = service.readiness()
         return JSONResponse(readiness.to_json(), status_code=200 if readiness.ready else 503)
 
@@ -36,6 +36,6 @@ def http_app(service: WorkerService) -> Starlette:
 
 @contextlib.asynccontextmanager
 async def serve(service: WorkerService, host: str, port: int) -> AsyncIterator[str]:
-    """Serve until the block ends; yields the URL that it listens on. Raises `OSError` when the port is taken."""
+    """Serve until the block ends. Yields the URL that it listens on. Raises `OSError` when the port is taken."""
     async with serve_app(http_app(service), host, port) as url:
         yield url

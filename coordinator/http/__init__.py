@@ -1,5 +1,6 @@
-"""The coordinator's HTTP face.
+"""The coordinator's HTTP server.
 
-Owns: /healthz, /readyz, /metrics. Does not own: what they report (`rootline.coordinator.app`).
+Owns: /healthz, /readyz, /metrics, the console. Does not own: the values that they report
+(`rootline.coordinator.app`).
 Invariants: read-only.
 """

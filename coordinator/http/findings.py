@@ -1,9 +1,9 @@
-"""The console's list of tables, and the findings of this moment in the order in which an operator should look at them.
+"""The console's list of tables, and the current findings in the order in which an operator should handle them.
 
-Owns: joining the tables in this coordinator's memory with those of the lake's log, their order, searching and paging,
-the definition of a finding, its words and its advice. Does not own: where states come from (`own_tables`,
+Owns: the join of the tables in this coordinator's memory with those of the whole lake, their order, searching and
+paging, the definition of a finding, its text and its advice. Does not own: the origin of states (`own_tables`,
 `table_states`), explanations of codes.
-Invariants: pure. A table is listed once, and of two states the worse one is shown. The worst comes first. The list of
+Invariants: pure. A table is listed once, and of two states the worse one is shown. The worst is first. The list of
 findings is short however much is wrong, and the rest is counted.
 """
 
@@ -23,12 +23,12 @@ from rootline.schemas.error_codes import CODES
 STATES: Final = tuple(TableState)
 """The worst first."""
 PENDING_BAD_MS: Final = 60_000
-"""An intent that waits longer than that is trouble."""
+"""An intent that waits longer than this is a finding."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One table. `is_here`: this coordinator has it in memory; numbers are `None` where no one said them."""
+    """One table. `is_here`: it is in this coordinator's memory. A number that no source reported is `None`."""
 
     name: str
     state: TableState
@@ -48,7 +48,7 @@ class TableRow:
 
 
 def table_rows(own: Iterable[OwnTable], others: Iterable[TableStatus], me: str, now_ms: int) -> list[TableRow]:
-    """Every table, the worst first, then by name; `me`: what this coordinator is called."""
+    """A row for each table, the worst first, then by name. `me`: the owner's name in rows of this coordinator."""
     rows = {table.name: _own_row(table, me, now_ms) for table in own}
     for status in others:
         mine = rows.get(status.table)
@@ -57,7 +57,7 @@ def table_rows(own: Iterable[OwnTable], others: Iterable[TableStatus], me: str, 
 
 
 def selected(rows: Sequence[TableRow], search: str, state: str) -> list[TableRow]:
-    """Those whose name or reason contains `search`, in any case, and that are in `state`; empty: all."""
+    """The rows in `state` whose name or reason contains `search`, case-insensitive. Empty arguments select all."""
     wanted = search.casefold().strip()
     return [
         row
@@ -68,7 +68,7 @@ def selected(rows: Sequence[TableRow], search: str, state: str) -> list[TableRow
 
 
 def counts_of(rows: Iterable[TableRow]) -> dict[str, int]:
-    """How many tables are in each state."""
+    """The number of tables in each state."""
     found = Counter(row.state for row in rows)
     return {state: found[state] for state in STATES if found[state]}
 
@@ -110,7 +110,7 @@ def _other_row(status: TableStatus, now_ms: int) -> TableRow:
 
 
 def _worse(mine: TableRow, status: TableStatus, now_ms: int) -> TableRow:
-    """This coordinator knows best, but for what others have said since: a pause, records that are parked, damage."""
+    """This coordinator's row, unless the lake reports something worse since: a pause, parked records or damage."""
     if mine.state is TableState.PAUSED or status.state not in LASTING:
         return mine
     is_worse = status.state is TableState.PAUSED or STATES.index(status.state) < STATES.index(mine.state)
@@ -147,7 +147,9 @@ _GROWS_RECORDS_MIN: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`severity`: bad or warn. `do`: the next step. `table`, `code`: what to open, if it is about one."""
+    """A problem. `severity`: bad or warn. `do`: the next step. `table`, `code`: the subjects to open, if there are
+    any.
+    """
 
     severity: str
     title: str
@@ -159,7 +161,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What is known; `reason`, `worker_reason`: why it is not ready; `rows`: of all tables, the worst first."""
+    """The input of `findings`. `reason`, `worker_reason`: causes of not being ready. `rows`: all tables, the worst
+    first.
+    """
 
     now_ms: int
     ready: bool
@@ -172,13 +176,13 @@ class Situation:
 
 
 def findings(situation: Situation) -> list[Finding]:
-    """What is wrong, the worst first; empty: nothing is known to be."""
+    """All findings, the worst first. Empty when no problem is known."""
     found = [*_of_process(situation), *_of_tables(situation), *_of_lag(situation), *_of_rejections(situation)]
     return sorted(found, key=lambda finding: finding.severity != "bad")
 
 
 def code_in(text: str) -> str:
-    """The first code of ours that a text names; empty if it names none."""
+    """The first error code in a text. Empty if there is none."""
     return next((word for word in re.findall(r"[a-z]+(?:-[a-z]+)+", text) if word in CODES), "")
 
 
@@ -196,7 +200,7 @@ def _of_process(now: Situation) -> Iterator[Finding]:
             "bad",
             "Part of the lake does not answer",
             trouble,
-            "Look at that service first: what is shown of tables is old until it answers.",
+            "Check that service first: the tables shown are out of date until it answers.",
             code=code_in(trouble),
         )
     if now.worker_reason:
@@ -204,7 +208,7 @@ def _of_process(now: Situation) -> Iterator[Finding]:
             "warn",
             "The worker beside this coordinator has trouble",
             now.worker_reason,
-            "Commits go on; roots grow until it works again. Read its log.",
+            "Commits continue, but roots grow until the worker works again. Read its log.",
             code=code_in(now.worker_reason),
         )
 
@@ -215,29 +219,29 @@ def _of_tables(now: Situation) -> Iterator[Finding]:
         "quarantined",
         "bad",
         "is quarantined",
-        "`rootline check {}`, mend what it finds, then `rootline quarantine lift {}`.",
+        "Run `rootline check {}`, repair the damage that it reports, then run `rootline quarantine lift {}`.",
     )
     yield from _each(
         now,
         "damaged",
         "bad",
         "cannot be read",
-        "`rootline check {}`, and bring the object back from the bucket's versions or a backup. Do not restart its "
-        "coordinator before: its next commit makes a new root from what it has in memory.",
+        "Run `rootline check {}`, and restore the object from the bucket's versions or a backup. Do not restart its "
+        "coordinator before that: its next commit writes a new root from memory.",
     )
     yield from _each(
         now,
         "parked",
         "bad",
         "is parked",
-        "Mend the cause, then `rootline quarantine lift {}`. Do not publish its intents again: they are kept.",
+        "Fix the cause, then run `rootline quarantine lift {}`. Do not republish its intents: they are stored.",
     )
     yield from _each(
         now,
         "delayed",
         "bad",
         "cannot commit",
-        "Look at the store that is named. Nothing is lost: the coordinator tries again by itself.",
+        "Check the store that the reason names. Nothing is lost: the coordinator retries automatically.",
     )
     unowned = [row for row in now.rows if row.state == "unowned"]
     if unowned:
@@ -254,7 +258,7 @@ def _of_tables(now: Situation) -> Iterator[Finding]:
             "bad",
             f"Intents have waited for {oldest_s:,} s",
             f"longer than {PENDING_BAD_MS // 1000} s, of {_names(late)}",
-            "Look at the lag below: if it falls, wait. If not, look at the store's latency and at this process's CPU.",
+            "Check the lag below. If it falls, wait. If not, check the store's latency and this process's CPU.",
             table=late[0].name,
         )
     paused = [row for row in now.rows if row.state == "paused"]
@@ -264,7 +268,7 @@ def _of_tables(now: Situation) -> Iterator[Finding]:
             "warn",
             f"{'1 table is' if len(paused) == 1 else f'{len(paused):,} tables are'} paused by an operator",
             f"{_names(paused)}: {paused[0].why}",
-            f"{what}, once the reason is gone.",
+            f"Run {what} when the reason no longer applies.",
             table=paused[0].name,
         )
 
@@ -275,7 +279,7 @@ def _each(now: Situation, state: str, severity: str, says: str, do: str) -> Iter
         yield Finding(severity, f"{row.name} {says}", row.why, do.replace("{}", row.name), row.name, code_in(row.why))
     if len(found) > _EACH_MAX:
         rest = found[_EACH_MAX:]
-        yield Finding(severity, f"{len(rest):,} more tables: {state}", _names(rest), "Filter the list of tables by it.")
+        yield Finding(severity, f"{len(rest):,} more tables: {state}", _names(rest), "Filter the list by this state.")
 
 
 def _of_lag(now: Situation) -> Iterator[Finding]:
@@ -288,7 +292,7 @@ def _of_lag(now: Situation) -> Iterator[Finding]:
             "warn",
             "Lag grows",
             f"{last:,} records wait, {last - first:,} more than {(recent[-1].at_ms - recent[0].at_ms) // 1000} s ago",
-            "More is published than is decided. Look for a table that is delayed. On Kafka start another coordinator.",
+            "Writers publish faster than intents are decided. Find a delayed table. On Kafka, add a coordinator.",
         )
 
 
@@ -300,7 +304,7 @@ def _of_rejections(now: Situation) -> Iterator[Finding]:
             "warn",
             "Intents were rejected in the last five minutes",
             said + (f" and {len(recent) - _EACH_MAX} more codes" if len(recent) > _EACH_MAX else ""),
-            "Read what the code says to do, and tell the writer. Other intents are not held up by it.",
+            "Read the advice of the code, and inform the writer. Other intents are not blocked by it.",
             code=recent[0].code if recent[0].code in CODES else "",
         )
 

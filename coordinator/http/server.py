@@ -1,12 +1,13 @@
-"""The HTTP routes of one coordinator: health, readiness, metrics, the console and its JSON, the catalog beside them.
+"""The HTTP routes of one coordinator: health, readiness, metrics, the console with its JSON, and the Iceberg
+catalog.
 
-Owns: the routes, who may ask, the headers that keep the console's page from running anything that is not ours. Does
-not own: the values (`findings`, `own_tables`, `observing`), the page itself (the files in `page`), the catalog
+Owns: the routes, access to them, the response headers that stop the console's page from running foreign scripts.
+Does not own: the values (`findings`, `own_tables`, `observing`), the page itself (the files in `page`), the catalog
 (`rootline.catalog.rest.routes`), the server's life (`rootline.catalog.rest.serving`).
 Starlette without FastAPI: its OpenAPI models took a quarter of a service's start, and no route uses them.
-Invariants: read-only. The page's files contain no data and need no token, all data does where one is set. Without a
-token only this machine is answered. An answer is bounded however large the lake is, and no commit waits for one. Port
-0 lets the system pick. Signals are left to the process's owner.
+Invariants: read-only. The page's files contain no data and need no token. All data needs the token if one is set.
+Without a token only requests from this machine are served. A response is bounded however large the lake is, and no
+commit waits for one. Port 0 lets the system pick a port. Signal handlers are left to the process.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ PAGE: Final = {"/": ("index.html", "text/html; charset=utf-8")} | {
         ("icon.svg", "image/svg+xml"),
     )
 }
-"""Path → file and type. They are the same for everyone: no token is needed."""
+"""Path → file and media type. The files contain no data, so they need no token."""
 ROWS_MAX: Final = 200
 LEAVES_MAX: Final = 96
 _DELETES_MAX: Final = 4
@@ -70,9 +71,10 @@ _HERE: Final = "this coordinator"
 
 @dataclass(slots=True)
 class Console:
-    """What the answers are made from.
+    """The data behind the console's responses.
 
-    `lake` is missing where no one else could read it; `why_no_worker`: why the worker beside is not ready, if so.
+    `lake` is missing if only this process can read the store. `why_no_worker` returns the reason why the worker in
+    this process is not ready, or an empty string.
     """
 
     service: CoordinatorService
@@ -83,7 +85,7 @@ class Console:
     _lake: LakeTables = LakeTables()
 
     def rows(self) -> list[TableRow]:
-        """All tables, the worst first; the same for a second, however many look."""
+        """All tables, the worst first. Cached for a second, however many clients ask."""
         now_s = time.monotonic()
         if self._rows_at_s < 0 or now_s - self._rows_at_s > _SAME_ROWS_S:
             self._lake = LakeTables() if self.lake is None else self.lake.tables()
@@ -92,7 +94,7 @@ class Console:
         return self._rows
 
     def overview(self, after: int, since_ms: int) -> dict[str, Any]:
-        """What is wrong, numbers, and what happened after event `after` and later than `since_ms`."""
+        """The findings, the numbers, the events after event `after` and the samples later than `since_ms`."""
         rows, recent, now_ms = self.rows(), self.service.recent, self.service.now_ms()
         readiness = self.service.readiness()
         codes = recent.codes()
@@ -136,12 +138,14 @@ class Console:
             "tree_missing": "",
         }
         if row is None or row.head is None or self.lake is None:
-            body["tree_missing"] = "no root of it is known here" if self.lake is not None else "its store is not shared"
+            body["tree_missing"] = (
+                "this coordinator knows no root of the table" if self.lake is not None else "the store is not shared"
+            )
         elif row.head != known:
             try:
                 outline = await self.lake.outline(TableName(name))
             except (RootlineError, TimeoutError) as error:
-                body["tree_missing"] = f"its root cannot be read: {str(error) or 'no answer in time'}"
+                body["tree_missing"] = f"the table's root cannot be read: {str(error) or 'no answer in time'}"
             else:
                 body["tree"] = None if outline is None else _tree(outline)
                 body["tree_missing"] = "" if outline is not None else "there is no such table"
@@ -153,7 +157,7 @@ def console_routes(console: Console) -> list[Route]:
     files = resources.files("rootline.coordinator.http") / "page"
 
     async def overview(request: Request) -> JSONResponse:
-        """What is wrong, and what is new."""
+        """The findings and the recent events."""
         return _said(console.overview(_number(request, "after", 0), _number(request, "since_ms", 0)))
 
     async def tables(request: Request) -> JSONResponse:
@@ -181,7 +185,7 @@ def console_routes(console: Console) -> list[Route]:
 
 
 async def _code(request: Request) -> JSONResponse:
-    """As `rootline explain` says it."""
+    """The explanation of a code, as `rootline explain` prints it."""
     name = _text(request, "name", 100)
     known = CODES.get(name)
     if known is None:
@@ -191,7 +195,7 @@ async def _code(request: Request) -> JSONResponse:
 
 
 async def _page_of_code(request: Request) -> Response:
-    """The page of a code, as it is in the documentation; it says nothing of this lake."""
+    """The documentation page of a code. It contains nothing about this lake."""
     known = CODES.get(request.path_params["name"])
     if known is None:
         return PlainTextResponse("there is no such code\n", 404, _OF_PAGE)
@@ -199,17 +203,17 @@ async def _page_of_code(request: Request) -> Response:
 
 
 async def sample_lag(service: CoordinatorService, every_s: float = 5.0) -> None:
-    """Note the lag again and again, until cancelled."""
+    """Record the lag every `every_s` seconds, until cancelled."""
     while True:
         try:
             await service.sample()
-        except Exception:  # what only shows how things are must not end what works
-            structlog.get_logger().exception("lag not noted", action="sample")
+        except Exception:  # a failed observation must not end the service
+            structlog.get_logger().exception("lag not sampled", action="sample")
         await asyncio.sleep(every_s)
 
 
 def open_paths() -> frozenset[str]:
-    """Paths that need no token: they say nothing of the lake."""
+    """Paths that need no token, because they contain nothing about the lake."""
     return frozenset((*PAGE, *(f"/console/codes/{code}.md" for code in CODES)))
 
 
@@ -221,11 +225,11 @@ def _file_route(path: str, body: bytes, kind: str) -> Route:
 
 
 class _Unreadable(Exception):
-    """Why a value in the path's query cannot be used."""
+    """A query parameter cannot be used. The text is the reason."""
 
 
 def _for_readers(answer: Callable[[Request], Awaitable[JSONResponse]]) -> Handler:
-    """`answer`, for those who may read, and 422 where what they ask is not to be understood."""
+    """A handler that refuses requests without permission, and responds 422 to a query that cannot be used."""
 
     async def answered(request: Request) -> Response:
         refusal = _refusal(request)
@@ -262,11 +266,13 @@ def _text(request: Request, name: str, length_max: int) -> str:
 
 
 def _refusal(request: Request) -> JSONResponse | None:
-    """Why this request is not answered; `None`: it is. A token, if there is one, was looked at before."""
+    """The 403 response to a request from elsewhere without a token, else `None`. The server has already checked the
+    token.
+    """
     if request.scope.get(AUTHORIZED) or (is_loopback(_client(request)) and is_loopback(named_host(request.scope))):
         return None
     said = (
-        "without a token the console is for this machine alone: set ROOTLINE_HTTP__TOKEN, or open the page by its "
+        "without a token the console serves only this machine: set ROOTLINE_HTTP__TOKEN, or open the page by its "
         "loopback address"
     )
     return _said({"error": said}, 403)
@@ -344,29 +350,29 @@ class Beside(Protocol):
     """A worker in the same process, whose metrics are in the coordinator's registry."""
 
     def readiness(self) -> BesideReadiness:
-        """Whether it works, and what is wrong."""
+        """The worker's readiness, and the reason if it is not ready."""
         ...
 
     async def measure(self) -> None:
-        """Bring the gauges up to date."""
+        """Update the gauges."""
         ...
 
 
 class BesideReadiness(Protocol):
-    """What /readyz and the console show of it."""
+    """The worker's readiness as /readyz and the console show it."""
 
     @property
     def reason(self) -> str:
-        """Why it does not work; empty: it does."""
+        """The reason why the worker does not work. Empty if it does."""
         ...
 
     @property
     def failing(self) -> Mapping[TableName, str]:
-        """Tables that it fails at, and why."""
+        """The tables whose maintenance fails, and the reason of each."""
         ...
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON."""
+        """The readiness as a JSON object."""
         ...
 
 
@@ -378,13 +384,13 @@ def http_app(
     *,
     console: bool = True,
 ) -> Starlette:
-    """The routes over `service`, what is `beside` it, and the Iceberg REST catalog under /v1 if there is one.
+    """The routes over `service`, the worker `beside` it, and the Iceberg REST catalog under /v1 if there is one.
 
-    `lake`: what the console shows of tables that this coordinator has not in memory.
+    `lake`: the source of tables that are not in this coordinator's memory, for the console.
     """
 
     async def readyz(_: Request) -> JSONResponse:
-        """Whether the service does its work; 503 and the reason when not."""
+        """200 if the service is ready, else 503, with the reason and the state of each table."""
         readiness = service.readiness()
         tables = {
             table.name: {"state": table.state.value, "phase": table.phase, "why": table.why}
@@ -402,7 +408,7 @@ def http_app(
             await beside.measure()
         if catalog is not None:
             catalog.catalog.metrics.measure(int(time.time() * 1000), service.heads())
-        # on a thread: with many tables it takes long enough to be felt by commits
+        # on a thread: with many tables it takes long enough to delay commits
         body = await asyncio.to_thread(generate_latest, service.metrics.registry)
         return Response(body, media_type=CONTENT_TYPE_LATEST)
 
@@ -425,7 +431,7 @@ async def serve(
     lake: LakeView | None = None,
     console: bool = True,
 ) -> AsyncIterator[str]:
-    """Serve until the block ends; yields the URL that it listens on. Raises `OSError` when the port is taken."""
+    """Serve until the block ends. Yields the URL that it listens on. Raises `OSError` when the port is taken."""
     app = http_app(service, catalog, beside, lake, console=console)
     async with serve_app(app, host, port, also_open=open_paths() if console else frozenset()) as url:
         sampling = asyncio.ensure_future(sample_lag(service)) if console else None

@@ -1,5 +1,5 @@
 """The asyncio shell around the commit machine.
 
 Owns: tasks, queues, deadlines, metrics. Does not own: any decision (`rootline.coordinator.protocol` makes them).
-Invariants: one task owns a table; every queue is bounded; every wait has a deadline.
+Invariants: one task owns a table. Every queue is bounded. Every wait has a deadline.
 """

@@ -1,9 +1,9 @@
-"""The child that decodes suspect records: `python -m rootline.coordinator.runtime.decoding_child`.
+"""The child process that decodes suspect records: `python -m rootline.coordinator.runtime.decoding_child`.
 
-Owns: the pipe's frames, its own memory limit. Does not own: the meaning of its end
+Owns: the pipe's frames, the child's memory limit. Does not own: the interpretation of its exit
 (`rootline.coordinator.runtime.records`).
-Invariants: one answer for each record that was decoded or refused, in order. It talks to its parent only, and ends
-with it.
+Invariants: one reply for each record that was decoded or refused, in order. The child communicates only with its
+parent, and exits with it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _OWN_MEMORY: Final = Path("/proc/self/statm")
 
 
 def frame(body: bytes) -> bytes:
-    """`body` behind its length."""
+    """`body` with its length as a prefix."""
     return len(body).to_bytes(_BYTES_OF_LENGTH, "big") + body
 
 
 def main(stdin: BinaryIO, stdout: BinaryIO) -> None:
-    """Decode what comes until the pipe ends."""
+    """Decode records until the pipe ends."""
     limits, memory_bytes = pickle.loads(_body(stdin))
     _limit_memory(memory_bytes)
     _say(stdout, READY)
@@ -54,7 +54,7 @@ def _say(stdout: BinaryIO, answer: bytes) -> None:
 
 
 def _limit_memory(more_bytes: int) -> None:
-    """Where the system says how much there is already; elsewhere the system's own limit must do."""
+    """Limit the address space, if the system reports its current size. Elsewhere the system's own limit applies."""
     if _OWN_MEMORY.exists():
         limit = int(_OWN_MEMORY.read_text(encoding="ascii").split()[0]) * resource.getpagesize() + more_bytes
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -63,5 +63,5 @@ def _limit_memory(more_bytes: int) -> None:
 if __name__ == "__main__":
     try:
         main(sys.stdin.buffer, sys.stdout.buffer)
-    except (BrokenPipeError, EOFError):  # the parent has gone: there is no one to answer, and its log is not ours
+    except (BrokenPipeError, EOFError):  # the parent has exited: nobody reads a reply, and stderr belongs to the parent
         os._exit(1)

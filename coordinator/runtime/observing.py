@@ -1,14 +1,14 @@
-"""A coordinator as people see it: its metrics, its log lines, and its recent events.
+"""The observable side of a coordinator: its metrics, its log lines, and its recent events.
 
-Owns: names, labels and buckets of the registry, the translation of reports into them, a log line for each verdict and
-each commit with its level and rate, the rings of recent events and their bounds, numbers that tell a reader what is
-new. Does not own: when something is reported (`rootline.coordinator.protocol`), when a verdict was published
-(`verdict_outbox`, `rejection_outbox`), how events are shown (`rootline.coordinator.http`).
-Invariants: metrics are a contract with those who watch them: a `table` label has at most `TABLES_MAX` tables, and only
-tables that exist. The rest share `_other` in counters, and have no gauges. Every verdict and every commit is in
-exactly one log line, its own or a count. Rejections have lines of their own to spend, so that a flood of commits hides
-none. A line that counts comes within a second, although nothing follows. Memory is bounded whatever comes, in entries
-and in characters. Noting an event costs the caller a few appends and never waits.
+Owns: names, labels and buckets of the registry, the translation of reports into them, a log line for each verdict
+and each commit with its level and rate, the rings of recent events and their bounds, the numbers by which a client
+asks for newer events. Does not own: the time of a report (`rootline.coordinator.protocol`), the publication of
+verdicts (`verdict_outbox`, `rejection_outbox`), the presentation of events (`rootline.coordinator.http`).
+Invariants: metrics are a contract with those who watch them. A `table` label has at most `TABLES_MAX` tables, and
+only tables that exist. The rest share `_other` in counters, and have no gauges. Every verdict and every commit is in
+exactly one log line, its own or a count. Rejections have their own limit of lines, so a flood of commits hides none.
+A line that counts is written within a second, even if nothing follows. Memory is bounded for any load, in entries
+and in characters. Recording an event costs the caller a few appends and never waits.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ from rootline.schemas.verdict import Verdict, VerdictKind
 
 _WINDOW_S: Final = 1.0
 VerdictCounts = Mapping[tuple[VerdictKind, str], int]
-"""(kind, code, or an empty one) → how many."""
+"""(kind, code or an empty string) → number of verdicts."""
 
 
 @dataclass(slots=True)
 class VerdictLines:
-    """At most `per_s_max` lines a second for rejections, and as many for the other verdicts; `commits_per_s_max`.
+    """Writes log lines: at most `per_s_max` a second for rejections, as many for other verdicts, `commits_per_s_max`
+    for roots.
 
-    They are at `info`: a rejection is its writer's affair. Those of records that are no intents are at `warning`,
-    because perhaps no writer waits for them.
+    Lines are at `info`, because a rejection concerns its writer. Lines for records that are not intents are at
+    `warning`, because perhaps no writer waits for them.
     """
 
     per_s_max: int
@@ -56,7 +57,7 @@ class VerdictLines:
     _window: asyncio.TimerHandle | None = None
 
     def landed(self, table: TableName, report: Report) -> None:
-        """A root is confirmed."""
+        """Log a confirmed root."""
         self._open()
         self._commits += 1
         if self._commits > self.commits_per_s_max:
@@ -74,9 +75,9 @@ class VerdictLines:
         of_intents: bool = True,
         traces: Sequence[TraceContext | None] = (),
     ) -> None:
-        """The log has acknowledged these, so many of each; not `of_intents`: of records that are none.
+        """Log verdicts that the log has acknowledged. `counts` has the number of each kind and code.
 
-        `traces`: of each, or none at all.
+        `of_intents` is false for records that are not intents. `traces`: one for each verdict, or empty.
         """
         if not verdicts:
             return
@@ -94,26 +95,26 @@ class VerdictLines:
                 self._rest_warns |= not of_intents
 
     def close(self) -> None:
-        """Count what had no line of its own, and begin again."""
+        """Write the counts of suppressed lines, and start a new second."""
         if self._window is not None:
             self._window.cancel()
         left_out = self._commits - self.commits_per_s_max
         self._window, self._rejected, self._others, self._commits = None, 0, 0, 0
         if left_out > 0:
-            structlog.get_logger().info("commits without a line of their own", action="commits", count=left_out)
+            structlog.get_logger().info("commits not logged one by one", action="commits", count=left_out)
         if self._rest:
             counts = {_in_words(*what): count for what, count in sorted(self._rest.items())}
             self._rest.clear()
             log = structlog.get_logger()
             write, self._rest_warns = log.warning if self._rest_warns else log.info, False
-            write("verdicts without a line of their own", action="verdicts", counts=counts)
+            write("verdicts not logged one by one", action="verdicts", counts=counts)
 
     def _open(self) -> None:
         if self._window is None:
             self._window = asyncio.get_running_loop().call_later(_WINDOW_S, self.close)
 
     def _has_room_for(self, verdict: Verdict) -> bool:
-        """Whether it gets a line, which is counted."""
+        """Whether the verdict gets its own line. Counts the line."""
         if verdict.kind is VerdictKind.REJECTED:
             self._rejected += 1
             return self._rejected <= self.per_s_max
@@ -151,7 +152,7 @@ _SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.
 
 
 class CoordinatorMetrics:
-    """One registry, for all reports and publications of the process."""
+    """The metrics registry of the process, for all reports and publications."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -159,41 +160,56 @@ class CoordinatorMetrics:
         self._states: dict[str, TableState] = {}
         self._versions: dict[str, int] = {}
         self._lagging: set[Partition] = set()
-        self._commit = self._histogram("rootline_commit_seconds", "PUT of a root until it is confirmed.")
-        self._visible = self._histogram("rootline_intent_visible_seconds", "Append of an intent until its verdict.")
+        self._commit = self._histogram("rootline_commit_seconds", "Time from the PUT of a root to its confirmation.")
+        self._visible = self._histogram(
+            "rootline_intent_visible_seconds", "Time from the append of an intent to its verdict."
+        )
         self._puts = self._counter("rootline_put_total", "Conditional PUTs of roots.", "outcome")
-        self._rebases = self._counter("rootline_rebases_total", "Batches applied again to another head.", "cause")
+        self._rebases = self._counter("rootline_rebases_total", "Batches re-applied to another head.", "cause")
         self._verdicts = self._counter(
-            "rootline_verdicts_total", "Verdicts of this process that the log has acknowledged.", "verdict", "code"
+            "rootline_verdicts_total", "Verdicts by this process that the log has acknowledged.", "verdict", "code"
         )
         self._told_again = self._counter(
             "rootline_verdicts_told_again_total",
-            "Verdicts that were on record before this process told them: decided by one that ended, or lost a race.",
+            "Verdicts that were recorded before this process published them, by a predecessor or a race's winner.",
             "verdict",
             "code",
         )
-        self._failures = self._counter("rootline_store_failures_total", "Store operations to be tried again.", "table")
-        self._apart = self._counter("rootline_clocks_apart_total", "Roots at which the log's and own clock went apart.")
+        self._failures = self._counter(
+            "rootline_store_failures_total", "Failed store requests, to be retried.", "table"
+        )
+        self._apart = self._counter(
+            "rootline_clocks_apart_total", "Roots at which the log's clock and the local clock diverged."
+        )
         self._last_commit = self._gauge(
-            "rootline_last_commit_timestamp_seconds", "Timestamp of the newest root this process made.", "table"
+            "rootline_last_commit_timestamp_seconds", "Timestamp of the newest root that this process wrote.", "table"
         )
         self._root_bytes = self._gauge("rootline_root_bytes", "Size of the newest root.", "table")
-        self._retained = self._gauge("rootline_retained_root_bytes", "Size of all roots that are kept.", "table")
+        self._retained = self._gauge(
+            "rootline_retained_root_bytes", "Size of all roots that have not expired.", "table"
+        )
         self._given_up = self._gauge(
-            "rootline_given_up_root_bytes", "Size of all roots that expired so far, removed or not yet.", "table"
+            "rootline_given_up_root_bytes", "Size of all roots that have expired, removed or not.", "table"
         )
         self._oldest_version = self._gauge(
             "rootline_oldest_version", "Oldest version from which on every version can be read.", "table"
         )
         self._root_entries = self._gauge("rootline_root_entries", "Entries of the newest root.", "table", "content")
-        self._state = self._gauge("rootline_table_state", "1 for the state the table is in.", "table", "state")
+        self._state = self._gauge("rootline_table_state", "1 for the current state of the table.", "table", "state")
         self._oldest = self._gauge("rootline_oldest_pending_intent_seconds", "Age of the oldest undecided intent.")
-        self._ready = self._gauge("rootline_coordinator_ready", "1 while /readyz says that the coordinator is ready.")
-        self._partitions = self._gauge("rootline_assigned_partitions", "Partitions of the log that this process reads.")
-        self._paused = self._gauge("rootline_paused_partitions", "Partitions not read: no room for their rejections.")
-        self._queue_bytes = self._gauge("rootline_queue_bytes", "Memory, about, of intents that wait.")
+        self._ready = self._gauge("rootline_coordinator_ready", "1 while /readyz reports the coordinator as ready.")
+        self._partitions = self._gauge(
+            "rootline_assigned_partitions", "Partitions of the log that are assigned to this process."
+        )
+        self._paused = self._gauge(
+            "rootline_paused_partitions", "Partitions that are not read, because there is no room for their rejections."
+        )
+        self._queue_bytes = self._gauge("rootline_queue_bytes", "Approximate memory of waiting intents.")
         self._lag = self._gauge(
-            "rootline_consumer_lag_records", "Records of the log not handed to their tables yet.", "topic", "partition"
+            "rootline_consumer_lag_records",
+            "Records of the log that are not yet delivered to their tables.",
+            "topic",
+            "partition",
         )
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
@@ -212,7 +228,7 @@ class CoordinatorMetrics:
         return table
 
     def report(self, table: str, report: Report) -> None:
-        """Count what a commit machine noted."""
+        """Count a report of a commit machine."""
         match report.noted:
             case Noted.ROOT_LANDED:
                 self._puts.labels("landed").inc()
@@ -223,7 +239,7 @@ class CoordinatorMetrics:
                 self._puts.labels("lost").inc()
                 self._rebases.labels(report.noted.value).inc()
             case Noted.STORE_FAILED:
-                # a name alone earns no label: a writer may name as many tables as it likes
+                # only tables that exist get a label: a writer can invent any number of names
                 self._failures.labels(table if table in self._tables else _OTHER).inc()
             case Noted.CLOCKS_APART:
                 self._apart.inc()
@@ -231,21 +247,23 @@ class CoordinatorMetrics:
                 pass
 
     def published(self, publication: Publication, now_ms: int) -> VerdictCounts:
-        """Count verdicts, and how long their intents took to become visible."""
+        """Count verdicts, and observe the time until their intents became visible."""
         for appended_ms in publication.appended_ms:
             if appended_ms:
                 self._visible.observe(max(0, now_ms - appended_ms) / 1000)
         return self.on_published(publication.verdicts, publication.is_repeated)
 
     def on_published(self, verdicts: Sequence[Verdict], is_repeated: bool) -> VerdictCounts:
-        """Count verdicts that the log has acknowledged; how many of each there were."""
+        """Count verdicts that the log has acknowledged. Returns the number of each kind and code."""
         kinds = Counts((verdict.kind, verdict.code or "") for verdict in verdicts)
         for (kind, code), count in kinds.items():
             (self._told_again if is_repeated else self._verdicts).labels(kind.value, code).inc(count)
         return kinds
 
     def is_news(self, table: str, version: int) -> bool:
-        """Whether gauges of `table` are to be set: it has some, and they do not show this version; they do from now."""
+        """Whether the gauges of `table` must be set, because they do not show this version. Marks the version as
+        shown.
+        """
         label = self._label(table)
         if label == _OTHER or self._versions.get(label) == version:
             return False
@@ -253,7 +271,7 @@ class CoordinatorMetrics:
         return True
 
     def root(self, table: str, size_in_bytes: int, timestamp_ms: int, entries: dict[str, int]) -> None:
-        """Describe the newest root; `entries`: content type → rows."""
+        """Set the gauges of the newest root. `entries`: content type → rows."""
         label = self._label(table)
         if label == _OTHER:
             return
@@ -263,20 +281,22 @@ class CoordinatorMetrics:
             self._root_entries.labels(label, content).set(count)
 
     def retained(self, table: str, size_in_bytes: int) -> None:
-        """All roots of a table that are kept, bytes."""
+        """Set the size of a table's roots that have not expired, in bytes."""
         label = self._label(table)
         if label != _OTHER:
             self._retained.labels(label).set(size_in_bytes)
 
     def expired(self, table: str, oldest_version: int, given_up_bytes: int) -> None:
-        """From which version on a table can be read, and the bytes of the roots that were given up."""
+        """Set the oldest readable version of a table, and the bytes of its expired roots."""
         label = self._label(table)
         if label != _OTHER:
             self._oldest_version.labels(label).set(oldest_version)
             self._given_up.labels(label).set(given_up_bytes)
 
     def states(self, of: Mapping[TableName, TableState]) -> None:
-        """The state of every table in memory. Others are forgotten, or a former owner would go on alarming."""
+        """Set the state of every table in memory. Removes other tables, or a former owner would continue to raise
+        alarms.
+        """
         labels = {self._label(table): state for table, state in of.items()}
         labels.pop(_OTHER, None)
         for label in self._states.keys() - labels.keys():
@@ -290,15 +310,15 @@ class CoordinatorMetrics:
                     self._state.labels(label, known.value).set(1 if known is state else 0)
 
     def ready(self, is_ready: bool) -> None:
-        """Whether the coordinator does its work."""
+        """Set whether the coordinator works."""
         self._ready.set(1 if is_ready else 0)
 
     def oldest_pending(self, age_s: float) -> None:
-        """Age of the oldest record without a verdict, seconds; 0 when there is none."""
+        """Set the age of the oldest record without a verdict, in seconds. 0 when there is none."""
         self._oldest.set(age_s)
 
     def lag(self, records: Mapping[Partition, int]) -> None:
-        """Records of each partition that are not handed to their tables yet; partitions that went are forgotten."""
+        """Set the records of each partition that are not yet delivered to their tables. Removes revoked partitions."""
         for log, partition in self._lagging - records.keys():
             self._lag.remove(log, str(partition))
         self._lagging = set(records)
@@ -306,7 +326,7 @@ class CoordinatorMetrics:
             self._lag.labels(log, str(partition)).set(count)
 
     def holding(self, partitions: int, paused: int, queue_bytes: int) -> None:
-        """How many partitions are this process's, how many of them are paused, and what their tables' queues hold."""
+        """Set the number of assigned partitions, the number of paused ones, and the bytes in their tables' queues."""
         self._partitions.set(partitions)
         self._paused.set(paused)
         self._queue_bytes.set(queue_bytes)
@@ -315,7 +335,7 @@ class CoordinatorMetrics:
 EVENTS_MAX: Final = 300
 REJECTIONS_MAX: Final = 200
 REJECTIONS_AT_ONCE_MAX: Final = 20
-"""Of what is told at once; the rest is only counted."""
+"""Rejections of one publication that get an event. The rest is only counted."""
 SAMPLES_MAX: Final = 720
 _CODES_MAX: Final = 500
 _NAME_CHARS_MAX: Final = 300
@@ -323,7 +343,7 @@ _REASON_CHARS_MAX: Final = 1_000
 
 
 class EventKind(StrEnum):
-    """What an event is about."""
+    """The subject of an event."""
 
     COMMIT = "commit"
     VERDICTS = "verdicts"
@@ -332,10 +352,10 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened. `number`: ascending in this process; `at_ms`: since the epoch.
+    """One event. `number`: ascending in this process. `at_ms`: since the epoch.
 
-    `intents`: of a commit or of verdicts; `seconds`: from the PUT of a commit until it was confirmed; `counts`:
-    verdicts of each kind; `code`, `reason`, `intent_id`, `where` (log, partition, offset): of a rejection.
+    `intents`: of a commit or of verdicts. `seconds`: from the PUT of a commit to its confirmation. `counts`:
+    verdicts of each kind. `code`, `reason`, `intent_id`, `where` (log, partition, offset): of a rejection.
     """
 
     number: int
@@ -355,8 +375,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Lag at a moment: records on the log not handed to their tables (`None`: the log did not say), seconds that the
-    oldest undecided intent waits, and how much was decided since the process began.
+    """The load at one moment.
+
+    `lag`: records on the log that are not yet delivered, `None` if the log did not respond. `oldest_s`: age of the
+    oldest undecided intent. The counters start with the process.
     """
 
     at_ms: int
@@ -369,7 +391,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class CodeCount:
-    """How often a code was the reason of a rejection, and when it was last."""
+    """The number of rejections with a code, and the time of the newest."""
 
     code: str
     count: int
@@ -378,7 +400,7 @@ class CodeCount:
 
 @dataclass(slots=True)
 class RecentEvents:
-    """For one process."""
+    """The recent events of one process."""
 
     commits: int = 0
     verdicts: int = 0
@@ -391,11 +413,11 @@ class RecentEvents:
 
     @property
     def number(self) -> int:
-        """Of the newest event; 0: there was none."""
+        """The number of the newest event, or 0 before the first."""
         return self._number
 
     def landed(self, table: TableName, report: Report, at_ms: int) -> None:
-        """A root is confirmed."""
+        """Record a confirmed root."""
         self.commits += 1
         self._number += 1
         intents = int(report.detail or 0)
@@ -404,7 +426,7 @@ class RecentEvents:
         )
 
     def on_published(self, verdicts: Sequence[Verdict], counts: VerdictCounts, told_again: bool, at_ms: int) -> None:
-        """The log has acknowledged these, so many of each; they are of one table, or of records of none."""
+        """Record verdicts that the log has acknowledged. All are of one table, or of records without a table."""
         if not verdicts:
             return
         self.verdicts += len(verdicts)
@@ -434,24 +456,24 @@ class RecentEvents:
                 self._reject(verdict, told_again, at_ms)
 
     def sample(self, at_ms: int, lag: int | None, oldest_s: float) -> None:
-        """Note how things are now."""
+        """Record the current load."""
         self._samples.append(Sample(at_ms, lag, oldest_s, self.commits, self.verdicts, self.rejections))
 
     def events_after(self, number: int) -> list[Event]:
-        """What is kept of what came after the event with that number, ascending."""
+        """The stored events with a higher number, ascending."""
         found = [event for ring in (self._events, self._rejected) for event in ring if event.number > number]
         return sorted(found, key=lambda event: event.number)
 
     def rejections_of(self, table: str) -> list[Event]:
-        """What is kept of a table's rejections, the newest first."""
+        """The stored rejections of a table, the newest first."""
         return [event for event in reversed(self._rejected) if event.table == table]
 
     def samples_after(self, at_ms: int) -> list[Sample]:
-        """What is kept of later samples, in their order."""
+        """The stored samples after a time, ascending."""
         return [sample for sample in self._samples if sample.at_ms > at_ms]
 
     def codes(self) -> list[CodeCount]:
-        """How often each code was the reason, the newest first."""
+        """The count of rejections for each code, the newest first."""
         return sorted(self._codes.values(), key=lambda found: (-found.last_ms, found.code))
 
     def _count(self, code: str, count: int, at_ms: int) -> None:

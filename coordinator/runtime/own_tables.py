@@ -1,12 +1,12 @@
-"""The tables in this coordinator's memory: their states as values, and reading their heads back from the store.
+"""The tables in this coordinator's memory: their states as values, and a check of their heads in the store.
 
-Owns: reading loops and assignment, the choice of a few heads to check now and then. Does not own: the state itself
-(the loops), the word for it (`table_states`), the state of other tables in store and log, how it is shown.
+Owns: reading the states of loops and assignment, the choice of the heads to check. Does not own: the state itself
+(the loops), the words for states (`table_states`), the states of other tables in the lake, the views.
 Invariants: reading states changes nothing, sends no request and never waits. A check changes nothing either: a table
 with a damaged head continues to commit, from memory.
 
-A coordinator that has a head in memory does not read it again, so without the check only readers would notice that the
-stored bytes were damaged.
+A coordinator that has a head in memory never re-reads it, so without the check only readers would notice damaged
+bytes.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from rootline.storage.metadata.root_reader import find_head, proven_root
 
 @dataclass(frozen=True, slots=True)
 class OwnTable:
-    """A table in memory. `phase`: the commit machine's.
+    """A table in memory. `phase`: the phase of its commit machine.
 
-    `committed_ms`: of its newest root; `pending_since_ms`: when its oldest undecided record was appended; `waiting`:
-    records in memory that are not decided; `parked`: records that were moved aside.
+    `committed_ms`: the timestamp of its newest root. `pending_since_ms`: the append time of its oldest undecided
+    record. `waiting`: undecided records in memory. `parked`: records in the parking topic.
     """
 
     name: TableName
@@ -56,9 +56,10 @@ def own_tables(
     delay_of: Callable[[TableName], str],
     damage_of: Callable[[TableName, int], str],
 ) -> list[OwnTable]:
-    """Each table of `assignment`.
+    """The tables of `assignment`.
 
-    `delay_of`: what delays its commits; `damage_of`: what is wrong with its root of a version, as stored.
+    `delay_of`: returns why commits of a table are delayed. `damage_of`: returns the damage of a stored root by
+    version.
     """
     if assignment is None:
         return []
@@ -72,7 +73,7 @@ def own_tables(
     for table, loop in assignment.tables.items():
         machine, held = loop.machine, parked.get(table, 0)
         if machine.head is None and loop.pending_since_ms is None and not loop.is_stuck and not held:
-            continue  # nothing says that there is such a table
+            continue  # there is no evidence that this table exists
         header = None if machine.head is None else machine.head.header
         waits = loop.pending_since_ms is not None
         gone = missing.get(table, "")
@@ -112,23 +113,25 @@ CHECKED_AT_ONCE: Final = 10
 
 @dataclass(slots=True)
 class HeadCheck:
-    """The check of stored heads in one process. `tables`: those in memory. `timeout_s`: of a request."""
+    """The check of stored heads in one process. `tables`: the tables in memory. `timeout_s`: deadline of one
+    request.
+    """
 
     store: ObjectStore
     tables: Callable[[], Mapping[TableName, TableLoop]]
     timeout_s: float
     _damage: dict[TableName, tuple[Version, str]] = field(default_factory=dict)
     _checked: dict[TableName, None] = field(default_factory=dict)
-    """In the order in which they were checked."""
+    """Ordered by the time of the last check, oldest first."""
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Check some heads every `CHECK_EVERY_S` seconds, until cancelled."""
         while True:
             await asyncio.sleep(CHECK_EVERY_S)
             await self.check()
 
     async def check(self) -> None:
-        """Read the heads that were not read for longest."""
+        """Read the heads that were not checked for the longest time."""
         tables = self.tables()
         self._checked = {table: None for table in self._checked if table in tables}
         self._damage = {table: damage for table, damage in self._damage.items() if table in tables}
@@ -151,7 +154,7 @@ class HeadCheck:
             async with asyncio.timeout(self.timeout_s):
                 why = await self._wrong_with(table, version)
         except (Unavailable, TimeoutError):
-            return  # later
+            return  # retried in a later round
         if why and self._damage.get(table) != (version, why):
             structlog.get_logger().error("head damaged", action="check", table=table, version=version, reason=why)
         self._damage.pop(table, None)

@@ -1,19 +1,20 @@
-"""One record of the log: an intent or the rejection in its place, decoded safely, its writer's permission checked.
+"""Turns one record of the log into an intent or a rejection, and checks the writer's permission.
 
-Owns: which records are intents of a table, the rejection of the others, the child process that decodes suspects first
-with its limits and its end, the policy file of keys, tables and kinds. Does not own: framing
-(`rootline.schemas.bytes.intent_codec`), the child's side (`decoding_child`), which records are suspects (the
-feed), when a rejection is published (`consumer_loop`), signatures (`rootline.schemas.bytes.record_headers`), where in
-the order of decisions a refusal counts (`rootline.tree.commit.decide`).
-Invariants: any record gives an intent or a rejection, never an error, because a record that ends the process would end
-the next one. Nothing that a record does to the child reaches this process. The child's end is blamed on the one record
-that it was decoding, and a child that does not start rejects nothing. Nothing is allowed that the policy file does not
-name. A file that cannot be read in full is refused at the start. A secret is never shown. The age of a signature
-follows from the record alone, so every coordinator judges it alike.
+Owns: the choice which records are intents of a table, the rejection of the others, the child process that decodes
+suspect records first, the policy file of keys, tables and kinds. Does not own: framing
+(`rootline.schemas.bytes.intent_codec`), the child's side (`decoding_child`), the choice of suspects (the feed), the
+time at which a rejection is published (`consumer_loop`), signatures (`rootline.schemas.bytes.record_headers`), the
+order of refusals among decisions (`rootline.tree.commit.decide`).
+Invariants: any record yields an intent or a rejection, never an error, because a record that ends this process would
+end the next one. A record that damages the child does not affect this process. The child's end is blamed on the one
+record that it was decoding, and a child that does not start rejects nothing. The policy file lists all that is
+allowed. A file that cannot be read in full is refused at the start. A secret is never shown. The age of a signature
+follows from the record alone, so all coordinators reach the same result.
 
-Theory. A record that kills the process that decodes it would kill the next owner too, and the one after that. So after
-an unclean end the records that may have been in decoding are given to a child, one by one: it answers each with a
-byte. Where the answers end, the record is rejected by its coordinates, and a new child takes the rest.
+Theory. A record that kills the process that decodes it would kill the next owner too, and the one after that. So
+after an unclean end the records that may have been in decoding are passed to a child, one by one. The child replies
+to each with a byte. Where the replies end, the record is rejected by its coordinates, and a new child takes the
+rest.
 
 Source: decision 0089.
 """
@@ -62,21 +63,21 @@ _INTENT_BYTES: Final = 3_500
 _ADDED_BYTES: Final = 2_000
 _COLUMN_BYTES: Final = 1_400
 _REMOVED_BYTES: Final = 600
-"""Measured with CPython 3.11; what the record itself takes comes on top."""
+"""Measured with CPython 3.11, without the record's own bytes."""
 
 UNREAD: Final = frozenset(
     {"undecodable", "intent-malformed", "kind-unknown", "intent-too-large", "batch-unreadable", "table-name-invalid"}
 )
-"""Of records that are known by their coordinates only."""
+"""Codes of records that are identified by their coordinates only."""
 _NEVER_PARKED: Final = UNREAD | {"table-parked"}
 _HELD_CHARS_MAX: Final = 300
-"""Of a reason that is held for later owners, whose room is small."""
+"""Limit of a reason that is stored for later owners, in a small space."""
 
 Rejection = tuple[Verdict, DeadLetter]
 
 
 def decoded(raw: LogRecord, limits: IntentLimits) -> Record | Rejection:
-    """The intent in `raw`, or why there is none."""
+    """The intent in `raw`, or its rejection."""
     if raw.not_read:
         return _rejection(raw, Invalid("batch-unreadable", raw.not_read))
     try:
@@ -86,7 +87,7 @@ def decoded(raw: LogRecord, limits: IntentLimits) -> Record | Rejection:
             raise Invalid("intent-malformed", f"the record's key is {raw.key[:80]!r}, its table {intent.table[:80]!r}")
     except Invalid as error:
         return _rejection(raw, error)
-    except Exception as error:  # a bug of our own, and this record's alone: what follows it must be read
+    except Exception as error:  # our bug, triggered by this record: the records behind it must still be read
         structlog.get_logger().exception("record not decoded", action="dead-letter", offset=raw.position.offset)
         return _rejection(raw, Invalid("undecodable", f"the record could not be decoded: {type(error).__name__}"))
     size = _size(raw)
@@ -99,29 +100,35 @@ def decoded(raw: LogRecord, limits: IntentLimits) -> Record | Rejection:
 
 
 def of_lake(raw: LogRecord, record: Record, own: Lake) -> Record:
-    """`record`, with why it is refused if it is for another lake than the coordinator's `own`."""
+    """`record`, with a refusal added if it was published for another lake than the coordinator's `own`."""
     refusal = refusal_of_lake(raw.headers, own)
     return record if refusal is None or record.refusal is not None else replace(record, refusal=refusal)
 
 
 def poison_rejection(raw: LogRecord, how: str) -> Rejection:
     """The rejection of a record that must not be decoded in this process."""
-    return _rejection(raw, Invalid("undecodable", f"the record {how}; it was not decoded again"))
+    return _rejection(
+        raw,
+        Invalid(
+            "undecodable",
+            f"the record {how}, so it is not decoded again: have its writer check it and publish a new one",
+        ),
+    )
 
 
 def with_recorded_rejection(raw: LogRecord, found: Record | Rejection, code: str, message: str) -> Rejection:
-    """The rejection that was told of `raw` before; `found`: what it is decoded to now."""
+    """The rejection of `raw` that an earlier owner recorded. `found`: the record as this version decodes it."""
     verdict, letter = _rejection(raw, Invalid(code, message))
     if not isinstance(found, Record):
         return found if found[0].code == code else (verdict, letter)
-    if code in UNREAD:  # by a version that could not read it, and so had no other name for it
+    if code in UNREAD:  # an earlier version could not read it, and so identified it by its coordinates
         return verdict, letter
     named = {"intent_id": found.intent.intent_id, "table": found.intent.table}
     return verdict.model_copy(update=named), letter.model_copy(update=named)
 
 
 def recorded_rejection_of(rejection: Rejection) -> RecordedRejection:
-    """What later owners must know of a rejection that no root records, before it is told."""
+    """The form of a rejection that is stored for later owners before it is published, because no root records it."""
     verdict, _ = rejection
     reason = verdict.message or ""
     if len(reason) > _HELD_CHARS_MAX:
@@ -132,7 +139,9 @@ def recorded_rejection_of(rejection: Rejection) -> RecordedRejection:
 
 
 def _held(intent: Intent) -> int:
-    """About what a decoded intent takes in memory; queues are bounded by it, because bytes on the wire say little."""
+    """The approximate memory of a decoded intent. It bounds the queues, because bytes on the wire are a poor
+    estimate.
+    """
     files = intent.add_data_files
     if intent.add_equality_deletes:
         files = (*files, *intent.add_equality_deletes)
@@ -181,9 +190,10 @@ _COMMAND: Final = (sys.executable, "-m", "rootline.coordinator.runtime.decoding_
 
 @dataclass(slots=True)
 class DecodingTrial:
-    """`record_timeout_s`: how long one record may take, on a busy machine too.
+    """Decodes suspect records in a child process.
 
-    `memory_bytes`: what it may take beyond the child's own.
+    `record_timeout_s`: deadline of one record, on a busy machine too. `memory_bytes`: memory that a record may take
+    beyond the child's own.
     """
 
     limits: IntentLimits
@@ -194,12 +204,12 @@ class DecodingTrial:
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def poison_among(self, records: Sequence[LogRecord]) -> dict[LogPosition, str]:
-        """The records that end a process which decodes them, and how each did."""
+        """The records that end a process that decodes them, with a description of each end."""
         async with self._turn:
             return await self._poison_among(records)
 
     async def close(self) -> None:
-        """End the child, if there is one."""
+        """Stop the child, if there is one."""
         async with self._turn:
             await self._end()
 
@@ -209,7 +219,9 @@ class DecodingTrial:
         while waiting:
             child = await self._ready()
             if child is None:
-                structlog.get_logger().error("no trial of suspect records", action="trial", reason="no child started")
+                structlog.get_logger().error(
+                    "suspect records not tried", action="trial", reason="the child process does not start"
+                )
                 break
             passed, how = await self._try(child, waiting)
             if how:
@@ -228,7 +240,7 @@ class DecodingTrial:
         await child.wait()
 
     async def _ready(self) -> Process | None:
-        """The child that there is, or a new one; `None` when none starts."""
+        """The running child, or a new one. `None` when none starts."""
         if self._child is not None:
             return self._child
         child = self._child = await asyncio.create_subprocess_exec(*self.command, stdin=PIPE, stdout=PIPE)
@@ -240,7 +252,9 @@ class DecodingTrial:
         return None
 
     async def _try(self, child: Process, records: Sequence[LogRecord]) -> tuple[int, str]:
-        """How many records the child decoded, and how it ended if it did."""
+        """The number of records that the child decoded, and the cause of its end. The cause is empty if the child
+        still runs.
+        """
         feeding = asyncio.ensure_future(_feed(child, records))
         try:
             for passed in range(len(records)):
@@ -254,7 +268,7 @@ class DecodingTrial:
             feeding.cancel()
             await asyncio.wait({feeding})
             if not feeding.cancelled():
-                feeding.exception()  # a pipe that broke with the child
+                feeding.exception()  # marks the error of a broken pipe as retrieved
 
 
 async def _feed(child: Process, records: Sequence[LogRecord]) -> None:
@@ -265,7 +279,7 @@ async def _feed(child: Process, records: Sequence[LogRecord]) -> None:
 
 
 async def _answer(child: Process, patience_s: float) -> bytes | None:
-    """One byte; none at the end; `None` when none came in time."""
+    """One byte, no byte at the end of the pipe, or `None` after `patience_s`."""
     assert child.stdout is not None
     try:
         async with asyncio.timeout(patience_s):
@@ -286,14 +300,16 @@ _TABLES: Final = re.compile(r"(?:[^\s*.]+\.)+(?:\*|[^\s*.]+)|\*")
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """`names`: whole names of tables; `folders`: how names begin, up to a dot, or empty for every table."""
+    """The permissions of one key. `names`: full table names. `folders`: prefixes that end in a dot, or "" for every
+    table.
+    """
 
     names: frozenset[str]
     folders: tuple[str, ...]
     kinds: frozenset[IntentKind]
 
     def refusal(self, intent: Intent, key_id: str) -> str | None:
-        """Why the intent is not allowed; `None`: it is."""
+        """The reason why the intent is not allowed, or `None` if it is."""
         if intent.kind not in self.kinds:
             return f"the key {key_id} may not publish intents of the kind {intent.kind}"
         if intent.table not in self.names and not intent.table.startswith(self.folders):
@@ -303,8 +319,10 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class Principals:
-    """By key id. `signed_ms_max`: between a signature and the log's append time; `undated_until_ms`: append time from
-    which on a record must say when it was signed, `None`: it need not.
+    """The policy, by key id.
+
+    `signed_ms_max`: the largest difference between the time of a signature and the record's append time.
+    `undated_until_ms`: from this append time on a record needs a signature time. `None`: it never does.
     """
 
     secrets: Mapping[str, bytes] = field(repr=False)
@@ -313,7 +331,7 @@ class Principals:
     undated_until_ms: int | None = None
 
     def judged(self, raw: LogRecord, record: Record) -> Record:
-        """`record`, with why it is refused if it is."""
+        """`record`, with a refusal added if the policy does not allow it."""
         try:
             key_id = signer_of(raw.value, raw.headers, self.secrets)
             self._check_age(raw)
@@ -328,14 +346,14 @@ class Principals:
         signed_ms = signed_at(raw.headers)
         if signed_ms is None:
             if self.undated_until_ms is not None and raw.appended_ms >= self.undated_until_ms:
-                reason = f"the record has no header {SIGNED_AT_HEADER}, which the coordinators' policy asks for by now"
-                raise Invalid("signature-expired", f"{reason}: sign it with a client that says when")
+                reason = f"the record has no header {SIGNED_AT_HEADER}, which the coordinators' policy now requires"
+                raise Invalid("signature-expired", f"{reason}: sign it with a client that adds this header")
             return
         apart_ms = raw.appended_ms - signed_ms
         if abs(apart_ms) > self.signed_ms_max:
             when = f"{abs(apart_ms) / _HOUR_MS:,.1f} hours {'after' if apart_ms > 0 else 'before'} it was signed"
             allowed = f"{self.signed_ms_max / _HOUR_MS:,g} are allowed (signed_hours_max of the coordinators' policy)"
-            raise Invalid("signature-expired", f"the record came to the log {when}; {allowed}")
+            raise Invalid("signature-expired", f"the record was appended to the log {when}; {allowed}")
 
 
 class _Entry(BaseModel):
@@ -388,11 +406,10 @@ class _File(BaseModel):
 
 
 def read_principals(path: Path) -> Principals:
-    """What the policy file at `path` says; it and the keys' files are read once. Blocks.
+    """The policy in the file at `path`. Reads it and the key files once. Blocks.
 
     Raises:
         Invalid: `setting-invalid`, one of them cannot be read or used.
-
     """
     try:
         given = _File.model_validate(tomllib.loads(_text(path, "ROOTLINE_COORDINATOR__PRINCIPALS_FILE")))

@@ -1,1 +1,1 @@
-"""The demo with Spark: real flights through a stream, changes of rows, a flush, and reads that pandas checks."""
+"""The demo with Spark: real flights through a stream, changes of rows, a flush, and reads compared with pandas."""

@@ -1,12 +1,12 @@
 """`python -m examples.spark_demo`: the whole of Rootline on real flights, with Spark, in one or two minutes.
 
-It runs on an embedded lake that it serves itself (`--root DIR`), or on a lake that is served already, wherever that is
+It runs on an embedded lake that it serves itself (`--root DIR`), or on a lake that is already served elsewhere
 (`--warehouse URL --log URL`).
 
 Owns: the order of the demo's stages, its arguments, the exit code. Does not own: the steps (`story`), the report
 (`report`).
-Invariants: the exit code is 1 when anything that was read differs from what pandas computes; what was started is
-stopped, also after Ctrl-C and SIGTERM; nothing in the lake is deleted, and each run has a table of its own.
+Invariants: the exit code is 1 when any row differs from those that pandas computes. All processes that were started
+are stopped, also after Ctrl-C and SIGTERM. Nothing in the lake is deleted, and each run creates a new table.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FOLDER: Final = "demo-files"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The arguments. `lake`: a folder that the demo serves itself, or a lake that is served already."""
+    """The arguments. `lake`: a folder that the demo serves itself, or a lake that is already served."""
 
     lake: Path | ServedLake
     files: Path
@@ -46,7 +46,7 @@ class Wanted:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo; the exit code."""
+    """Run the demo. Returns the exit code."""
     wanted = _wanted(arguments)
     interrupt_on((signal.SIGINT, signal.SIGTERM))
     report = SparkReport()
@@ -148,7 +148,9 @@ def _wanted(arguments: Sequence[str] | None) -> Wanted:
 
 @contextlib.contextmanager
 def spark_session(output: Path) -> Iterator[SparkSession]:
-    """A local Spark with our data source, until the block ends; Java's output goes to the file `output`."""
+    """A local Spark with the Rootline data source, until the block ends. Java's output is appended to the file
+    `output`.
+    """
     from pyspark.sql import SparkSession
 
     from rootline.spark.data_source import register
@@ -175,7 +177,7 @@ def spark_session(output: Path) -> Iterator[SparkSession]:
 
 @contextlib.contextmanager
 def _stderr_to(path: Path) -> Iterator[None]:
-    """Send the stderr of processes that are started in the block to the file."""
+    """Redirect the stderr of processes that start in the block to the file."""
     sys.stderr.flush()
     kept = os.dup(2)
     with path.open("ab") as file:
@@ -188,7 +190,7 @@ def _stderr_to(path: Path) -> Iterator[None]:
 
 
 def _shown(path: Path) -> str:
-    """`path` as a person would type it here."""
+    """`path`, relative to the current folder if it is below it."""
     with contextlib.suppress(ValueError):
         return str(path.relative_to(Path.cwd()))
     return str(path)

@@ -1,7 +1,8 @@
-"""Quantiles of what the coordinators of a lake measured, as the demo shows them.
+"""Quantiles of the coordinators' histograms, as the demo shows them.
 
-Owns: reading their `/metrics`, adding them up, quantiles. Does not own: what is measured (`rootline.coordinator`).
-Invariants: a quantile of several coordinators is taken over all their observations, never a mean of quantiles.
+Owns: reading their `/metrics`, adding them up, quantiles. Does not own: the metrics (`rootline.coordinator`).
+Invariants: a quantile of several coordinators is computed over all their observations. It is never a mean of
+quantiles.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _PATIENCE_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """Two quantiles of a histogram, in milliseconds; inside a bucket they are interpolated, as Prometheus does."""
+    """Two quantiles of a histogram, in milliseconds, interpolated inside a bucket as Prometheus does."""
 
     count: int
     p50_ms: float
@@ -27,7 +28,7 @@ class Quantiles:
 
 
 def quantiles_at(urls: Iterable[str], histogram: str) -> Quantiles:
-    """The quantiles of one histogram, over all these coordinators together."""
+    """The quantiles of one histogram, over all coordinators at `urls` together."""
     counts: Counter[float] = Counter()
     for url in urls:
         counts.update(_buckets(url, histogram))
@@ -48,7 +49,7 @@ def _buckets(url: str, histogram: str) -> dict[float, float]:
 
 
 def _quantile(counts: Mapping[float, float], wanted: float) -> float:
-    """The seconds below which a share `wanted` of the observations is; `counts`: upper bound → cumulative count."""
+    """The seconds below which a share `wanted` of the observations is. `counts`: upper bound → cumulative count."""
     total = max(counts.values(), default=0.0)
     below, seen = 0.0, 0.0
     for bound, count in sorted(counts.items()):

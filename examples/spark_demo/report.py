@@ -1,7 +1,7 @@
-"""What the demo with Spark reports at the end.
+"""The report at the end of the demo with Spark.
 
 Owns: the facts that the demo gathers, and their form as text. Does not own: gathering them (`story`).
-Invariants: it says plainly when anything differs from what pandas computes.
+Invariants: the report states plainly when any row differs from those that pandas computes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ class Flush:
 
 @dataclass
 class SparkReport:
-    """Filled in while the demo runs. Stages in seconds; `commit` and `visible` are `None` if nothing measured them."""
+    """The report, filled in while the demo runs. Stages in seconds. `commit` and `visible` are `None` if not
+    measured.
+    """
 
     table: str = ""
     lake: str = ""

@@ -1,8 +1,8 @@
-"""The command line in processes of its own: services that run until a block ends, and single commands.
+"""Runs the command line in child processes: services that run until a block ends, and single commands.
 
-Owns: starting and stopping such processes, their output. Does not own: what they do, what they measured (`quantiles`).
-Invariants: a service that was started is stopped, whatever happens; it is not in the terminal's foreground group, so
-Ctrl-C reaches the demo alone, which then stops it cleanly.
+Owns: starting and stopping such processes, their output. Does not own: the commands, their metrics (`quantiles`).
+Invariants: a service that was started is stopped in every case. It is not in the terminal's foreground process
+group, so Ctrl-C reaches the demo only, which then stops the service cleanly.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _COMMAND_PATIENCE_S: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class RunningService:
-    """A service in a process of its own; `url` is where its HTTP listens, empty if it has none."""
+    """A service in a child process. `url`: its HTTP address, empty if it has none."""
 
     process: subprocess.Popen[str]
     url: str
@@ -42,28 +42,28 @@ class RunningService:
 
 @dataclass(frozen=True, slots=True)
 class ServedLake:
-    """A lake that is served: where it is, and the HTTP URLs of its coordinators, as far as they are known."""
+    """A lake that is already served: its location, and the HTTP URLs of its coordinators, as far as they are known."""
 
     warehouse: str
     log: str | None
     coordinators: tuple[str, ...]
 
     def options(self) -> dict[str, str]:
-        """Spark's options for it."""
+        """Spark's options for the lake."""
         return {"warehouse": self.warehouse} | ({} if self.log is None else {"log": self.log})
 
     def words(self) -> tuple[str, ...]:
-        """The command line's options for it."""
+        """The command line's options for the lake."""
         return tuple(word for name, value in self.options().items() for word in (f"--{name}", value))
 
 
 @contextlib.contextmanager
 def running_service(lake: Path, output: Path) -> Iterator[RunningService]:
-    """Run coordinator, worker and HTTP of an embedded lake until the block ends; their log goes to the file `output`.
+    """Run coordinator, worker and HTTP of an embedded lake until the block ends. Their log is written to the file
+    `output`.
 
     Raises:
         Unavailable: `log-unavailable`, they did not start, or another process serves this lake.
-
     """
     with running("up", "--root", str(lake), "--http-port", "0", output=output) as service:
         if not service.url:
@@ -73,13 +73,12 @@ def running_service(lake: Path, output: Path) -> Iterator[RunningService]:
 
 @contextlib.contextmanager
 def running(*words: str, output: Path, environment: Mapping[str, str] | None = None) -> Iterator[RunningService]:
-    """Run the service `rootline WORDS…` until the block ends; its log goes to the file `output`.
+    """Run the service `rootline WORDS…` until the block ends. Its log is written to the file `output`.
 
     `environment`: variables besides those of this process.
 
     Raises:
         Unavailable: `log-unavailable`, it did not start, or another process serves this lake.
-
     """
     with output.open("a", encoding="utf-8") as lines:
         process = subprocess.Popen(
@@ -109,7 +108,7 @@ def running(*words: str, output: Path, environment: Mapping[str, str] | None = N
 
 
 def _said(process: subprocess.Popen[str], patience_s: float = _START_PATIENCE_S) -> dict[str, Any]:
-    """The next event that the service announces; it is stopped if it announces nothing for so long."""
+    """The next event that the service announces. The service is terminated if there is none within `patience_s`."""
     assert process.stdout is not None
     impatient = threading.Timer(patience_s, process.terminate)
     impatient.start()
@@ -122,7 +121,7 @@ def _said(process: subprocess.Popen[str], patience_s: float = _START_PATIENCE_S)
 
 
 def stop_process(process: subprocess.Popen[Any], patience_s: float) -> None:
-    """Ask a process to end, and kill it if it does not within `patience_s`; nothing if it has ended."""
+    """Terminate a process, and kill it if it does not end within `patience_s`. No effect if it has ended."""
     process.terminate()
     try:
         process.communicate(timeout=patience_s)
@@ -132,7 +131,7 @@ def stop_process(process: subprocess.Popen[Any], patience_s: float) -> None:
 
 
 def command_line(*words: str, output: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a `rootline` command to its end; its stdout goes to the file `output` if one is given."""
+    """Run a `rootline` command to its end. Its stdout is written to the file `output` if one is given."""
     with contextlib.ExitStack() as around:
         stdout: Any = subprocess.PIPE if output is None else around.enter_context(output.open("w", encoding="utf-8"))
         return subprocess.run(

@@ -1,9 +1,9 @@
-"""The steps of the demo with Spark: flights are streamed in, deleted, corrected and flushed, and read back in two ways.
+"""The steps of the demo with Spark: streams flights, deletes, corrects and flushes them, and reads them in two ways.
 
-Owns: the steps, and what each adds to the report. Does not own: services (`service`), the flights and what is expected
-of them (`rootline.demo.example_flights`), the order of the steps and the terminal (`__main__`).
-Invariants: nothing is faked: services run in processes of their own, and reads use the public interfaces; nothing
-depends on where the lake is.
+Owns: the steps, and the facts that each adds to the report. Does not own: services (`service`), the flights and the
+expected rows (`rootline.demo.example_flights`), the order of the steps and the terminal (`__main__`).
+Invariants: nothing is faked. Services run in child processes, and reads use the public interfaces. Nothing depends on
+the location of the lake.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _FLUSH_PATIENCE_S: Final = 90.0
 
 
 def flush_at(months: int) -> int:
-    """How many data files, or vectors, the root may hold before the worker flushes them; a month makes 16."""
+    """The number of data files, or vectors, in the root at which the worker flushes them. A month makes 16."""
     return 24 if months > 1 else 8
 
 
@@ -65,7 +65,7 @@ def flush_properties(months: int) -> dict[str, str]:
 
 @dataclass
 class Story:
-    """The demo on one table. `files`: its folder for everything that is not part of the lake."""
+    """The demo on one table. `files`: a folder for all files that are not part of the lake."""
 
     spark: SparkSession
     lake: Lake
@@ -126,11 +126,10 @@ class Story:
         say(f"  replaced the flights where carrier = '{CARRIER}': {self.report.rows_corrected:,} rows")
 
     def await_flush(self) -> None:
-        """Wait until the worker has flushed what is due.
+        """Wait until the worker has flushed the due rows.
 
         Raises:
-            OutcomeUnknown: `verdict-timeout`, it did not do so in time.
-
+            OutcomeUnknown: `verdict-timeout`, there was no flush in time.
         """
         deadline_s = time.monotonic() + _FLUSH_PATIENCE_S
         while any(group.files >= self.flush_at for group in self.table.tree().outline().groups):
@@ -180,7 +179,7 @@ class Story:
         say(f"  Spark read {len(read):,} rows, {late:,} of them where {LATE}")
 
     def read_with_commands(self) -> None:
-        """Read the same with `rootline scan`; and let `rootline check` read the whole chain."""
+        """Read the same rows with `rootline scan`. Also check the whole chain with `rootline check`."""
         agreement, expected = self.report.agreement, expected_rows(self.flights)
         rows = self.files / "scan.csv"
         done = command_line("scan", self.table.name, *self.served.words(), output=rows)
@@ -215,7 +214,7 @@ class Story:
 
 
 def write_source(flights: pd.DataFrame, files: Path) -> None:
-    """Write one Parquet file for each month; the files' times are in the order of the months."""
+    """Write one Parquet file for each month. The files' times are in the order of the months."""
     source = files / "source"
     source.mkdir(parents=True)
     began_s = int(time.time()) - 3600

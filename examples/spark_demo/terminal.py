@@ -1,4 +1,4 @@
-"""What the demos do in a terminal: they say how far they are, and stop cleanly when they are interrupted."""
+"""The terminal output of the demos: reports progress, and stops cleanly on an interrupt."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from types import FrameType
 
 
 def say(text: str) -> None:
-    """Print one line at once."""
+    """Print one line without buffering."""
     print(text, flush=True)
 
 
 @contextlib.contextmanager
 def stage(name: str, stages: list[tuple[str, float]] | None = None) -> Iterator[None]:
-    """Time one stage and say when it is done; its name and seconds go into `stages`."""
+    """Time one stage and print its duration. Its name and seconds are added to `stages`."""
     began_s = time.perf_counter()
     yield
     took_s = time.perf_counter() - began_s
@@ -26,11 +26,11 @@ def stage(name: str, stages: list[tuple[str, float]] | None = None) -> Iterator[
 
 
 def interrupt_on(numbers: Sequence[signal.Signals]) -> None:
-    """From now on the first of these signals raises `KeyboardInterrupt`; later ones are ignored."""
+    """Raise `KeyboardInterrupt` on the first of these signals. Later ones are ignored."""
 
     def interrupted(_number: int, _frame: FrameType | None) -> None:
         for number in numbers:
-            signal.signal(number, signal.SIG_IGN)  # stopping has its deadlines; a second signal must not cut it short
+            signal.signal(number, signal.SIG_IGN)  # a stop has deadlines, and a second signal must not interrupt it
         raise KeyboardInterrupt
 
     for number in numbers:

@@ -1,1 +1,1 @@
-"""What the models look like as bytes: one room for each kind of object."""
+"""The codecs of all models: one module for each kind of object."""

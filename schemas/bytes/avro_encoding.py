@@ -3,10 +3,10 @@
 Owns: the encoding of one value (zigzag varints, strings, byte strings), head and blocks of a file, packing a block and
 unpacking it within bounds. Does not own: records and unions (`statistics_codec`, `entry_codec`), schemas, the meaning
 of metadata, deflated blocks of exports (`manifest_schema`).
-Invariants: a read stays inside its buffer and never asks for more memory than the buffer justifies. Unreadable bytes
+Invariants: a read stays inside its buffer and never allocates more memory than the buffer justifies. Unreadable bytes
 raise `Unreadable`, which the codecs turn into `Invalid` or `Corrupt` naming the object. The same metadata, rows and
-packing make the same bytes. A frame is exactly one, has its checksum, is consumed whole, and never takes more memory
-than `PLAIN_BYTES_MAX`.
+packing yield the same bytes. A block is exactly one frame, which has a checksum, is consumed whole, and never takes
+more memory than `PLAIN_BYTES_MAX`.
 
 Source: the Avro 1.12 specification, "Binary encoding" and "Object Container Files",
 docs/decisions/0005.
@@ -29,12 +29,12 @@ INT_MIN: Final = -(2**31)
 INT_MAX: Final = 2**31 - 1
 NULL: Final = b"\x00"
 PRESENT: Final = b"\x02"
-"""The branches of `["null", T]`: every optional field is written so."""
+"""The branches of `["null", T]`, the type of every optional field."""
 _VARINT_BYTES_MAX: Final = 10
 
 
 class Unreadable(ValueError):
-    """Bytes that are not what their schema says. Internal to the codecs: it never leaves `rootline.schemas`."""
+    """Bytes that do not match their schema. Internal to the codecs: it never leaves `rootline.schemas`."""
 
 
 def encode_long(value: int) -> bytes:
@@ -48,7 +48,7 @@ def encode_long(value: int) -> bytes:
         return bytes((zigzag & 0x7F | 0x80, zigzag >> 7 & 0x7F | 0x80, zigzag >> 14))
     if zigzag < 0x10000000:
         return bytes((zigzag & 0x7F | 0x80, zigzag >> 7 & 0x7F | 0x80, zigzag >> 14 & 0x7F | 0x80, zigzag >> 21))
-    if not LONG_MIN <= value <= LONG_MAX:  # the zigzag number of what does not fit is not small either
+    if not LONG_MIN <= value <= LONG_MAX:  # a value that does not fit has no small zigzag number either
         raise ValueError(f"{value} does not fit 64 bits")
     out: list[int] = []
     while zigzag > 0x7F:
@@ -87,7 +87,7 @@ def read_long(data: bytes, position: int) -> tuple[int, int]:
 
 
 def long_of_varint(raw: bytes) -> int:
-    """The number whose whole varint is `raw`, 1 to 10 bytes: faster than `read_long` where a pattern found its end."""
+    """The number in a whole varint of 1 to 10 bytes. Faster than `read_long` if a pattern has found its end."""
     zigzag = 0
     for byte in reversed(raw):
         zigzag = (zigzag << 7) + byte
@@ -103,16 +103,16 @@ class _Numbers(dict[bytes, int]):
 
 
 NUMBER_OF: Final = _Numbers({encode_long(number): number for number in range(1024)})
-"""Whole varint → its number, as `long_of_varint`: small ones are looked up, the others computed and not kept."""
+"""Whole varint → its number, as `long_of_varint`. Small numbers are looked up, others are computed without caching."""
 
 _CONTINUATIONS: Final = tuple(
     sum(0x80 << (7 * place) for place in range(length - 1)) for length in range(_VARINT_BYTES_MAX + 1)
 )
-"""What the continuation bits of a varint of each length add up to."""
+"""The sum of the continuation bits of a varint, by its length."""
 
 
 def read_int(data: bytes, position: int) -> tuple[int, int]:
-    """As `read_long`, for Avro's `int`: 32 bits."""
+    """(value, position after it) of Avro's `int`, which has 32 bits."""
     value, position = read_long(data, position)
     if not INT_MIN <= value <= INT_MAX:
         raise Unreadable(f"{value} does not fit 32 bits")
@@ -142,7 +142,7 @@ def read_fixed(data: bytes, position: int, size: int) -> tuple[bytes, int]:
 
 
 def encode_string(value: str) -> bytes:
-    """Length and UTF-8. Raises `ValueError` for a lone surrogate, which UTF-8 cannot hold."""
+    """Length and UTF-8. Raises `ValueError` for a lone surrogate, which UTF-8 cannot represent."""
     encoded = value.encode()
     return encode_long(len(encoded)) + encoded
 
@@ -157,7 +157,7 @@ def read_string(data: bytes, position: int) -> tuple[str, int]:
 
 
 def read_present(data: bytes, position: int) -> bool:
-    """Whether the optional value at `position` is there; it starts one byte further on."""
+    """Whether the optional value at `position` is present. The value starts one byte later."""
     try:
         branch = data[position]
     except IndexError:
@@ -170,7 +170,7 @@ def read_present(data: bytes, position: int) -> bool:
 
 
 def optional(read: Callable[[bytes, int], tuple[T, int]]) -> Callable[[bytes, int], tuple[T | None, int]]:
-    """`read`, for a value of type `["null", T]`: it returns (value or `None`, position after it)."""
+    """`read`, for a value of type `["null", T]`. It returns (value or `None`, position after it)."""
 
     def read_optional(data: bytes, position: int) -> tuple[T | None, int]:
         if read_present(data, position):
@@ -192,12 +192,12 @@ else:
     from backports import zstd
 
 PLAIN_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Of one frame, decompressed."""
+"""The most decompressed bytes of one frame."""
 _COMPRESSION: Final[Mapping[int, int]] = {
     zstd.CompressionParameter.checksum_flag: 1,
     zstd.CompressionParameter.compression_level: 3,
 }
-_IDLE: Final[deque[zstd.ZstdCompressor]] = deque(maxlen=8)  # compressors that are not in use at the moment
+_IDLE: Final[deque[zstd.ZstdCompressor]] = deque(maxlen=8)  # idle compressors
 _DECOMPRESSION: Final[Mapping[int, int]] = {zstd.DecompressionParameter.window_log_max: 26}
 _FRAME_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _CHECKSUM_BIT: Final = 0x04
@@ -205,7 +205,7 @@ _CHECKSUM_BIT: Final = 0x04
 
 def compress(plain: bytes) -> bytes:
     """One zstd frame with a checksum."""
-    # a context of zstd is about a megabyte: making one for each block costs more than compressing the block
+    # a zstd context takes about a megabyte: creating one for each block costs more than compressing the block
     try:
         compressor = _IDLE.pop()
     except IndexError:
@@ -217,7 +217,7 @@ def compress(plain: bytes) -> bytes:
 
 
 def decompress(frame: bytes) -> bytes:
-    """What one zstd frame with a checksum holds. Raises `Unreadable`: not exactly one such frame, or too large."""
+    """The content of one zstd frame with a checksum. Raises `Unreadable`: not exactly one such frame, or too large."""
     if frame[:4] != _FRAME_MAGIC or len(frame) < 5 or not frame[4] & _CHECKSUM_BIT:
         raise Unreadable("not a zstd frame with a checksum")
     decompressor = zstd.ZstdDecompressor(options=_DECOMPRESSION)
@@ -241,7 +241,7 @@ _MAGIC: Final = b"Obj\x01"
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The head of a file. `value_ends`: the position after each key's value; `end`: that of the first block."""
+    """The head of a file. `value_ends`: the position after each key's value. `end`: the position of the first block."""
 
     metadata: Mapping[str, bytes]
     value_ends: Mapping[str, int]
@@ -251,7 +251,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """`count` rows, packed as `packed`; `encoded` is the whole block, sync marker included."""
+    """`count` rows in `packed`. `encoded` is the whole block, including the sync marker."""
 
     count: int
     packed: bytes
@@ -269,12 +269,11 @@ def encode_container(
     """A whole file.
 
     Args:
-        metadata: in the order in which it is written, `avro.schema` and `avro.codec` included.
-        rows: each one record, encoded by that schema.
+        metadata: in the order of writing, including `avro.schema` and `avro.codec`.
+        rows: records, each encoded by that schema.
         sync: 16 bytes that end each block.
-        pack: compresses a block, as `avro.codec` says.
-        block_bytes: a block ends with the row that brings it to this size before compression.
-
+        pack: compresses a block with the codec in `avro.codec`.
+        block_bytes: a block ends with the row that reaches this size before compression.
     """
     parts = [encode_opening(len(metadata)), encode_pairs(metadata), END_OF_METADATA, sync]
     parts += [encode_block(count, pack(plain), sync) for count, plain in _in_blocks(rows, block_bytes)]
@@ -282,7 +281,7 @@ def encode_container(
 
 
 def encode_opening(keys: int) -> bytes:
-    """The first bytes of a file whose metadata has so many keys. The pairs, `END_OF_METADATA` and the sync follow."""
+    """The first bytes of a file with `keys` metadata keys. The pairs, `END_OF_METADATA` and the sync marker follow."""
     return _MAGIC + encode_long(keys)
 
 
@@ -342,7 +341,7 @@ def read_blocks(body: bytes, head: Head) -> list[Block]:
 
 
 def _in_blocks(rows: Iterable[bytes], block_bytes: int) -> Iterator[tuple[int, bytes]]:
-    """(number of rows, their bytes) of each block; a row is never split."""
+    """(number of rows, their bytes) of each block. A row is never split."""
     block: list[bytes] = []
     size = 0
     for row in rows:

@@ -3,7 +3,7 @@
 Owns: one encoder, decoder and skip pattern for each type. Does not own: the record around the bounds
 (`statistics_codec`), the order of bounds, truncation, signed zeros (the code that measures the file).
 Invariants: a decoded value encodes to the same bytes. A value that the type cannot store exactly raises `ValueError`.
-NaN is refused unless asked for, because only a partition value may have it as a bound.
+NaN is refused by default, because only a partition value may have it as a bound.
 
 Source: the Iceberg specification, Appendix A (Avro), and `content_entry` for the physical values.
 """
@@ -52,9 +52,9 @@ _DECIMAL_CONTEXT: Final = Context(prec=80, traps=[Inexact, InvalidOperation, Ove
 
 @dataclass(frozen=True, slots=True)
 class BoundCodec:
-    """`pattern` matches the bytes of a bound that is there, `of_raw` makes the bound of what it matched.
+    """The codec of bounds. `pattern` matches the bytes of a present bound, `of_raw` converts the match to the bound.
 
-    Strings and byte strings over 32 bytes match no pattern; `decode` reads every bound.
+    Strings and byte strings over 32 bytes match no pattern. `decode` reads every bound.
     """
 
     encode: Encode
@@ -64,7 +64,7 @@ class BoundCodec:
 
 
 def bound_codec(field_type: PrimitiveType, *, allow_nan: bool = False) -> BoundCodec:
-    """The codec of one column's bounds. The type has bounds: `kind_of` is not `counts`."""
+    """The codec of one column's bounds. The type must have bounds: `kind_of` is not `counts`."""
     if isinstance(field_type, DecimalType):
         return _decimal(field_type.precision, field_type.scale)
     if isinstance(field_type, FixedType):

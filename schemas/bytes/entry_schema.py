@@ -1,9 +1,9 @@
 """The Avro schema of the content entry, for the statistics that a table tracks.
 
-Owns: Avro names, types and field ids of the entry and of `content_stats`; the names of the statistics records, and
-the way back from a schema to the tracked fields. Does not own: bytes (`entry_codec`, `statistics_codec`), Parquet.
-Invariants: `version_info` is the first field and `content_stats` the last; the statistics record of a type is named
-once and shared, so a header stays small; the record's name tells the type, so the schema alone decodes a root.
+Owns: Avro names, types and field ids of the entry and of `content_stats`, the names of the statistics records, the
+conversion from a schema back to the tracked fields. Does not own: bytes (`entry_codec`, `statistics_codec`), Parquet.
+Invariants: `version_info` is the first field and `content_stats` the last. The statistics record of a type is defined
+once and shared, so a header stays small. The record's name contains the type, so the schema alone decodes a root.
 
 Source: the Single File Commits proposal, "V4 content entry structure"; format page, "Root manifest"; the Iceberg
 specification, Appendix A (Avro).
@@ -44,7 +44,7 @@ from rootline.schemas.table_definition import TrackedField
 AvroType = str | dict[str, Any] | list[Any]
 _RECORD_PREFIX: Final = "stats_"
 COUNTS_ONLY: Final = "counts"
-"""The kind of types that have no bounds: unknown, geometry, geography, variant."""
+"""The kind of types without bounds: unknown, geometry, geography, variant."""
 
 _SIMPLE: Final[dict[str, tuple[type[PrimitiveType], AvroType]]] = {
     "boolean": (BooleanType, "boolean"),
@@ -64,14 +64,14 @@ _SIMPLE: Final[dict[str, tuple[type[PrimitiveType], AvroType]]] = {
 }
 _KIND_OF: Final = {simple[0]: kind for kind, simple in _SIMPLE.items()}
 FIXED_LENGTH_MAX: Final = 999_999_999
-"""The greatest length of a `fixed` column: what `_FIXED` reads."""
+"""The greatest length of a `fixed` column that `_FIXED` matches."""
 _DECIMAL: Final = re.compile(r"decimal_([1-9]|[1-2][0-9]|3[0-8])_([0-9]|[1-2][0-9]|3[0-8])\Z")
 _FIXED: Final = re.compile(r"fixed_([1-9][0-9]{0,8})\Z")
 _STRUCT_NAME: Final = re.compile(r"_([1-9][0-9]{0,7})\Z")
 
 
 def decimal_size_in_bytes(precision: int) -> int:
-    """The least number of bytes that holds every unscaled value of `precision` digits."""
+    """The least number of bytes for every unscaled value of `precision` digits."""
     return (int(10**precision - 1).bit_length() + 1 + 7) // 8
 
 
@@ -85,7 +85,7 @@ def kind_of(field_type: PrimitiveType) -> str:
 
 
 def type_of_kind(kind: str) -> PrimitiveType:
-    """The inverse of `kind_of`; `counts` gives the unknown type. Raises `ValueError` for any other word."""
+    """The inverse of `kind_of`. `counts` yields the unknown type. Raises `ValueError` for any other word."""
     if kind in _SIMPLE:
         return _SIMPLE[kind][0]()
     if kind == COUNTS_ONLY:
@@ -100,7 +100,7 @@ def type_of_kind(kind: str) -> PrimitiveType:
 
 
 def layout_of_kind(kind: str) -> str:
-    """What a bound's bytes depend on: columns of one layout share their bytes, as int and long do."""
+    """The byte layout of a bound. Columns of one layout have the same bytes, such as int and long."""
     if kind == "int":
         return "long"
     decimal = _DECIMAL.match(kind)
@@ -108,12 +108,11 @@ def layout_of_kind(kind: str) -> str:
 
 
 def content_stats_schema(tracked: Sequence[TrackedField], nan_bounds: Collection[int] = ()) -> dict[str, Any]:
-    """The record `content_stats`: one optional struct `_<id>` per tracked field, in the order given.
+    """The record `content_stats`: one optional struct `_<id>` for each tracked field, in order.
 
     Args:
         tracked: columns and expressions.
         nan_bounds: ids whose bounds may be NaN, because a partition spec uses them by identity.
-
     """
     defined: set[str] = set()
     fields = [_struct_field(field, field.tracked_id in nan_bounds, defined) for field in tracked]
@@ -153,18 +152,17 @@ def content_entry_schema(tracked: Sequence[TrackedField], nan_bounds: Collection
 
 
 def schema_bytes(schema: dict[str, Any]) -> bytes:
-    """The schema's JSON as it is in a root's header."""
+    """The schema's JSON in a root's header."""
     return json.dumps(schema, separators=(",", ":")).encode()
 
 
 def tracked_of_schema(schema: Any) -> tuple[tuple[TrackedField, ...], frozenset[int]]:
     """(tracked fields, ids whose bounds may be NaN) of a content entry's schema.
 
-    Names and whether a field is an expression are not in the schema: the fields are called `_<id>`.
+    The schema has no names and does not distinguish expressions, so the fields are named `_<id>`.
 
     Raises:
         ValueError: it is not a schema that `content_entry_schema` makes.
-
     """
     try:
         structs = schema["fields"][-1]["type"][1]["fields"]
@@ -220,7 +218,7 @@ def _statistics_record(name: str, kind: str, field_type: PrimitiveType) -> dict[
 
 
 def avro_type_of(field_type: PrimitiveType) -> AvroType:
-    """The Avro type of the values of a column whose kind is not `counts`, logical type included."""
+    """The Avro type, with its logical type, of the values of a column whose kind is not `counts`."""
     if isinstance(field_type, DecimalType):
         return {
             "type": "fixed",

@@ -1,17 +1,17 @@
 """Avro files of other writers, block by block, and Iceberg's manifests and lists in them as records by field id.
 
-Owns: head and blocks, each codec's decompression, the limits of a block, values by field id as they are stored. Does
-not own: the meaning of fields (`manifest_codec`), rows of data files (`data_file_formats`), files of ours
+Owns: head and blocks, each codec's decompression, the limits of a block, values by field id in stored form. Does not
+own: the meaning of fields (`manifest_codec`), rows of data files (`data_file_formats`), Rootline's own files
 (`avro_encoding`), which are read more strictly.
 Invariants: no block is decompressed beyond `BLOCK_BYTES_MAX`. A file's records have no more values than its bytes can
 need. No logical type is converted, so every date and timestamp that can be stored can be read. Fields are found by id,
 never by name. The exceptions of libraries on hostile bytes are in `BROKEN`, and hostile manifests raise `Corrupt`
 only.
 
-Theory. Avro multiplies in two ways: compression, and values that take no bytes. A null takes none, and so does a
+Theory. Avro multiplies in two ways: compression, and values that take no bytes. A null takes none, and neither does a
 record of nulls, or of such records: a schema of 40 lines states 2^40 values for each record, an array any number of
-elements. So each value counts 1 and each byte that it takes at least counts -16: a sum above 0 is an excess, which
-elements of arrays and maps may not have, and a block's records a million of (decision 0108).
+elements. So each value counts 1, and each byte that it takes at least counts -16. A sum above 0 is an excess. Elements
+of arrays and maps may not have one, and the records of a block may have an excess of a million (decision 0108).
 
 Source: the Avro 1.12 specification, "Object Container Files", the Iceberg specification, "Manifests", "Manifest Lists"
 and Appendix A (Avro).
@@ -36,7 +36,7 @@ from rootline.schemas.bytes.avro_encoding import Unreadable, read_bytes, read_fi
 from rootline.schemas.errors import Corrupt
 
 BLOCK_BYTES_MAX: Final = 256 << 20
-"""Of a block after decompression: writers end one after 16 to 64 KB, or with the row that exceeds that."""
+"""The most decompressed bytes of a block. Writers end one after 16 to 64 KB, or with the row that exceeds that."""
 BROKEN: Final = (
     ValueError,
     LookupError,
@@ -68,7 +68,7 @@ _LEAST_BYTES: Final = {"null": 0, "float": 4, "double": 8}
 class ForeignAvro:
     """An Avro file whose head was read.
 
-    `metadata`: without text that is not UTF-8. `schema`: of its records, as stored.
+    `metadata`: without values that are not UTF-8. `schema`: of its records, in stored form.
     """
 
     metadata: Mapping[str, str]
@@ -93,7 +93,7 @@ class ForeignAvro:
         return sum(count for count, _ in self._packed())
 
     def blocks(self, bytes_max: int | None = None) -> Iterator[list[Any]]:
-        """The records of one block after the other, of `bytes_max` together. Raises one of `BROKEN`."""
+        """The records of each block, up to `bytes_max` decompressed bytes together. Raises one of `BROKEN`."""
         unpack = _CODECS.get(self.metadata.get("avro.codec", "null"))
         if unpack is None:
             raise ValueError(f"its codec {self.metadata['avro.codec'][:40]!r} is not read")
@@ -105,10 +105,10 @@ class ForeignAvro:
                 raise ValueError(f"its blocks take more than {bytes_max} bytes")
             if len(data) > BLOCK_BYTES_MAX:
                 raise ValueError(f"a block takes more than {BLOCK_BYTES_MAX} bytes")
-            if count > len(data):  # a number alone would make any number of them
+            if count > len(data):  # a stated count alone would yield any number of records
                 raise ValueError(f"a block states {count} records in {len(data)} bytes")
             if count * self._excess > _EXCESS_MAX:
-                raise ValueError("its records have more values than bytes can hold")
+                raise ValueError("its records have more values than its bytes justify")
             stream = io.BytesIO(data)
             records: list[Any] = [fastavro.schemaless_reader(stream, self._plain, None) for _ in range(count)]
             if stream.read(1):
@@ -134,7 +134,7 @@ def _without_logical_types(schema: Any) -> Any:
 
 
 def _excess_of(schema: Any, known: dict[str, int | None]) -> int:
-    """Values of a value at most, less those that its bytes stand for. Raises `ValueError`: elements have an excess."""
+    """The most values of this type minus those that its bytes justify. Raises `ValueError`: elements have an excess."""
     if isinstance(schema, list):
         return max((_excess_of(choice, known) for choice in schema), default=0) - _VALUES_OF_BYTE
     if isinstance(schema, str):
@@ -148,7 +148,7 @@ def _excess_of(schema: Any, known: dict[str, int | None]) -> int:
     if kind in ("array", "map"):
         of_key = 0 if kind == "array" else 1 - _VALUES_OF_BYTE
         if of_key + _excess_of(schema["items" if kind == "array" else "values"], known) > 0:
-            raise ValueError(f"the elements of one of its {kind}s have more values than bytes can hold")
+            raise ValueError(f"the elements of one of its {kind}s have more values than its bytes justify")
         return 1 - _VALUES_OF_BYTE
     if kind == "fixed":
         found = 1 - _VALUES_OF_BYTE * int(schema["size"])
@@ -175,7 +175,7 @@ def _xz(packed: bytes) -> bytes:
 
 
 def _snappy(packed: bytes) -> bytes:
-    """Its length comes first, a checksum last."""
+    """A block with its length first and a checksum last."""
     size = shift = 0
     for byte in packed[:5]:
         size |= (byte & 0x7F) << shift
@@ -189,7 +189,7 @@ def _snappy(packed: bytes) -> bytes:
 
 
 def _zstandard(packed: bytes) -> bytes:
-    """Writers of Java do not store how long it is."""
+    """A block without a stored length, as Java writers make them."""
     found = bytearray()
     with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
         while len(found) <= BLOCK_BYTES_MAX and (chunk := stream.read(_CHUNK_BYTES)):
@@ -208,17 +208,17 @@ _CODECS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
 
 
 Record = Mapping[int, Any]
-"""Field id → value; what has no field id is left out. Records inside are records by field id as well."""
+"""Field id → value, without fields that have no id. Nested records have this form too."""
 
 FILE_BYTES_MAX: Final = 512 << 20
-"""Of all records of a file after decompression; Iceberg's writers make manifests of 8 MB."""
+"""The most decompressed bytes of all records in a file. Iceberg's writers make manifests of 8 MB."""
 _MAP: Final = "map"
 _Convert = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class AvroFile:
-    """The file's metadata (text that is not UTF-8 left out), the ids of its records' fields, and the records."""
+    """The file's metadata (without values that are not UTF-8), the ids of its records' fields, and the records."""
 
     metadata: Mapping[str, str]
     field_ids: frozenset[int]
@@ -230,11 +230,10 @@ def read_avro(body: bytes, *, name: str) -> AvroFile:
 
     Args:
         body: the whole object.
-        name: what an error calls it.
+        name: its name in errors.
 
     Raises:
         Corrupt: `leaf-corrupt`, not an Avro file of records with field ids.
-
     """
     try:
         file = ForeignAvro.of(body)
@@ -253,7 +252,7 @@ def _ids_of(schema: Mapping[str, Any]) -> list[int]:
 
 
 def _converter(schema: Any, named: dict[str, _Convert]) -> _Convert:
-    """What turns a value of this schema into one that is addressed by field ids."""
+    """A function that converts a value of this schema to the form keyed by field ids."""
     if isinstance(schema, list):
         return _union_of([_converter(item, named) for item in schema if item != "null"])
     if isinstance(schema, str):
@@ -284,7 +283,7 @@ def _record_of(schema: Mapping[str, Any], named: dict[str, _Convert]) -> _Conver
 
 
 def _union_of(choices: list[_Convert]) -> _Convert:
-    """Of null and one other, as Iceberg's optional fields are."""
+    """A converter for null and one other type, as in Iceberg's optional fields."""
     if len(choices) != 1:
         return _as_it_is
     [member] = choices

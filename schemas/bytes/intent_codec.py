@@ -1,18 +1,18 @@
-"""Intents as bytes: single-object Avro, a quick reader of plain appends, and JSON for small and hand-written ones.
+"""Intents as bytes: single-object Avro, a fast reader of plain appends, and JSON for small and hand-written ones.
 
 Owns: the frame of every record on the log (`C3 01`, CRC-64-AVRO fingerprint, record) with the schemas that ship with
-the package, both framings of an intent, measuring a record before it is expanded. Does not own: the model and its
-shape rules (`intent`), locations (`intent_rules`), whether the change is possible (`rootline.tree`).
-Invariants: any bytes give an intent or `Invalid`. Memory stays in proportion to the bytes that arrived. A message
-names the field and never repeats a large input. A record is decoded with exactly the schema that it names, to its last
-byte, and records of released schemas read as today's by Avro's rules of evolution. The quick reader is one-sided: its
-results equal the general reader's, field by field (a property test compares the two), and everything unusual or wrong
-is left to the general reader, which knows the reason too.
+the package, both framings of an intent, the check of a record's size before it is expanded. Does not own: the model
+and its shape rules (`intent`), locations (`intent_rules`), the check against the table (`rootline.tree`).
+Invariants: any bytes yield an intent or `Invalid`. Memory stays proportional to the received bytes. A message names the
+field and never repeats a large input. A record is decoded with exactly the schema that it names, to its last byte, and
+records of released schemas are read by Avro's rules of evolution. The fast reader is one-sided: its results equal the
+general reader's, field by field (a property test compares the two). Everything unusual or invalid is left to the
+general reader, which also knows the reason.
 
-Theory. Avro's reader makes a dictionary of 20 and one of 11 fields, and the model checks each of them: 22 µs, most of
-it for fields that are null. In a plain append all that varies is in a few places, so that three patterns find them,
-and their match is the proof. Numbers are accepted as shortest varints, short texts with their length in one byte. The
-location and the statistics are cut out by their lengths.
+Theory. Avro's reader makes a dictionary of 20 fields and one of 11, and the model checks each of them: 22 µs, most of
+it for null fields. In a plain append only a few places vary. Three patterns find them, and their match is the proof.
+Numbers are accepted as shortest varints, short texts with their length in one byte. The location and the statistics
+are sliced by their lengths.
 
 Source: format page, "Intents on the log", and the Avro specification, "Single-object encoding".
 """
@@ -57,7 +57,7 @@ _DECODING_ERRORS: Final = (
 
 
 class RecordFraming:
-    """Encodes by one schema; decodes by that schema and those of earlier versions."""
+    """Encodes by one schema. Decodes by that schema and those of earlier versions."""
 
     def __init__(self, schema: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]] = ()) -> None:
         self._schema = fastavro.parse_schema(dict(schema))
@@ -72,7 +72,7 @@ class RecordFraming:
 
     @property
     def prefix(self) -> bytes:
-        """What comes before a record: the marker and the fingerprint."""
+        """The bytes before a record: the marker and the fingerprint."""
         return self._prefix
 
     def encode(self, record: Mapping[str, Any]) -> bytes:
@@ -83,11 +83,10 @@ class RecordFraming:
         return sink.getvalue()
 
     def decode(self, value: bytes, *, name: str) -> dict[str, Any]:
-        """The record in `value`; `name` is what an error calls it.
+        """The record in `value`. `name`: its name in errors.
 
         Raises:
             Invalid: `undecodable`, the frame, the fingerprint or the record cannot be read.
-
         """
         if value[:2] != MARKER or len(value) < _FRAME_BYTES:
             raise Invalid("undecodable", f"{name}: does not begin with the marker of single-object Avro, C3 01")
@@ -133,9 +132,9 @@ _LATER: Final = {
     name: Intent.model_fields[name].get_default(call_default_factory=True)
     for name in _NAMES[_NAMES.index("add_data_files") + 1 :]
 }
-"""The fields after `add_data_files`, in this form all absent."""
+"""The fields after `add_data_files`, all absent in this form."""
 _LATER_BYTES: Final = len(shipped_schema("intent")["fields"]) - _NAMES.index("add_data_files") - 1
-"""Of those that the schema has: nulls and empty lists, each of which is a zero byte."""
+"""The number of bytes of these fields in the schema. Each is null or an empty list, which is one zero byte."""
 _TEXT_BYTES_MAX: Final = 63
 _TEXT: Final = b"|".join(b"\\x%02x.{%d}" % (2 * length, length) for length in range(1, _TEXT_BYTES_MAX + 1))
 _EVEN, _EVEN_FIRST = (b"".join(b"\\x%02x" % byte for byte in range(start, start + 128, 2)) for start in (0, 128))
@@ -185,7 +184,7 @@ _FORMATS: Final = {
 
 
 def read_fast_append(value: bytes, limits: IntentLimits) -> Intent | None:
-    """The intent in a record's `value`; `None`: ask the general way. The record's size has been checked."""
+    """The intent in a record's `value`, or `None` if the general reader must read it. The size is already checked."""
     head = _HEAD.match(value)
     if head is None or limits.max_files < 1:
         return None
@@ -254,7 +253,7 @@ def read_fast_append(value: bytes, limits: IntentLimits) -> Intent | None:
 
 @lru_cache(maxsize=4096)
 def _repeated_text(with_length: bytes) -> str:
-    """Of tables and writers: one string for all intents that name it, so that its hash is known already."""
+    """The text of a table or writer: one shared string for all intents, so that its hash is already computed."""
     return with_length[1:].decode()
 
 
@@ -269,7 +268,7 @@ EARLIER_VERSIONS: Final[tuple[Mapping[str, Any], ...]] = (shipped_schema("intent
 """Schemas of released versions before this one."""
 _FRAMING: Final = RecordFraming(shipped_schema("intent"), EARLIER_VERSIONS)
 _FRAMING_WITH_PAGE: Final = RecordFraming(shipped_schema("intent_4"))
-"""For what `intent.avsc` cannot say, and nothing else: coordinators that do not know it answer `undecodable`."""
+"""Only for intents that `intent.avsc` cannot represent. Coordinators that do not know it reject it as `undecodable`."""
 _FILE_LISTS: Final = (
     "add_data_files",
     "add_equality_deletes",
@@ -289,8 +288,7 @@ def encode_intent(intent: Intent) -> bytes:
     """The intent in single-object Avro.
 
     Raises:
-        Invalid: `intent-malformed`, a bound is given as a JSON value, or a number does not fit its Avro type.
-
+        Invalid: `intent-malformed`, a bound is a JSON value, or a number does not fit its Avro type.
     """
     for file in (*intent.add_data_files, *intent.add_equality_deletes):
         if any(item.lower_value is not None or item.upper_value is not None for item in file.statistics):
@@ -310,18 +308,17 @@ def encode_intent(intent: Intent) -> bytes:
 
 
 def encode_intent_json(intent: Intent) -> bytes:
-    """The intent as JSON, defaults left out, bytes in base64; publish it with `content-type: application/json`."""
+    """The intent as JSON, without defaults, bytes in base64. Publish it with `content-type: application/json`."""
     return intent.model_dump_json(exclude_defaults=True).encode()
 
 
 def decode_intent(
     value: bytes, headers: Mapping[str, bytes] | None = None, limits: IntentLimits = DEFAULT_LIMITS
 ) -> Intent:
-    """The intent in a record's `value`, which is JSON if its `headers` say so or if it begins like a JSON object.
+    """The intent in a record's `value`. It is JSON if its `headers` state so or if it begins like a JSON object.
 
     Raises:
         Invalid: `undecodable`, `intent-malformed`, `kind-unknown` or `intent-too-large`.
-
     """
     size = len(value) + sum(len(name) + len(held) for name, held in headers.items()) if headers else len(value)
     if size > limits.max_bytes:
@@ -344,14 +341,14 @@ def decode_intent(
 
 
 def begins_like_json(value: bytes) -> bool:
-    """Whether `value` is taken for JSON without a header that says so: no single-object Avro begins like that."""
+    """Whether `value` is treated as JSON without a content type. No single-object Avro begins like this."""
     return value[:64].lstrip()[:1] == b"{"
 
 
 def _is_json(value: bytes, headers: Mapping[str, bytes] | None) -> bool:
     if headers and headers.get(CONTENT_TYPE_HEADER, b"").partition(b";")[0].strip().lower() == JSON_CONTENT_TYPE:
         return True
-    return begins_like_json(value)  # not every log carries headers
+    return begins_like_json(value)  # not every log stores headers
 
 
 def _decode_json(value: bytes, limits: IntentLimits) -> Intent:

@@ -1,12 +1,12 @@
 """A leaf manifest in memory: columns for planning, rows on demand.
 
-Owns: columns to entries, finding an entry by its place, the cache of columns that were derived from leaves. Does not
-own: the proof of the bytes (`leaf_codec`), inheritance (`leaf_columns`), the meaning of a leaf's rows for the table
+Owns: columns to entries, finding an entry by its place, the cache of columns derived from leaves. Does not own: the
+proof of the bytes (`leaf_codec`), inheritance (`leaf_columns`), the meaning of a leaf's rows for the table
 (`rootline.tree`).
-Invariants: an ordinal is the physical record index, DELETED rows counted, across row groups. Only the columns that are
-asked for are decoded, and the statistics of a row when they are first read. A leaf that knows its root row shows the
-inherited values, in rows and in columns alike. The cache is bounded, evicts the oldest column first, never keeps a
-leaf alive, and any thread may use it.
+Invariants: an ordinal is the physical record index across row groups, including DELETED rows. Only requested columns
+are decoded, and the statistics of a row when they are first read. A leaf that knows its root row returns the inherited
+values, in rows and in columns alike. The cache is bounded, evicts the oldest column first, never keeps a leaf alive,
+and any thread may use it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from rootline.schemas.content_entry import (
 from rootline.schemas.errors import Corrupt
 
 ENTRIES_MAX: Final = 250_000
-"""Of all leaves together: five of the usual size, about 250 bytes an entry."""
+"""Limit of cached entries of all leaves together: five leaves of the usual size, about 250 bytes for each entry."""
 LEAVES_MAX: Final = 500
 
 
@@ -56,18 +56,18 @@ class _Held(NamedTuple):
     leaf: ref[Sized]
     entries: int
     total: int
-    """Entries of this leaf and of all that were held before it, dropped ones included."""
+    """Entries of this leaf and of all leaves that were added before it, including evicted ones."""
 
 
 class KeptColumns:
-    """`names`: the cached properties that are dropped when others need the room."""
+    """A cache of derived columns. `names`: the cached properties that are evicted when other leaves need the room."""
 
     def __init__(self, names: Sequence[str], entries_max: int = ENTRIES_MAX, leaves_max: int = LEAVES_MAX) -> None:
         self._names, self._entries_max, self._leaves_max = tuple(names), entries_max, leaves_max
-        self._held: deque[_Held] = deque()  # whose operations are atomic
+        self._held: deque[_Held] = deque()  # a deque, because its operations are atomic
 
     def add(self, leaf: Sized) -> None:
-        """`leaf` is about to compute one of its properties."""
+        """Note that `leaf` is about to compute one of its properties, and evict others if needed."""
         entries = len(leaf)
         try:
             total = self._held[-1].total + entries
@@ -81,7 +81,7 @@ class KeptColumns:
                     return
                 self._held.remove(first)
             except (IndexError, ValueError):
-                continue  # another thread did
+                continue  # another thread has evicted it
             gone = first.leaf()
             if gone is not None and gone is not leaf:
                 for name in self._names:
@@ -90,9 +90,9 @@ class KeptColumns:
 
 _CHUNK_ROWS: Final = 1024
 _NEAR_ROWS: Final = 16
-"""Entries picked by ordinal whose statistics are decoded together: up to this many cost no more than one."""
+"""The most neighbouring entries whose statistics are decoded together. They cost no more than a single one."""
 _SMALL_BYTES: Final = 64 << 10
-"""All but the statistics of a leaf up to this size, of one chunk of rows, is decoded once: opening it takes longer."""
+"""Limit of leaves whose rows (without statistics) are decoded once and cached, because opening them takes longer."""
 _KEPT: Final = KeptColumns(["_ordinals", "_rows", "_written_rows", "_open_group", "_small_rows"])
 _ROW_COLUMNS: Final = [field.name for field in ROW_FIELDS]
 _MEMBERS: Final = (
@@ -108,22 +108,22 @@ _MEMBERS: Final = (
 
 
 class LeafContent(StrEnum):
-    """What a leaf lists: data files, or deletes (vectors and equality deletes)."""
+    """The kind of entries in a leaf: data files, or deletes (vectors and equality deletes)."""
 
     DATA = "data"
     DELETE = "delete"
 
 
 def place_key(place: EntryPlace) -> EntryPlace | str:
-    """What a place is looked up by: data files, which are many, by their location alone."""
+    """The key of a place in an index. Data files, which are many, use their location alone."""
     return place[1] if not place[0] and place[2] is None else place
 
 
 class Leaf:
-    """A proven leaf. `location` as the root names it, `size_in_bytes` of the file, `inherited` by its root row.
+    """A proven leaf. `location`: as in the root. `size_in_bytes`: of the file. `inherited`: from its root row.
 
-    `body` is Parquet, and `metadata` its parsed footer. Any thread may use a leaf: each read opens the bytes again, a
-    tenth of a millisecond, because Arrow's reader crashes the process when two threads read by it at once.
+    `body` is Parquet, and `metadata` its parsed footer. Any thread may use a leaf. Each read reopens the bytes, which
+    takes a tenth of a millisecond, because Arrow's reader crashes the process when two threads share it.
     """
 
     _open_group: tuple[int, pa.StructArray] | None = None
@@ -154,9 +154,9 @@ class Leaf:
         return f"Leaf({self.location!r}, {self.length} entries)"
 
     def kept_by(self, keep: Callable[[bytes], bytes | pa.Buffer]) -> Leaf:
-        """The same leaf, its bytes where `keep` puts them; itself if they were put somewhere before.
+        """The same leaf with its bytes moved by `keep`, or itself if they were already moved.
 
-        The parsed footer, a megabyte of a large leaf, is not kept: parsing it again takes a millisecond.
+        The parsed footer, a megabyte for a large leaf, is dropped, because parsing it again takes a millisecond.
         """
         if not isinstance(self._body, bytes):
             return self
@@ -165,11 +165,13 @@ class Leaf:
         return other
 
     def of_row(self, row: ContentEntry) -> Leaf:
-        """The same leaf under the root row that names it, from which its entries inherit; itself if it is that."""
+        """The same leaf under the root row that names it, from which its entries inherit, or itself if it is
+        already.
+        """
         return self.inheriting(inherited_from(row))
 
     def inheriting(self, inherited: Inherited) -> Leaf:
-        """The same leaf, its entries inheriting what is `inherited`, the same as long as the row is in the tree."""
+        """The same leaf whose entries inherit these values, or itself if they already do."""
         if inherited == self.inherited:
             return self
         return self._copy(inherited)
@@ -185,29 +187,29 @@ class Leaf:
 
     @cached_property
     def table(self) -> pa.Table:
-        """Every column, one row an entry, in ordinals' order. Kept once asked for: prefer `columns` for a few."""
+        """Every column, one row for each entry, in the order of ordinals. Cached, so prefer `columns` for a few."""
         return self._with_inherited(self._read(None))
 
     def columns(self, names: Sequence[str]) -> pa.Table:
-        """Only these columns; names as in Parquet paths, such as `content_stats._3.lower_bound`."""
+        """Only these columns, by their Parquet paths, such as `content_stats._3.lower_bound`."""
         return self._with_inherited(self._read(list(names)))
 
     @cached_property
     def tracked_ids(self) -> tuple[int, ...]:
-        """Ids of the columns and expressions that some entry of this leaf has statistics of."""
+        """The ids of the columns and expressions for which some entry of this leaf has statistics."""
         footer = self._metadata or pq.read_metadata(pa.BufferReader(self._body))
         schema: pa.Schema = footer.schema.to_arrow_schema()
         index = schema.get_field_index(CONTENT_STATS)
         return () if index < 0 else tuple(int(field.name[1:]) for field in schema.field(index).type)
 
     def entry(self, ordinal: int) -> ContentEntry:
-        """The entry at `ordinal`; raises `IndexError` outside 0..length."""
+        """The entry at `ordinal`. Raises `IndexError` outside 0..length."""
         if not 0 <= ordinal < self.length:
             raise IndexError(f"{self.location} has {self.length} entries, not one at {ordinal}")
         return self._entries_between(ordinal, ordinal + 1)[0]
 
     def entries_at(self, ordinals: Sequence[int]) -> list[ContentEntry]:
-        """The entries at these ordinals, in their order."""
+        """The entries at these ordinals, in the given order."""
         rows = self._rows.take(pa.array(ordinals, pa.int64()))
         columns = (rows.column(name).to_pylist() for name in _FLAT_COLUMNS)
         near: dict[int, _ChunkStatistics] = {}
@@ -219,21 +221,23 @@ class Leaf:
         ]
 
     def entries(self) -> Iterator[ContentEntry]:
-        """Every entry, DELETED ones included, in ordinals' order."""
+        """Every entry, including DELETED ones, in the order of ordinals."""
         for start in range(0, self.length, _CHUNK_ROWS):
             yield from self._entries_between(start, min(start + _CHUNK_ROWS, self.length))
 
     def ordinal_of(self, place: EntryPlace) -> int | None:
-        """The ordinal of the entry at `place`, `None` when there is none; DELETED rows are not found."""
+        """The ordinal of the entry at `place`, or `None` if there is no such entry. DELETED rows are not found."""
         return self._ordinals.get(place_key(place))
 
     def ordinals_of(self, places: Iterable[EntryPlace]) -> list[int | None]:
-        """`ordinal_of` for many places at once."""
+        """The results of `ordinal_of` for many places."""
         return list(map(self._ordinals.get, map(place_key, places)))
 
     @cached_property
     def _ordinals(self) -> Mapping[EntryPlace | str, int]:
-        """By `place_key`. For many entries; `rootline.tree.state.leaf_keys` finds one without 250 bytes for each."""
+        """The index by `place_key`, for many lookups. `rootline.tree.state.leaf_keys` finds one without 250 bytes
+        for each entry.
+        """
         _KEPT.add(self)
         columns = [self._rows.column(name).to_pylist() for name in ("content_type", "location", "status", "offset")]
         return {
@@ -244,12 +248,14 @@ class Leaf:
 
     @property
     def rows(self) -> pa.Table:
-        """All but the statistics, by ordinal, structs flattened: to compare many entries without making them."""
+        """All columns except the statistics, by ordinal, with flattened structs. Use it to compare many entries
+        without decoding.
+        """
         return self._rows
 
     @cached_property
     def _rows(self) -> pa.Table:
-        """All but the statistics, structs flattened, one chunk a column."""
+        """All columns except the statistics, with flattened structs and one chunk for each column."""
         _KEPT.add(self)
         written = self._written_rows
         return written if self.inherited is None else inherited_rows(written, self.inherited)
@@ -259,7 +265,7 @@ class Leaf:
 
     @cached_property
     def _written_rows(self) -> pa.Table:
-        """As `_rows`, nothing inherited."""
+        """The columns of `_rows` without inherited values."""
         flat: dict[str, pa.Array] = {}
         table = self._read(_ROW_COLUMNS)
         for name in table.column_names:
@@ -289,7 +295,7 @@ class Leaf:
         return found
 
     def statistics_at(self, ordinals: Sequence[int]) -> dict[int, pa.StructArray]:
-        """Column or expression id → the statistics of the entries at these ordinals, which ascend, as a struct each."""
+        """Column or expression id → a struct array of the statistics at these ordinals, which must ascend."""
         if not self.tracked_ids or not ordinals:
             return {}
         places = pa.array(ordinals, pa.int64())
@@ -306,10 +312,10 @@ class Leaf:
         return {int(field.name[1:]): column for field, column in zip(whole.type, whole.flatten(), strict=True)}
 
     def _read(self, columns: list[str] | None, group: int | None = None) -> pa.Table:
-        """Columns of the whole leaf, or of one row group; bytes of another writer may still not be Parquet."""
+        """Columns of the whole leaf, or of one row group. The bytes of another writer may still not be Parquet."""
         try:
             table = self._opened(columns, group)
-            table.validate(full=True)  # text is UTF-8, decimals are in range
+            table.validate(full=True)  # checks that text is UTF-8 and decimals are in range
             return table
         except (pa.ArrowException, OSError, ValueError) as error:
             raise Corrupt("leaf-corrupt", f"{self.location}: a column cannot be read: {error!s:.200}") from error
@@ -324,7 +330,7 @@ class Leaf:
 
     @property
     def is_small(self) -> bool:
-        """Whether all of it but the statistics is decoded once, and kept."""
+        """Whether all of the leaf except its statistics is decoded once and cached."""
         return self.length <= _CHUNK_ROWS and len(self._body) <= _SMALL_BYTES
 
     @cached_property
@@ -342,7 +348,7 @@ class Leaf:
 
 
 class _ChunkStatistics:
-    """The statistics of some consecutive rows, decoded together when one of them is first asked for."""
+    """The statistics of some consecutive rows, decoded together at the first access."""
 
     __slots__ = ("_leaf", "_rows", "_start", "_stop")
 
@@ -357,7 +363,7 @@ class _ChunkStatistics:
 
 
 class RowStatistics(ContentStats):
-    """The statistics of one row, decoded when first looked at; equal to a dict of the same items."""
+    """The statistics of one row, decoded at the first access. Equal to a dict of the same items."""
 
     __slots__ = ("_chunk", "_index")
 

@@ -1,9 +1,9 @@
-"""Leaf manifests: Parquet, one row an entry.
+"""Leaf manifests: Parquet, one row for each entry.
 
 Owns: bytes to `Leaf` and back, the digests that cover every byte of a leaf, the rows that a leaf may have at all. Does
 not own: columns and types (`leaf_schema`), rows (`leaf`), the choice of entries for a leaf (`rootline.maintenance`).
 Invariants: the name proves the footer, the footer proves all bytes before it, and both are checked before Parquet is
-parsed. A leaf of ours has one spec, and only rows whose fields are those of their type (`leaf_columns`).
+parsed. A leaf by Rootline has one spec, and only rows whose fields are those of their type (`leaf_columns`).
 
 Source: format page, "Leaf manifest" and "Integrity".
 """
@@ -45,7 +45,7 @@ from rootline.schemas.table_definition import TableDefinition, TrackedField
 __all__ = ["MAX_ENTRIES", "EncodedLeaf", "Leaf", "LeafContent", "decode_leaf", "encode_columns", "encode_leaf"]
 
 MAX_ENTRIES: Final = 65_536
-"""Of a leaf in this format, so that its manifest vector stays small enough to be inline."""
+"""The most entries of a leaf in this format, so that its manifest vector stays small enough to be inline."""
 ROW_GROUP_ENTRIES: Final = 16_384
 SMALL_BYTES: Final = 64 << 10
 _SMALL_ENTRIES: Final = 1_024
@@ -63,7 +63,7 @@ _TYPES_OF: Final = {
 
 @dataclass(frozen=True, slots=True)
 class EncodedLeaf:
-    """A leaf to store at `location` (relative to the table's prefix); the name holds 8 bytes of `footer_digest`."""
+    """A leaf to store at `location` (relative to the table's prefix). The name contains 8 bytes of `footer_digest`."""
 
     location: Location
     body: bytes
@@ -73,17 +73,16 @@ class EncodedLeaf:
 def encode_leaf(
     entries: Sequence[ContentEntry], definition: TableDefinition, *, leaf_uuid: UUID, content: LeafContent
 ) -> EncodedLeaf:
-    """The leaf of `entries`, in their order.
+    """The leaf of `entries`, in order.
 
     Args:
         entries: 1 to 65,536 of them, of one partition spec.
-        definition: says the type of every column and expression that has statistics.
-        leaf_uuid: a fresh one; it names the leaf.
+        definition: has the type of every column and expression with statistics.
+        leaf_uuid: a fresh one, for the name of the leaf.
         content: data files, or deletes.
 
     Raises:
-        Invalid: `leaf-invalid`, a leaf cannot hold these entries; `statistics-invalid`, a bound is of another type.
-
+        Invalid: `leaf-invalid`, a leaf cannot contain these entries; `statistics-invalid`, a bound is of another type.
     """
     check_entries(entries, content)
     tracked = tracked_in(entries, definition)
@@ -93,7 +92,7 @@ def encode_leaf(
 def encoded_rows(
     entries: Sequence[ContentEntry], table: pa.Table, leaf_uuid: UUID, content: LeafContent
 ) -> EncodedLeaf:
-    """The leaf of `entries`, of which `table` has the columns. Raises as `encode_leaf`."""
+    """The leaf of `entries`, with `table` as their columns. Raises as `encode_leaf`."""
     violations = column_violation(table)
     if violations is not None:
         raise Invalid("leaf-invalid", _named(entries, violations))
@@ -101,19 +100,17 @@ def encoded_rows(
 
 
 def encode_columns(table: pa.Table, *, leaf_uuid: UUID, content: LeafContent) -> EncodedLeaf:
-    """The leaf of a table of `leaf_schema`, its rows in their order; as `encode_leaf`, and rows are checked by columns,
-    not one by one.
+    """The leaf of a table of `leaf_schema`, with its rows in order. Rows are checked by columns, not one by one.
 
     Raises:
-        Invalid: `leaf-invalid`, a leaf cannot hold these rows.
-
+        Invalid: `leaf-invalid`, a leaf cannot contain these rows.
     """
     if not 0 < table.num_rows <= MAX_ENTRIES:
-        raise Invalid("leaf-invalid", f"a leaf holds 1 to {MAX_ENTRIES} entries, not {table.num_rows}")
+        raise Invalid("leaf-invalid", f"a leaf has 1 to {MAX_ENTRIES} entries, not {table.num_rows}")
     types = pc.unique(table.column("content_type")).to_pylist()
     violations = column_violation(table)
     if violations is None and any(kind not in _TYPES_OF[content] for kind in types):
-        violations = f"a {content} leaf cannot hold content types {sorted(types)}"
+        violations = f"a {content} leaf cannot contain content types {sorted(types)}"
     if violations is not None:
         raise Invalid("leaf-invalid", f"an entry cannot be in a leaf: {violations}")
     return _encoded(table, leaf_uuid, content)
@@ -157,11 +154,11 @@ def leaf_of_entries(
     content: LeafContent,
     size_in_bytes: int,
 ) -> Leaf:
-    """The leaf of entries that were read from another format, which has rules of its own: nothing is checked.
+    """The leaf of entries that were read from another format. They are not checked, because that format has other
+    rules.
 
     Raises:
         Invalid: `leaf-invalid`, `statistics-invalid`, a value is not of its column's type.
-
     """
     table = table_of(entries, tracked_in(entries, definition))
     sink = pa.BufferOutputStream()
@@ -171,7 +168,9 @@ def leaf_of_entries(
 
 
 def _repeating(schema: pa.Schema, path: str = "") -> list[str]:
-    """Leaf columns whose values repeat. A dictionary of locations, sizes and bounds costs a third of the writing."""
+    """Leaf columns with repeated values. A dictionary of locations, sizes and bounds would cost a third of the
+    writing time.
+    """
     found: list[str] = []
     for field in schema:
         name = f"{path}{field.name}"
@@ -184,12 +183,14 @@ def _repeating(schema: pa.Schema, path: str = "") -> list[str]:
 
 def check_entries(entries: Sequence[ContentEntry], content: LeafContent) -> None:
     if not 0 < len(entries) <= MAX_ENTRIES:
-        raise Invalid("leaf-invalid", f"a leaf holds 1 to {MAX_ENTRIES} entries, not {len(entries)}")
+        raise Invalid("leaf-invalid", f"a leaf has 1 to {MAX_ENTRIES} entries, not {len(entries)}")
     if len({entry.partition_spec_id for entry in entries}) > 1:
-        raise Invalid("leaf-invalid", "a leaf holds entries of one partition spec")
+        raise Invalid("leaf-invalid", "the entries of a leaf must have one partition spec")
     for entry in entries:
         if entry.content_type not in _TYPES_OF[content]:
-            raise Invalid("leaf-invalid", f"{entry.location}: a {content} leaf cannot hold {entry.content_type.name}")
+            raise Invalid(
+                "leaf-invalid", f"{entry.location}: a {content} leaf cannot contain {entry.content_type.name}"
+            )
         if not entry.location:
             raise Invalid("leaf-invalid", "location is empty")
 
@@ -203,7 +204,7 @@ def _named(entries: Sequence[ContentEntry], violations: str) -> str:
 
 
 def tracked_in(entries: Sequence[ContentEntry], definition: TableDefinition) -> list[TrackedField]:
-    """The columns and expressions that some entry has statistics of. Raises as `encode_leaf`."""
+    """The columns and expressions for which some entry has statistics. Raises as `encode_leaf`."""
     used = sorted(set().union(*(entry.content_stats for entry in entries)))
     unknown = [tracked_id for tracked_id in used if tracked_id not in definition.tracked_by_id]
     if unknown:
@@ -253,12 +254,11 @@ def _statistics_column(entries: Sequence[ContentEntry], tracked: TrackedField, f
 def decode_leaf(body: bytes, *, location: str, is_new: bool = False) -> Leaf:
     """The leaf in `body`, with every byte proven by the name in `location`.
 
-    `location`: the name of the leaf in errors as well. `is_new`: no root names it yet, so what it takes in memory is
-    limited (`leaf_cost`).
+    `location`: also the name of the leaf in errors. `is_new`: no root names it yet, so its memory is limited
+    (`leaf_cost`).
 
     Raises:
-        Corrupt: `leaf-corrupt`, the bytes are not what was written, or not a leaf; `profile-unknown`.
-
+        Corrupt: `leaf-corrupt`, the bytes differ from those that were written, or are not a leaf; `profile-unknown`.
     """
     content, named_digest = _name_of(location)
     footer_start = _prove_footer(body, named_digest, location)
@@ -290,13 +290,15 @@ def decode_leaf(body: bytes, *, location: str, is_new: bool = False) -> Leaf:
 
 
 def is_quickly_decoded(body: bytes) -> bool:
-    """Whether a new leaf is decoded and proven in little time, if it is one: few bytes alone may state many entries."""
+    """Whether decoding and proving a new leaf takes little time. A few bytes may state many entries, so both are
+    checked.
+    """
     if len(body) > SMALL_BYTES:
         return False
     try:
         entries: int = pq.read_metadata(pa.BufferReader(body)).num_rows
     except (pa.ArrowException, OSError):
-        return True  # it is none
+        return True  # not a leaf, which is detected quickly
     return entries <= _SMALL_ENTRIES
 
 
@@ -315,7 +317,7 @@ def _prove_footer(body: bytes, named_digest: str, location: str) -> int:
         raise _corrupt(location, "the footer's length is more than the file's")
     found = hashlib.sha256(memoryview(body)[footer_start:-_TAIL_BYTES]).hexdigest()[: len(named_digest)]
     if found != named_digest:
-        raise _corrupt(location, f"the footer has digest {found}, the name says {named_digest}")
+        raise _corrupt(location, f"the footer has digest {found}, its name has {named_digest}")
     return footer_start
 
 

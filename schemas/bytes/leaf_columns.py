@@ -1,12 +1,12 @@
 """Steps over the Arrow columns of a leaf: chunks and masks, inheritance from the root row, the rules of shape.
 
-Owns: snapshot id, sequence numbers and row ids of entries that were written without, the evaluation of the rules for a
-whole leaf at once. Does not own: the rules and their evaluation for one entry (`entry_rules`), the columns (`leaf`,
+Owns: the inherited snapshot id, sequence numbers and row ids of entries, the evaluation of the rules for a whole leaf
+at once. Does not own: the rules and their evaluation for one entry (`entry_rules`), the columns (`leaf`,
 `leaf_schema`), free row ids (`rootline.tree`).
 Invariants: nothing is decoded, and values are copied only where a step states so. Only an ADDED entry inherits
-numbers. Row ids are a running counter over entries without one, DELETED ones and manifest vectors ignored, so they
-never change. An entry's own value is kept. The rules report of a leaf exactly the faults that `entry_rules` reports of
-its entries (`tests/schemas/test_rule_twins.py`), and a leaf that breaks one is neither written nor read.
+numbers. Row ids are a running counter over entries without one, ignoring DELETED ones and manifest vectors, so they
+never change. An entry's own value wins. For a leaf, the rules report exactly the faults that `entry_rules` reports for
+its entries (`tests/schemas/test_rule_twins.py`). A leaf that breaks a rule is neither written nor read.
 
 Every reader combines leaf and row first (`Leaf.of_row`): one that forgot would be wrong only for leaves of writers.
 Source: format page, "Row ids", "Leaf manifest" and "Root manifest", and the Single File Commits proposal, "V4 content
@@ -41,21 +41,23 @@ from rootline.schemas.entry_rules import (
 )
 
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
-"""One flag an entry."""
+"""One flag for each entry."""
 
 
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    """The values of `column` as one array; copied only where there are several chunks. A filter may leave none."""
+    """The values of `column` as one array, copied only if there are several chunks. After a filter there may be no
+    chunk.
+    """
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def picked(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """The columns of `table` that `names` say, as Parquet's reader would have read them.
+    """The columns of `table` with these `names`, as Parquet's reader would return them.
 
-    A name is a column, or a member of structs by its path. Columns are in the order of their first names, members in
-    that of the table. A name that the table lacks is left out.
+    A name is a column, or the path of a member in structs. Columns are in the order of their first names, members in
+    that of the table. Names that the table lacks are ignored.
     """
     wanted: dict[int, list[list[str]]] = {}
     for name in names:
@@ -87,7 +89,7 @@ def _leads(kind: pa.DataType, path: Sequence[str]) -> bool:
 
 
 def _kept_type(kind: pa.StructType, paths: Sequence[Sequence[str]]) -> pa.StructType:
-    """A struct of the members that `paths` lead to."""
+    """A struct of the members at `paths`."""
     kept: list[pa.Field] = []
     for field in kind:
         below = [path[1:] for path in paths if path[0] == field.name]
@@ -109,13 +111,15 @@ def _kept_members(column: pa.StructArray, kept: pa.StructType) -> pa.StructArray
 
 
 def mask_of(flags: pa.Array) -> Mask:
-    """Flags without nulls, for NumPy."""
+    """The flags as a NumPy array. They must not contain nulls."""
     found: Mask = flags.to_numpy(zero_copy_only=False)
     return found
 
 
 class Inherited(NamedTuple):
-    """What the entries of a leaf inherit from its root row; the same as long as the leaf is in the tree."""
+    """The values that the entries of a leaf inherit from its root row. They stay the same as long as the leaf is in
+    the tree.
+    """
 
     snapshot_id: int | None
     sequence_number: int | None
@@ -124,13 +128,13 @@ class Inherited(NamedTuple):
 
 
 def inherited_from(row: ContentEntry) -> Inherited:
-    """What entries inherit from the root row of their leaf."""
+    """The values that entries inherit from the root row of their leaf."""
     info = row.version_info
     return Inherited(info.snapshot_id, info.sequence_number, info.file_sequence_number, row.first_row_id)
 
 
 def inherited_rows(rows: pa.Table, inherited: Inherited) -> pa.Table:
-    """`rows`, flat and one chunk a column, with what they inherit."""
+    """`rows`, flat and with one chunk for each column, with their inherited values."""
     added: pa.Array | None = None
     for name in NUMBERS:
         column, value = rows.column(name), getattr(inherited, name)
@@ -150,7 +154,7 @@ def inherited_rows(rows: pa.Table, inherited: Inherited) -> pa.Table:
 
 
 def may_inherit(table: pa.Table) -> bool:
-    """Whether a column of `table`, read from a leaf, lacks values that its entries may inherit."""
+    """Whether a column of `table`, read from a leaf, has nulls for which its entries may inherit values."""
     for field in table.schema:
         column = table.column(field.name)
         if field.name == "first_row_id" and column.null_count:
@@ -191,14 +195,16 @@ RULED_COLUMNS: Final = (
     "equality_ids",
     "first_row_id",
 )
-"""What `column_violation` looks at; `location`, the largest column, is left to `entry_rules`."""
+"""The columns that `column_violation` checks. `location`, the largest column, is checked by `entry_rules`."""
 
 _ABSENT: Final = frozenset({"manifest_stats"})
-"""Fields of an entry that a leaf has no column for: null in every row."""
+"""Fields of an entry without a column in a leaf: null in every row."""
 
 
 def column_violation(table: pa.Table) -> str | None:
-    """The first rule that some entry breaks, as a sentence; `table` has at least `RULED_COLUMNS`, whole structs."""
+    """The first rule that some entry breaks, as a sentence. `table` has at least `RULED_COLUMNS`, with whole
+    structs.
+    """
     types = table.column("content_type")
     found = pc.unique(types).to_pylist()
     for number in found:

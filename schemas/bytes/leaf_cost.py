@@ -1,18 +1,18 @@
-"""The memory that a leaf takes when its columns are read, found from its page headers before any page is decoded.
+"""The memory that reading a leaf's columns takes, computed from its page headers before any page is decoded.
 
-Owns: the walk over page headers, and the limits for leaves that a writer stored. Does not own: leaves that a root names
-already, which are read whatever they take (`leaf_codec`), the footer's Thrift (`parquet_footer`).
-Invariants: what passes takes no more than the limits, whatever the footer and the page headers state: each chunk's
-pages have as many values as the chunk states, and a flat column no more than the leaf has entries; nothing is
-decompressed but dictionaries and pages of values that repeat each other, each within its limit; any bytes are passed,
-or are a `ValueError`.
+Owns: the walk over page headers, and the limits for leaves that a writer stored. Does not own: leaves that a root
+already names, which are read whatever they take (`leaf_codec`), the footer's Thrift (`parquet_footer`).
+Invariants: a leaf that passes takes no more than the limits, whatever the footer and the page headers state. Each
+chunk's pages have as many values as the chunk states, and a flat column no more than the leaf has entries. Only
+dictionaries and pages of delta-encoded text are decompressed, each within its limit. Any bytes either pass or raise
+`ValueError`.
 
 Theory. Parquet multiplies in three ways: compression, values that refer to a dictionary, and values that repeat the
 beginning of the one before. A page's header states its size before compression, which is the most that Arrow's reader
-takes for it. What its values take is that size if they are stored plainly. Else it is their number times the longest
-of the dictionary, which is read only where the dictionary's own size leaves it open, or what they repeat of each
-other: writers of Java and Rust store paths so, and the sum of these lengths is in the page. Numbers take their width
-times the number of entries, however few bytes store them (decision 0108).
+takes for it. Values that are stored plainly take that size. Dictionary-encoded values take their number times the
+longest value of the dictionary, which is read only if the dictionary's own size is not conclusive. Delta-encoded text,
+in which writers of Java and Rust store paths, also takes the repeated beginnings. The sum of their lengths is in the
+page. Numbers take their width times the number of entries, however few bytes store them (decision 0108).
 
 Source: `parquet.thrift` of the Parquet format.
 """
@@ -29,16 +29,16 @@ from rootline.schemas.bytes.parquet_footer import ColumnChunk, CompactReader, Ki
 from rootline.schemas.intent_rules import DEFAULT_LIMITS
 
 TEXT_BYTES_MAX: Final = 512 << 20
-"""Of all text and bytes in the entries together; of few entries less."""
+"""Limit of all text and bytes in the entries together. Lower for few entries."""
 _TEXT_BYTES_LEAST: Final = 1 << 20
 _TEXT_BYTES_OF_ENTRY: Final = 64 << 10
 _TEXT_BYTES_EACH: Final = 64
 _ELEMENTS_MAX: Final = 1 << 20
 _ELEMENTS_OF_ENTRY: Final = 1024
-"""Of lists: a file has a split offset for each of its row groups."""
+"""Limit of list elements for each entry. A file has a split offset for each of its row groups."""
 NUMBERS_BYTES_MAX: Final = 256 << 20
 _NUMBERS_BYTES_EACH: Final = 1024
-"""And so many more for each byte of the file: a wide table has many columns, and each has its place in the footer."""
+"""Additional limit for each byte of the file. A wide table has many columns, each of which has bytes in the footer."""
 _SLACK_BYTES: Final = 64 << 20
 LOCATION_BYTES_MAX: Final = 4 * DEFAULT_LIMITS.max_location_chars
 _LOCATIONS: Final = ("location", "referenced_file")
@@ -48,12 +48,14 @@ _CODECS: Final = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
 _LENGTH_BYTES: Final = 4
 _BITS_MAX: Final = 64
 _MINIBLOCK_MAX: Final = 1024
-"""Values; writers have 32 or 64."""
+"""Limit of values in a miniblock. Writers use 32 or 64."""
 
 
 @dataclass(slots=True)
 class _Page:
-    """A page, as its header describes it. `start` and `end`: of its bytes. `values`: with nulls. Sizes are in bytes."""
+    """A page, as its header describes it. `start` and `end`: offsets of its bytes. `values`: including nulls. Sizes
+    in bytes.
+    """
 
     kind: int = -1
     plain_size: int = -1
@@ -70,11 +72,10 @@ class _Page:
 
 
 def check_leaf_cost(body: bytes, footer: bytes, schema: pa.Schema, entries: int) -> None:
-    """Pass if the leaf may be decoded. `schema` and `entries`: as Arrow reads them from the footer.
+    """Check that the leaf may be decoded. `schema` and `entries`: as Arrow reads them from the footer.
 
     Raises:
-        ValueError: it would take more than the limits, or its pages are not what the footer states.
-
+        ValueError: it would take more than the limits, or its pages differ from the footer.
     """
     columns = list(_primitive(schema))
     groups = column_chunks(footer)
@@ -108,7 +109,9 @@ def check_leaf_cost(body: bytes, footer: bytes, schema: pa.Schema, entries: int)
 
 
 def _primitive(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType, bool, bool]]:
-    """Name, type, whether it is the element of a list, and whether it may be absent, of each primitive column."""
+    """For each primitive column: its name, its type, whether it is an element of a list, and whether it may be
+    absent.
+    """
     for field in schema:
         yield from _below(field.name, field.type, is_list=False, is_optional=field.nullable)
 
@@ -131,7 +134,7 @@ def _width(kind: pa.DataType) -> int:
 
 
 def _pages(body: bytes, chunk: ColumnChunk) -> Iterator[_Page]:
-    """The pages of a chunk. Raises `ValueError` where they hold other than as many values as it states."""
+    """The pages of a chunk. Raises `ValueError` if they have another number of values than it states."""
     at, end, left = chunk.start, chunk.start + chunk.size, chunk.values
     if not 0 <= at <= end <= len(body) or left < 0:
         raise ValueError("a column chunk is not inside the file")
@@ -163,7 +166,7 @@ def _page_at(body: bytes, at: int) -> _Page:
             else:
                 reader.skip(kind)
     except (IndexError, RecursionError) as error:
-        raise ValueError(f"a page's header ends early or goes too deep ({type(error).__name__})") from error
+        raise ValueError(f"a page's header ends early or is nested too deep ({type(error).__name__})") from error
     page.start = reader.at
     return page
 
@@ -185,7 +188,7 @@ def _values(reader: CompactReader, page: _Page, *, encoding_at: int) -> None:
 def _text_bytes(body: bytes, chunk: ColumnChunk, pages: list[_Page], name: str, *, has_levels: bool | None) -> int:
     """The most bytes that the values of a chunk take.
 
-    `has_levels`: whether its pages begin with levels. `None`: it is the chunk of a list.
+    `has_levels`: whether its pages begin with levels. `None` for the chunk of a list.
     """
     size = 0
     longest: int | None = None
@@ -208,9 +211,7 @@ def _text_bytes(body: bytes, chunk: ColumnChunk, pages: list[_Page], name: str, 
 
 
 def _repeated_bytes(body: bytes, chunk: ColumnChunk, page: _Page, *, has_levels: bool) -> int:
-    """The most that values take of which each repeats the beginning of the one before: the lengths of these, and all
-    that is stored.
-    """
+    """The most bytes of delta-encoded values: the stored bytes, and the lengths of the repeated beginnings."""
     most = page.plain_size * page.values
     if most <= _TEXT_BYTES_LEAST or page.plain_size > _SLACK_BYTES:
         return most
@@ -231,7 +232,7 @@ def _repeated_bytes(body: bytes, chunk: ColumnChunk, page: _Page, *, has_levels:
 
 
 def _sum_of_lengths(reader: CompactReader, most: int) -> int:
-    """The sum of numbers in DELTA_BINARY_PACKED, which none may take below 0."""
+    """The sum of lengths in DELTA_BINARY_PACKED. Raises `ValueError` for a negative one."""
     per_block, miniblocks, count, value = reader.unsigned(), reader.unsigned(), reader.unsigned(), reader.integer()
     width = per_block // miniblocks if miniblocks else 0
     if count > most or not 0 < width <= _MINIBLOCK_MAX or width % 8:
@@ -256,12 +257,12 @@ def _sum_of_lengths(reader: CompactReader, most: int) -> int:
 
 
 def _length_limit(name: str) -> int:
-    """Text of a chunk up to this is not looked at more closely."""
+    """The size of text in a chunk up to which its dictionary is not read."""
     return LOCATION_BYTES_MAX if name in _LOCATIONS else 1 << 20
 
 
 def _longest(body: bytes, chunk: ColumnChunk, dictionary: _Page, name: str) -> int:
-    """The length of the longest value of a dictionary, bytes."""
+    """The length of the longest value in a dictionary, in bytes."""
     if dictionary.plain_size > _SLACK_BYTES:
         raise ValueError(f"column {name} has a dictionary of {dictionary.plain_size} bytes, {_SLACK_BYTES} are allowed")
     stored = body[dictionary.start : dictionary.end]

@@ -1,9 +1,9 @@
 """The columns of a leaf manifest: names, types and field ids in Arrow's terms.
 
-Owns: the Arrow schema that leaves are written with, which Arrow type holds which physical value, and the turn from one
-to the other. Does not own: the file (`leaf_codec`), rows (`leaf`), the field ids themselves (`field_ids`).
-Invariants: every field has its field id; a bound read back is the physical value that was written. `manifest_stats`
-(521) has no column, because no row of a leaf has one: an absent optional column reads as null.
+Owns: the Arrow schema of leaves, the Arrow type of each physical value, the conversion between the two. Does not own:
+the file (`leaf_codec`), rows (`leaf`), the field ids themselves (`field_ids`).
+Invariants: every field has its field id. A bound that is read back is the physical value that was written.
+`manifest_stats` (521) has no column, because no row of a leaf has a value: an absent optional column reads as null.
 
 Source: format page, "Leaf manifest" and "Root manifest" (`content_stats`).
 """
@@ -71,7 +71,7 @@ COUNT_FIELDS: Final[tuple[tuple[str, int, pa.DataType], ...]] = (
 
 
 def with_id(field: pa.Field, field_id: int) -> pa.Field:
-    """`field` with its field id, as Parquet keeps it."""
+    """`field` with its field id, as Parquet stores it."""
     return field.with_metadata({_FIELD_ID: str(field_id).encode()})
 
 
@@ -134,11 +134,11 @@ ROW_FIELDS: Final[tuple[pa.Field, ...]] = (
     ),
     _optional("first_row_id", pa.int64(), field_ids.FIRST_ROW_ID),
 )
-"""Every column but the statistics, in the entry's own order."""
+"""Every column except the statistics, in the entry's own order."""
 
 
 def arrow_type_of_bound(kind: PrimitiveType) -> pa.DataType | None:
-    """The Arrow type of a column's bounds; `None` for types that have counts only."""
+    """The Arrow type of a column's bounds, or `None` for types with counts only."""
     if isinstance(kind, DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
     if isinstance(kind, FixedType):
@@ -161,7 +161,7 @@ def statistics_field(tracked: TrackedField) -> pa.Field:
 
 
 def is_statistics_field(field: pa.Field) -> bool:
-    """Whether `field` is a struct as `statistics_field` makes it, for a column of any type."""
+    """Whether `field` is a struct of `statistics_field`, for a column of any type."""
     text = field.name.removeprefix("_")
     if not (text.isascii() and text.isdecimal() and len(text) <= 8 and 0 < int(text) <= field_ids.MAX_TRACKED_ID):
         return False
@@ -184,7 +184,7 @@ def _holds_bounds(kind: pa.DataType) -> bool:
 
 
 def leaf_schema(tracked: Iterable[TrackedField]) -> pa.Schema:
-    """The schema of a leaf whose entries have statistics of `tracked`, and of nothing else."""
+    """The schema of a leaf whose entries have statistics of exactly `tracked`."""
     statistics = [statistics_field(field) for field in tracked]
     if not statistics:
         return pa.schema(ROW_FIELDS)
@@ -192,7 +192,7 @@ def leaf_schema(tracked: Iterable[TrackedField]) -> pa.Schema:
 
 
 def column_of_physical(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """An array of type `kind` from physical values; raises Arrow's own errors when one does not fit."""
+    """An array of type `kind` from physical values. Raises Arrow's own errors when a value does not fit."""
     plain = _integer_behind(kind)
     return pa.array(values, kind) if plain is None else pa.array(values, plain).view(kind)
 

@@ -1,10 +1,10 @@
-"""Manifests and manifest lists of Iceberg V1 to V3 as leaves and as rows of a root: nothing is rewritten.
+"""Manifests and manifest lists of Iceberg V1 to V3 as leaves and as rows of a root, without rewriting them.
 
-Owns: manifest entries to content entries, manifest-list entries to content entries of types 3 and 4. Does not own:
-Avro (`foreign_avro`), bounds (`single_values`), values that entries inherit from their root row (`leaf_columns`), the
-root around the rows, adoption itself.
-Invariants: an ordinal is the physical record index, DELETED records counted. Partition values are read by the
-manifest's own spec. An unknown value has no statistics and never prunes. A list gives one row for each entry, all
+Owns: the conversion of manifest entries to content entries, and of manifest-list entries to content entries of types 3
+and 4. Does not own: Avro (`foreign_avro`), bounds (`single_values`), values that entries inherit from their root row
+(`leaf_columns`), the root around the rows, adoption itself.
+Invariants: an ordinal is the physical record index, including DELETED records. Partition values are read by the
+manifest's own spec. An unknown value has no statistics and never prunes. A list yields one row for each entry, all
 EXISTING, because a migration changes no data. A summary becomes the statistics of its spec's member. The next free row
 id only grows.
 
@@ -63,7 +63,7 @@ _CONTENTS: Final = {"data": LeafContent.DATA, "deletes": LeafContent.DELETE}
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """One field of the manifest's own spec: where its value is, and the id of its statistics here."""
+    """One field of the manifest's own spec: its field id, the id of its statistics here, and its type."""
 
     field_id: int
     tracked_id: int
@@ -72,7 +72,7 @@ class _Member:
 
 @dataclass(frozen=True, slots=True)
 class _Decoding:
-    """What reading the entries of one manifest takes. `readers`: column id → how its bounds are read."""
+    """The inputs for decoding the entries of one manifest. `readers`: column id → reader of its bounds."""
 
     file: AvroFile
     members: list[_Member]
@@ -93,18 +93,17 @@ class _Decoding:
 
 
 def decode_manifest(body: bytes, definition: TableDefinition, row: ContentEntry, *, name: str) -> Leaf:
-    """The leaf that an Avro manifest is, its entries inheriting from `row`.
+    """An Avro manifest as a leaf whose entries inherit from `row`.
 
     Args:
         body: the whole object.
-        definition: the table's; it has an expression for each partition field of the manifest's spec.
+        definition: the table's, with an expression for each partition field of the manifest's spec.
         row: the DATA_MANIFEST or DELETE_MANIFEST row of the root that names the manifest.
-        name: what an error calls it.
+        name: its name in errors.
 
     Raises:
         Corrupt: `leaf-corrupt`, not a manifest, or not the one that its row describes.
         Invalid: `spec-unknown`.
-
     """
     file = read_avro(body, name=name)
     content = _CONTENTS.get(file.metadata.get("content", "data"))
@@ -121,7 +120,7 @@ def decode_manifest(body: bytes, definition: TableDefinition, row: ContentEntry,
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise _corrupt(name, f"an entry cannot be read: {error!s:.200}") from error
     if any(_is_delete(entry) is (content is LeafContent.DATA) for entry in entries):
-        raise _corrupt(name, f"it holds entries that do not belong in a manifest of {content}")
+        raise _corrupt(name, f"it has entries that do not belong in a manifest of {content}")
     try:
         leaf = leaf_of_entries(entries, definition, location=row.location, content=content, size_in_bytes=len(body))
     except Invalid as error:
@@ -130,20 +129,20 @@ def decode_manifest(body: bytes, definition: TableDefinition, row: ContentEntry,
 
 
 def files_named(body: bytes, *, name: str) -> list[str]:
-    """The files that an Avro manifest names, deleted entries too, and the data files that they belong to.
+    """The files that an Avro manifest names, including deleted entries, and the data files to which deletes refer.
 
-    No definition is needed for that. Raises `Corrupt` (`leaf-corrupt`): `name` is not a manifest.
+    This needs no definition. Raises `Corrupt` (`leaf-corrupt`): `name` is not a manifest.
     """
     try:
         files = [record[_DATA_FILE] for record in read_avro(body, name=name).records]
         found = [str(file[_FILE_PATH]) for file in files]
         return found + [str(at) for file in files if (at := file.get(_REFERENCED_FILE)) is not None]
     except (KeyError, TypeError, AttributeError) as error:
-        raise _corrupt(name, f"it is no manifest: {error!s:.200}") from error
+        raise _corrupt(name, f"it is not a manifest: {error!s:.200}") from error
 
 
 def _members_of(metadata: Mapping[str, str], definition: TableDefinition) -> list[_Member]:
-    """The fields of the spec that the manifest states, as far as the definition has them."""
+    """The fields of the manifest's spec that the definition knows."""
     fields = json.loads(metadata.get("partition-spec", "[]"))
     found: list[_Member] = []
     for index, field in enumerate(fields["fields"] if isinstance(fields, dict) else fields):
@@ -159,7 +158,7 @@ def _members_of(metadata: Mapping[str, str], definition: TableDefinition) -> lis
 def _tracked_id_of(
     field_id: int, source_ids: tuple[int, ...], transform: str, definition: TableDefinition
 ) -> int | None:
-    """The id of a partition field's values: the column's by identity, else that of the same expression."""
+    """The id of a partition field's values: the column's for identity, else that of the same expression."""
     if transform == "identity":
         return source_ids[0]
     same = [one for one in definition.expressions if (one.source_ids, one.transform) == (source_ids, transform)]
@@ -193,8 +192,8 @@ def _entry_of(record: Record, decoding: _Decoding) -> ContentEntry:
 
 
 def _version_info_of(record: Record, file: AvroFile) -> VersionInfo:
-    """V1 has no sequence numbers: they are 0. An older V2 manifest has no file sequence number: it is taken to be the
-    data's. What is null on an ADDED entry is inherited from the root row.
+    """The status and numbers of an entry. V1 has no sequence numbers, so they are 0. An older V2 manifest has no
+    file sequence number, so the data's is used. Null on an ADDED entry is inherited from the root row.
     """
     status = Status(record[_STATUS])
     if _SEQUENCE_NUMBER not in file.field_ids:
@@ -215,7 +214,7 @@ def _statistics_of(data_file: Record, decoding: _Decoding) -> dict[int, FieldSta
         stored = partition.get(member.field_id, _ABSENT)
         value = None if stored is _ABSENT else bound_of_avro(member.type, stored)
         if stored is _ABSENT or (value is None and stored is not None):
-            continue  # without statistics its partition is unknown; two null bounds would say that it is null
+            continue  # without statistics its partition is unknown, while two null bounds would mean that it is null
         counts = known.get(member.tracked_id) or FieldStatistics()
         found[member.tracked_id] = FieldStatistics(
             value, value, None, counts.value_count, counts.null_value_count, counts.nan_value_count
@@ -235,7 +234,7 @@ def _of_columns(data_file: Record, readers: Mapping[int, BoundReader]) -> dict[i
         low = None if lowest is None else read(lowest)
         high = None if highest is None else read(highest)
         if low is not None and high is not None and low > high:  # type: ignore[operator]
-            low = high = None  # what contradicts itself is not known
+            low = high = None  # contradictory bounds count as unknown
         if values is not None and (nulls or 0) + (nans or 0) > values:
             values = nulls = nans = None
         found[tracked_id] = FieldStatistics(low, high, None, values, nulls, nans)
@@ -269,7 +268,7 @@ class MigratedList:
 
 @dataclass(frozen=True, slots=True)
 class ListedManifest:
-    """What a manifest list says of one manifest whose files and rows it does not count (V1)."""
+    """The entry of a manifest list (V1) for a manifest without counts of files and rows."""
 
     location: str
     length: int
@@ -278,7 +277,7 @@ class ListedManifest:
 
 
 def uncounted_manifests(body: bytes, *, name: str) -> tuple[ListedManifest, ...]:
-    """The manifests whose files and rows the list does not count. Raises `Corrupt`: `leaf-corrupt`."""
+    """The manifests without counts of files and rows in the list. Raises `Corrupt`: `leaf-corrupt`."""
     try:
         return tuple(
             ListedManifest(record[_PATH], record[_LENGTH], record[_SPEC_ID], record[_ADDED_SNAPSHOT_ID])
@@ -297,19 +296,18 @@ def decode_manifest_list(
     next_row_id: int = 0,
     counted: Mapping[str, ManifestStats] | None = None,
 ) -> MigratedList:
-    """The rows that a manifest list's entries are in a root.
+    """The entries of a manifest list as rows of a root.
 
     Args:
         body: the whole object.
-        definition: the table's, with all its partition specs; a member of a spec is found by its place.
-        name: what an error calls the list.
+        definition: the table's, with all its partition specs. A member of a spec is found by its position.
+        name: the list's name in errors.
         next_row_id: data manifests without a `first_row_id` (V1, V2) get ids from here on.
-        counted: what is in the manifests that the list does not count.
+        counted: the counts of manifests without counts in the list.
 
     Raises:
-        Corrupt: `leaf-corrupt`, not a manifest list, or one that does not count its manifests' files and rows.
+        Corrupt: `leaf-corrupt`, not a manifest list, or one without counts of its manifests' files and rows.
         Invalid: `spec-unknown`.
-
     """
     rows: list[ContentEntry] = []
     for index, record in enumerate(read_avro(body, name=name).records):
@@ -360,7 +358,7 @@ def _counts(record: Record, field_ids: Sequence[int]) -> tuple[int, int, int]:
 def _partition_statistics_of(
     summaries: Sequence[Record], spec_id: int, definition: TableDefinition
 ) -> dict[int, FieldStatistics]:
-    """By member of the spec. A summary says whether there are nulls and NaNs, not how many."""
+    """The statistics by member of the spec. A summary states whether there are nulls and NaNs, not how many."""
     members = definition.spec_by_id(spec_id).expr_ids
     if summaries and len(summaries) != len(members):
         raise ValueError(f"{len(summaries)} partition summaries, spec {spec_id} has {len(members)} members")

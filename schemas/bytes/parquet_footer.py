@@ -2,8 +2,8 @@
 
 Owns: the walk through the footer's Thrift (compact protocol). Does not own: rows and schema, which Arrow reads, the
 meaning of statistics (`parquet_file`).
-Invariants: damaged or hostile bytes are a `ValueError` and nothing else. That is why this is not asked of Arrow, whose
-metadata of a column chunk ends the process for some of them.
+Invariants: damaged or hostile bytes raise `ValueError` and nothing else. This is not left to Arrow, whose metadata of
+a column chunk ends the process for some of them.
 
 Source: `parquet.thrift` of the Parquet format, and the Thrift compact protocol.
 """
@@ -58,8 +58,8 @@ _FLAGS: Final = frozenset((Kind.TRUE, Kind.FALSE))
 class ColumnChunk:
     """One primitive column of one row group.
 
-    Offsets and sizes are in bytes. Bounds are as stored, or `None` if unknown. `values`: with nulls, and with an empty
-    list as one.
+    Offsets and sizes are in bytes. Bounds are in stored form, or `None` if unknown. `values` includes nulls, and counts
+    an empty list as one.
     """
 
     physical: int = -1
@@ -94,7 +94,7 @@ def column_chunks(footer: bytes) -> list[list[ColumnChunk]]:
             else:
                 reader.skip(kind)
     except (IndexError, RecursionError) as error:
-        raise ValueError(f"it ends early or goes too deep ({type(error).__name__})") from error
+        raise ValueError(f"it ends early or is nested too deep ({type(error).__name__})") from error
     return found
 
 
@@ -139,7 +139,7 @@ def _column_metadata(reader: CompactReader, found: ColumnChunk) -> None:
 
 
 def _statistics(reader: CompactReader, found: ColumnChunk) -> None:
-    """Without the bounds of old writers (fields 1 and 2), whose order was not defined."""
+    """Read the statistics, without the bounds of old writers (fields 1 and 2), whose order was undefined."""
     for number, kind in reader.fields():
         if number == 3 and kind == Kind.I64:
             found.null_count = reader.integer()
@@ -152,7 +152,7 @@ def _statistics(reader: CompactReader, found: ColumnChunk) -> None:
 
 
 class CompactReader:
-    """Reads values of the compact protocol, one after the other. Raises `IndexError` at the end of the bytes."""
+    """Reads values of the compact protocol in sequence. Raises `IndexError` at the end of the bytes."""
 
     def __init__(self, body: bytes, at: int = 0) -> None:
         self._body, self._at, self._depth = body, at, 0
@@ -163,7 +163,9 @@ class CompactReader:
         return self._at
 
     def fields(self) -> Iterator[tuple[int, int]]:
-        """Yield number and kind of each field of the struct that begins here. The caller reads or skips each one."""
+        """Yield number and kind of each field of the struct at the current offset. The caller reads or skips each
+        one.
+        """
         number = 0
         while header := self._body[self._at]:
             self._at += 1
@@ -176,7 +178,7 @@ class CompactReader:
         """A list of structs."""
         count, kind = self._list_header()
         if kind != Kind.STRUCT:
-            raise ValueError("a list holds something else than it should")
+            raise ValueError("a list has elements of another type than it should")
         return [read() for _ in range(count)]
 
     def integer(self) -> int:
@@ -189,7 +191,7 @@ class CompactReader:
         return self.take(self.unsigned())
 
     def take(self, length: int) -> bytes:
-        """So many bytes."""
+        """The next `length` bytes."""
         end = self._at + length
         if end > len(self._body):
             raise IndexError
@@ -204,7 +206,7 @@ class CompactReader:
         return found
 
     def skip(self, kind: int) -> None:
-        """Pass over a field's value."""
+        """Skip a field's value."""
         if kind in _INTEGERS:
             self.unsigned()
         elif kind not in _FLAGS:  # a flag is in its header
@@ -213,7 +215,7 @@ class CompactReader:
     def _skip_value(self, kind: int) -> None:
         self._depth += 1
         if self._depth > _DEPTH_MAX:
-            raise ValueError("it goes too deep")
+            raise ValueError("it is nested too deep")
         if kind in _INTEGERS:
             self.unsigned()
         elif kind == Kind.BINARY:
@@ -237,7 +239,7 @@ class CompactReader:
 
     def _pass_over(self, length: int) -> None:
         self._at += length
-        if self._at > len(self._body):  # or a list of them could be as long as it says
+        if self._at > len(self._body):  # else a list could have any stated length
             raise IndexError
 
     def _skip_map(self) -> None:
@@ -253,10 +255,10 @@ class CompactReader:
         return (self.unsigned() if count == 15 else count), header & 15
 
     def unsigned(self) -> int:
-        """A number that is not negative."""
+        """An unsigned number."""
         found = self._body[self._at]
         self._at += 1
-        if found < 128:  # almost all of them
+        if found < 128:  # the common case
             return found
         found, shift = found & 127, 7
         while True:

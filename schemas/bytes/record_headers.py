@@ -1,14 +1,14 @@
-"""Headers beside a record on the log: its lake, its signature, the digest of its content, its trace.
+"""Headers of a record on the log: its lake, its signature, the digest of its content, its trace.
 
-Owns: names and values of these headers, the object that makes a lake known and the answer to a record of another lake,
-the signed bytes and their comparison, a writer's digest of its intent, `traceparent`. Does not own: the keys and their
-rights (`rootline.coordinator`), who makes the lake's object (`warehouse`), the roots that remember a digest
+Owns: names and values of these headers, the object that identifies a lake and the refusal of a record for another
+lake, the signed bytes and their comparison, a writer's digest of its intent, `traceparent`. Does not own: the keys and
+their rights (`rootline.coordinator`), the creation of the lake's object (`warehouse`), the roots that store a digest
 (`rootline.tree`), the transport of headers (the adapters of a log).
-Invariants: a record without one of these headers is decided as before. Of lakes only ids are compared, because one
-warehouse has many URLs. The value (so the intent's id, table, writer and sequence) and all headers of ours are signed
-in their order, no two records have the same signed bytes, and a comparison takes a time that reveals nothing about the
-secret. The same content has the same digest in every version, and only its equality is used. A malformed trace is no
-trace, and decides nothing.
+Invariants: a record without one of these headers is decided without it. Of lakes only ids are compared, because one
+warehouse has many URLs. The value (so the intent's id, table, writer and sequence) and all of Rootline's headers are
+signed in order. No two records have the same signed bytes, and the time of a comparison reveals nothing about the
+secret. The same content has the same digest in every version, and only its equality is used. A malformed trace is
+ignored, and decides nothing.
 
 Source: decisions 0012, 0089, 0107, and https://www.w3.org/TR/trace-context/, section 3.2.
 """
@@ -28,7 +28,7 @@ from rootline.schemas.intent import Intent
 from rootline.schemas.intent_rules import CARGO
 
 LAKE_KEY: Final = ObjectKey("0-rootline-lake/lake.json")
-"""No namespace begins with a digit."""
+"""The key of the lake's object. It is outside every namespace, because no namespace begins with a digit."""
 LAKE_HEADER: Final = "rootline.lake"
 LAKE_MISMATCH: Final = "lake-mismatch"
 _PLACE_CHARS_MAX: Final = 500
@@ -36,23 +36,23 @@ _ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Lake(NamedTuple):
-    """A lake's id, and the URL of the warehouse as the process that names the lake knows it."""
+    """A lake's id, and the URL by which a process knows its warehouse."""
 
     lake_id: str
     place: str
 
     def __str__(self) -> str:
-        """As messages name it."""
+        """The lake's name in messages."""
         return f"{self.place} (lake {self.lake_id})"
 
 
 def encode_lake(lake: Lake) -> bytes:
-    """The object in the warehouse."""
+    """The bytes of the lake's object in the warehouse."""
     return json.dumps({"lake": lake.lake_id, "made-as": lake.place[:_PLACE_CHARS_MAX]}).encode()
 
 
 def decode_lake(body: bytes) -> Lake | None:
-    """The lake that such an object names, if it is one."""
+    """The lake that such an object names, or `None` if it is not one."""
     try:
         found = json.loads(body)
         lake_id, place = found["lake"], found["made-as"]
@@ -63,12 +63,12 @@ def decode_lake(body: bytes) -> Lake | None:
 
 
 def lake_header(lake: Lake | None) -> Headers:
-    """The header that says which lake a record is for."""
+    """The header with the lake of a record."""
     return () if lake is None else ((LAKE_HEADER, encode_lake(lake)),)
 
 
 def refusal_of_lake(headers: Headers, own: Lake) -> tuple[str, str] | None:
-    """(code, reason) of a record that is for another lake than the coordinator's `own`."""
+    """(code, reason) for a record of another lake than the coordinator's `own`, else `None`."""
     said = next((value for name, value in headers if name == LAKE_HEADER), None)
     if said is None or (claimed := decode_lake(said)) is None or claimed.lake_id == own.lake_id:
         return None
@@ -76,7 +76,7 @@ def refusal_of_lake(headers: Headers, own: Lake) -> tuple[str, str] | None:
 
 
 def mismatch(claimed: Lake, own: Lake) -> str:
-    """The reason why a client of one lake is refused by the log of another."""
+    """The reason why the log of one lake refuses a client of another."""
     return (
         f"the intent is for the lake {claimed}, but the coordinators of this log own the lake {own}: name that "
         "warehouse, or the log of yours"
@@ -85,7 +85,7 @@ def mismatch(claimed: Lake, own: Lake) -> str:
 
 SIGNATURE_HEADER: Final = "rootline-signature"
 SIGNED_AT_HEADER: Final = "rootline-signed-ms"
-"""When a record was signed, by the clock of the one who signed it, milliseconds; the signature covers it."""
+"""The header with the time of the signature, by the signer's clock, in milliseconds. The signature covers it."""
 KEY_ID: Final = r"^[A-Za-z0-9._-]{1,64}$"
 SECRET_BYTES_MIN: Final = 32
 _OURS: Final = "rootline"
@@ -95,18 +95,18 @@ _HOW: Final = "sign it with a key that the coordinators know (docs/operations.md
 
 
 def signature_header(key_id: str, secret: bytes, value: bytes, headers: Headers) -> Headers:
-    """The header that signs a record with this `value` and these `headers`, to be put after them."""
+    """The header that signs a record with this `value` and these `headers`. Append it to them."""
     proof = hmac.digest(secret, _signed(value, headers), "sha256").hex()
     return ((SIGNATURE_HEADER, f"hmac-sha256 {key_id} {proof}".encode()),)
 
 
 def signed_at_header(now_ms: int) -> Headers:
-    """The header that says when a record was signed; it is signed with the others, so put it before the signature."""
+    """The header with the time of the signature. The signature covers it, so put it before the signature."""
     return ((SIGNED_AT_HEADER, str(now_ms).encode()),)
 
 
 def signed_at(headers: Headers) -> int | None:
-    """When a record was signed, ms; `None`: it does not say so, as those of older clients. Raises `signature-wrong`."""
+    """The time of a record's signature in ms, or `None` in records of older clients. Raises `signature-wrong`."""
     said = [given or b"" for name, given in headers if name == SIGNED_AT_HEADER]
     if len(said) > 1 or (said and _TIME.fullmatch(said[0]) is None):
         raise Invalid("signature-wrong", f"the header {SIGNED_AT_HEADER} must be there once, as milliseconds")
@@ -114,11 +114,10 @@ def signed_at(headers: Headers) -> int | None:
 
 
 def signer_of(value: bytes, headers: Headers, secrets: Mapping[str, bytes]) -> str:
-    """The id of the key that signed a record; `secrets`: the known ones, by id.
+    """The id of the key that signed a record. `secrets`: the known secrets, by id.
 
     Raises:
         Invalid: `signature-missing`, or `signature-wrong`.
-
     """
     said = [given or b"" for name, given in headers if name == SIGNATURE_HEADER]
     if not said:
@@ -139,7 +138,9 @@ def signer_of(value: bytes, headers: Headers, secrets: Mapping[str, bytes]) -> s
 
 
 def _signed(value: bytes, headers: Headers) -> bytes:
-    """A line, a line for each header of ours (name and value in hexadecimal), an empty line, the value."""
+    """The signed bytes: a version line, a line for each of Rootline's headers (name and value in hex), an empty
+    line, the value.
+    """
     lines = [b"rootline-signature-1"]
     for name, given in headers:
         if name.startswith(_OURS) and name != SIGNATURE_HEADER:
@@ -155,27 +156,27 @@ _WHAT_IT_DOES: Final = {"kind", *CARGO}
 
 
 def content_of_intent(intent: Intent) -> str:
-    """What `intent` does: its kind and what it carries; not its ids, what was read, nor its summary."""
+    """The content of `intent`: its kind and its changes. Without ids, read versions and summary."""
     return intent.model_dump_json(include=_WHAT_IT_DOES, exclude_defaults=True)
 
 
 def stated(content: str) -> bytes | None:
-    """The value for a record whose writer says `content`; `None` where it says nothing."""
+    """The header value for the content that a writer states, or `None` if it states none."""
     return sha256(content.encode()).digest()[:_VALUE_BYTES].hex().encode() if content else None
 
 
 def content_headers(value: bytes | None = None) -> Headers:
-    """The headers that say it."""
+    """The headers with this value, or no headers for `None`."""
     return ((CONTENT_HEADER, value),) if value else ()
 
 
 def said_in(headers: Headers) -> bytes | None:
-    """What a record says of its content, if it says anything."""
+    """The stated content in a record's headers, or `None`."""
     return next((value for name, value in reversed(headers) if name == CONTENT_HEADER), None) or None
 
 
 def kept_of(writer: str, sequence: int, value: bytes) -> tuple[bytes, bytes]:
-    """(the pair, the content) as a root keeps them, 8 bytes each."""
+    """(digest of the pair, digest of the content) as a root stores them, 8 bytes each."""
     pair = sha256(f"{sequence}/{writer}".encode(errors="surrogatepass")).digest()
     return pair[:_KEPT_BYTES], sha256(value).digest()[:_KEPT_BYTES]
 
@@ -187,7 +188,7 @@ _SAMPLED: Final = 1
 
 
 class TraceContext(NamedTuple):
-    """One span of one trace, both in hexadecimal; `is_sampled`: the writer records its own spans."""
+    """One span of one trace, both in hexadecimal. `is_sampled`: the writer records its own spans."""
 
     trace_id: str
     span_id: str
@@ -195,25 +196,25 @@ class TraceContext(NamedTuple):
 
     @property
     def header(self) -> bytes:
-        """As a header's value."""
+        """The value of the header."""
         return f"00-{self.trace_id}-{self.span_id}-{self.is_sampled:02x}".encode()
 
 
 def trace_headers(value: bytes | None) -> Headers:
-    """The headers of a record that belongs to this trace; none without one."""
+    """The headers of a record in this trace, or no headers without one."""
     return ((TRACE_HEADER, value),) if value else ()
 
 
 def trace_of(headers: Headers) -> TraceContext | None:
-    """The trace that a record's headers name; of several the last one that says anything."""
+    """The trace in a record's headers. Of several, the last valid one counts."""
     if not any(name == TRACE_HEADER for name, _ in headers):
-        return None  # nearly always
+        return None  # the common case
     values = [value or b"" for name, value in headers if name == TRACE_HEADER]
     return next((found for value in reversed(values) if (found := _read(value)) is not None), None)
 
 
 def distinct_traces(contexts: Iterable[TraceContext | None], at_most: int) -> tuple[str, ...]:
-    """The ids of the first few traces among them."""
+    """The ids of the first `at_most` distinct traces."""
     found: dict[str, None] = {}
     for context in contexts:
         if context is not None:

@@ -1,10 +1,10 @@
 """Bounds in Iceberg's single-value form: of V1 to V3 metadata, and of intents that any client can write.
 
-Owns: single-value bytes, JSON forms and Avro partition values to physical bounds, promotions included, and physical
+Owns: single-value bytes, JSON forms and Avro partition values to physical bounds, including promotions, and physical
 bounds back to the form of an intent. Does not own: the statistics around them (`manifest_codec`), the wire model
 (`intent`), the rules of a file's statistics (`rootline.tree`).
-Invariants: of adopted metadata, a value that is not of its type, or is NaN where that bounds nothing, is `None`:
-unknown, so it never prunes. Of an intent, a bound fits its column's type, else `Invalid` names the id and the value.
+Invariants: in adopted metadata, a value that is not of its type, or is NaN as a bound, becomes `None`: unknown, so it
+never prunes. In an intent, a bound fits its column's type, else `Invalid` names the id and the value.
 
 Source: the Iceberg specification, Appendix D (single-value serialization) and "Schema Evolution".
 """
@@ -67,16 +67,16 @@ _NUMBERS: Final[dict[type[PrimitiveType], dict[int, struct.Struct]]] = {
     FloatType: {4: _FLOAT},
     DoubleType: {4: _FLOAT, 8: _DOUBLE},
 }
-"""By length: the commonest bounds, read without looking at anything but their bytes."""
+"""Type → length → format of the most common bounds, which are read from their bytes alone."""
 
 
 def bound_of_bytes(kind: PrimitiveType, data: bytes | None) -> Bound | None:
-    """A bound from its single-value bytes, which may be of the type that `kind` was promoted from."""
+    """A bound from its single-value bytes, which may have the type from which `kind` was promoted."""
     return None if data is None else bound_reader(kind)(data)
 
 
 def bound_reader(kind: PrimitiveType) -> BoundReader:
-    """What `bound_of_bytes` does with the bounds of one column, for a caller that reads many."""
+    """The function `bound_of_bytes` for one column, for a caller that reads many bounds."""
     if isinstance(kind, StringType):
         return _text
     numbers = _NUMBERS.get(type(kind), {})
@@ -106,7 +106,7 @@ def _general_bound(kind: PrimitiveType, data: bytes) -> Bound | None:
 
 
 def bound_of_avro(kind: PrimitiveType, value: Any) -> Bound | None:
-    """A partition value from a manifest, its logical type not converted; NaN is a value like any other."""
+    """A partition value from a manifest, without conversion of its logical type. NaN is a normal value."""
     if isinstance(kind, DecimalType) and isinstance(value, bytes):
         unscaled = int.from_bytes(value, "big", signed=True)
         return Decimal(unscaled).scaleb(-kind.scale)
@@ -178,7 +178,7 @@ def _field_of(item: GenericStatistics, tracked: TrackedField | None) -> FieldSta
 def bound_of(
     tracked: TrackedField, side: str, binary: bytes | None, value: bool | int | float | str | None
 ) -> Bound | None:
-    """The physical bound that one of two forms gives; `side` is `lower` or `upper`. Raises as `from_generic`."""
+    """The physical bound from one of the two forms. `side` is `lower` or `upper`. Raises as `from_generic`."""
     if binary is None and value is None:
         return None
     which = f"statistics of id {tracked.tracked_id} ({tracked.name}, {tracked.type})"
@@ -199,14 +199,14 @@ def bound_of(
 
 
 def _written_type(field_type: PrimitiveType, binary: bytes) -> PrimitiveType:
-    """The type that a bound was written as: a column may have become wider since its writer loaded the table."""
+    """The type of a written bound. The column may have been widened since its writer loaded the table."""
     if len(binary) == 4 and isinstance(field_type, LongType | DoubleType):
         return IntegerType() if isinstance(field_type, LongType) else FloatType()
     return field_type
 
 
 def _of_json(field_type: PrimitiveType, value: bool | int | float | str) -> Bound:
-    """The physical value of a JSON single value; temporal types also take their physical number."""
+    """The physical value of a JSON single value. Temporal types also accept their physical number."""
     if isinstance(field_type, FloatType | DoubleType):
         return _floating(field_type, value)
     if isinstance(value, str):
@@ -221,7 +221,7 @@ def _of_json(field_type: PrimitiveType, value: bool | int | float | str) -> Boun
             return bytes.fromhex(value)
     if isinstance(field_type, DecimalType) and type(value) is int:
         return Decimal(value)
-    return value  # of the type already, or refused by the bound's encoder
+    return value  # already of the type, or refused by the bound's encoder
 
 
 def _floating(field_type: PrimitiveType, value: bool | int | float | str) -> float:
@@ -232,7 +232,7 @@ def _floating(field_type: PrimitiveType, value: bool | int | float | str) -> flo
         raise ValueError(f"{value} is not exact as a floating-point number")
     if isinstance(field_type, FloatType):
         rounded: float = struct.unpack("<f", struct.pack("<f", number))[0]
-        return rounded  # the column's own value, which JSON shows with fewer digits
+        return rounded  # the column's exact value, which JSON has with fewer digits
     return number
 
 

@@ -2,9 +2,9 @@
 
 Owns: applying transforms and functions to one value and to a whole column, over one or several columns. Does not own:
 parsing transforms and their result types (pyiceberg, `table_definition`), filters over them (`rootline.tree`).
-Invariants: a value and a column of it give the same result. Null in any column makes null. Every date and timestamp
-that can be stored has a result, years beyond 1..9999 included. A decimal counts by its type's scale, however it was
-written.
+Invariants: a single value and a column of it yield the same result. Null in any column yields null. Every date and
+timestamp that can be stored has a result, including years outside 1..9999. The scale of a decimal is that of its type,
+however it was written.
 
 Source: the Iceberg specification, "Partition Transforms" and Appendix B (bucket hashes), docs/decisions/0028.
 """
@@ -58,11 +58,11 @@ _UNITS_AN_HOUR: Final[dict[type[PrimitiveType], int]] = {
 def partition_value(
     transform: Transform[Any, Any], source_type: PrimitiveType, physical_value: Bound | None
 ) -> Bound | None:
-    """What `transform` makes of one value of a column of `source_type`; null stays null, and `void` makes all null.
+    """The result of `transform` for one value of a column of `source_type`. Null stays null. `void` always yields
+    null.
 
     Raises:
-        Invalid: `definition-invalid`, the transform is unknown, or does not go with the type.
-
+        Invalid: `definition-invalid`, the transform is unknown, or does not support the type.
     """
     function = _function_of(transform, source_type)
     return None if physical_value is None else function(physical_value)
@@ -71,13 +71,12 @@ def partition_value(
 def partition_column(
     transform: Transform[Any, Any], source_type: PrimitiveType, column: pa.Array | pa.ChunkedArray
 ) -> pa.Array:
-    """The physical values of `transform` for a whole column, which has the Arrow type of data files.
+    """The physical values of `transform` for a whole column with the Arrow type of data files.
 
     Dates, times and timestamps become integers. Arguments and `Raises` as `partition_value`, and:
 
     Raises:
-        Invalid: `rows-invalid`, a value near the least of its type has no value of the transform.
-
+        Invalid: `rows-invalid`, a value near the minimum of its type has no result of the transform.
     """
     function = _function_of(transform, source_type)
     if isinstance(column, pa.ChunkedArray):
@@ -97,17 +96,17 @@ def partition_column(
     result_type = physical_type_of(transform, source_type)
     try:
         made = pa.array([function(value) for value in distinct.dictionary.to_pylist()], result_type)
-    except (OverflowError, pa.ArrowInvalid) as error:  # truncation goes down, below the least values
+    except (OverflowError, pa.ArrowInvalid) as error:  # truncation rounds down, below the minimum of the type
         raise Invalid(
             "rows-invalid",
-            f"{transform} of a value near the least of a {source_type} does not fit a {source_type}: leave such rows "
-            "out, or partition and sort by another transform",
+            f"{transform} of a value near the minimum of a {source_type} does not fit a {source_type}: remove such "
+            "rows, or partition and sort by another transform",
         ) from error
     return made.take(distinct.indices)
 
 
 def physical_type_of(transform: Transform[Any, Any], source_type: PrimitiveType) -> pa.DataType:
-    """The Arrow type of what `partition_column` returns."""
+    """The Arrow type of the result of `partition_column`."""
     result = transform.result_type(source_type)
     if not isinstance(result, PrimitiveType):
         raise _unfit(transform, source_type)
@@ -136,7 +135,7 @@ def _function_of(transform: Transform[Any, Any], source_type: PrimitiveType) -> 
 
 
 def _units_of(transform: Transform[Any, Any], source_type: PrimitiveType) -> int | None:
-    """How many units of the source make one of what the time transform counts from: an hour, or a day."""
+    """The number of source units in one unit of the time transform: an hour, or a day."""
     if isinstance(transform, HourTransform):
         return _UNITS_AN_HOUR[type(source_type)]
     if isinstance(transform, DayTransform | MonthTransform | YearTransform):
@@ -196,11 +195,10 @@ _WHOLE_HASH: Final[BucketTransform[Any]] = BucketTransform(2**31)
 def expression_value(
     text: str, transform: Transform[Any, Any], sources: Sequence[PrimitiveType], values: Sequence[Bound | None]
 ) -> Bound | None:
-    """What the expression makes of one row's `values` of its columns, which have the types `sources`.
+    """The value of the expression for one row's `values` of its columns, which have the types `sources`.
 
     Raises:
-        Invalid: `definition-invalid`, the function is unknown or does not go with the types.
-
+        Invalid: `definition-invalid`, the function is unknown or does not support the types.
     """
     function = _known(text, transform, sources)
     if function is Function.TRANSFORM:
@@ -219,7 +217,7 @@ def expression_column(
     sources: Sequence[PrimitiveType],
     columns: Sequence[pa.Array | pa.ChunkedArray],
 ) -> pa.Array:
-    """What the expression makes of whole columns (of the Arrow types that data files have), as physical values.
+    """The physical values of the expression for whole columns, which have the Arrow types of data files.
 
     Arguments and `Raises` as `expression_value`.
     """

@@ -1,12 +1,12 @@
 """Deletion vectors as bytes: framed 64-bit blobs, the inline 32-bit form of manifest vectors, Puffin files.
 
 Owns: length, magic and CRC of a blob, the proof that bytes are a Roaring bitmap in the portable form, the Puffin file
-around blobs with its footer and the digest in its name. Does not own: bitmaps in memory (pyroaring), where a file is
-stored (`object_keys`), whether positions fit a data file (`rootline.tree`).
+around blobs with its footer and the digest in its name. Does not own: bitmaps in memory (pyroaring), the location of a
+file (`object_keys`), the check that positions fit a data file (`rootline.tree`).
 Invariants: bytes that are not exactly one well-formed vector raise `Corrupt` (`vector-corrupt`). The bitmap library
 gets no bytes before their structure has been proven, because it trusts them. The proof reads every byte once and never
-allocates more than the input's length allows. The same vectors give the same file, the digest in its name covers every
-bit of it, and decoding reads nothing outside the ranges that the footer names.
+allocates more than the input's length allows. The same vectors yield the same file, the digest in its name covers
+every bit of it, and decoding reads nothing outside the ranges that the footer names.
 
 Source: format page, "Deletion vectors", the Puffin specification, `deletion-vector-v1`, the Roaring format
 specification ("portable" layout, 32 and 64 bits).
@@ -37,11 +37,11 @@ _CONTAINER_VALUES: Final = 1 << 16
 
 
 class MalformedBitmap(ValueError):
-    """What is wrong with the bytes, for the message of the error that names the object."""
+    """The bytes are not a valid bitmap. The text is the reason, for the error that names the object."""
 
 
 def cardinality_of_64_bit(data: bytes) -> int:
-    """How many values a portable 64-bit bitmap holds, after proving it well-formed; raises `MalformedBitmap`."""
+    """The number of values in a portable 64-bit bitmap, after a proof of its structure. Raises `MalformedBitmap`."""
     (buckets,) = _unpack("<Q", data, 0)
     position, last_key, total = 8, -1, 0
     if buckets > (len(data) - 8) // 12:  # a key and the smallest bitmap take 12 bytes
@@ -57,7 +57,7 @@ def cardinality_of_64_bit(data: bytes) -> int:
 
 
 def cardinality_of_32_bit(data: bytes) -> int:
-    """How many values a portable 32-bit bitmap holds, after proving it well-formed; raises `MalformedBitmap`."""
+    """The number of values in a portable 32-bit bitmap, after a proof of its structure. Raises `MalformedBitmap`."""
     total, position = _prove_32_bit(data, 0)
     _prove_end(data, position)
     return total
@@ -112,7 +112,7 @@ def _prove_array(data: bytes, position: int, cardinality: int) -> int:
 
 def _prove_bitset(data: bytes, position: int, cardinality: int) -> int:
     if int.from_bytes(_slice(data, position, _BITSET_BYTES), "little").bit_count() != cardinality:
-        raise MalformedBitmap("a bitset container holds another number of values than it says")
+        raise MalformedBitmap("a bitset container has another number of values than it states")
     return position + _BITSET_BYTES
 
 
@@ -124,7 +124,7 @@ def _prove_runs(data: bytes, position: int, cardinality: int) -> int:
     if not all(map(lt, ends, starts[1:])) or (ends and ends[-1] >= _CONTAINER_VALUES):
         raise MalformedBitmap("runs of a container overlap or overflow")
     if sum(lengths) + count != cardinality:
-        raise MalformedBitmap("a run container holds another number of values than it says")
+        raise MalformedBitmap("a run container has another number of values than it states")
     return position + 2 + 4 * count
 
 
@@ -159,11 +159,11 @@ def encode_vector(vector: BitMap64) -> bytes:
 
 
 def decode_vector(blob: bytes, *, name: str, cardinality: int | None = None) -> BitMap64:
-    """The vector in `blob`; `name` is what an error calls it, `cardinality` what its entry says it holds.
+    """The vector in `blob`. `name`: its name in errors. `cardinality`: the number of positions that its entry
+    states.
 
     Raises:
         Corrupt: `vector-corrupt`, length, magic, CRC, structure or cardinality do not agree.
-
     """
     if len(blob) < _FRAME_BYTES:
         raise Corrupt("vector-corrupt", f"{name}: {len(blob)} bytes are too few for a deletion vector")
@@ -186,14 +186,14 @@ def decode_vector(blob: bytes, *, name: str, cardinality: int | None = None) -> 
 
 
 def encode_inline(vector: BitMap) -> bytes:
-    """A manifest vector as an entry carries it: portable 32-bit Roaring, run-optimised, no frame."""
+    """A manifest vector in the inline form of an entry: portable 32-bit Roaring, run-optimised, without a frame."""
     compact = vector.copy()
     compact.run_optimize()
     return compact.serialize()
 
 
 def decode_inline(content: bytes, *, name: str, cardinality: int | None = None) -> BitMap:
-    """The manifest vector in `content`; arguments and `Raises` as `decode_vector`."""
+    """The manifest vector in `content`. Arguments and `Raises` as `decode_vector`."""
     try:
         held = cardinality_of_32_bit(bytes(content))
         _check_cardinality(name, held, cardinality)
@@ -204,7 +204,7 @@ def decode_inline(content: bytes, *, name: str, cardinality: int | None = None) 
 
 def _check_cardinality(name: str, held: int, expected: int | None) -> None:
     if expected is not None and held != expected:
-        raise Corrupt("vector-corrupt", f"{name}: holds {held} positions, its entry says {expected}")
+        raise Corrupt("vector-corrupt", f"{name}: it has {held} positions, its entry says {expected}")
 
 
 PUFFIN_MAGIC: Final = b"PFA1"
@@ -224,7 +224,7 @@ class VectorBlob:
 
 @dataclass(frozen=True, slots=True)
 class BlobPlace:
-    """Where a blob is in its file (bytes), and how many positions it holds."""
+    """The place of a blob in its file (bytes), and the number of its positions."""
 
     offset: int
     size: int
@@ -233,7 +233,7 @@ class BlobPlace:
 
 @dataclass(frozen=True, slots=True)
 class EncodedPuffin:
-    """A file's bytes, and the place of each blob in the order they were given."""
+    """A file's bytes, and the place of each blob in the given order."""
 
     body: bytes
     places: tuple[BlobPlace, ...]
@@ -241,7 +241,7 @@ class EncodedPuffin:
 
 @dataclass(frozen=True, slots=True)
 class DecodedBlob:
-    """One vector of a file, proven."""
+    """One proven vector of a file."""
 
     referenced_data_file: str
     place: BlobPlace
@@ -249,7 +249,7 @@ class DecodedBlob:
 
 
 def encode_puffin(blobs: Sequence[VectorBlob]) -> EncodedPuffin:
-    """One file of all `blobs`, in their order."""
+    """One file of all `blobs`, in order."""
     parts, places, described = [PUFFIN_MAGIC], list[BlobPlace](), list[dict[str, Any]]()
     offset = len(PUFFIN_MAGIC)
     for blob in blobs:
@@ -278,11 +278,10 @@ def _describe(referenced_data_file: str, place: BlobPlace) -> dict[str, Any]:
 def spread_puffin(body: bytes, renamed: Callable[[str], str], *, name: str) -> bytes:
     """The file's vectors with a gap of zeros before each but the first, at `spread_offset` of their offsets.
 
-    `renamed`: what the footer calls a data file → what the new one does. `name`: the file's location.
+    `renamed`: maps each data file in the footer to its new name. `name`: the file's location.
 
     Raises:
         Corrupt: `vector-corrupt`, as `decode_puffin`.
-
     """
     vectors = sorted(decode_puffin(body, name=name), key=lambda blob: blob.place.offset)
     parts, described = bytearray(PUFFIN_MAGIC), list[dict[str, Any]]()
@@ -297,9 +296,9 @@ def spread_puffin(body: bytes, renamed: Callable[[str], str], *, name: str) -> b
 
 
 def spread_offset(offset: int) -> int:
-    """Where `spread_puffin` puts the vector at `offset`: each offset follows from the other.
+    """The offset at which `spread_puffin` places the vector at `offset`. The mapping is invertible.
 
-    A vector has more than 16 bytes, so of two that touch each other the second moves at least one byte further.
+    A vector has more than 16 bytes, so of two adjacent ones the second moves at least one byte further.
     """
     return offset + offset // 16
 
@@ -311,11 +310,10 @@ def _footer(described: Sequence[dict[str, Any]]) -> bytes:
 
 
 def decode_puffin(body: bytes, *, name: str) -> list[DecodedBlob]:
-    """Every vector of a file, each one proven; `name` is the file's location and what an error calls it.
+    """Every vector of a file, each one proven. `name`: the file's location, also for errors.
 
     Raises:
-        Corrupt: `vector-corrupt`, the bytes are not what the name, the footer or a blob's own frame say.
-
+        Corrupt: `vector-corrupt`, the bytes contradict the name, the footer or a blob's own frame.
     """
     verify_puffin_name(name, body)
     payload, blobs_end = payload_of(body, name)
@@ -336,7 +334,7 @@ def decode_puffin(body: bytes, *, name: str) -> list[DecodedBlob]:
 
 
 def payload_of(body: bytes, name: str) -> tuple[bytes, int]:
-    """(the footer's JSON, where the footer begins). Raises `Corrupt` (`vector-corrupt`)."""
+    """(the footer's JSON, the offset of the footer). Raises `Corrupt` (`vector-corrupt`)."""
     size_at = len(body) - _TAIL_BYTES
     if size_at < 2 * len(PUFFIN_MAGIC) or not body.startswith(PUFFIN_MAGIC) or not body.endswith(PUFFIN_MAGIC):
         raise Corrupt("vector-corrupt", f"{name}: not a Puffin file, or cut short: its magic numbers are missing")
@@ -360,21 +358,21 @@ def _blob_of(item: dict[str, Any]) -> tuple[str, BlobPlace]:
 
 
 def puffin_name(stem: str, body: bytes) -> str:
-    """`<stem>-<16 hex digits of the SHA-256 of body>.puffin`; `stem` may hold folders."""
+    """`<stem>-<16 hex digits of the SHA-256 of body>.puffin`. `stem` may contain folders."""
     return f"{stem}-{hashlib.sha256(body).hexdigest()[:16]}.puffin"
 
 
 def verify_puffin_name(name: str, body: bytes) -> bool:
-    """Whether the name carries a digest (it then agrees); `False` for files of other writers, which carry none.
+    """Whether the name contains a digest, which then matches. `False` for files of other writers, whose names have
+    none.
 
     Raises:
-        Corrupt: `vector-corrupt`, the name's digest is another.
-
+        Corrupt: `vector-corrupt`, the name has another digest.
     """
     named = _NAMED_DIGEST.search(name)
     if named is None:
         return False
     found = hashlib.sha256(body).hexdigest()[:16]
     if found != named[1]:
-        raise Corrupt("vector-corrupt", f"{name}: its bytes have digest {found}, its name says {named[1]}")
+        raise Corrupt("vector-corrupt", f"{name}: its bytes have digest {found}, its name has {named[1]}")
     return True

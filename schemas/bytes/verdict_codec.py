@@ -1,10 +1,10 @@
-"""Verdicts and dead letters as bytes, framed as intents are.
+"""Verdicts and dead letters as bytes, framed like intents.
 
 Owns: the framing. Does not own: the models (`verdict`), the time of publishing.
-Invariants: encoding and decoding are inverse. One record may carry many verdicts.
+Invariants: encoding and decoding are inverse. One record may contain many verdicts.
 
-Verdicts are written by hand, a field after the other, in a quarter of the time that fastavro takes. A property test
-compares the bytes with fastavro's.
+Verdicts are encoded by hand, field by field, in a quarter of the time that fastavro takes. A property test compares
+the bytes with fastavro's.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DEAD_LETTER: Final = RecordFraming(shipped_schema("dead_letter"), EARLIER_DEAD_
 
 
 def encode_verdicts(verdicts: Sequence[Verdict]) -> bytes:
-    """One record of all `verdicts`, in their order."""
+    """One record of all `verdicts`, in order."""
     parts = [_VERDICTS.prefix]
     if verdicts:
         parts.append(encode_long(len(verdicts)))
@@ -52,11 +52,11 @@ def encode_verdicts(verdicts: Sequence[Verdict]) -> bytes:
 
 
 def json_verdict(verdict: Verdict) -> bytes:
-    """One verdict as JSON, without the fields that are absent. Snapshot ids are 64-bit numbers."""
+    """One verdict as JSON, without absent fields. Snapshot ids are 64-bit numbers."""
     return verdict.model_dump_json(exclude_none=True).encode()
 
 
-# what the verdicts of a batch have in common
+# values that the verdicts of a batch share
 _repeated_text: Final = lru_cache(maxsize=1024)(encode_string)
 _repeated_number: Final = lru_cache(maxsize=1024)(encode_optional_long)
 
@@ -82,7 +82,7 @@ def encode_dead_letter(letter: DeadLetter) -> bytes:
 
 
 def decode_dead_letter(value: bytes) -> DeadLetter:
-    """The dead letter of one record; `Raises` as `decode_verdicts`."""
+    """The dead letter of one record. Raises as `decode_verdicts`."""
     record = _DEAD_LETTER.decode(value, name="dead letter")
     headers = tuple((header["name"], header["value"]) for header in record["headers"])
     try:

@@ -97,7 +97,7 @@ def test_what_stops_the_process_comes_before_tables_and_warnings_come_last() -> 
         ("warn", "Intents were rejected in the last five minutes"),
     ]
     assert [item.code for item in found[:2]] == ["log-unavailable", "store-unavailable"]
-    assert found[4].do.startswith("`rootline resume --all`")
+    assert found[4].do.startswith("Run `rootline resume --all`")
     assert "old" not in found[-1].what
 
 

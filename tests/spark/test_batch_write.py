@@ -249,7 +249,7 @@ def test_a_null_in_a_required_column_fails_the_batch_naming_it(spark: SparkSessi
         ("demo.nothing", {}, "table-unknown"),
         ("nothing", {}, "table-name-invalid"),
         ("demo.flights", {"writerid2": "x"}, "option 'writerid2' does not exist; write 'writerId'"),
-        ("demo.flights", {"writerId": "x"}, "'writerId' and 'writerSequence' come together"),
+        ("demo.flights", {"writerId": "x"}, "'writerId' and 'writerSequence' need each other"),
         ("demo.flights", {"versionAsOf": "1"}, "no meaning for a batch write"),
         ("demo.flights", {"writerId": "process/x", "writerSequence": "1"}, "process/ are made by"),
     ],

@@ -85,8 +85,8 @@ def test_a_moment_is_milliseconds_or_iso_8601_with_its_offset() -> None:
     [
         (Use.READ, {"writerId": "a"}, "option 'writerId' has no meaning for a read: leave it out"),
         (Use.BATCH_WRITE, {"versionAsOf": "1"}, "option 'versionAsOf' has no meaning for a batch write: leave it out"),
-        (Use.BATCH_WRITE, {"writerId": "a"}, "come together"),
-        (Use.BATCH_WRITE, {"writerSequence": "1"}, "come together"),
+        (Use.BATCH_WRITE, {"writerId": "a"}, "need each other"),
+        (Use.BATCH_WRITE, {"writerSequence": "1"}, "need each other"),
         (
             Use.STREAM_WRITE,
             {"writerId": "a", "writerSequence": "1"},

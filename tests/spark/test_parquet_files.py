@@ -150,7 +150,7 @@ def test_a_choice_of_files_is_a_short_text_that_fits_one_plan_only(lake: Lake, r
     assert TaskChoice.parse(str(choice)).chosen(tasks) == [*tasks[:3], tasks[4]]
     assert TaskChoice.parse(str(TaskChoice.of([], tasks))).chosen(tasks) == []
     for other in (tasks[1:], list(reversed(tasks)), []):
-        with pytest.raises(Invalid, match="of another plan"):
+        with pytest.raises(Invalid, match="to another plan"):
             choice.chosen(other)
     for text in ("", "1", "0-2@", "a-b,@" + "0" * 32):
         with pytest.raises(Invalid, match="leave it out"):

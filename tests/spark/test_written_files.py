@@ -59,7 +59,7 @@ class Silent:
 
 def test_an_append_does_not_wait_for_ever_for_a_count_that_spark_dropped() -> None:
     silent: Any = Silent()
-    with pytest.raises(Invalid, match=r"did not say within 0\.01 s") as caught:
+    with pytest.raises(Invalid, match=r"did not report its number of rows within 0\.01 s") as caught:
         rows_told(silent, 0.01, "demo.flights")
     assert caught.value.code == "rows-invalid"
     silent.end.set()

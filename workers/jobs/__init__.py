@@ -1,5 +1,6 @@
-"""Jobs carry plans out: one file for each kind of maintenance.
+"""Jobs execute plans: one file for related kinds of maintenance.
 
-Owns: the order of the steps, and what their outcomes mean. Does not own: the plans (`rootline.maintenance`).
-Invariants: a job deletes nothing; an unknown outcome is looked up, never assumed.
+Owns: the order of the steps, the meaning of their outcomes. Does not own: the plans (`rootline.maintenance`).
+Invariants: only the removal steps of expiry and sweep delete objects. An unknown outcome is looked up, never
+assumed.
 """

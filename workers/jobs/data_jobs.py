@@ -1,13 +1,14 @@
 """Jobs that read and write rows: conversions of equality deletes to vectors, and compactions of data files.
 
-Owns: the reads of these plans, the new files and the intent of a compaction, the retries after a loss, the tables that
-a cluster is given. Does not own: the choice (`conversion_plan`, `data_compaction_plan`), the rows that equality
-deletes delete (`rootline.storage.rows`), how rows become files (`WriteRows`), the steps of a job (`maintenance_job`),
-the check that an intent still holds (`rootline.tree.intents.rewrite`), the cluster (`HandOver`).
-Invariants: nothing is read while nothing is due or the table does not ask for it. A conversion has one data file in
-memory at a time, a compaction one group of bounded bytes. Rows keep their ids, and the order that the table has.
-Deletes and files that are too large are named in the log once, and cause no second read of the table. While a cluster
-compacts a table, this worker does not.
+Owns: the reads of these plans, the new files and the intent of a compaction, smaller retries after a lost race, the
+hand-over of tables to a cluster. Does not own: the choice (`conversion_plan`, `data_compaction_plan`), the rows that
+match equality deletes (`rootline.storage.rows`), the encoding of data files (`WriteRows`), the steps of a job
+(`maintenance_job`), the check that an intent is still valid (`rootline.tree.intents.rewrite`), the cluster
+(`HandOver`).
+Invariants: nothing is read unless something is due and the table's properties enable it. A conversion has one data file
+in memory at a time, a compaction one group of bounded bytes. Rows keep their ids and their sort order. Deletes and
+files that are too large are logged once, and cause no second read of the table. While a cluster compacts a table, this
+worker does not.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Final
 import pyarrow as pa
 import structlog
 from pyroaring import BitMap64
+from typing_extensions import override
 
 from rootline.maintenance.conversion_plan import (
     DELETES_MAX,
@@ -55,7 +57,7 @@ from rootline.storage.rows.scan_executor import scan_table
 from rootline.storage.stored_objects import read_file
 from rootline.tree.scan.file_task import FileTask
 from rootline.tree.state.pending_object import PendingObject
-from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport, WriteRows
+from rootline.workers.jobs.job import Job, JobContext, JobOutcome, JobReport, WriteRows
 from rootline.workers.jobs.maintenance_job import MaintenanceJob
 
 
@@ -73,7 +75,7 @@ _log = structlog.get_logger("rootline.workers")
 
 
 class ConversionPlanner:
-    """Plans conversions. By hand, a single equality delete is enough."""
+    """Plans conversions. An operator's command converts even a single equality delete."""
 
     what: Final = "conversion of equality deletes"
     stale: Final = "stale-source"
@@ -85,7 +87,7 @@ class ConversionPlanner:
         self._tried: dict[TableName, tuple[str, int]] = {}
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> ConversionPlan | None:
-        """What is due in `root`; as `Planner.plan`."""
+        """The plan of a conversion in `root`, as `Planner.plan`."""
         limits = ConversionLimits.of_properties(definition.properties)
         limits = limits.now if self._context.now else limits
         live = root.header.totals.equality_deletes
@@ -102,7 +104,7 @@ class ConversionPlanner:
         return await read_conversion(self._context.reads, table, files, chosen)
 
     def _at_most(self, table: TableName, files: TableFiles) -> int:
-        """How many deletes are tried: half as many as last time if that came to nothing."""
+        """The number of deletes to try: half as many as last time if that attempt failed."""
         first, count = self._tried.pop(table, ("", DELETES_MAX))
         is_live = any(delete.location == first for delete in files.equality_deletes)
         return max(1, count // 2) if is_live else DELETES_MAX
@@ -117,14 +119,14 @@ class ConversionPlanner:
                 table=table,
                 deletes=len(chosen.left),
                 first=first.location,
-                reason="they reach more files or bytes, or hold more rows, than rootline.convert.* allows",
+                reason="they apply to more files or bytes, or have more rows, than rootline.convert.* allows",
             )
 
 
 async def read_conversion(
     reads: ObjectStore, table: TableName, files: TableFiles, chosen: ChosenDeletes
 ) -> ConversionPlan:
-    """The plan of the chosen deletes: the rows that they delete of each file. Raises as `Planner.plan`."""
+    """The plan of the chosen deletes: the deleted rows of each file. Raises as `Planner.plan`."""
     definition, header = files.state.definition, files.state.header
     vectors: dict[str, NewVector] = {}
     clean: list[str] = []
@@ -146,7 +148,7 @@ async def read_conversion(
 
 
 def _deleted_by_value(body: bytes, task: FileTask, definition: TableDefinition, deletes: RowDeletes) -> BitMap64:
-    """The rows of a file that its equality deletes delete."""
+    """The rows of a file that match its equality deletes."""
     staying = BitMap64()
     wanted = RowsWanted.of(definition, [POS])
     for batch in read_rows(body, task.data, wanted, RowDeletes(None, deletes.keys), None):
@@ -161,7 +163,7 @@ def conversion_job(context: JobContext) -> MaintenanceJob:
 
 @dataclass(frozen=True, slots=True)
 class DataCompactionPlan:
-    """`removed` become files of `rows`, which `write_rows` makes."""
+    """A plan that replaces the files in `removed` by new files of `rows`, encoded by `write_rows`."""
 
     made_from_version: Version
     read_sequence_number: int
@@ -172,16 +174,16 @@ class DataCompactionPlan:
 
     @property
     def entries(self) -> int:
-        """Data files that are replaced."""
+        """The number of replaced data files."""
         return len(self.removed)
 
     @property
     def leaf_count(self) -> int:
-        """New leaves: none."""
+        """The number of new leaves, which is 0."""
         return 0
 
     def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
-        """The new files, and the intent; as `Plan.write`."""
+        """The new files and the intent, as `Plan.write`."""
         ids: Iterator[uuid.UUID] = map(stamp.object_uuid, count())
         written = self.write_rows(self.rows, definition, ids, target_file_size_bytes=self.target_bytes)
         intent = stamp.intent(
@@ -198,7 +200,9 @@ class DataCompactionPlan:
 
 
 class DataCompactionPlanner:
-    """Plans data compactions. By hand, two small files are enough, whether or not the table asks for it."""
+    """Plans data compactions. An operator's command compacts two small files already, even if the table does not
+    enable it.
+    """
 
     what: Final = "compaction of data"
     stale: Final = "stale-source"
@@ -214,19 +218,19 @@ class DataCompactionPlanner:
         self._for_cluster: set[TableName] = set()
 
     def take_for_cluster(self, table: TableName) -> bool:
-        """Whether the last plan left the table to the cluster; asking ends that."""
+        """Whether the last plan left the table to the cluster. Resets the mark."""
         is_left = table in self._for_cluster
         self._for_cluster.discard(table)
         return is_left
 
     def cluster_ended(self, table: TableName) -> None:
-        """For a while the table is compacted here, as far as that goes."""
+        """Compact the table in this process for `spark_interval_s`, as far as its limits allow."""
         settings, now_s = self._context.settings, self._context.environment.monotonic_s()
         self._cluster_again_s[table] = now_s + settings.spark_interval_s
         self._tried.pop(table, None)
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> DataCompactionPlan | None:
-        """What is due in `root`; as `Planner.plan`."""
+        """The plan of a data compaction in `root`, as `Planner.plan`."""
         context, write_rows = self._context, self._context.write_rows
         limits = DataCompactionLimits.of_properties(definition.properties)
         limits = limits.now if context.now else limits
@@ -263,12 +267,12 @@ class DataCompactionPlanner:
         return bool(chosen.left) or chosen.due_bytes >= context.settings.spark_bytes_min
 
     def _rests(self, table: TableName, root: Root, limits: DataCompactionLimits) -> bool:
-        """Whether too little has happened since nothing was due to look at all files again."""
+        """Whether too few changes happened since nothing was due to justify another scan of all files."""
         known, now = self._rested.get(table), _size_of(root)
         return known is not None and all(abs(one - other) < limits.files for one, other in zip(known, now, strict=True))
 
     def _at_most(self, table: TableName, files: TableFiles) -> int:
-        """How many files are tried: half as many as last time if that came to nothing."""
+        """The number of files to try: half as many as last time if that attempt failed."""
         tried = self._tried.pop(table, ())
         if not tried:
             return FILES_MAX
@@ -284,7 +288,7 @@ class DataCompactionPlanner:
         left = frozenset(entry.location for entry in chosen.left)
         if left - self._left.get(table, frozenset()):
             _log.warning(
-                "worn data files are too large to be written again here",
+                "delete-heavy data files are too large to rewrite here",
                 action="data-compaction-left",
                 table=table,
                 files=len(left),
@@ -298,16 +302,16 @@ def _size_of(root: Root) -> tuple[int, int]:
     return root.header.snapshot.sequence_number, root.header.totals.data_files
 
 
-class DataCompactionJob:
-    """A `Job` that writes small and worn data files again, or has a cluster do it where there is one."""
+class DataCompactionJob(Job):
+    """A `Job` that rewrites small and delete-heavy data files, or has a cluster rewrite them if there is one."""
 
     def __init__(self, context: JobContext) -> None:
         self._planner = DataCompactionPlanner(context)
         self._here = MaintenanceJob(context, self._planner)
         self._hand_over = context.hand_over
 
+    @override
     async def run(self, table: TableName) -> JobReport:
-        """As `Job.run`."""
         report = await self._here.run(table)
         if self._hand_over is None or not self._planner.take_for_cluster(table):
             return report
@@ -320,9 +324,9 @@ class DataCompactionJob:
             outcome = JobOutcome.COMMITTED
         else:
             outcome = JobOutcome.STALE if done.refused else JobOutcome.NOTHING_DUE
-        message = f"{done.refused} groups of files came too late" if done.refused else None
+        message = f"{done.refused} commits were too late, because their files changed" if done.refused else None
         return replace(report, outcome=outcome, entries=done.files, version=done.version, message=message)
 
+    @override
     async def dry_run(self, table: TableName) -> JobReport:
-        """As `Job.dry_run`."""
         return await self._here.dry_run(table)

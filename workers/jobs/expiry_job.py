@@ -1,20 +1,20 @@
-"""Expiry and purge: versions expire by an intent, the roots of expired ones are removed, and dropped tables are purged.
+"""Expiry and purge: an intent expires versions, then expired roots are removed, and dropped tables are purged.
 
-Owns: the reads of the plans, the order (a root first expires versions, then others are removed), which root objects
-may be removed by now, which clocks a purge asks: the earlier one of the store's and the worker's. Does not own: the
-choice (`expiry_plan`), the steps of publishing (`maintenance_job`), deletion itself (the `ObjectRemover`).
-Invariants: never the head is removed, nor a version that it names, nor a key that is not exactly a root's. In a store
-that dates its objects, only those expired by a root of at least `root_retention_s` ago are removed, by the store's
-dates, and by the worker's clock if that is earlier. Without a remover nothing is removed. An unknown outcome and
-anything that cannot be read remove nothing. A version that expired never comes back, so a head that is not the newest
-any more, a removal that ends half way, and two of them at once are all safe. A worker or a store whose clock is wrong
-purges nothing early, because the coordinator compares the log's time with the drop's. A purge that comes late affects
-no table that was restored.
+Owns: the reads of the plans, the order (a root first expires versions, then their roots are removed), the choice of
+root objects that may be removed now, the clock of a purge: the earlier one of the store's and the worker's. Does not
+own: the choice of versions (`expiry_plan`), the steps of publishing (`maintenance_job`), deletion itself (the
+`ObjectRemover`).
+Invariants: the head is never removed, nor a version that it names, nor a key that is not exactly a root's. In a store
+that dates its objects, a root is removed only if the root that expired it is at least `root_retention_s` old by the
+store's dates, and by the worker's clock if that is earlier. Without a remover nothing is removed. An unknown outcome
+and a failed read remove nothing. An expired version never becomes readable again. So an outdated head, an interrupted
+removal and two removals at once are all safe. A worker or a store whose clock is wrong purges nothing early, because
+the coordinator compares the log's time with the time of the drop. A late purge affects no table that was restored.
 
 Theory. A root N may be removed a retention after the root that expired N. The newest root that is a retention old
-names all versions that had expired by then, so one GET answers for all of them. It is later than root N+1. A folder
-has no dates of its own, only this machine's: there commits and removals exclude each other by a lock, and nothing has
-to wait.
+names all versions that were still readable then, so one GET decides for all of them. It is later than root N+1. A
+folder has only this machine's dates. There commits and removals exclude each other by a lock, and nothing has to
+wait.
 
 Source: definitions page, section 4; protocol page, section 1; invariants page, 14 and 15.
 """
@@ -24,6 +24,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
+
+from typing_extensions import override
 
 from rootline.maintenance.expiry_plan import ExpiryPlan, PurgePlan, plan_expiry, plan_purge, purge_due_ms
 from rootline.maintenance.limits import EVERY_COMMITS, EVERY_COMMITS_IN_FOLDER, ExpiryLimits
@@ -39,25 +41,25 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.object_reader import read_kept
 from rootline.storage.metadata.root_reader import find_head, read_definition, read_root
 from rootline.tree.state.addressable import Addressable
-from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport, Removed, in_batches, remove_batches
+from rootline.workers.jobs.job import Job, JobContext, JobOutcome, JobReport, Removed, in_batches, remove_batches
 from rootline.workers.jobs.maintenance_job import MaintenanceJob
 
 GivesUp = Callable[[Version], bool]
 AGAIN_S: Final = 60.0
-"""Until the next look at a table that has roots which must wait: they go in the order in which they were given up."""
+"""Interval of checks of a table whose expired roots must wait. They are removed in the order of their expiry."""
 _BATCH: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Objects that may go now, and those that must wait."""
+    """Expired roots that may be removed now, and those that must wait."""
 
     free: Sequence[DatedObject] = ()
     waiting: Sequence[DatedObject] = ()
 
 
 class RootRemoval:
-    """For any number of tables; a table is looked through when there is news of it, or after `AGAIN_S`."""
+    """Removes expired roots, for any number of tables. A table is scanned after an expiry, or after `AGAIN_S`."""
 
     def __init__(self, context: JobContext, remover: ObjectRemover) -> None:
         self._reads, self._remover, self._environment = context.reads, remover, context.environment
@@ -65,7 +67,7 @@ class RootRemoval:
         self._now = context.now
 
     async def run(self, table: TableName, *, is_news: bool) -> JobReport:
-        """Remove what may go. `is_news`: versions have just been given up."""
+        """Remove the roots that may be removed. `is_news`: versions have just expired."""
         now_s = self._environment.monotonic_s()
         if not is_news and not self._now and now_s < self._due_s.get(table, now_s):
             return JobReport(JobOutcome.NOTHING_DUE)
@@ -83,7 +85,9 @@ class RootRemoval:
         return JobReport(JobOutcome.REMOVED, removed=_summed(found.free), again_s=again_s)
 
     async def would_remove(self, table: TableName, gives_up: GivesUp) -> tuple[Removed, ...]:
-        """What `run` would remove: now, and a retention later. `gives_up`: versions that go with an expiry to come."""
+        """The roots that `run` would remove now, and those after the retention. `gives_up`: versions of a planned
+        expiry.
+        """
         found = await self._found(table, gives_up)
         return (*_summed(found.free), *_summed(found.waiting, "roots later"))
 
@@ -105,7 +109,9 @@ class RootRemoval:
         if not gone or head.store_ms is None:
             return _Found(list(gone.values()))
         limits = ExpiryLimits.of_properties((await read_definition(self._reads, header)).properties)
-        now_ms = min(head.store_ms, self._environment.now_ms())  # one answer that is ahead must not make roots old
+        now_ms = min(
+            head.store_ms, self._environment.now_ms()
+        )  # a store clock that is ahead must not make roots look old
         cutoff_ms = now_ms - limits.root_retention_s * 1_000
         witness = await self._newest_until(table, cutoff_ms, objects)
         if witness is None:
@@ -123,7 +129,7 @@ class RootRemoval:
     async def _newest_until(
         self, table: TableName, cutoff_ms: int, objects: dict[Version, DatedObject]
     ) -> RootHeader | None:
-        """The newest root that is so old, if it had given anything up."""
+        """The newest root that is at least as old as the cutoff, if it names expired versions."""
         old = [version for version, item in objects.items() if item.last_modified_ms <= cutoff_ms]
         if not old:
             return None
@@ -132,7 +138,7 @@ class RootRemoval:
         except Corrupt as error:
             if error.code != "object-missing":
                 raise
-            return None  # another process removed it a moment ago: the next look finds a newer one
+            return None  # another process has just removed it: the next run finds a newer one
         return None if header.expiry is None else header
 
     async def _roots(self, table: TableName) -> AsyncIterator[tuple[Version, DatedObject]]:
@@ -157,11 +163,11 @@ class ExpiryPlanner:
     def __init__(self, context: JobContext) -> None:
         self._reads, self._now, self._environment = context.reads, context.now, context.environment
         self.given_up: dict[TableName, Expiry | None] = {}
-        """What the heads that were looked at last have given up."""
-        self._every_commits = EVERY_COMMITS_IN_FOLDER  # until the store has said that it dates its objects
+        """The expired range of each table's last read head."""
+        self._every_commits = EVERY_COMMITS_IN_FOLDER  # until a response shows that the store dates its objects
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> ExpiryPlan | None:
-        """What is due in `root`; as `Planner.plan`."""
+        """The plan of an expiry in `root`, as `Planner.plan`."""
         limits = ExpiryLimits.of_properties(definition.properties, every_commits=self._every_commits)
         header = root.header
         self.given_up[table] = header.expiry
@@ -190,8 +196,8 @@ class ExpiryPlanner:
         return KeptVersion(version, root.header.snapshot.timestamp_ms, root.size_in_bytes)
 
 
-class ExpiryJob:
-    """A `Job`: publishes what is due, and removes roots that nothing names any more."""
+class ExpiryJob(Job):
+    """A `Job` that publishes an expiry if it is due, and removes roots of expired versions."""
 
     def __init__(self, context: JobContext) -> None:
         self._planner = ExpiryPlanner(context)
@@ -199,8 +205,8 @@ class ExpiryJob:
         self._known: dict[TableName, Expiry | None] = {}
         self._removal = None if context.remover is None else RootRemoval(context, context.remover)
 
+    @override
     async def run(self, table: TableName) -> JobReport:
-        """Do to `table` what is due; as `Job.run`."""
         report = await self._publishing.run(table)
         if self._removal is None:
             return report
@@ -209,8 +215,8 @@ class ExpiryJob:
         self._known[table] = seen
         return _with(report, await self._removal.run(table, is_news=is_news))
 
+    @override
     async def dry_run(self, table: TableName) -> JobReport:
-        """What `run` would do first; as `Job.dry_run`."""
         plan = await self._publishing.planned(table)
         removed = () if self._removal is None else await self._removal.would_remove(table, _gives_up(plan))
         if plan is None:
@@ -219,14 +225,14 @@ class ExpiryJob:
 
 
 def _with(report: JobReport, removal: JobReport) -> JobReport:
-    """Both as one: what was removed counts, unless the intent did not come through."""
+    """Both reports as one. The removal counts unless the intent failed."""
     if report.outcome is JobOutcome.NOTHING_DUE:
         return replace(removal, has_leaves=report.has_leaves)
     return replace(report, removed=removal.removed, again_s=removal.again_s)
 
 
 def _gives_up(plan: Plan | None) -> GivesUp:
-    """Which versions a plan gives up."""
+    """A predicate of the versions that a plan expires."""
     if not isinstance(plan, ExpiryPlan):
         return lambda _: False
     oldest, kept = plan.oldest, {item.version for item in plan.kept}
@@ -243,10 +249,10 @@ class PurgePlanner:
     def __init__(self, context: JobContext) -> None:
         self._reads, self._environment = context.reads, context.environment
         self.waits_s: dict[TableName, float] = {}
-        """Until a dropped table is due, of the last look at each."""
+        """Seconds until each dropped table may be purged, by its last check."""
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> PurgePlan | None:
-        """What is due in `root`; as `Planner.plan`."""
+        """The plan of a purge in `root`, as `Planner.plan`."""
         self.waits_s.pop(table, None)
         due_ms = purge_due_ms(root.header, definition)
         if due_ms is None:
@@ -261,20 +267,20 @@ class PurgePlanner:
         return plan_purge(root.header, definition, now_ms)
 
 
-class PurgeJob:
-    """A `Job`: publishes what is due, and says when to look again."""
+class PurgeJob(Job):
+    """A `Job` that publishes a purge if it is due, and reports the time of the next check."""
 
     def __init__(self, context: JobContext) -> None:
         self._planner = PurgePlanner(context)
         self._publishing = MaintenanceJob(context, self._planner)
 
+    @override
     async def run(self, table: TableName) -> JobReport:
-        """Do to `table` what is due; as `Job.run`."""
         report = await self._publishing.run(table)
         return replace(report, again_s=self._planner.waits_s.get(table))
 
+    @override
     async def dry_run(self, table: TableName) -> JobReport:
-        """What `run` would do first; as `Job.dry_run`."""
         plan = await self._publishing.planned(table)
         if not isinstance(plan, PurgePlan):
             return JobReport(JobOutcome.NOTHING_DUE, again_s=self._planner.waits_s.get(table))

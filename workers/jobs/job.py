@@ -1,11 +1,11 @@
-"""The parts that every job works with: its context, leaves in memory, removal in batches, reports and their counts.
+"""The shared parts of all jobs: their context, the cache of leaves, removal in batches, reports and counters.
 
-Owns: `Job`, `JobContext`, `JobReport`, the cache of leaves and its bound, the counts of a worker. Does not own: the
-jobs (`*_job`, `*_jobs`), the kinds (`rootline.workers.kinds`), reading and proving a leaf
-(`rootline.storage.metadata.object_reader`), how counts are shown.
+Owns: `Job`, `JobContext`, `JobReport`, the cache of leaves and its bound, the counters of a worker. Does not own:
+the jobs (`*_job`, `*_jobs`), the kinds (`rootline.workers.kinds`), reading and proving a leaf
+(`rootline.storage.metadata.object_reader`), the presentation of counters.
 Invariants: a context and a report are values, and making a context starts nothing. The cache is bounded by the leaves'
-stored bytes, and losing all of it costs time only. An object that cannot be removed delays no other, and is reported
-at the end. All counts but `tables` and `jobs_running` only grow, and only the worker's own loop writes them.
+stored bytes, and losing all of it costs time only. An object that cannot be removed delays no other, and is reported at
+the end. All counters except `tables` and `jobs_running` only grow, and only the worker's own loop writes them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rootline.workers.settings import WorkerSettings
 
 
 class LeafCache:
-    """The leaves used last, up to `bytes_max` stored bytes of all tables together."""
+    """A cache of the most recently used leaves of all tables, up to `bytes_max` stored bytes."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -49,7 +49,7 @@ class LeafCache:
         entries: Iterable[ContentEntry],
         definition: TableDefinition | None = None,
     ) -> dict[str, Leaf]:
-        """Location → leaf of every root row in `entries`; absent ones are read, as `read_leaf` reads them."""
+        """Location → leaf for every root row in `entries`. Leaves outside the cache are read with `read_leaf`."""
         return {entry.location: await self._leaf(store, table, entry, definition) for entry in entries}
 
     async def _leaf(
@@ -75,13 +75,13 @@ class LeafCache:
 
 
 FAILING_S_MAX: Final = 60.0
-"""After failures that took so long together the rest waits for the next look: a store that is away answers slowly."""
+"""Total time of failed removals after which the rest waits for the next run, because an unavailable store is slow."""
 
 
 async def remove_batches(
     remover: ObjectRemover, batches: AsyncIterator[Sequence[ObjectKey]], monotonic_s: Callable[[], float]
 ) -> Unavailable | None:
-    """Remove all that goes; the first error if anything was left. An error of `batches` is raised."""
+    """Remove all keys. Returns the first error if any object was not removed. An error of `batches` is raised."""
     left: Unavailable | None = None
     failing_s = 0.0
     async for keys in batches:
@@ -97,7 +97,7 @@ async def remove_batches(
 
 
 async def in_batches(keys: Sequence[ObjectKey], size: int) -> AsyncIterator[Sequence[ObjectKey]]:
-    """`keys`, at most `size` at a time."""
+    """`keys`, in batches of at most `size`."""
     for start in range(0, len(keys), size):
         yield keys[start : start + size]
 
@@ -107,17 +107,19 @@ class WrittenRows(Protocol):
 
     @property
     def data_file(self) -> DataFile:
-        """What the intent says of it."""
+        """The entry of the file in the intent."""
         ...
 
     @property
     def body(self) -> bytes:
-        """What is stored under its location."""
+        """The bytes of the file."""
         ...
 
 
 class WriteRows(Protocol):
-    """Makes the data files of rows that a table has; their lineage, the last two columns, goes into the files."""
+    """Makes the data files of rows that a table already contains. The last two columns, their row lineage, are
+    stored too.
+    """
 
     def __call__(
         self,
@@ -127,15 +129,15 @@ class WriteRows(Protocol):
         *,
         target_file_size_bytes: int,
     ) -> Sequence[WrittenRows]:
-        """Raises `Invalid` (`rows-invalid`)."""
+        """The data files of `rows`. Raises `Invalid` (`rows-invalid`)."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """What a cluster made of a table's data files: `files` were replaced, as of `version`; `None`: nothing was due.
+    """The result of a compaction on a cluster: `files` were replaced in `version`, or `None` if nothing was due.
 
-    `refused`: how often a group of files came too late.
+    `refused`: the number of commits that were too late.
     """
 
     version: int | None
@@ -144,24 +146,24 @@ class HandedOver:
 
 
 class HandOver(Protocol):
-    """Has a cluster compact a table's data files where the table's properties say that they are due."""
+    """Has a cluster compact a table's data files if its properties make them due."""
 
     async def __call__(self, table: TableName) -> HandedOver:
-        """Raises `Unavailable` (`spark-unavailable`), and what the compaction raises."""
+        """Compact the files. Raises `Unavailable` (`spark-unavailable`), and the errors of the compaction."""
         ...
 
 
 class WorkerLog(IntentSink, VerdictSource, Protocol):
-    """The two sides of a log that a worker needs."""
+    """The publishing and the verdict side of a log, both of which a worker needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
-    """Ports, settings, and the leaves that all jobs of a process keep in memory.
+    """Ports, settings, and the cache of leaves that all jobs of a process share.
 
-    `now`: an operator asked for it, so thresholds do not matter. `remover`: without one, no job removes anything.
-    `keeps`: asks how long the log keeps what it holds; without it, no table is swept. `write_rows`: without it, no data
-    file is written. `hand_over`: without it, no data compaction is given to a cluster.
+    `now`: an operator started the job, so thresholds do not apply. `remover`: without it, no job removes anything.
+    `keeps`: returns the retention of the log. Without it, no table is swept. `write_rows`: without it, no data file
+    is written. `hand_over`: without it, no data compaction runs on a cluster.
     """
 
     store: ObjectStore
@@ -194,20 +196,22 @@ class JobContext:
 
     @property
     def reads(self) -> ObjectStore:
-        """The store, with a deadline of its own for each request: decoding Avro leaves in between takes long."""
+        """The store, with a separate deadline for each request, because decoding Avro leaves between requests takes
+        long.
+        """
         return TimedReads(self.store, self.settings.request_timeout_s)
 
 
 class JobOutcome(StrEnum):
-    """What came of one look at one table."""
+    """The outcome of one job on one table."""
 
     NOTHING_DUE = "nothing-due"
-    PLANNED = "planned"  # and not carried out
+    PLANNED = "planned"  # a dry run
     COMMITTED = "committed"
-    STALE = "stale"  # everything changed under the plan, again and again
+    STALE = "stale"  # the table changed during each attempt
     REJECTED = "rejected"
     UNKNOWN = "unknown"
-    REMOVED = "removed"  # objects that nothing names any more, and no intent was due
+    REMOVED = "removed"  # unreferenced objects were removed, and no intent was due
 
 
 class Removed(NamedTuple):
@@ -220,11 +224,13 @@ class Removed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """`version`: the root that holds the result, or was planned from. `code` and `message`: of a rejection.
+    """The report of a job. `version`: the root with the result, or the plan's base. `code`, `message`: of a
+    rejection.
 
-    `has_leaves`: whether the table has leaves; known when nothing was due, or when the job committed. `again_s`: when
-    to look again even if the table does not change. `condemned`: by a sweep, to be removed later. `troubles`: what
-    stays although nothing here needs it, a sentence each with the object, the reason and the way out.
+    `has_leaves`: whether the table has leaves, set when nothing was due or the job committed. `again_s`: seconds
+    until the next check, even if the table does not change. `condemned`: objects that a sweep will remove later.
+    `troubles`: objects that were kept although nothing here needs them, a sentence each with the object, the reason
+    and the next step.
     """
 
     outcome: JobOutcome
@@ -241,27 +247,28 @@ class JobReport:
 
 
 class Job(Protocol):
-    """One kind of maintenance, for any number of tables, one look at a time.
+    """One kind of maintenance, for any number of tables, one run at a time.
 
     Both methods raise `Unavailable` when the store or the log cannot be reached, `Corrupt` when stored bytes of the
-    table are damaged, and `Invalid` (`property-invalid`) for one of the table's properties. Nothing needs
-    undoing then.
+    table are damaged, and `Invalid` (`property-invalid`) for one of the table's properties. Nothing needs to be
+    undone after an error.
     """
 
     async def run(self, table: TableName) -> JobReport:
-        """Do to `table` what is due."""
+        """Do the work that is due on `table`."""
         ...
 
     async def dry_run(self, table: TableName) -> JobReport:
-        """What `run` would do first; nothing is written."""
+        """Report the first step of `run`, without writing anything."""
         ...
 
 
 @dataclass(slots=True)
 class WorkerCounters:
-    """Since the process began. `looks`: LIST requests for heads. `outcomes`: by the label of a kind and the outcome.
+    """Counters since the process started. `looks`: LIST requests for heads. `outcomes`: by the label of a kind and
+    outcome.
 
-    `objects_removed`, `bytes_removed`: by what the objects were.
+    `objects_removed`, `bytes_removed`: by the kind of the objects.
     """
 
     tables: int = 0

@@ -1,8 +1,8 @@
-"""Carries a plan out: plan, store its objects, publish its intent, wait for the verdict.
+"""Executes a plan: plan, store its objects, publish its intent, wait for the verdict.
 
-Owns: the order of these steps, and the consequence of each outcome for the next look. Does not own: the reads of a
-plan (the planners in `metadata_jobs`, `data_jobs`, `expiry_job`, `sweep_job`), the output of a plan
-(`rootline.maintenance`), rebasing over later changes (`rootline.tree`), when to look
+Owns: the order of these steps, and the consequence of each outcome for the next run. Does not own: the reads of a
+plan (the planners in `metadata_jobs`, `data_jobs`, `expiry_job`, `sweep_job`), the contents of a plan
+(`rootline.maintenance`), rebasing over later changes (`rootline.tree`), the schedule
 (`rootline.workers.head_watcher`).
 Invariants: never writes a root. Deletes nothing: objects of a plan that was not committed are orphans for the sweep.
 While the outcome of one intent is unknown, the same table gets no second one of its kind.
@@ -19,6 +19,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
+from typing_extensions import override
+
 from rootline.maintenance.plan import IntentStamp, Plan, WrittenPlan
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.bytes.root.root_codec import Root
@@ -33,21 +35,21 @@ from rootline.storage.metadata.root_reader import at_head, read_definition, read
 from rootline.storage.replanning import drive_async
 from rootline.storage.stored_objects import store_object
 from rootline.tree.state.pending_object import PendingObject
-from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport
+from rootline.workers.jobs.job import Job, JobContext, JobOutcome, JobReport
 
 _OF_NO_TABLES: Final = ("expiry", "sweep", "purge")
-"""What is planned for a view too, and still for a table that was dropped."""
+"""`Planner.what` of plans that also apply to views and to dropped tables."""
 OF_ANY_NAME: Final = ("expire", "sweep", "purge")
-"""The kinds that plan these, by their names in `rootline.workers.kinds`."""
+"""The kinds with these plans, by their names in `rootline.workers.kinds`."""
 LOOKS_AT_UNKNOWN_MAX: Final = 10
-"""After so many looks without an answer a job plans again: safe, because what moved already is masked."""
+"""Runs without a verdict before a job replans. This is safe, because entries that were already moved are masked."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Published:
-    """An intent whose verdict is not known yet. `position` is `None` when not even its publication is certain.
+    """An intent without a verdict so far. `position` is `None` when even its publication is uncertain.
 
-    `locations`: its new objects; a root that names one of them holds the intent's result.
+    `locations`: its new objects. A root that names one of them contains the intent's result.
     """
 
     intent: Intent
@@ -69,42 +71,41 @@ class _Published:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """An intent for `root`, new or still undecided; or the report of a plan that ended because `root` expired."""
+    """An intent for `root`, new or still undecided, or the report of a plan that failed because `root` expired."""
 
     root: Root
     what: _Published | JobReport
 
 
 class Planner(Protocol):
-    """Reads what a plan needs, and plans."""
+    """Makes plans of one kind, with the reads that they need."""
 
     @property
     def what(self) -> str:
-        """What is planned, for messages."""
+        """The subject of the plan, for messages."""
         ...
 
     @property
     def stale(self) -> str:
-        """The code of an intent that came too late."""
+        """The code of a rejection because the table has changed."""
         ...
 
     @property
     def corrupt(self) -> str:
-        """The code of the error when the store holds other bytes under the name of a new object."""
+        """The code of the error when the store has other bytes under the name of a new object."""
         ...
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> Plan | None:
-        """The plan of what is due in `root`, or `None` if nothing is due. Every request that it sends has a deadline.
+        """The plan for `root`, or `None` if nothing is due. Every request has a deadline.
 
         Raises:
             Unavailable, Corrupt: as reading does.
-            Invalid: `property-invalid`, a property of the table that could delete something by its default.
-
+            Invalid: `property-invalid`, a property of the table whose default could delete something.
         """
         ...
 
 
-class MaintenanceJob:
+class MaintenanceJob(Job):
     """A `Job` that publishes one intent for each plan."""
 
     def __init__(self, context: JobContext, planner: Planner) -> None:
@@ -116,16 +117,18 @@ class MaintenanceJob:
         self._undecided: dict[TableName, _Published] = {}
         self._in_hand: defaultdict[TableName, asyncio.Lock] = defaultdict(asyncio.Lock)
 
+    @override
     async def run(self, table: TableName) -> JobReport:
-        """Do to `table` what is due, planning again when the plan came too late; as `Job.run`.
+        """Do the work that is due on `table`, and replan if the table has changed.
 
-        A shared queue that lost its leases hands a task out twice: then the second one waits, and looks again.
+        A shared queue that lost its leases hands a task out twice. Then the second run waits for the first, and
+        replans.
         """
         async with self._in_hand[table]:
             return await self._run(table)
 
     async def _run(self, table: TableName) -> JobReport:
-        report = JobReport(JobOutcome.NOTHING_DUE)  # of the last intent; of a plan that found nothing after it, too
+        report = JobReport(JobOutcome.NOTHING_DUE)  # of the last intent, also if a later plan finds nothing
 
         async def plan() -> _Attempt | None:
             nonlocal report
@@ -160,15 +163,15 @@ class MaintenanceJob:
         last = await drive_async(plan, publish, delay_of)
         return report if last is None or report.outcome is not JobOutcome.NOTHING_DUE else last
 
+    @override
     async def dry_run(self, table: TableName) -> JobReport:
-        """What `run` would do first; as `Job.dry_run`."""
         plan = await self.planned(table)
         if plan is None:
             return JobReport(JobOutcome.NOTHING_DUE)
         return JobReport(JobOutcome.PLANNED, plan.leaf_count, plan.entries, plan.made_from_version)
 
     async def planned(self, table: TableName) -> Plan | None:
-        """What is due now. Raises as `Job.run`."""
+        """The plan that is due now. Raises as `Job.run`."""
         while (root := await self._read_head(table)) is not None:
             try:
                 return await self._plan(table, root, await read_definition(self._store, root.header))
@@ -177,9 +180,9 @@ class MaintenanceJob:
         return None
 
     async def _expired_meanwhile(self, table: TableName, root: Root, error: Corrupt) -> JobReport:
-        """What to do about an error of a plan: plan again if the table went on, so that `root` may have expired.
+        """The report to replan after an error of a plan, if there is a newer head, because `root` may have expired.
 
-        Raises `error` while `root` is the newest one: then it is no one's doing.
+        Raises `error` while `root` is the newest one.
         """
         newest = await self._read_head(table) if error.code == "object-missing" else root
         if newest is None or newest.header.version <= root.header.version:
@@ -192,7 +195,7 @@ class MaintenanceJob:
             return await at_head(self._store, table, lambda head: read_root(self._store, table, head.version))
 
     async def _stored_plan(self, table: TableName, root: Root) -> _Published | None:
-        """The intent of what is due, its objects in the store; `None`: nothing is due."""
+        """The intent of the plan, after its objects were stored. `None` if nothing is due."""
         definition = await read_definition(self._store, root.header)
         plan = await self._plan(table, root, definition)
         if plan is None:
@@ -216,7 +219,7 @@ class MaintenanceJob:
         async with _deadline(self._settings.request_timeout_s, f"storing {item.location} of {table}"):
             held = await store_object(self._store, key, item.body)
         if held != item.body:
-            reason = f"{key}: the store holds other bytes under this name; nothing was published"
+            reason = f"{key}: the store has other bytes under this name, so no intent was published"
             raise Corrupt(self._planner.corrupt, reason)
 
     async def _plan(self, table: TableName, root: Root, definition: TableDefinition) -> Plan | None:
@@ -237,7 +240,7 @@ class MaintenanceJob:
                 position = await self._log.publish(table.encode(), encode_intent(published.intent))
         except OutcomeUnknown:
             return (
-                published  # the next look sends the same intent again: its writer and sequence let it commit only once
+                published  # the next run republishes the same intent: its writer and sequence let it commit only once
             )
         placed = replace(published, position=position)
         self._undecided[table] = placed
@@ -247,7 +250,7 @@ class MaintenanceJob:
         if any(row.entry.location in published.locations for row in root.rows):
             return self._landed(table, published, root.header.version)
         if published.looks >= LOOKS_AT_UNKNOWN_MAX:
-            return self._given_up(table, published, f"no verdict came in {published.looks} looks")
+            return self._given_up(table, published, f"there was no verdict in {published.looks} runs")
         if published.position is None:
             published = await self._publish(table, published)
         self._undecided[table] = replace(published, looks=published.looks + 1)
@@ -255,7 +258,7 @@ class MaintenanceJob:
             return published.report
         try:
             verdict = await self._log.wait_verdict(published.position, timeout_s=self._settings.verdict_timeout_s)
-        except Fenced as error:  # another log has this address now: the old one's verdicts are gone
+        except Fenced as error:  # another log has this address now: the verdicts of the old one are lost
             return self._given_up(table, published, error.message)
         if verdict is None:
             return published.report
@@ -285,7 +288,7 @@ class MaintenanceJob:
 
 @contextlib.asynccontextmanager
 async def _deadline(seconds: float, what: str) -> AsyncIterator[None]:
-    """Raises `Unavailable` (`store-unavailable`) when what it surrounds takes longer."""
+    """Raise `Unavailable` (`store-unavailable`) when the block takes longer."""
     try:
         async with asyncio.timeout(seconds):
             yield

@@ -1,11 +1,12 @@
-"""Jobs that move entries and vectors between roots and leaves: flushes, compactions of leaves, compactions of vectors.
+"""Jobs that move entries and vectors between roots and leaves: flushes, compactions of leaves, compactions of
+vectors.
 
-Owns: the reads of these plans, and which adopted leaves stay in Avro. Does not own: the choice (`flush_plan`,
+Owns: the reads of these plans, the list of adopted leaves that stay in Avro. Does not own: the choice (`flush_plan`,
 `leaf_compaction_plan`, `vector_compaction_plan`), the steps of a job (`maintenance_job`).
-Invariants: no leaf and no vector is read while none is due. A flush reads leaves only when vectors of their data files
-are to move, and a compaction of vectors reads no delete leaf while the table has few vectors. A process tries an
-adopted leaf that columns cannot hold only once, and one that is damaged or missing at every look. Neither delays the
-compaction of other leaves.
+Invariants: no leaf and no vector is read unless one is due. A flush reads leaves only if vectors of their data files
+move, and a compaction of vectors reads no delete leaf while the table has few vectors. A process tries an adopted leaf
+that columns cannot represent only once, and a damaged or missing one in every run. Neither delays the compaction of
+other leaves.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class FlushPlanner:
         self._pace = CommitPace()
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> FlushPlan | None:
-        """What is due in `root`; as `Planner.plan`."""
+        """The plan of a flush of `root`, as `Planner.plan`."""
         pace = self._pace.see(root.header)
         limits = self._limits or FlushLimits.of_properties(definition.properties).at_pace(root.size_in_bytes, pace)
         load = RootLoad.of(root)
@@ -81,7 +82,7 @@ _log = structlog.get_logger("rootline.workers")
 
 
 class LeafCompactionPlanner:
-    """Plans compactions of leaves. By hand, everything that can become fewer leaves does."""
+    """Plans compactions of leaves. An operator's command compacts all leaves that can become fewer."""
 
     what: Final = "compaction of leaves"
     stale: Final = "compaction-stale"
@@ -92,7 +93,7 @@ class LeafCompactionPlanner:
         self._kept_apart: dict[TableName, frozenset[str]] = {}
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> LeafCompactionPlan | None:
-        """What is due in `root`; as `Planner.plan`."""
+        """The plan of a compaction of leaves in `root`, as `Planner.plan`."""
         limits = CompactionLimits.of_properties(definition.properties)
         limits = limits.now if self._now else limits
         whole = LeafLoad.of(root)
@@ -120,7 +121,7 @@ class LeafCompactionPlanner:
         definition: TableDefinition,
         dead: Mapping[str, BitMap],
     ) -> set[str]:
-        """The adopted ones of the `chosen` leaves that columns cannot hold, or that cannot be read."""
+        """The adopted leaves among `chosen` that columns cannot represent, or that cannot be read."""
         lasting, passing = set[str](), set[str]()
         for row in (leaf.row for leaf in chosen if leaf.is_adopted):
             try:
@@ -128,9 +129,9 @@ class LeafCompactionPlanner:
                 fault = await asyncio.to_thread(
                     fault_in_columns, row, leaves[row.location], dead.get(row.location), definition
                 )
-            except Invalid as error:  # this process is not allowed to read it
+            except Invalid as error:  # this process may not read it
                 fault = error.message
-            except Corrupt as error:  # perhaps the answer was cut off: try it again at the next look
+            except Corrupt as error:  # perhaps a truncated response: retried in the next run
                 passing.add(row.location)
                 _log.warning("an adopted leaf cannot be read", action="adopted-leaf-unreadable", reason=error.message)
                 continue
@@ -148,7 +149,7 @@ def leaf_compaction_job(context: JobContext) -> MaintenanceJob:
 
 
 class VectorCompactionPlanner:
-    """Plans compactions of vectors. By hand, two Puffin files with few vectors are enough to be joined."""
+    """Plans compactions of vectors. An operator's command joins two Puffin files with few vectors already."""
 
     what: Final = "compaction of vectors"
     stale: Final = "compaction-stale"

@@ -1,18 +1,18 @@
-"""Reads the names that the other tables of a warehouse may have in the folder of one that is swept.
+"""Reads the names that other tables of a warehouse may have for objects in the folder of a table that is swept.
 
-Owns: the reads, their order, the memory of a table. Does not own: the set and why it never grows
-(`rootline.schemas.bytes.root.foreign_names`), the choice (`orphan_sweep_plan`), deletion (`sweep_job`).
-Invariants: a table that never adopted anything costs one look, is never read, and keeps nothing. A table that did and
-cannot be read keeps the files that it adopted, and if those are not known, all that other engines may name, and no
-more. An adoption that is not decided yet counts as one that is.
+Owns: the reads, their order, the cache of results for a table. Does not own: the set of names and the proof that it
+never grows (`rootline.schemas.bytes.root.foreign_names`), the choice (`orphan_sweep_plan`), deletion (`sweep_job`).
+Invariants: a table that never adopted anything costs one LIST, is never read, and keeps nothing. A table that
+adopted files and cannot be read keeps the files that it adopted. If those are not known, it keeps all files that
+other engines may name, and no more. An undecided adoption counts as decided.
 
 Theory. An adoption needs a root below `metadata/adopted/` of the new table's folder before the table's first root is
-made, and nothing ever deletes it. So a name without such an object names nothing outside its folder. That is
-remembered for less than a retention: an adoption that is later than the look is later than the page that condemns, and
-its coordinator refuses condemned files. The adopted names are an upper bound, and remembered for as long: the
-coordinator stores it with the first root, so that no damage makes it unknown. It is read once from the manifests of a
-table that an earlier version adopted, and stored then. Only if the bound touches files that are about to be deleted is
-the table itself read: all of its roots that exist, leaves, manifests, exports.
+made, and nothing ever deletes it. So a table without such an object names nothing outside its folder. That fact is
+cached for less than a retention: an adoption after the check is later than the page that condemns, and its
+coordinator refuses condemned files. The adopted names are an upper bound, and cached for the same time. The
+coordinator stores them with the first root, so that no damage makes them unknown. For a table that an earlier
+version adopted, they are read once from the manifests, and stored then. The table itself (all of its roots that
+exist, leaves, manifests, exports) is read only if the bound contains files that are about to be deleted.
 
 Source: decision 0105.
 """
@@ -69,8 +69,8 @@ _LOOKS_AT_ONCE: Final = 16
 class Neighbours(NamedTuple):
     """The outcome of a check of all other tables.
 
-    `are_known`: whether it is known for each which objects it names. `kept`: whether any of them keeps something.
-    `troubles`: a sentence for each that could not be read and keeps something.
+    `are_known`: whether the named objects of every table are known. `kept`: whether any table keeps an object.
+    `troubles`: a sentence for each table that could not be read and keeps an object.
     """
 
     are_known: bool
@@ -86,7 +86,7 @@ class _Names(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """All objects elsewhere that a table can ever name, as they were learned at the store's time then."""
+    """All objects elsewhere that a table can ever name, read at the store's time `store_ms`."""
 
     store_ms: int
     bound: ForeignNames
@@ -97,10 +97,10 @@ _NOTHING: Final = ForeignNames.of(())
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """The values that all checks for one sweep share.
+    """The values that all checks of one sweep share.
 
-    `undecided_ms`: an adoption that was stored before it is decided by now. `known_ms`: the time for which facts about
-    a table count after they were learned.
+    `undecided_ms`: an adoption stored before this time is decided by now. `known_ms`: the time for which cached
+    facts about a table are valid.
     """
 
     inventory: Inventory
@@ -112,13 +112,13 @@ class _Look:
 
 
 class NeighbourReads:
-    """For any number of sweeps in one process, which remember what they read."""
+    """The reads of all sweeps in one process, with a shared cache."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._known: dict[TableName, _Known] = {}
         self._bounds: dict[str, ForeignNames] = {}
-        """Of tables that adopted something, by the key of the object that says it."""
+        """The upper bound of each table that adopted files, by the key of the object that stores it."""
 
     async def mark(
         self,
@@ -130,31 +130,30 @@ class NeighbourReads:
         store_ms: int,
         stores: bool,
     ) -> Neighbours:
-        """Mark in the inventory of `table` what other tables name.
+        """Mark the objects in the inventory of `table` that other tables name.
 
         Args:
-            table: the table that is swept; its own references are marked already.
-            inventory: where to mark.
+            table: the table that is swept. Its own references are marked already.
+            inventory: the objects to mark.
             remover: lists with dates.
-            limits: of the table: when every intent in the log is decided, and how long condemned objects wait.
+            limits: of the table, for the age at which intents are decided, and the retention of condemned objects.
             store_ms: the store's own time now.
-            stores: whether to store what was read for later looks.
+            stores: whether to store the names that were read.
 
         Raises:
             Unavailable: the warehouse cannot be listed.
-
         """
         undecided_ms = store_ms - limits.orphan_age_ms - CLOCKS_APART_MS
         known_ms = limits.scan_retention_ms - CLOCKS_APART_MS
         look = _Look(inventory, remover, store_ms, undecided_ms, known_ms, stores)
         unread: list[Unavailable] = []
-        names = await names_of_folders(self._store, unread)  # also those without a root: it may be about to be stored
+        names = await names_of_folders(self._store, unread)  # also names without a root, which may soon be stored
         others = [name for name in names if name != table and not self._names_nothing_of(name, look)]
         found = await gather_bounded(others, lambda name: self._look(name, look), _LOOKS_AT_ONCE)
         are_known, has_kept = not unread, False
         troubles = [
             f"{table}: the tables of a namespace cannot be listed ({error.message}): no file here that other engines "
-            "may name is deleted. Mend that folder, or move it out of the warehouse"
+            "may name is deleted. Repair that folder, or move it out of the warehouse"
             for error in unread
         ]
         for name, item in zip(others, found, strict=True):
@@ -162,7 +161,7 @@ class NeighbourReads:
                 are_known = False
                 troubles.append(
                     f"{table}: {name} adopted files and cannot be read ({item.trouble}): no file here that other "
-                    f"engines may name is deleted. Mend {name}, or move its folder out of the warehouse"
+                    f"engines may name is deleted. Repair {name}, or move its folder out of the warehouse"
                 )
                 continue
             count = inventory.keep_foreign(item.names)
@@ -172,13 +171,13 @@ class NeighbourReads:
                 _log.info("another table names files here", action="sweep-kept-for-neighbour", **facts)
             if count and item.trouble:
                 troubles.append(
-                    f"{table}: {count} objects that {name} adopted stay, because it cannot be read ({item.trouble}). "
-                    f"Mend {name}, or move its folder out of the warehouse"
+                    f"{table}: {count} objects that {name} adopted are kept, because it cannot be read "
+                    f"({item.trouble}). Repair {name}, or move its folder out of the warehouse"
                 )
         return Neighbours(are_known, has_kept, tuple(troubles))
 
     def _names_nothing_of(self, name: TableName, look: _Look) -> bool:
-        """Whether it is remembered that `name` can name none of what is about to go."""
+        """Whether the cache proves that `name` names none of the objects that are about to be deleted."""
         known = self._known.get(name)
         if known is None or not 0 <= look.store_ms - known.store_ms < look.known_ms:
             return False
@@ -192,7 +191,7 @@ class NeighbourReads:
                 self._known[name] = _Known(look.store_ms, _NOTHING)
                 return _Names(_NOTHING)
             has_root = await find_head(self._store, name) is not None
-        except Exception as error:  # others chose these names: what they do to an adapter stops no other table
+        except Exception as error:  # foreign names: an adapter that fails on them stops no other table
             return _Names(None, _reason(error))
         if not has_root and max(adopted.values()) < look.undecided_ms:
             return _Names(_NOTHING)
@@ -201,12 +200,12 @@ class NeighbourReads:
         if key not in self._bounds:
             try:
                 self._bounds[key] = await self._bound(name, adopted, key, look)
-            except Exception as error:  # others chose these bytes: what they do to a decoder stops no other table
+            except Exception as error:  # foreign bytes: a decoder that fails on them stops no other table
                 trouble = error
         bound = self._bounds.get(key)
         if not has_root:
             if bound is None and not isinstance(trouble, (Unavailable, TimeoutError)):
-                return _Names(_NOTHING)  # what is damaged or may not be read, no coordinator adopts
+                return _Names(_NOTHING)  # no coordinator adopts damaged or unreadable objects
             return _Names(bound, _reason(trouble))
         if bound is not None:
             self._known[name] = _Known(look.store_ms, bound)
@@ -222,10 +221,10 @@ class NeighbourReads:
         return _Names(names)
 
     async def _bound(self, name: TableName, adopted: Mapping[str, int], key: str, look: _Look) -> ForeignNames:
-        """All that `name` can ever name, by what it adopted. Raises as reading does.
+        """All objects that `name` can ever name, by its adopted roots. Raises as reading does.
 
-        Only one of the roots in `adopted` became the table's first, and nothing says which: a coordinator may have
-        ended after it stored the names of another one.
+        Only one of the roots in `adopted` became the table's first. It is not known which one: a coordinator may
+        have ended after it stored the names of another one.
         """
         stored = {at: await self._stored_bound(key_of(name, names_of_adopted(at))) for at in adopted}
         absent = [at for at, names in stored.items() if names is None]
@@ -245,7 +244,7 @@ class NeighbourReads:
         try:
             return None if stored is None else await asyncio.to_thread(ForeignNames.from_bytes, stored.body, name=key)
         except Corrupt as error:
-            _log.warning("foreign names are read again", action="foreign-names-damaged", reason=error.message)
+            _log.warning("foreign names are damaged and re-read", action="foreign-names-damaged", reason=error.message)
             return None
 
     async def _read_bound(self, name: TableName, location: str) -> ForeignNames:
@@ -265,9 +264,9 @@ class NeighbourReads:
         return notes.names()
 
     async def _store_bound(self, key: str, names: ForeignNames, look: _Look) -> None:
-        """Store the names that were read, so that they stay known when they can no longer be read.
+        """Store the names that were read, so that they are known when the table can no longer be read.
 
-        Storing is optional.
+        A failure is only logged.
         """
         if look.stores:
             try:
@@ -276,10 +275,12 @@ class NeighbourReads:
                 _log.warning("foreign names are not stored", action="foreign-names-not-stored", reason=error.message)
 
     async def _named_now(self, name: TableName, look: _Look) -> ForeignNames:
-        """All that any root of `name` that exists, and any of its exports, names elsewhere. Raises as reading does."""
+        """The objects elsewhere that any existing root of `name` and any of its exports name. Raises as reading
+        does.
+        """
         head = await find_head(self._store, name)
         if head is None:
-            raise Unavailable("store-unavailable", f"{name}: its roots are not listed any more: look again")
+            raise Unavailable("store-unavailable", f"{name}: its roots are no longer listed: try again")
         root = await read_root(self._store, name, head.version)
         notes = ForeignNameNotes()
         roots: list[Version] = []

@@ -8,8 +8,8 @@ folder are deleted, with names that Rootline gives. An error before or while rea
 cannot be deleted stops nothing else. A crash between any two steps leaves unreferenced objects, never references to
 absent ones.
 
-Several sweepers at once are safe: one that comes second finds nothing to delete, and an object that both condemn is
-condemned twice.
+Several sweepers at once are safe: the second one finds nothing to delete, and an object that both condemn is condemned
+twice.
 
 Source: definitions page, section 4; decision 0063.
 """
@@ -20,6 +20,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
+
+from typing_extensions import override
 
 from rootline.maintenance.limits import INTERVAL_S_DEFAULT, SWEEP_PROPERTY, SweepLimits, switch
 from rootline.maintenance.orphan_sweep_plan import (
@@ -37,7 +39,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.object_reader import read_condemned
 from rootline.storage.metadata.root_reader import find_head
-from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport, Removed, remove_batches
+from rootline.workers.jobs.job import Job, JobContext, JobOutcome, JobReport, Removed, remove_batches
 from rootline.workers.jobs.maintenance_job import MaintenanceJob
 from rootline.workers.jobs.neighbour_reads import NeighbourReads
 from rootline.workers.jobs.sweep_reads import (
@@ -50,14 +52,15 @@ from rootline.workers.jobs.sweep_reads import (
 
 _REMOVED_AT_ONCE: Final = 500
 REFUSED_AGAIN_S: Final = 3600.0
-"""Until the next look at a table that cannot be swept; what is the reason does not change by itself."""
+"""Interval of checks of a table that cannot be swept. The reason does not change without an operator."""
 
 
 class Found(NamedTuple):
-    """Of one look: what is to be condemned, what was deleted, or would be, and when to look again.
+    """The result of one run: objects to condemn, objects that were or would be deleted, and seconds until the next
+    run.
 
-    `left`: why not all that was due was deleted, if so. `troubles`: a sentence for each name that is not deleted, and
-    for each other table that could not be read and keeps something.
+    `left`: the error that kept some due objects. `troubles`: a sentence for each key that cannot be deleted, and for
+    each other table that could not be read and keeps an object.
     """
 
     condemned: tuple[Removed, ...] = ()
@@ -68,7 +71,7 @@ class Found(NamedTuple):
 
 
 class SweepPlanner:
-    """Plans sweeps. `deletes`: whether it also deletes what is due, which a dry run does not."""
+    """Plans sweeps. `deletes`: whether due objects are also deleted, false in a dry run."""
 
     what: Final = "sweep"
     stale: Final = "sweep-stale"
@@ -79,17 +82,16 @@ class SweepPlanner:
         self.deletes = deletes
         self._known: dict[TableName, dict[bytes, CondemnedPage]] = {}
         self.intervals_s: dict[TableName, int] = {}
-        """When the next look at a table is due."""
+        """Seconds between two sweeps of each table."""
         self._neighbours = NeighbourReads(context.reads)
         self.found: dict[TableName, Found] = {}
-        """Of the looks since they were taken out: several tables may be looked at at once."""
+        """Results that the job has not taken yet. Several tables may be swept concurrently."""
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> SweepPlan | None:
-        """What is due in `root`; as `Planner.plan`. What was due before is deleted then.
+        """The plan of a sweep of `root`, as `Planner.plan`. Deletes objects that are due first.
 
         Raises:
             Invalid: `sweep-refused`, this table is not swept, or not by this process.
-
         """
         context = self._context
         is_off = not (context.now or switch(definition.properties, SWEEP_PROPERTY, default=False))
@@ -105,11 +107,14 @@ class SweepPlanner:
         if limits is None:
             raise Invalid(
                 "sweep-refused",
-                f"{table}: the log keeps its records for ever, or it is not known how long: an intent that is not "
-                "decided yet may name any file. Limit the log's retention",
+                f"{table}: the log has no retention limit, or its retention is not known, so an undecided intent may "
+                "name any file. Limit the log's retention",
             )
         if context.remover is None:
-            raise Invalid("sweep-refused", f"{table}: this process may not delete objects")
+            raise Invalid(
+                "sweep-refused",
+                f"{table}: this process may not delete objects. Run the sweep in a process that has this permission",
+            )
         return await self._look(table, root, limits, context.remover)
 
     async def _look(
@@ -148,7 +153,7 @@ class SweepPlanner:
         waiting_ms = [item.since_ms + limits.scan_retention_ms - store_ms for item in header.condemned]
         if waiting_ms or plan is not None:
             again_s = max(limits.interval_s, min([item for item in waiting_ms if item > 0], default=0) / 1000)
-        if table in self.found:  # planned again, because the first intent came too late
+        if table in self.found:  # a replan, because the first intent was too late
             removed = (*self.found[table].removed, *removed)
             left = left or self.found[table].left
         self.found[table] = Found(condemned, removed, again_s, left, troubles)
@@ -157,7 +162,7 @@ class SweepPlanner:
     async def _choose(
         self, root: Root, pages: Sequence[CondemnedPage], listed: Listed, limits: SweepLimits, store_ms: int
     ) -> tuple[list[int], SweepPlan | None]:
-        """(the places of what may be deleted, what to condemn), by all that is marked so far."""
+        """(the positions of objects to delete, the plan to condemn), by all marks so far."""
         due = await asyncio.to_thread(self._due, root, pages, listed, limits, store_ms)
         inventory, has_unread = listed.inventory, listed.has_unread
         plan = await asyncio.to_thread(
@@ -179,7 +184,7 @@ class SweepPlanner:
     async def _delete(
         self, table: TableName, inventory: Inventory, due: Sequence[int], remover: ObjectRemover
     ) -> Unavailable | None:
-        """Delete what is due; why something was left, if so."""
+        """Delete the due objects. Returns the error if some were not deleted."""
         wanted = {inventory.hash_of(at): int(inventory.stored_ms[at]) for at in due}
         batches = (
             keys[start : start + _REMOVED_AT_ONCE]
@@ -189,14 +194,14 @@ class SweepPlanner:
         return await remove_batches(remover, batches, self._context.environment.monotonic_s)
 
     async def _store_ms(self, table: TableName) -> int:
-        """The store's own time, or this machine's if that is earlier, or dated the files itself."""
+        """The store's own time, or this machine's if that is earlier or the store does not date objects."""
         head = await find_head(self._context.reads, table)
         stated, now_ms = None if head is None else head.store_ms, self._context.environment.now_ms()
         return now_ms if stated is None else min(stated, now_ms)
 
 
-class SweepJob:
-    """A `Job` that condemns and deletes. In a worker it looks at a table once in an interval."""
+class SweepJob(Job):
+    """A `Job` that condemns and deletes. A worker sweeps a table once in an interval."""
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
@@ -204,8 +209,9 @@ class SweepJob:
         self._job = MaintenanceJob(context, self._planner)
         self._next_s: dict[TableName, float] = {}
 
+    @override
     async def run(self, table: TableName) -> JobReport:
-        """As `Job.run`. In a worker a look comes once in an interval, and takes a small share of the time."""
+        """Sweep `table`. A worker does so once in an interval, and spends a small share of the time on it."""
         context = self._context
         if context.now:
             return self._told(table, await self._job.run(table), self._planner)
@@ -213,7 +219,7 @@ class SweepJob:
             return JobReport(JobOutcome.NOTHING_DUE)
         settings, clock = context.settings, context.environment.monotonic_s
         began_s = clock()
-        if table not in self._next_s:  # a process that lives for a moment does not begin with what may wait for days
+        if table not in self._next_s:  # a short-lived process does not start with work that can wait for days
             self._next_s[table] = began_s + settings.sweep_delay_s
         if began_s < self._next_s[table]:
             return JobReport(JobOutcome.NOTHING_DUE, again_s=self._next_s[table] - began_s)
@@ -229,13 +235,16 @@ class SweepJob:
         self._next_s[table] = began_s + max(interval_s, (clock() - began_s) / settings.sweep_time_share_max)
         return report
 
+    @override
     async def dry_run(self, table: TableName) -> JobReport:
-        """As `Job.dry_run`: what would be condemned and what would be deleted, now."""
+        """Report the objects that would be condemned and those that would be deleted now."""
         planner = SweepPlanner(self._context, deletes=False)
         return self._told(table, await MaintenanceJob(self._context, planner).dry_run(table), planner)
 
     def _told(self, table: TableName, report: JobReport, planner: SweepPlanner) -> JobReport:
-        """With what was deleted, which no verdict says. Raises `Unavailable`, not all of it could be."""
+        """The report with the deleted objects, which no verdict contains. Raises `Unavailable` if some were not
+        deleted.
+        """
         found = planner.found.pop(table, Found())
         if found.left is not None:
             raise found.left

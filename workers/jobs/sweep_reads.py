@@ -1,11 +1,11 @@
-"""Reads all that a sweep must know: the stored objects, the references of every root that exists, and those of exports.
+"""Reads the inputs of a sweep: the stored objects, the references of every existing root, and those of exports.
 
 Owns: the reads and their order, the signs of a folder that is not swept. Does not own: the choice
 (`orphan_sweep_plan`), the exports that are still needed and the files that they name
 (`rootline.catalog.retained_exports`), deletion (`sweep_job`).
-Invariants: the head was read before anything else. A root or leaf that should be there and is not, or cannot be read,
-ends the sweep with an error. An export that cannot be read keeps everything that exports may name, for as long as it
-is there. Memory grows by some tens of bytes for an object, and by a few leaves.
+Invariants: the head was read before anything else. A required root or leaf that is missing or cannot be read ends the
+sweep with an error. An export that cannot be read keeps everything that exports may name, as long as it exists. Memory
+grows by some tens of bytes for each object, and by a few leaves.
 
 Source: definitions page, section 4; decision 0063.
 """
@@ -47,15 +47,15 @@ from rootline.tree.state.addressable import Addressable
 _FOREIGN: Final = re.compile(
     r"metadata/[^/]*\.metadata\.json(?:\.gz)?|metadata/version-hint\.text|metadata/snap-[^/]*\.avro|_delta_log/.*"
 )
-"""Metadata of other formats beside ours: their engines name files that no root of ours does."""
+"""Metadata of other formats in the same folder. It may name files that no Rootline root names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
     """The stored objects of one table: `roots`, `pages` and metadata of `exports` with the store's dates.
 
-    `has_unread`: whether it is not known for each which objects it names. `troubles`: a sentence on the objects that no
-    sweep can delete, because no store takes their names.
+    `has_unread`: whether there are exports whose named objects are not known. `troubles`: a sentence on the objects
+    that no sweep can delete, because no store takes their names.
     """
 
     inventory: Inventory
@@ -67,16 +67,18 @@ class Listed:
 
 
 class Marks(Protocol):
-    """Takes the locations that roots name: an inventory of the table, or notes of what it names elsewhere."""
+    """Receives the locations that roots name: an inventory of the table, or notes of the objects that it names
+    elsewhere.
+    """
 
     def reference(self, locations: Iterable[str], *, is_readable: bool) -> None:
-        """Note `locations`, of a root that can be read (`is_readable`), or of one that expired and still exists."""
+        """Mark `locations`, of a readable root (`is_readable`), or of an expired one that still exists."""
         ...
 
 
 @dataclass(slots=True)
 class References:
-    """The reader that marks all that roots reference. Roots that can be read are marked first."""
+    """Reads roots and marks all objects that they reference. Readable roots are marked first."""
 
     store: ObjectStore
     root: Root
@@ -86,12 +88,11 @@ class References:
     _leaves: set[str] = field(default_factory=set)
 
     async def read(self, roots: Iterable[Version]) -> None:
-        """Read every root of `roots` up to the head, and what it names.
+        """Read every root in `roots` up to the head, and the leaves that it names.
 
         Raises:
             Corrupt: an object that is needed is missing or damaged.
-            Unavailable: the store does not answer; or a root that the head can read left meanwhile.
-
+            Unavailable: the store does not answer, or a readable root expired meanwhile.
         """
         head = self.root.header
         known = Addressable.of(head, await read_kept(self.store, head))
@@ -105,7 +106,7 @@ class References:
         if absent:
             raise Unavailable(
                 "store-unavailable",
-                f"{head.table}: root {min(absent)}, which the head can read, is not listed: look again",
+                f"{head.table}: root {min(absent)}, which the head can read, is not listed: try again",
             )
         await self._read_one(self.root, is_readable=True)
         newer = self.root
@@ -116,7 +117,7 @@ class References:
             newer = await self._expired(version, newer)
 
     async def _expired(self, version: Version, newer: Root) -> Root:
-        """A root that expired may be deleted at any moment, and what it names."""
+        """Read an expired root. It and the objects that it names may be deleted at any moment."""
         if await self.store.get(root_key(self.root.header.table, version)) is None:
             return newer
         root = await read_root(self.store, self.root.header.table, version, known=newer)
@@ -151,12 +152,11 @@ class References:
 
 
 async def list_table(remover: ObjectRemover, table: TableName) -> Listed:
-    """Everything below the table's folder.
+    """All objects below the table's folder.
 
     Raises:
         Invalid: `sweep-refused`, other software's metadata is there.
         Unavailable: the store does not answer.
-
     """
     prefix, roots_folder = table_prefix(table), roots_prefix(table)
     notes = InventoryNotes()
@@ -177,7 +177,7 @@ async def list_table(remover: ObjectRemover, table: TableName) -> Listed:
                 raise Invalid(
                     "sweep-refused",
                     f"{table}: {item.key} is metadata of other software, which may name any file here: move it away, "
-                    "or leave the table as it is",
+                    "or do not sweep this table",
                 )
             if location.startswith("export/"):
                 kind = own_kind(location)
@@ -206,7 +206,9 @@ def _of_refused(table: TableName, keys: Sequence[ObjectKey]) -> Iterator[str]:
 async def keys_of(
     remover: ObjectRemover, table: TableName, wanted: Mapping[bytes, int]
 ) -> AsyncIterator[list[ObjectKey]]:
-    """The keys of objects by the hashes of their locations, if they are still of the date in `wanted`; in pieces."""
+    """The keys of objects by the hashes of their locations, if their date still equals the one in `wanted`. In
+    batches.
+    """
     prefix = table_prefix(table)
     async for listed in remover.inventory(prefix):
         found: list[ObjectKey] = []
@@ -222,10 +224,10 @@ _log = structlog.get_logger("rootline.workers")
 
 
 class ExportMarks(Marks, Protocol):
-    """Takes what exports name, and the locations of those that stay."""
+    """Receives the names in exports, and the locations of exports that stay."""
 
     def keep(self, locations: Iterable[str]) -> None:
-        """Note what stays by its whole location."""
+        """Keep these locations."""
         ...
 
 
@@ -238,21 +240,21 @@ async def mark_exports(
     young_ms: int,
     roots: Collection[Version],
 ) -> bool:
-    """Mark what `exports` name: to stay, or, if none that is needed does, to stay until the metadata.json is deleted.
+    """Mark the objects that `exports` name. An object that only unneeded exports name stays until they are deleted.
 
-    Whether it is known of each that is needed. So no metadata.json is ever stored without all that it names.
+    So no metadata.json ever exists without all the objects that it names. Returns whether every needed export was
+    read.
 
     Args:
         store: the warehouse.
-        header: of the head, read before they were listed.
+        header: of the head, read before the exports were listed.
         exports: locations of all metadata.json files, and the store's dates.
-        inventory: where to mark.
-        young_ms: those that were stored after this are needed, whatever they are of.
-        roots: the versions that can be read, whose roots are marked already.
+        inventory: receives the marks.
+        young_ms: an export stored after this time is always needed.
+        roots: the readable versions, whose roots are marked already.
 
     Raises:
         Unavailable: `store-unavailable`.
-
     """
     addressable = Addressable.of(header, await read_kept(store, header))
     newest = newest_of_each(exports)

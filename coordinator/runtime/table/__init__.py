@@ -1,1 +1,1 @@
-"""One table: the task that owns it, the requests that its machine asks for, the verdicts that it tells."""
+"""The parts of one table: the task that owns it, its store requests, and the publication of its verdicts."""

@@ -1,16 +1,16 @@
 """Carries the commit machine's effects out, and reports each outcome as an event.
 
-Owns: the translation effect → store requests → event, with a deadline around each, the questions to the log before a
-head is built on, the thread that encodes the leaves of a root that is too long. Does not own: the reaction to an
-answer (`machine_handlers`), the order of verdicts (`table_loop`), the contents of leaves
-(`rootline.maintenance.flush_plan`) and when they are encoded (`rootline.coordinator.protocol.self_flush_rules`).
-Invariants: every effect yields exactly one event whatever the store does and whatever fails, so that no table can end
-another. A PUT that was cut off is NO_ANSWER, never a failure. Corrupt bytes are told apart from an absent store, and
-believed to be corrupt only after a second look, because an answer that was cut off looks the same. A log that ends
-before a decided record, or that has another record in the place of the last decided one, is refused. A record that
-retention has removed, or that cannot be read here, refuses nothing. Leaves are encoded for one table at a time in the
-whole process, no single call holds the interpreter for more than some milliseconds, and no caller waits longer than
-the deadline. When the caller stops waiting, the work stops too.
+Owns: the translation effect → store requests → event, with a deadline around each, the comparison of a head with the
+log, the thread that encodes the leaves of a root that is too long. Does not own: the reaction to an event
+(`machine_handlers`), the order of verdicts (`table_loop`), the contents of leaves
+(`rootline.maintenance.flush_plan`), the time of their encoding (`rootline.coordinator.protocol.self_flush_rules`).
+Invariants: every effect yields exactly one event, whatever fails, so no table can end another. A PUT that was cut
+off is NO_ANSWER, never a failure. Corrupt bytes are distinguished from an unavailable store. They are reported as
+corrupt only after a second read, because a truncated response looks the same. A head is refused if the log ends
+before a decided record, or has another record in the place of the last decided one. A record that retention has
+removed, or that cannot be read here, refuses nothing. Leaves are encoded for one table at a time in the whole
+process. No single call blocks the interpreter for more than some milliseconds. No caller waits longer than the
+deadline, and the work stops when its caller stops waiting.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import structlog
+from typing_extensions import override
 
 from rootline.coordinator.protocol.batch_builder import decided_of
 from rootline.coordinator.protocol.effects import (
@@ -67,22 +68,22 @@ from rootline.tree.state.pending_object import PendingObject
 from rootline.tree.state.table_state import TableState
 
 _READER: Final = "\0marks"
-"""No table has this name."""
+"""The reader's name. It is not a valid table name."""
 
 
 class LogCheck:
-    """The checks for the tables of one process. They share a reader, one at a time."""
+    """Compares heads with the log, for all tables of one process. The tables share a reader, one at a time."""
 
     def __init__(self, log: IntentFeed) -> None:
         self._log = log
         self._turn = asyncio.Lock()
 
     async def check(self, header: RootHeader, decided: Collection[Partition]) -> None:
-        """Compare the log's end with every offset of the head, and the last decided record of these partitions.
+        """Compare the log's end with every offset in the head, and the last decided record of the `decided`
+        partitions.
 
         Raises:
             Fenced: `log-behind-root`. Unavailable: the log cannot be asked.
-
         """
         for log, partition, applied in header.offsets:
             end = await self._log.end_offset(log, partition)
@@ -112,33 +113,32 @@ class LogCheck:
 
 
 ENCODING_S_MAX: Final = 300.0
-"""For one table, its wait for other tables included: fifty times what 50,000 entries take on a quiet machine."""
+"""Deadline of one table, with its wait for other tables: fifty times as long as 50,000 entries take when idle."""
 _PAUSE_S: Final = 0.002
 
 
 class LeafEncoder(Protocol):
-    """Makes the leaves that `EncodeLeaves` asks for."""
+    """Makes the leaves for the effect `EncodeLeaves`."""
 
     async def encode(self, head: TableState) -> OwnFlush:
-        """The leaves for the rows of `head`; none when no leaf could take any.
+        """The leaves for the rows of `head`. Empty when no leaf could take any row.
 
         Raises:
             TimeoutError: it took too long.
             RootlineError: the table cannot be planned or encoded.
-
         """
         ...
 
 
-class ThreadLeafEncoder:
-    """One for each process."""
+class ThreadLeafEncoder(LeafEncoder):
+    """Encodes leaves on a thread, for one table at a time. A process has one encoder."""
 
     def __init__(self, encoding_s_max: float = ENCODING_S_MAX) -> None:
         self._encoding_s_max = encoding_s_max
         self._one_at_a_time = asyncio.Lock()
 
+    @override
     async def encode(self, head: TableState) -> OwnFlush:
-        """As `LeafEncoder` says."""
         is_over = threading.Event()
         try:
             async with asyncio.timeout(self._encoding_s_max), self._one_at_a_time:
@@ -161,7 +161,7 @@ def _encode(head: TableState, is_over: threading.Event) -> OwnFlush:
 
 StoreEffect = LoadHead | Fetch | StoreObjects | PutRoot | ReadBack | ListHead | EncodeLeaves
 HeadCheck = Callable[[RootHeader, Collection[Partition]], Awaitable[None]]
-"""Raises `Fenced` when a head has decided records that the log has not, or has others for in these partitions."""
+"""Raises `Fenced` if the log lacks records that the head has decided, or has others in these partitions."""
 
 
 ConfirmedVersion = Callable[[TableName], Awaitable[int | None]]
@@ -169,23 +169,24 @@ ConfirmedVersion = Callable[[TableName], Awaitable[int | None]]
 
 
 StillOwner = Callable[[], Awaitable[None]]
-"""Raises `Unavailable` unless the records that the table was given are still this coordinator's to decide."""
+"""Raises `Unavailable` unless this coordinator still owns the partitions of the delivered records."""
 
 
 async def always_owner() -> None:
-    """Nobody else decides them."""
+    """Accept ownership without a check, where no other coordinator can exist."""
 
 
 async def nothing_confirmed(_: TableName) -> int | None:
-    """No evidence."""
+    """`None`: there is no record of confirmed versions."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class EffectRunner:
-    """The store requests of one table. `timeout_s` bounds each effect, and of those that read much, each request.
+    """The store requests of one table.
 
-    `encoder` is the process's own, with a deadline of its own.
+    `timeout_s` bounds each effect. It bounds each request of effects with many reads. `encoder` is shared by the
+    process, and has its own deadline.
     """
 
     store: ObjectStore
@@ -198,7 +199,7 @@ class EffectRunner:
     hints: HeadHints = NO_HINTS
 
     async def run(self, effect: StoreEffect, ahead: LeavesAhead | None = None) -> Event:
-        """The event that answers `effect`; `ahead`: leaves that were read already. Only cancellation escapes."""
+        """The event that reports the outcome of `effect`. `ahead`: prefetched leaves. Raises only on cancellation."""
         try:
             async with asyncio.timeout(None if isinstance(effect, LoadHead | Fetch | EncodeLeaves) else self.timeout_s):
                 try:
@@ -216,7 +217,7 @@ class EffectRunner:
             return (
                 LoadFailed(True, str(error)) if isinstance(effect, LoadHead | ReadBack) else _failed(effect, str(error))
             )
-        except Exception as error:  # a bug of ours or of a store's: the table tries again, its neighbours go on
+        except Exception as error:  # our bug or a store adapter's: the table retries, other tables continue
             structlog.get_logger().exception("request failed", action="retry", table=self.table)
             return _failed(effect, f"{type(error).__name__}: {error}")
 
@@ -249,7 +250,7 @@ class EffectRunner:
 
     async def _load_head_of(self, reads: ObjectStore, effect: LoadHead) -> Event:
         confirmed = None
-        if effect.known is None:  # asked before the store, which is therefore not behind it
+        if effect.known is None:  # read before the store, so the store must be at least as new
             async with asyncio.timeout(self.timeout_s):
                 confirmed = await self.confirmed_version(self.table)
         head = await find_head(reads, self.table)
@@ -273,7 +274,9 @@ class EffectRunner:
         return HeadLoaded(state, head.store_ms)
 
     async def _seen_first(self) -> None:
-        """The table was there before this, so that no one who owns its records later can find that there is none."""
+        """Check the ownership after this process first saw the table, so no later owner of its records can find it
+        absent.
+        """
         async with asyncio.timeout(self.timeout_s):
             await self.still_owner()
 
@@ -286,7 +289,7 @@ class EffectRunner:
         if await store_object(self.store, key, item.body) != item.body:
             raise Unavailable(
                 "store-unavailable",
-                f"{key}: other bytes are stored under this name; it is tried again, find out who wrote them",
+                f"{key}: other bytes are stored under this name. The PUT is retried: find out who wrote them",
             )
 
     async def _read_back(self, effect: ReadBack) -> Event:
@@ -300,11 +303,11 @@ class EffectRunner:
 
 
 def head_lost(table: TableName, found: int | None, confirmed: int) -> Fenced:
-    """The store shows less than was confirmed."""
+    """The error for a store whose newest root is older than a confirmed version."""
     shown = "no root" if found is None else f"version {found} as the newest root"
     return Fenced(
         "head-lost",
-        f"{table}: the store shows {shown}, but version {confirmed} was confirmed, so roots are lost: bring them back, "
+        f"{table}: the store shows {shown}, but version {confirmed} was confirmed, so roots are lost: restore them, "
         f"or accept the loss (`rootline table accept {table}`); then start the coordinator again",
     )
 

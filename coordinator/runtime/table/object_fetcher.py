@@ -1,14 +1,14 @@
-"""Fetches the leaves, vectors and older roots that a batch needs before it can be applied, and checks its data files.
+"""Fetches the leaves, vectors and older roots that a batch needs before it can be applied, and checks its data
+files.
 
-Owns: the reads, proving leaves away from the event loop, the objects that an adoption from an Iceberg table is built
-on, which data files are checked ahead and how many. Does not own: which objects are needed
-(`rootline.tree.commit.apply`), their formats (`rootline.schemas`), the proofs (`rootline.tree.proof.leaf_proof`,
-`rootline.tree.proof.adoption`), reading leaves ahead (`table_loop`), reading a footer
-(`rootline.storage.rows.file_footers`).
-Invariants: absent or unreadable objects become `None`, so that only the intent that named them is rejected, whatever
-is wrong with them, and corrupt ones only after a second look. An absent *store* raises instead, because it proves
-nothing. Of a check ahead only the success is remembered. Any other result is found out again when the batch needs it,
-so a file that was stored late, or a store that was away, rejects no intent. Nothing is written.
+Owns: the reads, proving leaves outside the event loop, the source objects of an adoption from an Iceberg table, the
+prefetch of footers and its limit. Does not own: the choice of objects (`rootline.tree.commit.apply`), their formats
+(`rootline.schemas`), the proofs (`rootline.tree.proof.leaf_proof`, `rootline.tree.proof.adoption`), the prefetch of
+leaves (`table_loop`), reading a footer (`rootline.storage.rows.file_footers`).
+Invariants: absent or unreadable objects become `None`, so only the intent that named them is rejected, whatever is
+wrong with them. Corrupt objects are read twice first. An unavailable *store* raises instead, because it proves
+nothing. A prefetch records success only. Any other result is checked when the batch needs it, so a file that was
+stored late, or a store outage, rejects no intent. Nothing is written.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ FILES_AHEAD_MAX: Final = 4_096
 
 
 class FooterPrefetch:
-    """The files of one table's waiting records."""
+    """Checks the data files that one table's waiting records name before their batch needs them."""
 
     def __init__(self, store: ObjectStore, table: TableName) -> None:
         self.reader = FooterReader(store, table)
@@ -70,7 +70,7 @@ class FooterPrefetch:
         self._looks: dict[StatedFile, asyncio.Task[bool]] = {}
 
     def expect(self, records: Iterable[Record], definition: TableDefinition | None, tasks: asyncio.TaskGroup) -> None:
-        """Begin to look at the files that `records` name, if the table asks for it and as far as there is room."""
+        """Start to check the files that `records` name, if the table verifies files and as far as there is room."""
         if definition is None or not verifies_files(definition):
             return
         for record in records:
@@ -78,10 +78,10 @@ class FooterPrefetch:
                 if len(self._looks) >= FILES_AHEAD_MAX:
                     return
                 if file not in self._looks and is_in_place(file):
-                    self._looks[file] = tasks.create_task(self._look(file), name=f"looking at {file.location}")
+                    self._looks[file] = tasks.create_task(self._look(file), name=f"checking {file.location}")
 
     def keep(self, records: Sequence[Record]) -> None:
-        """Forget files that no record of these names: when none waits any more, or when there is no more room."""
+        """Drop files that `records` do not name, if there are no records or there is no more room."""
         if not self._looks or (records and len(self._looks) < FILES_AHEAD_MAX):
             return
         named = {stated(file) for record in records for file in record.intent.add_data_files}
@@ -89,7 +89,9 @@ class FooterPrefetch:
             self._looks.pop(file).cancel()
 
     async def fault_of(self, file: StatedFile) -> Invalid | None:
-        """As the reader says, which is asked only if no look ahead found the file sound. Raises `Unavailable`."""
+        """The fault of `file`, or `None`. Reads the footer unless a prefetch found the file sound. Raises
+        `Unavailable`.
+        """
         look = self._looks.pop(file, None)
         if look is not None:
             await asyncio.wait({look})
@@ -102,8 +104,8 @@ class FooterPrefetch:
             return await self.reader.fault_of(file) is None
         except (RootlineError, TimeoutError):
             return False
-        except Exception:  # a bug of ours or of a store's must not end the table's task
-            structlog.get_logger().exception("file not looked at ahead", action="retry", table=self._table)
+        except Exception:  # our bug or a store adapter's must not end the table's task
+            structlog.get_logger().exception("file not checked ahead", action="retry", table=self._table)
             return False
 
 
@@ -114,9 +116,9 @@ _TABLE_FOLDER: Final = re.compile(r"/(?=([^/]+/[^/]+/)(?:data|metadata|export)/)
 async def read_adopted(
     store: ObjectStore, table: TableName, named: AdoptedRoot, definition: TableDefinition
 ) -> AdoptedTable | Invalid:
-    """What the new table is built on, or why it cannot be. Raises `Unavailable` when the store does not answer."""
+    """The state that the new table adopts, or the fault that prevents it. Raises `Unavailable` if the store fails."""
     fault = invalid(f"adopted root {named.location!r} cannot be read")
-    for _ in range(2):  # an answer that was cut off looks like a broken object
+    for _ in range(2):  # a truncated response looks like a broken object
         try:
             return await _read(store, table, named, definition)
         except Unavailable:
@@ -127,7 +129,7 @@ async def read_adopted(
             fault = invalid(error.message)
         except RootlineError:
             raise
-        except Exception as error:  # others chose these bytes: what they do to a decoder is the intent's fault
+        except Exception as error:  # foreign bytes: a decoder that fails on them rejects the intent
             structlog.get_logger().exception("adoption unreadable", action="reject", table=table)
             fault = invalid(f"adopted root {named.location!r} cannot be read ({type(error).__name__})")
     return fault
@@ -149,12 +151,13 @@ def _foreign_names(leaves: Mapping[str, Leaf]) -> bytes:
 
 
 async def _check_not_condemned(store: ObjectStore, table: TableName, locations: Sequence[str]) -> None:
-    """Refuse what a table of this warehouse is about to delete: its sweep looked at other tables before.
+    """Refuse files that another table of this warehouse is about to delete.
 
-    Raises `Invalid` (`file-removed`). A table that cannot be read is not swept either.
+    That table's sweep checked for references before this adoption. Raises `Invalid` (`file-removed`). A table that
+    cannot be read is skipped, because its sweep cannot run either.
     """
     owners = await asyncio.to_thread(_owners, locations)
-    if len(owners) > _OWNERS_FEW:  # names of folders that are not there are not looked for one by one
+    if len(owners) > _OWNERS_FEW:  # one listing instead of a request for each folder, of which many do not exist
         unread: list[Unavailable] = []
         there = await names_of_folders(store, unread)
         owners = owners if unread else owners & set(there)
@@ -170,13 +173,13 @@ async def _check_not_condemned(store: ObjectStore, table: TableName, locations: 
         if found is not None:
             raise Invalid(
                 "file-removed",
-                f"{table}: {found!r} has left table {owner}, and is about to be deleted: adopt a snapshot that does "
-                f"not have it, or copy it out of the folder of {owner} first",
+                f"{table}: {found!r} was removed from table {owner}, and will soon be deleted: adopt a snapshot "
+                f"without it, or copy it out of the folder of {owner} first",
             )
 
 
 def _locations(leaves: Mapping[str, Leaf], dead: Mapping[str, BitMap] | None = None) -> list[str]:
-    """The absolute locations of the leaves and of the entries that they list, with `dead` only of live entries."""
+    """The absolute locations of the leaves and of their entries. With `dead`, only of live entries."""
     found = [location for location in leaves if is_absolute(location)]
     for location, leaf in leaves.items():
         columns = leaf.columns(["location", "version_info.status"])
@@ -188,7 +191,7 @@ def _locations(leaves: Mapping[str, Leaf], dead: Mapping[str, BitMap] | None = N
 
 
 def _owners(locations: Iterable[str]) -> set[TableName]:
-    """The tables of this warehouse in whose folders they may be: where it is stored, its folders are not known by."""
+    """The tables of this warehouse whose folders may contain the locations, by the last parts of their paths."""
     folders = {resolved(location).rpartition("/")[0] for location in locations}
     found = {table_in(pair[1]) for folder in folders for pair in _TABLE_FOLDER.finditer(f"{folder}/")}
     return {name for name in found if name is not None}
@@ -207,17 +210,19 @@ def _state(root: Root, definition: TableDefinition, leaves: dict[str, Leaf]) -> 
 _LENGTH_BYTES = 4
 _READS_AT_ONCE = 16
 _OBJECT_BYTES_MAX = 1 << 30
-"""Of what an intent names: a leaf, a page, a Puffin file."""
+"""Limit of an object that an intent names: a leaf, a page, a Puffin file."""
 _CRC_BYTES = 4
 _QUICK_BYTES = 8 << 10
-"""A Puffin file up to this size is decoded at once: a thread would cost more."""
+"""A Puffin file up to this size is decoded on the event loop: a thread would cost more."""
 _TIMES = 4
-"""The vectors of an intent in one file have together at most so many times its bytes."""
+"""Limit of the total size of an intent's vectors in one file, as a multiple of the file's size."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadLeaf:
-    """What came of reading a leaf: the leaf and, if a definition was at hand, its proof; or why there is none."""
+    """The result of reading a leaf: the leaf with its proof if a definition was given, or the reason why there is
+    none.
+    """
 
     leaf: Leaf | None
     trouble: str | None = None
@@ -225,26 +230,25 @@ class ReadLeaf:
 
 
 class LeavesAhead(Protocol):
-    """Leaves that may have been read already, and files that may have been looked at."""
+    """Prefetched leaves and checked files."""
 
     @property
     def files(self) -> FooterPrefetch:
-        """The files."""
+        """The prefetch of footers."""
         ...
 
     async def find(self, location: str) -> ReadLeaf | None:
-        """The leaf as it was read; `None`: it was not."""
+        """The result of a prefetch, or `None` if there is none."""
         ...
 
 
 async def fetch_objects(
     store: ObjectStore, table: TableName, needs: Needs, ahead: LeavesAhead | None = None
 ) -> FetchedObjects:
-    """Everything that `needs` names; leaves that were read `ahead` are not read again.
+    """All objects that `needs` names. Uses the leaves that were prefetched in `ahead`.
 
     Raises:
         Unavailable: the store does not answer.
-
     """
     at_once = asyncio.Semaphore(_READS_AT_ONCE)
     files = FooterPrefetch(store, table) if ahead is None else ahead.files
@@ -294,14 +298,13 @@ async def fetch_objects(
 async def read_leaf(
     store: ObjectStore, table: TableName, location: str, definition: TableDefinition | None, files: FooterReader
 ) -> ReadLeaf:
-    """The leaf at `location`, proven under `definition`, with its files if the table asks for that.
+    """The leaf at `location`, proven under `definition`, with a check of its files if the table verifies files.
 
     Raises:
         Unavailable: the store does not answer.
-
     """
     found = ReadLeaf(None)
-    for _ in range(2):  # an answer that was cut off looks like a broken leaf
+    for _ in range(2):  # a truncated response looks like a broken leaf
         body = await _body(store, table, location)
         if body is None:
             return ReadLeaf(None)
@@ -315,14 +318,14 @@ async def read_leaf(
 
 
 def _is_to_be_proven(proof: LeafProof | None, definition: TableDefinition) -> bool:
-    """Whether a leaf that was read ahead has no proof that counts: a file may have been stored since."""
+    """Whether a prefetched leaf has no valid proof. A missing file may have been stored since."""
     if proof is None or not proof.is_under(definition):
         return True
     return verifies_files(definition) and (proof.file_faults is None or len(proof.file_faults) > 0)
 
 
 async def _with_its_files(found: ReadLeaf, files: FooterReader) -> ReadLeaf:
-    """What was found of a leaf, with the first fault of its data files, if the table wants them looked at."""
+    """`found` with the first fault of its data files, if the table verifies files."""
     leaf, proof = found.leaf, found.proof
     if leaf is None or proof is None or not verifies_files(proof.definition):
         return found
@@ -333,7 +336,7 @@ async def _with_its_files(found: ReadLeaf, files: FooterReader) -> ReadLeaf:
 async def read_older_leaf(
     store: ObjectStore, table: TableName, row: ContentEntry, definition: TableDefinition
 ) -> ReadLeaf:
-    """A leaf that is a manifest of an older format. Raises `Unavailable` when the store does not answer."""
+    """A manifest of an older format as a leaf. Raises `Unavailable` if the store fails."""
     found = ReadLeaf(None)
     for _ in range(2):
         try:
@@ -344,7 +347,7 @@ async def read_older_leaf(
 
 
 async def _condemned(store: ObjectStore, table: TableName, named: StoredPage, table_uuid: UUID) -> CondemnedPage | None:
-    """A page of condemned locations; `None` when it is absent, or not what the intent names."""
+    """A page of condemned locations, or `None` if it is absent or not the page that the intent names."""
     for _ in range(2):
         body = await _body(store, table, named.location)
         if body is None:
@@ -361,7 +364,7 @@ async def _condemned(store: ObjectStore, table: TableName, named: StoredPage, ta
 async def _kept_page(
     store: ObjectStore, table: TableName, page: StoredPage, table_uuid: uuid.UUID
 ) -> RetainedPage | None:
-    """The page that an intent names; `None` when it is absent or not what the intent says."""
+    """The page that an intent names, or `None` if it is absent or another page."""
     for _ in range(2):
         body = await _body(store, table, page.location)
         if body is None:
@@ -374,7 +377,7 @@ async def _kept_page(
 
 
 async def _root(store: ObjectStore, table: TableName, version: Version) -> Root | None:
-    """An older root; `None` when it is absent or corrupt."""
+    """An older root, or `None` if it is absent or corrupt."""
     for _ in range(2):
         found = await store.get(root_key(table, version))
         if found is None:
@@ -389,7 +392,7 @@ async def _root(store: ObjectStore, table: TableName, version: Version) -> Root 
 async def _definition(
     store: ObjectStore, table: TableName, named: DefinitionReference, table_uuid: UUID
 ) -> TableDefinition | None:
-    """An older definition; `None` when it is absent or corrupt."""
+    """An older definition, or `None` if it is absent or corrupt."""
     for _ in range(2):
         try:
             return await named_definition(store, table, named, table_uuid)
@@ -403,9 +406,9 @@ async def _body(store: ObjectStore, table: TableName, location: str) -> bytes | 
     try:
         found = await get_up_to(store, stored_key(table, location), _OBJECT_BYTES_MAX)
     except Invalid:
-        return None  # no store can hold a key like this, or this one does not read it
+        return None  # no store accepts such a key, or this store cannot read it
     if isinstance(found, LongObject):
-        reason = f"it has {found.length} bytes, {_OBJECT_BYTES_MAX} are allowed"
+        reason = f"it has {found.length} bytes, the limit is {_OBJECT_BYTES_MAX}"
         structlog.get_logger().warning(
             "object too long", action="reject", table=table, location=location, reason=reason
         )
@@ -419,15 +422,15 @@ def _decoded(body: bytes, table: TableName, location: str, definition: TableDefi
         return ReadLeaf(leaf, None, None if definition is None else prove_leaf(leaf, definition))
     except RootlineError as error:
         return ReadLeaf(None, error.message.removeprefix(f"{location}: "))
-    except Exception as error:  # a writer chose these bytes: whatever they do to a decoder is that intent's fault alone
+    except Exception as error:  # a writer's bytes: a decoder that fails on them rejects that intent only
         structlog.get_logger().exception("leaf unreadable", action="reject", table=table, location=location)
         return ReadLeaf(None, f"it cannot be read ({type(error).__name__})")
 
 
 def vectors_at(puffin: bytes | None, places: Sequence[VectorAt]) -> list[tuple[VectorAt, BitMap64 | None]]:
-    """Each place with its vector in the Puffin file's bytes, or `None` if no sound blob of that size begins there.
+    """The vector at each place in the Puffin file's bytes, or `None` if no valid blob of that size begins there.
 
-    A blob may be inside another, so a place also gets `None` where the bytes were decoded `_TIMES` times already.
+    Blobs may overlap. So a place also gets `None` once the decoded bytes exceed `_TIMES` times the file's size.
     """
     found = list[tuple[VectorAt, BitMap64 | None]]()
     left = 0 if puffin is None else _TIMES * len(puffin)

@@ -1,12 +1,12 @@
-"""The one task that owns a table: events in, the machine's step, effects out, and leaves that are read ahead.
+"""The one task that owns a table: passes events to the commit machine, starts its effects, and prefetches leaves.
 
-Owns: the table's inbox, its timer, the tasks of its effects, which leaves are read ahead and how many bytes of them.
-Does not own: any decision (`rootline.coordinator.protocol.commit_machine`), the requests (`effect_runner`), reading
-and proving a leaf (`object_fetcher`), publishing (`verdict_outbox`).
-Invariants: events are handled one at a time. A heavy step is made on a thread and outside the turn. The caller that
+Owns: the table's inbox, its timer, the tasks of its effects, the choice and byte limit of prefetched leaves. Does
+not own: any decision (`rootline.coordinator.protocol.commit_machine`), the requests (`effect_runner`), reading and
+proving a leaf (`object_fetcher`), publishing (`verdict_outbox`).
+Invariants: events are handled one at a time. A heavy step runs on a thread, without the turn lock. The caller that
 delivers never waits. Verdicts are published in the order of their roots, repeatedly until the log has acknowledged
-them. A stop waits for the root in flight. Losing every leaf that was read ahead changes latency only: the batch that
-needs it asks for it again and decides. None of them outlives the records that named it.
+them. A stop waits for the root in flight. A lost prefetch changes latency only: the batch that needs the leaf fetches
+it. A prefetched leaf is dropped when no waiting record names it.
 
 Source: protocol page, section 3: an object that must be read first is fetched on arrival, not when its batch closes.
 """
@@ -57,28 +57,28 @@ from rootline.tree.ledger.outcomes import Acknowledged
 from rootline.tree.rules.named_leaves import LEAVES_PREFIX
 
 AHEAD_BYTES_MAX: Final = 128 * 1024 * 1024
-"""Of leaves that are read ahead for one table, as their intents state them: two large commits and a small one."""
+"""Stated sizes of prefetched leaves of one table: room for two large commits and a small one."""
 
 
 class LeafPrefetch:
-    """The leaves of one table's waiting records."""
+    """Prefetches the leaves that one table's waiting records name."""
 
     def __init__(self, store: ObjectStore, table: TableName, bytes_max: int = AHEAD_BYTES_MAX) -> None:
         self._store, self._table, self._bytes_max = store, table, bytes_max
         self._reads: dict[str, asyncio.Task[ReadLeaf | None]] = {}
         self._sizes: dict[str, int] = {}
         self.files = FooterPrefetch(store, table)
-        """Their data files, and those that records name themselves."""
+        """Prefetches the footers of the data files in these leaves, and of those that records name directly."""
 
     @property
     def buffered_bytes(self) -> int:
-        """Of the leaves that have been read, or are being read, as their intents state them."""
+        """The stated sizes of the leaves that are buffered or being read."""
         return sum(self._sizes.values())
 
     def expect(self, records: Iterable[Record], definition: TableDefinition | None, tasks: asyncio.TaskGroup) -> None:
-        """Begin to read the leaves that `records` name; those that find no room are left for later.
+        """Start to read the leaves that `records` name, as far as there is room.
 
-        Of records that are refused whatever they name, nothing is read.
+        Records that are already refused are skipped.
         """
         judged = [record for record in records if record.refusal is None]
         self.files.expect(judged, definition, tasks)
@@ -87,7 +87,7 @@ class LeafPrefetch:
                 self._expect(manifest, definition, tasks)
 
     def keep(self, records: Sequence[Record]) -> None:
-        """Forget all leaves but those that `records` name."""
+        """Drop all leaves except those that `records` name."""
         self.files.keep(records)
         if not self._reads:
             return
@@ -96,20 +96,20 @@ class LeafPrefetch:
             self._forget(location)
 
     async def find(self, location: str) -> ReadLeaf | None:
-        """What came of reading the leaf ahead; `None` when nothing did. Waits while it is being read."""
+        """The result of a prefetch, or `None` if there is none. Waits for a running read."""
         task = self._reads.get(location)
         if task is None:
             return None
         await asyncio.wait({task})  # a caller that stops waiting must not stop the reading
         found = None if task.cancelled() else task.result()
         if found is not None and found.leaf is None and found.trouble is None:
-            found = None  # it may have been stored since
+            found = None  # the leaf may have been stored after the read
         if found is None and self._reads.get(location) is task:
             self._forget(location)
         return found
 
     def close(self) -> None:
-        """Read no more."""
+        """Cancel all reads and drop all leaves."""
         self.keep(())
 
     def _expect(self, manifest: AddedManifest, definition: TableDefinition | None, tasks: asyncio.TaskGroup) -> None:
@@ -125,8 +125,8 @@ class LeafPrefetch:
             return await read_leaf(self._store, self._table, location, definition, self.files.reader)
         except RootlineError:
             return None
-        except Exception:  # a bug of ours or of a store's must not end the table's task
-            structlog.get_logger().exception("leaf not read ahead", action="retry", table=self._table)
+        except Exception:  # our bug or a store adapter's must not end the table's task
+            structlog.get_logger().exception("leaf not prefetched", action="retry", table=self._table)
             return None
 
     def _forget(self, location: str) -> None:
@@ -135,25 +135,27 @@ class LeafPrefetch:
 
 
 HEAVY_ENTRIES: Final = 1_000
-"""Of leaves that a step may have to match with the root: more than these take longer than others should wait."""
+"""Entries of leaves to match with the root: a step with as many would block other tables for too long."""
 
 Observer = Callable[[TableName, Report | Publication], None]
-"""Called with everything that people want to know; metrics and log lines follow from it."""
+"""Receives every report and publication, for metrics and log lines."""
 
 
 class TableOwner(Protocol):
-    """Runs the loops of all tables, and keeps account of them."""
+    """The loop that runs the loops of all tables."""
 
     @property
     def turn(self) -> asyncio.Lock:
-        """Held for each piece of work: one table works at a time, and the network is looked at in between.
+        """The lock around each piece of work: one table works at a time, and network I/O runs in between.
 
-        A hundred tables with full queues must not keep heartbeats waiting for all of them.
+        A hundred tables with full queues must not delay heartbeats until all of them have finished.
         """
         ...
 
     async def confirm(self) -> None:
-        """The records that tables were given are still this process's. Raises `Unavailable` if that is not certain."""
+        """Check that the delivered records still belong to this process. Raises `Unavailable` if that is not
+        certain.
+        """
         ...
 
     def decided(self, table: TableName, up_to: Acknowledged) -> None:
@@ -161,17 +163,17 @@ class TableOwner(Protocol):
         ...
 
     def took_event(self, table: TableName) -> None:
-        """The table has taken an event: what it says about itself may be different now."""
+        """The table has handled an event, so its properties may have changed."""
         ...
 
     def buffered(self, more_bytes: int) -> None:
-        """The table's queue has grown by so much, or shrunk."""
+        """The memory of the table's queue has changed by `more_bytes`, which may be negative."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TableContext:
-    """What a table's loop works with."""
+    """The dependencies of a table's loop."""
 
     table: TableName
     policy: Policy
@@ -186,7 +188,7 @@ class TableContext:
 
 
 class TableLoop:
-    """One table. `deliver` hands it records, `run` is its task."""
+    """The loop of one table. `deliver` passes it records, `run` is its task."""
 
     def __init__(self, context: TableContext, acknowledged: Acknowledged) -> None:
         self._context = context
@@ -213,27 +215,27 @@ class TableLoop:
 
     @property
     def phase(self) -> Phase:
-        """The phase that the table is in."""
+        """The phase of the table's commit machine."""
         return self._machine.phase
 
     @property
     def machine(self) -> TableMachine:
-        """What the table's machine knows; a value, so looking changes nothing."""
+        """The table's commit machine, an immutable value."""
         return self._machine
 
     @property
     def why(self) -> str:
-        """Why the table is quarantined or paused, if it is."""
+        """The reason why the table is quarantined or paused. Empty if it is not."""
         return self._machine.why
 
     @property
     def trouble(self) -> str:
-        """Why what was decided cannot be said, if it cannot; it is tried again and again."""
+        """The reason why verdicts cannot be published. Empty if they can. Publishing is retried."""
         return self._outbox.trouble
 
     @property
     def is_absent(self) -> bool:
-        """Whether there is no such table, as far as is known, and nothing of it is under way."""
+        """Whether no table of this name is known, and no work for it is in flight."""
         machine = self._machine
         return machine.phase is Phase.COLD and machine.publishing == 0 and self._delivered == 0 and self._inbox.empty()
 
@@ -244,68 +246,71 @@ class TableLoop:
 
     @property
     def is_unlistable(self) -> bool:
-        """Whether the store has not let the table's head be found so far; it is tried again and again."""
+        """Whether the store has failed to find the table's head so far. The request is retried."""
         return self.is_unknown and self._machine.failures > 0
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the table commits nothing until someone helps: it is quarantined, or paused."""
+        """Whether the table commits nothing until an operator acts: it is quarantined or paused."""
         return self._machine.phase in (Phase.QUARANTINED, Phase.PAUSED)
 
     @property
     def takes_records(self) -> bool:
-        """Whether a record that is handed over may be decided; a quarantined or paused table ignores them."""
+        """Whether a delivered record may be decided. A quarantined or paused table ignores records."""
         return not self.is_stuck and self._machine.phase is not Phase.STOPPED
 
     @property
     def has_room(self) -> bool:
-        """Whether the table's queue takes more records; one that commits nothing more takes, and ignores, them all."""
+        """Whether the table's queue takes more records. A table that is stuck always does, because it ignores them."""
         count = self._delivered + self._machine.queued
         return count < self._context.queue_intents_max and self.buffered_bytes < self._context.queue_bytes_max
 
     @property
     def buffered_bytes(self) -> int:
-        """About what the table's intents take in memory, bytes, until their verdicts are acknowledged."""
+        """The approximate memory of the table's intents, in bytes, until their verdicts are acknowledged."""
         return self._delivered_bytes + self._queued_bytes + self._outbox.buffered_bytes
 
     def is_idle_since(self, monotonic_s: float) -> bool:
-        """Whether nothing has happened since, and nothing is under way."""
+        """Whether nothing has happened since this time, and nothing is in flight."""
         machine = self._machine
         at_rest = machine.phase is Phase.IDLE and machine.publishing == 0 and self._delivered == 0
         return at_rest and self._active_s < monotonic_s and self._inbox.empty()
 
     @property
     def pending_since_ms(self) -> int | None:
-        """When the oldest record whose verdict is not acknowledged was appended, ms; `None`: there is none."""
+        """The append time of the oldest record without an acknowledged verdict, in ms. `None` if there is none."""
         machine = self._machine
         queued = (record.appended_ms for record in (*machine.batch[:1], *machine.queue[:1]))
         oldest = (self._outbox.oldest_ms, self._paused_since_ms, *queued)
         return min((found for found in oldest if found is not None), default=None)
 
     def deliver(self, records: tuple[Record, ...]) -> None:
-        """Hand over records in the log's order, without a gap after those before; ask `has_room` first."""
+        """Enqueue records in the log's order, without a gap after the records before. Check `has_room` first."""
         self._delivered += len(records)
         self._delivered_bytes += sum(record.buffered_bytes for record in records)
         self._tell_held(self.buffered_bytes + self._shelf.buffered_bytes)
         self._inbox.put_nowait(Arrived(records))
 
     async def wait_for_room(self) -> None:
-        """Until the queue takes more records."""
+        """Wait until the queue takes more records."""
         while not self.has_room:
             self._handled.clear()
             await self._handled.wait()
 
     def pause(self, why: str, *, pending_since_ms: int | None) -> None:
-        """Commit nothing, ever; call it before `run`. `pending_since_ms`: since when a record of the table waits."""
+        """Pause the table for the life of this loop. Call it before `run`.
+
+        `pending_since_ms`: the append time of the table's oldest waiting record.
+        """
         self._machine = self._machine._replace(phase=Phase.PAUSED, why=why)
         self._paused_since_ms = pending_since_ms
 
     def request_stop(self) -> None:
-        """Finish what is in flight, begin nothing new; `run` returns soon after."""
+        """Finish the work in flight and start no new work. `run` returns soon after."""
         self._inbox.put_nowait(StopRequested())
 
     async def run(self) -> None:
-        """Until the machine has stopped and every verdict of it is acknowledged."""
+        """Handle events until the machine has stopped and all its verdicts are acknowledged."""
         async with asyncio.TaskGroup() as tasks:
             publisher = tasks.create_task(self._outbox.run(), name=f"verdicts of {self._context.table}")
             try:
@@ -345,10 +350,10 @@ class TableLoop:
         return Tick(environment.now_ms(), environment.monotonic_s(), environment.fresh_id(), environment.jitter())
 
     def _stepped(self, event: Event, tick: Tick) -> Step:
-        """On any thread: the machine is a value, and nothing else is touched."""
+        """Runs on any thread: the machine is a value, and nothing else is accessed."""
         try:
             return step(self._machine, event, tick)
-        except Exception as error:  # a bug of our own: this table commits nothing more, its neighbours go on
+        except Exception as error:  # our bug: this table commits nothing more, other tables continue
             structlog.get_logger().exception("table failed", action="quarantine", table=self._context.table)
             return quarantine(self._machine, f"{type(error).__name__}: {error}")
 
@@ -421,7 +426,7 @@ def _trace(traces: CommitTraces, effect: Effect) -> None:
 
 
 def is_heavy(machine: TableMachine, event: Event) -> bool:
-    """Whether the step may match leaves of many entries with the root: such leaves came with the event, or before."""
+    """Whether the step may match leaves of many entries with the root, from this event or from earlier ones."""
     leaves = [*machine.fetched.leaves.values(), *(event.fetched.leaves.values() if isinstance(event, Fetched) else ())]
     entries: int = sum(leaf.length for leaf in leaves if leaf is not None)
     if machine.flush.ready is not None:

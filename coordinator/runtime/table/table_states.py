@@ -1,10 +1,10 @@
-"""The one vocabulary for a table's state, the rule that chooses a word, and a lake's tables as the console gets them.
+"""The words for a table's state, the rule that chooses one, and the console's interface to the whole lake.
 
-Owns: the words, their order and their severity, the values and the interface of the whole lake. Does not own: the
-facts, because each view has its own (`own_tables` the memory of a coordinator, `rootline.cli.lake_status` the log and
-the store), asking store and log (the process that composes the service).
-Invariants: pure. Two views that know the same facts use the same word. One that knows less uses `pending` for
-`delayed`, which only the coordinator that owns the table can tell from it.
+Owns: the words, their order and severity, the values and the interface of the whole lake. Does not own: the facts,
+because each view has different ones (`own_tables` the memory of a coordinator, `rootline.cli.lake_status` the log
+and the store), the requests to store and log (the process that composes the service).
+Invariants: pure. Two views with the same facts use the same word. A view with fewer facts reports `pending` instead of
+`delayed`, because only the coordinator that owns the table can tell them apart.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from rootline.tree.view.outline import TreeOutline
 class TableState(StrEnum):
     """The states of a table, the worst first."""
 
-    QUARANTINED = "quarantined"  # stored bytes are damaged, or a rule of our own broke: nothing is committed
-    DAMAGED = "damaged"  # its newest root cannot be read back: readers fail, commits may go on
-    PARKED = "parked"  # it could not go on for a while: its intents are kept aside
-    UNOWNED = "unowned"  # no coordinator has it
-    DELAYED = "delayed"  # the store fails or is slow: it is tried again
-    PAUSED = "paused"  # an operator said so
+    QUARANTINED = "quarantined"  # stored bytes are damaged, or an invariant was violated: no commits
+    DAMAGED = "damaged"  # the newest root cannot be read back: readers fail, commits may continue
+    PARKED = "parked"  # decided nothing for too long: its intents are stored in the parking topic
+    UNOWNED = "unowned"  # no coordinator owns it
+    DELAYED = "delayed"  # the store fails or is slow: the coordinator retries
+    PAUSED = "paused"  # by an operator
     UNKNOWN = "unknown"  # the log does not answer
     PENDING = "pending"  # intents wait for their verdicts
     IDLE = "idle"  # nothing waits
 
 
 LASTING: Final = frozenset((TableState.QUARANTINED, TableState.DAMAGED, TableState.PARKED, TableState.PAUSED))
-"""States that end only when someone acts."""
+"""States that end only when an operator acts."""
 BAD: Final = LASTING - {TableState.PAUSED} | {TableState.UNOWNED, TableState.DELAYED}
 WARNS: Final = frozenset((TableState.PAUSED, TableState.UNKNOWN))
 _QUARANTINED: Final = "quarantined: "
-"""Begins the reason that is written to the log of a quarantined table, so that those who read it know the state."""
+"""Prefix of the reason of a quarantined table on the log, so that its readers know the state."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """The reasons for a table's state, each empty where it does not apply.
+    """The reason for each state that applies, empty for the others.
 
     `waits`: set while intents have no verdict.
     """
@@ -56,9 +56,10 @@ class TableFacts:
 
 
 def state_of(facts: TableFacts) -> tuple[TableState, str]:
-    """The word for a table, and why.
+    """The state of a table, and the reason.
 
-    A pause comes first because it explains why nothing is committed, whatever else is wrong; the reason then has both.
+    A pause wins, because it explains why nothing is committed. If the head is also damaged, the reason contains
+    both.
     """
     wrong = [
         (TableState.QUARANTINED, facts.quarantined),
@@ -74,25 +75,27 @@ def state_of(facts: TableFacts) -> tuple[TableState, str]:
 
 
 def written_reason(why: str, *, is_quarantined: bool) -> str:
-    """The reason that a log keeps of a table that cannot go on."""
+    """The reason that is written to the log for a table that cannot continue."""
     return f"{_QUARANTINED}{why}" if is_quarantined else why
 
 
 def facts_of_written(reason: str) -> TableFacts:
-    """The facts that a reason made by `written_reason` states."""
+    """The facts in a reason made by `written_reason`."""
     if reason.startswith(_QUARANTINED):
         return TableFacts(quarantined=reason.removeprefix(_QUARANTINED))
     return TableFacts(parked=reason)
 
 
 def unreadable_head(version: int, why: str) -> str:
-    """The reason of a table whose newest root is damaged."""
+    """The reason text of a table whose newest root is damaged."""
     return f"its newest root, version {version}, cannot be read back: {why}"
 
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """A table as `rootline status` shows it. `lag`, `oldest_ms`: on Kafka of its partition, and of what is parked."""
+    """A table as `rootline status` shows it. On Kafka, `lag` and `oldest_ms` cover its partition and its parked
+    records.
+    """
 
     table: TableName
     state: TableState
@@ -106,7 +109,9 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True)
 class LakeTables:
-    """All tables; `troubles`: what store and log did not answer; `at_ms`: when they were asked, `None`: not yet."""
+    """All tables. `troubles`: failed requests to store and log. `at_ms`: time of the last requests, `None` before
+    the first.
+    """
 
     tables: tuple[TableStatus, ...] = ()
     troubles: tuple[str, ...] = ()
@@ -114,17 +119,16 @@ class LakeTables:
 
 
 class LakeView(Protocol):
-    """The lake, read beside the coordinator; no commit waits for it."""
+    """The lake, read independently of the coordinator. No commit waits for it."""
 
     def tables(self) -> LakeTables:
-        """What is known, at once; store and log are asked again behind it when that is some seconds old."""
+        """The cached tables, without waiting. If they are some seconds old, they are refreshed in the background."""
         ...
 
     async def outline(self, table: TableName) -> TreeOutline | None:
-        """The tree of the newest version; `None`: there is no such table.
+        """The tree of the newest version, or `None` if there is no such table.
 
         Raises:
             RootlineError: as reading a root does. TimeoutError: the store did not answer in time.
-
         """
         ...

@@ -1,16 +1,16 @@
-"""One table's verdicts on their way to the log, in the order of their roots, and the spans of their intents.
+"""Publishes one table's verdicts to the log, in the order of their roots, and records the spans of their intents.
 
-Owns: the queue, publishing those of several roots at once, retries until the log has acknowledged, which spans there
-are and between which moments. Does not own: when a verdict may be published (`rootline.coordinator.protocol`), the
-consequences of its acknowledgement, where spans go (`rootline.ports.environment`).
-Invariants: order is kept and nothing is dropped. The caller that publishes never waits. A root whose verdicts the log
-does not take delays those behind it, never those before it. Of a committed record only the verdict is kept. Spans are
-made only for records whose writer records a trace, are bounded, and delay nothing. A process traces at most
-`TRACES_PER_S_MAX` intents a second, because a span takes as long as some part of a commit.
+Owns: the queue, publishing the verdicts of several roots together, retries until the log has acknowledged, the spans
+and their start and end. Does not own: the earliest time of a publication (`rootline.coordinator.protocol`), the
+consequences of its acknowledgement, the export of spans (`rootline.ports.environment`).
+Invariants: order is preserved and nothing is dropped. The caller that publishes never waits. A root whose verdicts the
+log does not take delays later roots, never earlier ones. Of a committed record only the verdict stays in memory. Spans
+are made only for records whose writer records a trace, are bounded, and delay nothing. A process traces at most
+`TRACES_PER_S_MAX` intents a second, because a span takes a noticeable part of the time of a commit.
 
-Theory. An acknowledgement takes as many turns of the event loop as a commit does. So verdicts that have collected
-meanwhile are published at once, as intents are committed. Else they would pile up behind a table that commits as fast
-as it can. And an intent takes many times the memory of its verdict, so it is released as soon as it is decided.
+Theory. An acknowledgement takes as many turns of the event loop as a commit does. So verdicts that have accumulated
+are published together, just as intents are committed together. Else they would pile up behind a table that commits
+at full speed. An intent takes many times the memory of its verdict, so it is released as soon as it is decided.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ _VERDICT_BYTES: Final = 1_500
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What is left of `PublishVerdicts`: when each record was appended (ms), dead letters of those that were rejected.
+    """The verdicts to publish, without their records.
 
-    `buffered_bytes`: about what it takes in memory. `answers`: those that no root records. `is_repeated`: a root had
-    recorded them before this process came to them.
+    `appended_ms`: append time of each record. `letters`: dead letters of the rejected records. `buffered_bytes`:
+    approximate memory. `answers`: rejections that no root records. `is_repeated`: a root had recorded these verdicts
+    before this process read their records.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -56,11 +57,11 @@ class Publication:
     answers: tuple[RecordedRejection, ...] = ()
     is_repeated: bool = False
     traces: tuple[TraceContext | None, ...] = ()
-    """Of each verdict's record; empty if none has one."""
+    """The trace context of each verdict's record. Empty if no record has one."""
 
     @staticmethod
     def of(effect: PublishVerdicts, table: TableName) -> Publication:
-        """For `table`."""
+        """The publication that `effect` asks for."""
         rejected = [item for item in effect.decided if item.verdict.kind is VerdictKind.REJECTED]
         traces = [trace_of(item.record.headers) if item.record.headers else None for item in effect.decided]
         return Publication(
@@ -81,10 +82,10 @@ Published = Callable[[Publication], None]
 
 @dataclass(slots=True)
 class VerdictOutbox:
-    """`published` is called with each publication that the log has acknowledged, in order.
+    """The queue of publications. `published` is called with each one that the log has acknowledged, in order.
 
-    `trouble`: why what was decided cannot be said, if it cannot; it is retried. `buffered_bytes`: about what
-    all that is not acknowledged takes in memory.
+    `trouble`: the reason why verdicts cannot be published, or empty. Publishing is retried. `buffered_bytes`:
+    approximate memory of all unacknowledged publications.
     """
 
     table: TableName
@@ -100,21 +101,21 @@ class VerdictOutbox:
 
     @property
     def oldest_ms(self) -> int | None:
-        """When the first record of what is being published was appended, ms; `None`: nothing is."""
+        """The append time of the oldest record that is being published, in ms. `None` when nothing is."""
         return next(chain.from_iterable(publication.appended_ms for publication in self._publishing), None)
 
     def publish(self, effect: PublishVerdicts) -> None:
-        """Behind those before."""
+        """Enqueue verdicts behind the earlier ones."""
         publication = Publication.of(effect, self.table)
         self.buffered_bytes += publication.buffered_bytes
         self._waiting.put_nowait(publication)
 
     async def drained(self) -> None:
-        """Until all is acknowledged."""
+        """Wait until every verdict is acknowledged."""
         await self._waiting.join()
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Publish until cancelled."""
         while True:
             together = [await self._waiting.get()]
             while len(together) < _ROOTS_AT_ONCE_MAX and not self._waiting.empty():
@@ -140,7 +141,7 @@ class VerdictOutbox:
             await asyncio.sleep(self.retry.after_failure(failures, self.environment.jitter()))
 
     async def _attempt(self, publications: Sequence[Publication]) -> bool:
-        """Whether the log has acknowledged all of it."""
+        """Whether the log has acknowledged all publications."""
         verdicts = [verdict for publication in publications for verdict in publication.verdicts]
         letters = [letter for publication in publications for letter in publication.letters]
         answers = [answer for publication in publications for answer in publication.answers]
@@ -189,14 +190,14 @@ _ROOTS_MAX: Final = 1_000
 
 @dataclass(slots=True)
 class TraceBudget:
-    """How many intents are still recorded in this second, by all tables of a process."""
+    """Limits the intents that all tables of a process record in one second."""
 
     per_s_max: int = TRACES_PER_S_MAX
     _since_ns: int = 0
     _spent: int = 0
 
     def spend(self, now_ns: int) -> bool:
-        """Whether one more is recorded."""
+        """Whether one more intent may be recorded. Counts it."""
         if now_ns - self._since_ns >= 1_000_000_000 or now_ns < self._since_ns:
             self._since_ns, self._spent = now_ns, 0
         self._spent += 1
@@ -205,7 +206,7 @@ class TraceBudget:
 
 @dataclass(slots=True)
 class CommitTraces:
-    """Told what happens, as it happens."""
+    """Records the spans of sampled intents. Its methods are called at the moment of each event."""
 
     table: TableName
     tracer: Tracer
@@ -215,7 +216,7 @@ class CommitTraces:
     _landed_ns: dict[Version, int] = field(default_factory=dict)
 
     def arrived(self, records: Iterable[Record]) -> None:
-        """The table got these records."""
+        """The table received these records."""
         now_ns = time.time_ns()
         for record in records:
             context = trace_of(record.headers) if record.headers else None
@@ -225,12 +226,12 @@ class CommitTraces:
                 self._arrived_ns[record.position] = now_ns
 
     def putting(self, version: Version) -> None:
-        """The PUT of a root begins, perhaps not for the first time."""
+        """The PUT of a root begins, perhaps as a retry."""
         if self._arrived_ns:
             self._put_ns[version] = time.time_ns()
 
     def landed(self, version: Version) -> None:
-        """That root is confirmed."""
+        """The root of `version` is confirmed."""
         if version in self._put_ns:
             self._landed_ns[version] = time.time_ns()
             while len(self._landed_ns) > _ROOTS_MAX:
@@ -265,7 +266,7 @@ class CommitTraces:
                 facts["rootline.code"] = verdict.code
             if version is not None:
                 facts["rootline.version"] = version
-            if put_ns is None or landed_ns is None:  # no root of this process decided it
+            if put_ns is None or landed_ns is None:  # not decided by a root of this process
                 self.tracer.record("rootline decide", context, arrived_ns, told_ns, facts)
                 continue
             begun_ns = max(put_ns, arrived_ns)

@@ -1,1 +1,1 @@
-"""The demo of `rootline demo`: real flights through all of Rootline, every answer compared with pandas."""
+"""The demo of `rootline demo`: real flights through all of Rootline, with every result compared with pandas."""

@@ -1,9 +1,10 @@
-"""The flights of New York in 2013, as the demos use them: the rows, a table for them, their changes, comparing results.
+"""The flights of New York in 2013, as the demos use them: the rows, a table for them, their changes, comparing
+results.
 
 Owns: the source in the table's types, the changes that the demos make, the rows expected after them, comparisons and
 the digest of rows. Does not own: the order of the steps (`quick_demo`).
-Invariants: expected rows are computed with pandas from the source alone. Each run has a table of its own, so a demo
-can run again in the same folder. A digest does not depend on the order of rows or columns. Every difference is named.
+Invariants: expected rows are computed with pandas from the source alone. Each run creates a new table, so a demo can
+be repeated in the same folder. A digest does not depend on the order of rows or columns. Every difference is named.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class Agreement:
-    """The outcome of all comparisons so far; `mismatches` are sentences."""
+    """The outcome of all comparisons so far. `mismatches` are sentences."""
 
     mismatches: list[str] = field(default_factory=list)
 
     @property
     def agrees(self) -> bool:
-        """Whether nothing differs."""
+        """Whether no comparison failed."""
         return not self.mismatches
 
     def lines(self) -> Iterator[str]:
@@ -40,12 +41,12 @@ class Agreement:
             yield f"MISMATCH  {mismatch}"
 
     def hold(self, what: str, expected: Any, read: Any) -> None:
-        """Compare one thing."""
+        """Compare one value."""
         if expected != read:
             self.mismatches.append(f"{what}: expected {expected}, read {read}")
 
     def hold_rows(self, reader: str, expected: pd.DataFrame, read: pd.DataFrame) -> None:
-        """Compare the rows that `reader` read: how many, of which carriers, and every value."""
+        """Compare the rows that `reader` read: their number, the number of each carrier, and every value."""
         self.hold(f"rows read by {reader}", len(expected), len(read))
         self.hold(f"rows of each carrier read by {reader}", rows_by_carrier(expected), rows_by_carrier(read))
         self.hold(f"every value of every row read by {reader}", rows_digest(expected), rows_digest(read))
@@ -60,7 +61,7 @@ def rows_digest(rows: pd.DataFrame) -> int:
 
 
 def rows_by_carrier(rows: pd.DataFrame) -> dict[str, int]:
-    """How many rows each carrier has."""
+    """Carrier → number of rows."""
     counts: dict[str, int] = rows.carrier.value_counts().sort_index().to_dict()
     return counts
 
@@ -92,25 +93,25 @@ def flights_of_new_york(months: int = 12) -> pd.DataFrame:
 
 
 def as_arrow(rows: pd.DataFrame) -> pa.Table:
-    """`rows` in the table's types; NaN becomes null."""
+    """`rows` in the table's types. NaN becomes null."""
     return pa.Table.from_pandas(rows, preserve_index=False)
 
 
 def delete_cancelled(table: TableHandle, flights: pd.DataFrame) -> int:
-    """Delete the cancelled flights by deletion vectors; how many rows that are."""
+    """Delete the cancelled flights with deletion vectors. Returns the number of rows."""
     table.delete_where(CANCELLED)
     return int(flights.dep_time.isna().sum())
 
 
 def correct_carrier(table: TableHandle, flights: pd.DataFrame) -> int:
-    """Overwrite the flights of `CARRIER` with corrected ones; how many rows that are."""
+    """Overwrite the flights of `CARRIER` with corrected ones. Returns the number of rows."""
     right = _corrected(flights)
     table.overwrite(as_arrow(right), where=f"carrier = '{CARRIER}'")
     return len(right)
 
 
 def expected_rows(flights: pd.DataFrame) -> pd.DataFrame:
-    """What the table holds after `delete_cancelled` and `correct_carrier`."""
+    """The rows of the table after `delete_cancelled` and `correct_carrier`."""
     import pandas as pd
 
     flown = flights.dropna(subset=["dep_time"])
@@ -118,7 +119,7 @@ def expected_rows(flights: pd.DataFrame) -> pd.DataFrame:
 
 
 def late_rows(rows: pd.DataFrame) -> int:
-    """How many of `rows` the filter `LATE` keeps."""
+    """The number of `rows` that match the filter `LATE`."""
     return int(((rows.dep_delay > 60) & (rows.carrier == CARRIER)).sum())
 
 
@@ -133,7 +134,7 @@ def fresh_table(lake: Lake, schema: pa.Schema, *, buckets: int, properties: Mapp
 
 
 def objects_below(lake: Lake, prefix: str) -> int:
-    """How many objects the store keeps below `prefix`, which ends in `/`."""
+    """The number of objects in the store below `prefix`, which ends in `/`."""
     return len(lake.holder.run(lambda session: session.store.list(prefix)).keys)
 
 

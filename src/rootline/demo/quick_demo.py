@@ -1,9 +1,9 @@
-"""`rootline demo`: a table of flights goes through appends, a delete, an overwrite, a flush and an export.
+"""`rootline demo`: runs a table of flights through appends, a delete, an overwrite, a flush and an export.
 
 Owns: the order of the steps, the report at the end, the spans of one intent as lines of text. Does not own: the
 flights and the expected rows (`example_flights`), any part of the product that it shows.
-Invariants: each run has a table of its own, so it can run again in the same folder. Nothing in the folder is deleted.
-The report names every difference from the rows that pandas computes.
+Invariants: each run creates a new table, so the demo can be repeated in the same folder. Nothing in the folder is
+deleted. The report names every difference from the rows that pandas computes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _WIDTH: Final = 40
 
 
 def typical_intent(spans: Iterable[RecordedSpan]) -> list[RecordedSpan]:
-    """The spans of the intent in the middle, by how long each took; only complete ones count, perhaps there is none."""
+    """The spans of the intent with the median duration. Empty if no intent has all spans."""
     by_trace: dict[str, dict[str, RecordedSpan]] = defaultdict(dict)
     for span in spans:
         by_trace[span.trace_id][span.name] = span
@@ -56,7 +56,7 @@ def typical_intent(spans: Iterable[RecordedSpan]) -> list[RecordedSpan]:
 
 
 def waterfall(spans: Sequence[RecordedSpan]) -> list[str]:
-    """A heading, then a line for each span; empty without spans."""
+    """A heading, then a line for each span. Empty without spans."""
     if not spans:
         return []
     began_ns, whole_ns = min(span.start_ns for span in spans), max(1, _duration_ns(spans))
@@ -79,7 +79,7 @@ WRITERS: Final = 4
 
 @dataclass
 class QuickReport:
-    """What happened, and whether it was right. Times in milliseconds; those of appends include writing Parquet."""
+    """The results of a run. Times in milliseconds. Those of appends include writing Parquet."""
 
     table: str = ""
     folder: str = ""
@@ -106,12 +106,12 @@ class QuickReport:
 
     @property
     def agreement(self) -> Agreement:
-        """The comparisons; what differs goes into `mismatches`."""
+        """The comparisons, which add their differences to `mismatches`."""
         return Agreement(self.mismatches)
 
     @property
     def agrees(self) -> bool:
-        """Whether everything that was read is what pandas computes."""
+        """Whether all rows that were read equal those that pandas computes."""
         return self.agreement.agrees
 
     def lines(self) -> Iterator[str]:
@@ -147,11 +147,10 @@ _BUCKETS: Final = 4
 
 
 def run_demo(url: str, log: str | None, months: int, step_done: Callable[[], None]) -> QuickReport:
-    """Run the demo on the lake at `url`; `step_done` is called after each of its 8 steps.
+    """Run the demo on the lake at `url`. Calls `step_done` after each of its 8 steps.
 
     Raises:
         Invalid: `setting-invalid`, the warehouse is not a folder, or the extra `demo` is not installed.
-
     """
     began_s = time.perf_counter()
     flights = flights_of_new_york(months)
@@ -201,7 +200,7 @@ def _run(lake: Lake, folder: Path, flights: pd.DataFrame, step_done: Callable[[]
 
 
 def _append(table: TableHandle, flights: pd.DataFrame, report: QuickReport) -> None:
-    """Append the flights of every four days, by several writers at once."""
+    """Append the flights of every four days, by several writers concurrently."""
     parts = [part for _, part in flights.groupby(["month", (flights.day - 1) // 4])]
     took_ms: list[float] = []
 
@@ -218,7 +217,7 @@ def _append(table: TableHandle, flights: pd.DataFrame, report: QuickReport) -> N
 
 
 async def _flush(session: Session, table: TableName) -> int:
-    """Do by hand what the worker does once the root is long enough; how many entries moved into leaves."""
+    """Run the flush that a worker would run later. Returns the number of entries that moved to leaves."""
     from rootline.workers.kinds import FLUSH, maintain
 
     done = await maintain(session.store, session.log, session.environment, table, FLUSH, dry_run=False)
@@ -241,7 +240,7 @@ def _compare(table: TableHandle, flights: pd.DataFrame, before_delete: int, repo
 
 
 def _compare_export(table: TableHandle, flights: pd.DataFrame, report: QuickReport) -> None:
-    """Compare what an engine reads that knows nothing of Rootline."""
+    """Compare the rows that PyIceberg, which does not know Rootline, reads from an export."""
     from pyiceberg.table import StaticTable
 
     began_s = time.perf_counter()

@@ -1,6 +1,6 @@
-"""Plans that keep the tree shallow and small: what to do, and when.
+"""Plans that keep the metadata tree shallow and small.
 
-Owns: the choices, and what a plan writes. Does not own: storing and publishing it (`rootline.workers`), rebasing it
-(`rootline.tree`).
-Invariants: pure; a plan is made from one root, and changes nothing before its intent is committed.
+Owns: the choice of work, and the objects and intent of a plan. Does not own: storing and publishing it
+(`rootline.workers`), rebasing it (`rootline.tree`).
+Invariants: pure. A plan is made from one root, and changes nothing before its intent is committed.
 """

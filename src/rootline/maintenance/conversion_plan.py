@@ -1,14 +1,14 @@
-"""The equality deletes that become deletion vectors in one intent, and that intent.
+"""Chooses the equality deletes that become deletion vectors in one intent, and makes that intent.
 
 Owns: the thresholds (`rootline.convert.*`), the choice, the Puffin file. Does not own: the rows that the deletes
-delete (`rootline.workers.jobs.data_jobs`), changes since then (`rootline.tree.intents.convert_equality_deletes`).
-Invariants: pure. The files that an intent lists are all that its deletes may reach. One intent reads a bounded number
-of files, bytes and deleted rows, so a delete that alone needs more stays.
+match (`rootline.workers.jobs.data_jobs`), later changes (`rootline.tree.intents.convert_equality_deletes`).
+Invariants: pure. An intent lists every file to which its deletes may apply. One intent reads a bounded number of
+files, bytes and deleted rows, so a delete that alone needs more is not converted.
 
-Theory. Deletes add up, and a vector needs no sequence number: so each set of deletes is right alone, whichever others
-are live. The oldest come first, because the files that they may reach become fewer, never more: a file that arrives
-later is younger than they are. Only a rewrite, a restore or another conversion makes a plan come too late. Any other
-change is merged. After such a loss half as many deletes are tried.
+Theory. Equality deletes are independent of each other, and a vector needs no sequence number. So any set of deletes
+can be converted, whichever others are live. The oldest are converted first, because the files to which they may
+apply only become fewer: a later file is younger than they are. Only a rewrite, a restore or another conversion makes
+a plan stale. Any other change is merged. After a stale plan half as many deletes are tried.
 
 Source: decision 0034.
 """
@@ -38,8 +38,10 @@ DELETES_MAX: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class ConversionLimits:
-    """`deletes`: so many live equality deletes are converted. `files`, `bytes`, `rows`: that one intent reads at most:
-    data files, their bytes, and rows of equality deletes.
+    """The thresholds of a conversion.
+
+    `deletes`: a conversion is due at this many live equality deletes. `files`, `bytes`, `rows`: the most that one
+    intent reads: data files, their bytes, and rows of equality deletes.
     """
 
     is_on: bool = True
@@ -50,7 +52,7 @@ class ConversionLimits:
 
     @staticmethod
     def of_properties(properties: Mapping[str, str]) -> ConversionLimits:
-        """The limits that a table's properties set, with defaults for the rest."""
+        """The limits in a table's properties, with defaults for the rest."""
         defaults = ConversionLimits()
         return ConversionLimits(
             is_on=switch(properties, "rootline.convert.equality-deletes", default=defaults.is_on),
@@ -62,13 +64,15 @@ class ConversionLimits:
 
     @property
     def now(self) -> ConversionLimits:
-        """For a conversion by hand: a single delete is enough."""
+        """The limits of an operator's command: a single delete is converted."""
         return replace(self, is_on=True, deletes=1)
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenDeletes:
-    """`deletes` of one intent, and a task for each file that they may reach. `left`: those that are too large."""
+    """The `deletes` of one intent, with a task for each file to which they may apply. `left`: deletes that are too
+    large.
+    """
 
     deletes: tuple[ContentEntry, ...]
     tasks: tuple[FileTask, ...]
@@ -99,7 +103,7 @@ def choose_deletes(files: TableFiles, limits: ConversionLimits, at_most: int = D
 
 
 def _reach(files: TableFiles, deletes: Sequence[ContentEntry], limits: ConversionLimits) -> dict[str, dict[str, int]]:
-    """Delete → the files that it may reach, with their bytes; not all of them once each delete reaches too many."""
+    """Delete → the files to which it may apply, with their bytes. Incomplete once every delete has too many files."""
     found: dict[str, dict[str, int]] = {delete.location: {} for delete in deletes}
     for task in files.reached(tuple(deletes)):
         for delete in task.deletes.equality:
@@ -115,7 +119,7 @@ def _fits(needed: Mapping[str, int], rows: int, limits: ConversionLimits) -> boo
 
 @dataclass(frozen=True, slots=True)
 class NewVector:
-    """All deleted rows of a data file, and the vector that it had."""
+    """All deleted rows of a data file, and the vector that the new one replaces."""
 
     positions: BitMap64
     replaces: VectorReference | None = None
@@ -123,7 +127,9 @@ class NewVector:
 
 @dataclass(frozen=True, slots=True)
 class ConversionPlan:
-    """`vectors`: data file → its new vector. `clean`: files within reach that hold no row of the deletes."""
+    """A conversion. `vectors`: data file → its new vector. `clean`: checked files without a row that the deletes
+    match.
+    """
 
     made_from_version: Version
     read_sequence_number: int
@@ -133,16 +139,16 @@ class ConversionPlan:
 
     @property
     def entries(self) -> int:
-        """Equality deletes that the plan converts."""
+        """The number of converted equality deletes."""
         return len(self.deletes)
 
     @property
     def leaf_count(self) -> int:
-        """New leaves: none."""
+        """The number of new leaves, which is 0."""
         return 0
 
     def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
-        """One Puffin file if a vector comes, and the intent; as `Plan.write`."""
+        """The intent, with one Puffin file if there are vectors, as `Plan.write`."""
         objects: tuple[PendingObject, ...] = ()
         vectors: tuple[AddedVector, ...] = ()
         if self.vectors:

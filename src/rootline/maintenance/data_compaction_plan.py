@@ -1,17 +1,17 @@
-"""The data files that are written again as fewer, larger ones, or without their deleted rows.
+"""Chooses the data files to rewrite into fewer, larger ones, or without their deleted rows.
 
-Owns: the live files of one version with the deletes of each, the thresholds (`rootline.compact.data*`), the choice of
-one group for a worker, and of all groups for those who write many side by side. Does not own: reading and writing rows
-(`rootline.workers.jobs.data_jobs`, `rootline.client.row_changes`), which deletes apply to a file
-(`rootline.tree.scan.delete_index`), the check that a group is unchanged since (`rootline.tree.intents.rewrite`).
-Invariants: pure. A task names all deletes of its file, or all but the equality deletes that a plan leaves out. The
-files of a group are of the table's default spec and of one partition. No group needs more bytes than the limit. A file
-that has just been written is not chosen again alone.
+Owns: the live files of one version with the deletes of each, the thresholds (`rootline.compact.data*`), the choice
+of one group for a worker, and of all groups for a cluster. Does not own: reading and writing rows
+(`rootline.workers.jobs.data_jobs`, `rootline.client.row_changes`), the deletes that apply to a file
+(`rootline.tree.scan.delete_index`), the check that a group is unchanged (`rootline.tree.intents.rewrite`).
+Invariants: pure. A task names all deletes of its file, or all except the equality deletes that a plan leaves out.
+The files of a group are of the table's default spec and of one partition. No group needs more bytes than the limit.
+A new file alone is never chosen.
 
 Theory. A rewrite loses against a writer that removes one of its files or deletes rows of it by position. Appends and
-equality deletes never stop it. So a group that lost is not tried again unchanged: files that were in a lost group come
-last, and the next group has half as many. A group wins as soon as its files, one at the least, are left alone for as
-long as reading and writing them takes. Source: decision 0034.
+equality deletes never stop it. So a group that lost is not retried unchanged: files of a lost group have the lowest
+priority, and the next group has half as many. A group wins as soon as its files (at the least one) stay unchanged
+for as long as reading and writing them takes. Source: decision 0034.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ from rootline.tree.state.table_state import TableState
 
 @dataclass(frozen=True)
 class TableFiles:
-    """The files of `state`."""
+    """The files of one version of a table."""
 
     state: TableState
 
     @cached_property
     def draft(self) -> Draft:
-        """What the coordinator would judge an intent against that came now."""
+        """The state against which the coordinator would check an intent now."""
         return Draft.to_plan_on(self.state)
 
     @cached_property
     def equality_deletes(self) -> tuple[ContentEntry, ...]:
-        """The live ones, oldest first."""
+        """The live equality deletes, oldest first."""
         return tuple(sorted(live_equality_deletes(self.draft), key=_age))
 
     @cached_property
     def position_deletes(self) -> tuple[ContentEntry, ...]:
-        """The live files of position deletes, which tables of older formats have; vectors are not among them."""
+        """The live position delete files of older formats. Deletion vectors are not included."""
         found: list[ContentEntry] = []
         for location, row in self.state.live.leaf_rows.items():
             if row.entry.content_type is ContentType.DELETE_MANIFEST:
@@ -64,22 +64,24 @@ class TableFiles:
         return tuple(found)
 
     def index(self, deletes: tuple[ContentEntry, ...]) -> DeleteIndex:
-        """Of some equality deletes, and of all position deletes. Raises `Invalid` (`equality-delete-unread`)."""
+        """The index of the given equality deletes and all position deletes. Raises `Invalid`
+        (`equality-delete-unread`).
+        """
         return DeleteIndex.of((*deletes, *self.position_deletes), self.state.definition, None)
 
     def reached(self, deletes: tuple[ContentEntry, ...]) -> Iterator[FileTask]:
-        """The files that one of some equality deletes may reach. Raises `Invalid` (`equality-delete-unread`)."""
+        """The files to which any of the equality deletes may apply. Raises `Invalid` (`equality-delete-unread`)."""
         index = self.index(deletes)
         for entry in reached_files(self.draft, DeleteIndex.of(deletes, self.state.definition, None)):
             yield self.task(entry, index)
 
     def task(self, data: ContentEntry, index: DeleteIndex) -> FileTask:
-        """A data file with its vector and the deletes of `index` that apply to it."""
+        """A data file with its vector and the deletes in `index` that apply to it."""
         vector = self.draft.vector_of(data.location)
         return FileTask(data, () if vector is None else (vector.entry,), deletes=index.of_file(data))
 
     def vector_of(self, data_location: str) -> VectorReference | None:
-        """The vector of a data file, as intents name it."""
+        """The reference to the vector of a data file, in the form of intents."""
         return reference_of(self.draft.vector_of(data_location))
 
     def data_files(self, size_below: int) -> Iterator[Live]:
@@ -109,18 +111,20 @@ def _age(entry: ContentEntry) -> tuple[int, str]:
 
 
 FILES_MAX: Final = 1_000
-"""Of one group."""
+"""Files of one group."""
 ORDERED_FILES_MAX: Final = 4_000
-"""Of one group whose rows are put in order."""
+"""Files of one group whose rows are sorted."""
 _NAMES_MAX: Final = 400_000
-"""Characters of the locations of one group: its intent names them all, beside the new files."""
+"""Characters of all locations in one group, because its intent names them and the new files."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataCompactionLimits:
-    """`files`: so many small files of a partition become fewer; small is below half of `target_bytes`.
+    """The thresholds of a data compaction.
 
-    `deleted_percent`: a file is written again when vectors delete so many of its rows. `bytes`: files of one group.
+    `files`: so many small files of a partition are merged. A small file has less than half of `target_bytes`.
+    `deleted_percent`: a file is rewritten when vectors delete this share of its rows. `bytes`: the most bytes of a
+    group.
     """
 
     is_on: bool = False
@@ -131,7 +135,7 @@ class DataCompactionLimits:
 
     @staticmethod
     def of_properties(properties: Mapping[str, str]) -> DataCompactionLimits:
-        """The limits that a table's properties set, with defaults for the rest."""
+        """The limits in a table's properties, with defaults for the rest."""
         own = DataCompactionLimits()
         return DataCompactionLimits(
             is_on=switch(properties, "rootline.compact.data", default=own.is_on),
@@ -143,20 +147,20 @@ class DataCompactionLimits:
 
     @property
     def now(self) -> DataCompactionLimits:
-        """For a compaction by hand: two small files are enough, and one deleted row in a hundred."""
+        """The limits of an operator's command: two small files suffice, and one deleted row in a hundred."""
         return replace(self, is_on=True, files=2, deleted_percent=1)
 
     @property
     def small(self) -> int:
-        """Bytes below which a file is small."""
+        """The number of bytes below which a file is small."""
         return self.target_bytes // 2
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenFiles:
-    """The `files` of one group. `left`: worn ones that are too large to be written again here.
+    """The `files` of one group. `left`: delete-heavy files that are too large to rewrite in this process.
 
-    `due_bytes`: of these, and of all files of partitions that have a group.
+    `due_bytes`: the total size of `left`, and of all files in partitions that have a group.
     """
 
     files: tuple[ContentEntry, ...]
@@ -167,13 +171,13 @@ class ChosenFiles:
 def choose_files(
     files: TableFiles, limits: DataCompactionLimits, lost: Mapping[str, int], at_most: int = FILES_MAX
 ) -> ChosenFiles:
-    """The group that is most worth it. `lost`: data file → how often a group with it came too late."""
+    """The group with the highest priority. `lost`: data file → number of its groups that were too late."""
     partitions: dict[Hashable, list[ContentEntry]] = {}
     left: list[ContentEntry] = []
-    worn: set[str] = set()
+    delete_heavy: set[str] = set()
     definition = files.state.definition
     for entry in (live.entry for live in files.data_files(limits.small)):
-        is_delete_heavy = _is_worn(files, entry, limits)
+        is_delete_heavy = _is_delete_heavy(files, entry, limits)
         values = partition_tuple(entry, definition)
         if entry.partition_spec_id != definition.default_spec_id or values is None:
             continue
@@ -181,8 +185,8 @@ def choose_files(
             left.append(entry)
         elif is_delete_heavy or _size(entry) < limits.small:
             partitions.setdefault(values, []).append(entry)
-            worn |= {entry.location} if is_delete_heavy else set()
-    found = [(_group(held, worn, limits, lost, at_most), held) for held in partitions.values()]
+            delete_heavy |= {entry.location} if is_delete_heavy else set()
+    found = [(_group(held, delete_heavy, limits, lost, at_most), held) for held in partitions.values()]
     groups = [group for group, _ in found if group]
     due = sum(map(_size, left)) + sum(_size(entry) for group, held in found if group for entry in held)
     if not groups:
@@ -193,22 +197,29 @@ def choose_files(
 
 def _group(
     entries: Iterable[ContentEntry],
-    worn: set[str],
+    delete_heavy: set[str],
     limits: DataCompactionLimits,
     lost: Mapping[str, int],
     at_most: int,
 ) -> list[ContentEntry]:
-    """Files of one partition that fit together, those first that never lost; none when they are not worth it."""
+    """Files of one partition that fit together, those first that never lost. Empty if a rewrite is not worth it."""
     ordered = sorted(
         entries,
-        key=lambda entry: (lost.get(entry.location, 0), entry.location not in worn, _size(entry), entry.location),
+        key=lambda entry: (
+            lost.get(entry.location, 0),
+            entry.location not in delete_heavy,
+            _size(entry),
+            entry.location,
+        ),
     )
     most_bytes, group, size = min(limits.target_bytes, limits.bytes), list[ContentEntry](), 0
     for entry in ordered:
         if len(group) < at_most and (not group or size + _size(entry) <= most_bytes):
             group.append(entry)
             size += _size(entry)
-    is_worth_it = any(entry.location in worn for entry in group) or len(group) >= min(limits.files, max(2, at_most))
+    is_worth_it = any(entry.location in delete_heavy for entry in group) or len(group) >= min(
+        limits.files, max(2, at_most)
+    )
     return group if is_worth_it else []
 
 
@@ -219,28 +230,29 @@ def _rank(group: Sequence[ContentEntry], lost: Mapping[str, int]) -> tuple[int, 
 def groups_to_pack(
     tasks: Iterable[FileTask], definition: TableDefinition, limits: DataCompactionLimits
 ) -> Iterator[tuple[FileTask, ...]]:
-    """Every group of small and worn files of one partition that is worth it; a worn file may be one by itself.
+    """Every group of small and delete-heavy files of one partition that is worth a rewrite.
 
-    A file is worn by what else deletes rows of it too, such as equality deletes. Files of about one size go together,
-    and among these what came together, whatever order leaves have: filters on what grows with time go on pruning.
+    A single delete-heavy file may be a group. Here equality deletes make a file delete-heavy too. Files of similar
+    size are grouped, in the order of their row ids, whatever the order of leaves. So filters on growing columns keep
+    pruning.
     """
     for of_partition in _by_partition(tasks, definition):
-        due = [task for task in of_partition if size_of(task) < limits.small or _is_worn_task(task, limits)]
+        due = [task for task in of_partition if size_of(task) < limits.small or _is_delete_heavy_task(task, limits)]
         for group in filled(sorted(due, key=_by_size_and_age), limits.target_bytes):
-            if len(group) >= limits.files or any(_is_worn_task(task, limits) for task in group):
+            if len(group) >= limits.files or any(_is_delete_heavy_task(task, limits) for task in group):
                 yield group
 
 
 def groups_to_order(
     tasks: Iterable[FileTask], definition: TableDefinition, bytes_max: int
 ) -> Iterator[tuple[FileTask, ...]]:
-    """All files in groups of one partition, small and large ones: their rows get an order across the new files."""
+    """All files, in groups of one partition, so that their rows can be sorted across the new files."""
     for of_partition in _by_partition(tasks, definition):
         yield from filled(of_partition, bytes_max, ORDERED_FILES_MAX)
 
 
 def filled(tasks: Iterable[FileTask], bytes_max: int, files_max: int = FILES_MAX) -> Iterator[tuple[FileTask, ...]]:
-    """Tasks in their order, in groups of no more than so many bytes and files, save for a larger single file."""
+    """Tasks in order, in groups within the limits of bytes and files. A larger single file is a group alone."""
     group, size, names = list[FileTask](), 0, 0
     for task in tasks:
         more = size_of(task)
@@ -255,17 +267,17 @@ def filled(tasks: Iterable[FileTask], bytes_max: int, files_max: int = FILES_MAX
 
 
 def size_of(task: FileTask) -> int:
-    """Bytes of the task's file."""
+    """The size of the task's file in bytes."""
     return _size(task.data)
 
 
 def _by_size_and_age(task: FileTask) -> tuple[int, int]:
-    """Sizes are the same up to a factor of two; the ids of rows tell the order in which files came."""
+    """A sort key: the size up to a factor of two, then the first row id, which follows the order of appends."""
     return size_of(task).bit_length(), task.data.first_row_id or 0
 
 
 def _by_partition(tasks: Iterable[FileTask], definition: TableDefinition) -> Iterable[list[FileTask]]:
-    """Tasks of the default spec, by partition."""
+    """The tasks of the default spec, by partition."""
     partitions: dict[Hashable, list[FileTask]] = {}
     for task in tasks:
         values = partition_tuple(task.data, definition)
@@ -274,12 +286,12 @@ def _by_partition(tasks: Iterable[FileTask], definition: TableDefinition) -> Ite
     return partitions.values()
 
 
-def _is_worn_task(task: FileTask, limits: DataCompactionLimits) -> bool:
+def _is_delete_heavy_task(task: FileTask, limits: DataCompactionLimits) -> bool:
     deleted = sum(vector.record_count for vector in task.vectors)
     return bool(task.deletes) or _are_many(deleted, task.record_count, limits)
 
 
-def _is_worn(files: TableFiles, entry: ContentEntry, limits: DataCompactionLimits) -> bool:
+def _is_delete_heavy(files: TableFiles, entry: ContentEntry, limits: DataCompactionLimits) -> bool:
     vector = files.draft.vector_of(entry.location)
     return vector is not None and _are_many(vector.entry.record_count, entry.record_count, limits)
 

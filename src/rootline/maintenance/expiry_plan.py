@@ -1,16 +1,16 @@
-"""The versions of a table that expire, the older ones that stay, and the purge of a dropped table.
+"""Chooses the versions of a table that expire, the older ones that stay, and plans the purge of a dropped table.
 
 Owns: these choices. Does not own: their numbers (`rootline.maintenance.limits`), reading roots and publishing
 (`expiry_job`), permission to expire and to purge (`rootline.tree.intents.expire`, `rootline.tree.intents.drop`), the
-files that a purge deletes (expiry and the sweep).
-Invariants: pure. Times are the roots' own, but none counts that is ahead of the caller's. A version that has a tag
-stays, and so does the newest. An expired version is never named again. Planning again without new commits plans
-nothing. Only a table that asks for sweeps is purged automatically: without them nothing would be gained, and it could
-not be restored. The intent of a purge names the drop that was seen, so one that comes late purges nothing else.
+deletion of a purged table's files (expiry and the sweep).
+Invariants: pure. Times are the roots' own, limited to the caller's time. A version with a tag stays, and so does the
+newest. An expired version is never named again. Planning again without new commits plans nothing. Only a table with
+sweeps enabled is purged automatically: without sweeps a purge would free nothing, and the table could no longer be
+restored. The intent of a purge names the drop, so a late one purges nothing else.
 
-Theory. Timestamps strictly increase with versions, so the first version of a span and the last one of each minute are
-found by bisection: a few roots are read, not all of them. The planner asks for one root after the other, and is sent
-it.
+Theory. Timestamps strictly increase with versions, so the first version of a span and the last one of each minute
+are found by bisection: a few roots are read, not all of them. The planner is a generator: it yields the version that
+it needs, and receives its root's facts.
 
 Source: docs/decisions/0063.
 """
@@ -34,12 +34,14 @@ from rootline.tree.state.pending_object import PendingObject
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
 Steps = Generator[Version, KeptVersion, "ExpiryPlan | None"]
-"""Yields a version whose root it wants to know, and is sent what that root says."""
+"""Yields a version, and receives the facts of its root."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpiryPlan:
-    """From `oldest` on every version stays; below it those of `kept`. `given_up`: how many versions go."""
+    """An expiry. Versions from `oldest` on stay, and below it those in `kept`. `given_up`: the number of expired
+    versions.
+    """
 
     made_from_version: Version
     oldest: Version
@@ -48,20 +50,22 @@ class ExpiryPlan:
 
     @property
     def leaf_count(self) -> int:
-        """It writes none."""
+        """The number of new leaves, which is 0."""
         return 0
 
     @property
     def entries(self) -> int:
-        """Versions that go."""
+        """The number of expired versions."""
         return self.given_up
 
     def write(self, stamp: IntentStamp, _definition: TableDefinition) -> WrittenPlan:
-        """The page of kept versions, and the intent; as `Plan.write`."""
+        """The page of kept versions and the intent, as `Plan.write`."""
         reference = VersionReference(version=self.oldest)
         if not self.kept:
             return WrittenPlan((), stamp.intent(IntentKind.EXPIRE, self.made_from_version, ref=reference))
-        salt = f"made from {self.made_from_version}".encode()  # no page is made again that a sweep may have condemned
+        salt = (
+            f"made from {self.made_from_version}".encode()
+        )  # a new name, because a sweep may have condemned an earlier page with the same versions
         page, body = encode_retained_page(stamp.table_uuid, self.kept, salt)
         location, digest, size, *_ = page.reference
         named = StoredPage(location=location, file_size_in_bytes=size, digest=digest)
@@ -72,16 +76,16 @@ class ExpiryPlan:
 def plan_expiry(
     header: RootHeader, kept: RetainedPage | None, limits: ExpiryLimits, *, now_ms: int | None = None, now: bool = False
 ) -> Steps:
-    """What is due at a head.
+    """The steps of planning an expiry at a head.
 
     Args:
         header: the head's.
         kept: the page that it names.
         limits: the table's.
-        now_ms: another clock's time. A root that says a later one was committed by a coordinator whose clock is ahead:
-            versions are not older for that.
-        now: an operator asked: one version is enough.
-
+        now_ms: another clock's time. A later root timestamp is from a coordinator whose clock is ahead, and does not
+            make
+            versions older.
+        now: an operator's command, for which one version is enough.
     """
     before = () if kept is None else kept.versions
     if not now and header.version - header.oldest_version < limits.every_commits:
@@ -89,7 +93,9 @@ def plan_expiry(
     until_ms = header.snapshot.timestamp_ms if now_ms is None else min(now_ms, header.snapshot.timestamp_ms)
     search = _Search(header)
     since_ms = until_ms - limits.all_s * 1_000
-    last = Version(header.oldest_version + (1 if now else limits.every_commits) - 1)  # of those that must go at least
+    last = Version(
+        header.oldest_version + (1 if now else limits.every_commits) - 1
+    )  # the last version that must expire
     if header.version - limits.all_versions < last and (yield from search.at(last)).timestamp_ms >= since_ms:
         return None
     oldest = yield from search.first_since(since_ms)
@@ -110,20 +116,20 @@ def plan_expiry(
 
 
 class _Search:
-    """Finds versions by time among those that have all their neighbours."""
+    """Finds versions by time, in the range in which all versions are readable."""
 
     def __init__(self, header: RootHeader) -> None:
         self._header = header
         self._known: dict[int, KeptVersion] = {}
 
     def at(self, version: int) -> Generator[Version, KeptVersion, KeptVersion]:
-        """What the root of a version says."""
+        """The facts of the root of a version."""
         if version not in self._known:
             self._known[version] = yield Version(version)
         return self._known[version]
 
     def first_since(self, timestamp_ms: int) -> Generator[Version, KeptVersion, Version]:
-        """The oldest version that is not older than a moment; the newest one at the latest."""
+        """The oldest version at or after a time, or the newest version if there is none."""
         low, high = int(self._header.oldest_version), int(self._header.version)
         while low < high:
             middle = (low + high) // 2
@@ -134,7 +140,7 @@ class _Search:
         return Version(low)
 
     def last_before(self, timestamp_ms: int, version: int) -> Generator[Version, KeptVersion, KeptVersion | None]:
-        """The newest version below `version` that is older than a moment; looks near `version` first."""
+        """The newest version below `version` and before a time. Searches near `version` first."""
         floor, step, high = int(self._header.oldest_version), 1, version
         while high > floor:
             low = max(floor, high - step)
@@ -155,7 +161,7 @@ class _Search:
 def _thinned(
     search: _Search, header: RootHeader, oldest: Version, limits: ExpiryLimits, until_ms: int
 ) -> Generator[Version, KeptVersion, list[KeptVersion]]:
-    """The last version of each minute, or hour, below `oldest`, as far back as versions are kept at all."""
+    """The last version of each minute, or hour, below `oldest`, as far back as the limits keep versions."""
     found: list[KeptVersion] = []
     if oldest <= header.oldest_version:
         return found
@@ -170,7 +176,7 @@ def _thinned(
 
 
 def _thinned_before(before: tuple[KeptVersion, ...], until_ms: int, limits: ExpiryLimits) -> set[Version]:
-    """Which of the versions that were kept before are still the last ones of their minute or hour, and young enough."""
+    """The kept versions that are still the last of their minute or hour, and young enough."""
     last: dict[tuple[int, int], Version] = {}
     for item in before:
         span_ms = _span_ms(until_ms, item.timestamp_ms, limits)
@@ -180,7 +186,7 @@ def _thinned_before(before: tuple[KeptVersion, ...], until_ms: int, limits: Expi
 
 
 def _span_ms(until_ms: int, timestamp_ms: int, limits: ExpiryLimits) -> int | None:
-    """Of how much time one version is kept at this age; `None`: of none."""
+    """The span of time for which one version is kept at this age, or `None` if none is kept."""
     age_ms = until_ms - timestamp_ms
     if age_ms <= limits.minutes_s * 1_000:
         return _MINUTE_MS
@@ -188,7 +194,7 @@ def _span_ms(until_ms: int, timestamp_ms: int, limits: ExpiryLimits) -> int | No
 
 
 def _at_most(rows: list[KeptVersion], named: set[int]) -> tuple[KeptVersion, ...]:
-    """As many as a page holds: tagged ones, then the newest."""
+    """The versions that fit a page: all tagged ones, then the newest."""
     too_many = len(rows) - KEPT_MAX
     if too_many <= 0:
         return tuple(rows)
@@ -199,7 +205,9 @@ def _at_most(rows: list[KeptVersion], named: set[int]) -> tuple[KeptVersion, ...
 
 @dataclass(frozen=True, slots=True)
 class PurgePlan:
-    """`made_from_version`: that of the drop. `entries`: the data files that go, with `data_bytes`."""
+    """A purge. `made_from_version`: the version of the drop. `entries`: the number of deleted data files, with
+    `data_bytes`.
+    """
 
     made_from_version: Version
     entries: int
@@ -207,22 +215,21 @@ class PurgePlan:
 
     @property
     def leaf_count(self) -> int:
-        """New leaves: none."""
+        """The number of new leaves, which is 0."""
         return 0
 
     def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
-        """The intent; as `Plan.write`."""
+        """The intent, as `Plan.write`."""
         return WrittenPlan((), stamp.intent(IntentKind.PURGE, self.made_from_version))
 
 
 def purge_due_ms(head: RootHeader, definition: TableDefinition) -> int | None:
     """The time at which the dropped table is purged, in milliseconds since the epoch.
 
-    `None`: it is not purged automatically, or was not dropped.
+    `None` if it is not purged automatically, or was not dropped.
 
     Raises:
-        Invalid: `property-invalid`, the switch of sweeps or the time that a dropped table is kept cannot be used.
-
+        Invalid: `property-invalid`, the switch of sweeps or the retention of a dropped table is unusable.
     """
     if not head.is_tombstone or head.drops[-1].is_purged:
         return None
@@ -233,7 +240,7 @@ def purge_due_ms(head: RootHeader, definition: TableDefinition) -> int | None:
 
 
 def plan_purge(head: RootHeader, definition: TableDefinition, now_ms: int) -> PurgePlan | None:
-    """What is due at `now_ms`, by the store's date. Raises as `purge_due_ms`."""
+    """The purge that is due at `now_ms`, by the store's date. Raises as `purge_due_ms`."""
     due_ms = purge_due_ms(head, definition)
     if due_ms is None or now_ms < due_ms:
         return None

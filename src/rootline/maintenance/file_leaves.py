@@ -2,18 +2,18 @@
 
 A writer with many files publishes leaves of them instead of the files.
 
-Owns: the sort key, the cut into leaves of even size, the columns that a list of files may have, the bounds of generic
-statistics read column by column. Does not own: the leaf's bytes (`leaf_codec`), which entries are flushed
+Owns: the sort key, the division into leaves of even size, the columns that a list of files may have, the bounds of
+generic statistics as columns. Does not own: the leaf's bytes (`leaf_codec`), the choice of entries to flush
 (`flush_plan`), storing leaves (the client), their proof by the coordinator (`rootline.tree.rules.writer_leaves`).
-Invariants: total and deterministic: the same entries give the same leaves, whatever order they arrive in. The order
-prunes: by partition values, then by the lower bounds of the sort order. New entries are ADDED without numbers and row
-ids, because the commit gives those. No loop over files. One-sided: where a list of files has columns, each file has in
-them what it states itself. Where it has none, the files are to be read one by one, which may succeed and names the
-fault otherwise.
+Invariants: total and deterministic: the same entries yield the same leaves in any input order. The order helps
+pruning: by partition values, then by the lower bounds of the sort order. New entries are ADDED without numbers and
+row ids, because the commit assigns those. No loop over files. If `columns_of` returns columns, they equal the
+statements of each file. If it returns `None`, the caller reads the files one by one, which succeeds or names the
+fault.
 
-Theory. Read value by value, the statistics of a file with twenty columns take a hundred times as long as its row in a
-leaf. Most bounds are numbers of a fixed length or text, in just the bytes that Arrow has for them: then a column of
-them needs no loop.
+Theory. Read value by value, the statistics of a file with twenty columns take a hundred times as long as its row in
+a leaf. Most bounds are numbers of a fixed length or text, in exactly the bytes that Arrow uses. A column of them
+needs no loop.
 
 Source: format page, "Leaf manifest".
 """
@@ -55,9 +55,9 @@ __all__ = ["columns_of"]
 
 
 def cluster(entries: Sequence[ContentEntry], definition: TableDefinition, spec_id: int) -> list[ContentEntry]:
-    """Entries of one spec by partition values, then by lower bounds, then by age and location.
+    """Entries of one spec, sorted by partition values, then by lower bounds, then by age and location.
 
-    The lower bounds are those of the default sort order's columns, else of the columns that the spec derives from.
+    The lower bounds are those of the default sort order's columns, else of the source columns of the spec.
     """
     order = sort_ids(definition, spec_id)
 
@@ -71,14 +71,14 @@ def cluster(entries: Sequence[ContentEntry], definition: TableDefinition, spec_i
 
 
 def sort_ids(definition: TableDefinition, spec_id: int) -> tuple[int, ...]:
-    """Ids by whose lower bounds entries of one spec are sorted, the most significant first."""
+    """The ids whose lower bounds sort the entries of one spec, the most significant first."""
     spec = definition.spec_by_id(spec_id)
     columns = _sort_columns(definition) or tuple(definition.transform_of(expr_id)[0] for expr_id in spec.expr_ids)
     return (*spec.expr_ids, *(column for column in columns if column not in spec.expr_ids))
 
 
 def cut(entries: Sequence[ContentEntry], entries_max: int) -> list[Sequence[ContentEntry]]:
-    """Runs of at most `entries_max` entries, of even size: no small last one that is due for compaction at once."""
+    """Runs of at most `entries_max` entries, of even size, so that no small last run needs a compaction."""
     pieces = -(-len(entries) // entries_max)
     ends = [len(entries) * piece // pieces for piece in range(pieces + 1)]
     return [entries[start:end] for start, end in pairwise(ends)]
@@ -92,7 +92,7 @@ def _sort_columns(definition: TableDefinition) -> tuple[int, ...]:
 
 
 def _rank(statistics: FieldStatistics | None) -> tuple[int, Bound]:
-    # values of one column compare with each other; null, NaN and unknown do not, so they get ranks of their own
+    # values of one column compare with each other, but null, NaN and unknown do not, so these have separate ranks
     if statistics is None:
         return (3, 0)
     bound = statistics.lower_bound
@@ -105,14 +105,14 @@ _REQUIRED: Final = ("location", "record_count", "file_size_in_bytes")
 _OPTIONAL: Final = ("file_format", "sort_order_id", "key_metadata", "split_offsets", CONTENT_STATS)
 _TYPES: Final = {field.name: field for field in ROW_FIELDS}
 LEAF_ENTRIES: Final = 50_000
-"""About how many files go into one leaf."""
+"""The target number of files in one leaf."""
 
 
 def leaf_columns(files: pa.Table, definition: TableDefinition, spec_id: int) -> pa.Table:
     """A list of data files of one spec as the columns of a leaf.
 
     Args:
-        files: `location`, `record_count`, `file_size_in_bytes`; if need be `file_format`, `sort_order_id`,
+        files: `location`, `record_count`, `file_size_in_bytes`, and optionally `file_format`, `sort_order_id`,
             `key_metadata`, `split_offsets`, and `content_stats`, a struct of a struct `_<id>` for each column or
             expression, with any of the members that the format page names (`lower_bound`, `upper_bound`, …).
         definition: of the table.
@@ -120,7 +120,6 @@ def leaf_columns(files: pa.Table, definition: TableDefinition, spec_id: int) -> 
 
     Raises:
         Invalid: `rows-invalid`, a column is missing, unknown, or of a type that does not fit.
-
     """
     for name in _REQUIRED:
         if name not in files.column_names:
@@ -149,7 +148,7 @@ def leaf_columns(files: pa.Table, definition: TableDefinition, spec_id: int) -> 
 
 
 def clustered(table: pa.Table, definition: TableDefinition, spec_id: int) -> pa.Table:
-    """Leaf columns in an order that lets aggregates prune; unchanged when no bounds tell one."""
+    """Leaf columns in an order that lets aggregates prune. Unchanged when there are no bounds to sort by."""
     held = (
         {field.name for field in table.schema.field(CONTENT_STATS).type} if CONTENT_STATS in table.schema.names else ()
     )
@@ -249,13 +248,13 @@ _BOUNDS: Final = ("lower_bound", "lower_value", "upper_bound", "upper_value")
 _MEMBERS: Final = (*_BOUNDS, *(name for name, _, _ in COUNT_FIELDS))
 _MEMBERS_OF: Final = itemgetter(*_MEMBERS)
 _NOTHING: Final = (None,) * len(_MEMBERS)
-"""Of a column that a file says nothing of."""
+"""The statistics of a column for which a file has none."""
 _AS_WRITTEN: Final = (StringType, BinaryType, FixedType, UUIDType)
 _VALUE_BY_VALUE: Final = (BooleanType, DecimalType)
 
 
 def columns_of(files: Sequence[DataFile], definition: TableDefinition) -> pa.Table | None:
-    """`files`, of one partition spec, as `leaf_columns` takes them; `None`: they are to be read one by one."""
+    """`files`, of one partition spec, as the columns for `leaf_columns`. `None` if they must be read one by one."""
     if any(file.content_stats is not None for file in files):
         return None
     try:

@@ -1,16 +1,16 @@
-"""The rows to move from a root into leaves, in a worker's flush and in the coordinator's own.
+"""Chooses the rows to move from a root into leaves, in a worker's flush and in the coordinator's own.
 
-Owns: the choice of rows, the leaf of each vector, the pace of a table's roots, when a coordinator flushes a table
-itself, encoding a large leaf in steps. Does not own: how entries fill leaves (`rootline.maintenance.plan`), thresholds
-(`rootline.maintenance.limits`), the reads of a plan (`metadata_jobs`), how leaves become part of a root
-(`rootline.tree.intents.self_flush`). Rows that changed since the plan was made are dead in the new leaf.
-Invariants: pure. A leaf holds one spec, and data or deletes. Every entry is EXISTING with the explicit snapshot id,
-sequence numbers and first row id of its root row. A vector moves to a delete leaf affiliated with the data leaf of its
-data file, or, where these are many, to one that belongs to none. It stays in the root while its data file does. Data
-leaves come first. In the coordinator's own flush the same head gives the same leaves under the same names, byte by
-byte those of `encode_leaf`, and a root that cannot be made shorter is left alone. A thread may give way between two
-steps, and no call into Arrow holds the interpreter for more than a millisecond or two. A pace uses no clock but the
-roots' own timestamps, and a table seen once has none yet.
+Owns: the choice of rows, the leaf of each vector, the commit rate of a table, the limits at which a coordinator
+flushes a table itself, encoding a large leaf in steps. Does not own: the division of entries into leaves
+(`rootline.maintenance.plan`), thresholds (`rootline.maintenance.limits`), the reads of a plan (`metadata_jobs`), the
+application of leaves to a root (`rootline.tree.intents.self_flush`).
+Invariants: pure. A leaf has one spec, and data or deletes. Every entry is EXISTING with the explicit snapshot id,
+sequence numbers and first row id of its root row. Rows that changed after the plan was made are dead in the new leaf. A
+vector moves to a delete leaf with an affinity to the data leaf of its data file, or to one without an affinity if these
+are many. It stays in the root while its data file does. Data leaves are first. In the coordinator's own flush the same
+head yields the same leaves under the same names, byte by byte those of `encode_leaf`. A root that cannot become shorter
+is not flushed. A thread may yield between two steps, and no call into Arrow blocks the interpreter for more than a
+millisecond or two. The commit rate uses only the roots' own timestamps, and is 0 for the first head.
 
 Source: architecture page, "The way of a flush"; protocol page, section 5; decision 0025.
 """
@@ -64,7 +64,7 @@ from rootline.tree.scan.scan_plan import manifest_vectors
 from rootline.tree.state.table_state import TableState
 
 _SPAN_MS: Final = 1_000
-"""Heads that are closer in time say little: the earlier one is then compared with a later head."""
+"""Minimum time between two compared heads. If they are closer, the earlier one is compared with a later head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +76,12 @@ class _Seen:
 
 @dataclass(slots=True)
 class CommitPace:
-    """Commits per second of several tables, between the heads that were seen."""
+    """The commit rate of several tables, between the heads that were seen."""
 
     _seen: dict[TableName, _Seen] = field(default_factory=dict)
 
     def see(self, header: RootHeader) -> float:
-        """Note a head; commits per second since the head before it, 0.0 for the first one."""
+        """Record a head. Returns the commits per second since the previous head, 0.0 for the first one."""
         now = header.snapshot.timestamp_ms
         before = self._seen.get(header.table)
         if before is None or header.version < before.version:
@@ -97,23 +97,23 @@ class CommitPace:
 
 @dataclass(frozen=True, slots=True)
 class FlushPlan:
-    """Leaves to write, data leaves first. Empty: nothing is due, or nothing that is due can go."""
+    """Leaves to write, data leaves first. Empty when nothing is due, or no due row can move."""
 
     made_from_version: Version
     leaves: tuple[PlannedLeaf, ...] = ()
 
     @property
     def entries(self) -> int:
-        """Root rows that the plan moves."""
+        """The number of root rows that move."""
         return sum(len(leaf.entries) for leaf in self.leaves)
 
     @property
     def leaf_count(self) -> int:
-        """New leaves."""
+        """The number of new leaves."""
         return len(self.leaves)
 
     def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
-        """The leaves, and the intent that names them; as `Plan.write`."""
+        """The leaves and the intent that names them, as `Plan.write`."""
         written = write_leaves(self.leaves, definition, stamp.object_uuid)
         intent = stamp.intent(IntentKind.FLUSH, self.made_from_version, add_manifests=written.manifests)
         return WrittenPlan(written.objects, intent)
@@ -121,9 +121,10 @@ class FlushPlan:
 
 @dataclass(frozen=True, slots=True)
 class RootLoad:
-    """What of a root could live in leaves; bytes are encoded, before compression.
+    """The rows of a root that could move to leaves. Bytes are encoded, before compression.
 
-    `vector_bytes`: of vectors of files in the root; `delete_bytes`: of vectors of files in leaves and equality deletes.
+    `vector_bytes`: of vectors whose files are in the root. `delete_bytes`: of equality deletes and of vectors whose
+    files are in leaves.
     """
 
     data_files: tuple[ContentEntry, ...]
@@ -137,7 +138,7 @@ class RootLoad:
 
     @staticmethod
     def of(root: Root) -> RootLoad:
-        """The live rows of `root`, apart by what they are."""
+        """The live rows of `root`, by kind."""
         found: dict[ContentType, list[Row]] = defaultdict(list)
         for row in root.rows:
             if row.entry.version_info.status is not Status.DELETED:
@@ -160,7 +161,7 @@ class RootLoad:
         )
 
     def data_is_due(self, limits: FlushLimits) -> bool:
-        """Whether data files go; their vectors go with them."""
+        """Whether data files are due, with their vectors."""
         return bool(self.data_files) and (
             len(self.data_files) >= limits.data_files
             or len(self.vectors_of_root) >= limits.vectors
@@ -169,13 +170,13 @@ class RootLoad:
         )
 
     def deletes_are_due(self, limits: FlushLimits) -> bool:
-        """Whether equality deletes go, and vectors whose data files are in leaves."""
+        """Whether equality deletes are due, with the vectors whose data files are in leaves."""
         count = len(self.vectors_of_leaves) + len(self.equality_deletes)
         is_much = count >= limits.vectors or self.delete_bytes >= limits.vector_bytes_max
         return count > 0 and (is_much or self.data_is_due(limits))
 
     def leaves_to_read(self, limits: FlushLimits) -> tuple[str, ...]:
-        """The leaves without which `plan_flush` cannot tell where vectors belong; none when none are to go."""
+        """The leaves that `plan_flush` needs to assign vectors. Empty when no vectors move."""
         return self.data_leaves if self.vectors_of_leaves and self.deletes_are_due(limits) else ()
 
 
@@ -188,13 +189,13 @@ def plan_flush(
     leaves: Mapping[str, Leaf] | None = None,
     dead: Mapping[str, BitMap] | None = None,
 ) -> FlushPlan:
-    """What to flush from `root`. `leaves`: those of `RootLoad.leaves_to_read`; vectors of absent ones stay put.
+    """The plan of a flush of `root`. `leaves`: those of `RootLoad.leaves_to_read`. Vectors of absent leaves do not
+    move.
 
-    `dead`: leaf → dead ordinals; `None`: read from the root, where all of them are inline.
+    `dead`: leaf → dead ordinals. `None`: read from the root, where all of them are inline.
 
     Raises:
         Corrupt: `vector-corrupt`, a manifest vector in the root.
-
     """
     load = RootLoad.of(root) if load is None else load
     planned: list[PlannedLeaf] = []
@@ -233,11 +234,11 @@ def _data_leaves(
 
 
 def _vectors_of_plan(planned: list[PlannedLeaf], vectors: Iterable[ContentEntry]) -> Iterable[tuple[ContentEntry, int]]:
-    """(vector, index of the planned leaf that takes its data file)."""
+    """(vector, index of the planned leaf with its data file)."""
     index_of = {entry.location: index for index, leaf in enumerate(planned) for entry in leaf.entries}
     for vector in vectors:
         index = index_of.get(vector.referenced_file or "")
-        # a leaf holds one spec; a vector under another spec than its data file's has no leaf to go to
+        # a leaf has one spec, so a vector whose spec differs from its data file's cannot move
         if index is not None and planned[index].spec_id == vector.partition_spec_id:
             yield vector, index
 
@@ -271,10 +272,10 @@ STEP_ENTRIES: Final = 1_024
 def encode_in_steps(
     entries: Sequence[ContentEntry], definition: TableDefinition, *, leaf_uuid: UUID, content: LeafContent
 ) -> Generator[None, None, EncodedLeaf]:
-    """The same leaf, byte by byte, with a pause for the caller after every thousand entries.
+    """Encode the same leaf as `encode_leaf`, byte by byte, yielding after every thousand entries.
 
-    What of their statistics is still bytes is decoded for the leaf only: those of a large leaf, decoded, take hundreds
-    of megabytes, and half a second to free. Raises as `encode_leaf`.
+    Statistics that are still bytes are decoded for the leaf only. Those of a large leaf would take hundreds of
+    megabytes, and half a second to free. Raises as `encode_leaf`.
     """
     check_entries(entries, content)
     tables: list[pa.Table] = []
@@ -294,7 +295,7 @@ def _read_once(entry: ContentEntry) -> ContentEntry:
 
 
 def _joined(tables: Sequence[pa.Table], definition: TableDefinition) -> pa.Table:
-    """One table of all rows; a column of statistics that some tables lack is null there."""
+    """One table of all rows. A column of statistics is null in the rows of tables that lack it."""
     statistics = [_statistics_in(table) for table in tables]
     used = sorted({int(name[1:]) for found in statistics for name in found})
     tracked = [definition.tracked_by_id[tracked_id] for tracked_id in used]
@@ -327,23 +328,23 @@ def _whole(table: pa.Table, name: str) -> pa.Array:
 
 
 DELETE_LEAVES: Final = 4
-"""Of single data leaves: each leaf is a request before the root's."""
+"""Delete leaves for single data leaves. Each leaf is a PUT before the root's."""
 FAR_PAST: Final = 2
-"""Times a hard limit: so long a root waits for its leaves."""
+"""Multiple of a hard limit at which commits wait for the leaves."""
 _FEW: Final = 10
-"""A large root with less than a tenth of the entries that are too many is large for another reason."""
+"""A large root with less than a tenth of the entry limit is large for another reason."""
 
 
 class RootLength(Enum):
-    """How long a root is, by the table's hard limits."""
+    """The length of a root, by the table's hard limits."""
 
     SHORT = "short"
     PAST_LIMIT = "past its limit"  # the coordinator flushes
-    FAR_PAST_LIMIT = "far past its limit"  # commits wait for that
+    FAR_PAST_LIMIT = "far past its limit"  # commits wait for the flush
 
 
 def root_length(state: TableState) -> RootLength:
-    """How long the head's root is."""
+    """The length of the head's root."""
     limits = _limits(state)
     if _is_past(state, limits, FAR_PAST):
         return RootLength.FAR_PAST_LIMIT
@@ -351,13 +352,12 @@ def root_length(state: TableState) -> RootLength:
 
 
 def flush_in_steps(state: TableState) -> Generator[None, None, OwnFlush]:
-    """Encode the leaves for the rows of `state`, with a pause for the caller after each plan and a thousand entries.
+    """Encode the leaves for the rows of `state`. Yields before each leaf and after every thousand entries.
 
     The flush has no leaves while the root is short enough.
 
     Raises:
         Corrupt: a manifest vector or a leaf of the table cannot be read.
-
     """
     limits = _limits(state)
     if not _is_past(state, limits, 1):

@@ -1,15 +1,15 @@
-"""The leaves to rewrite, from many small ones and from those with many dead entries, and the new leaves.
+"""Plans compactions of leaves: many small ones, and those with many dead entries.
 
-Owns: live and dead entries of each leaf by the root alone, the choice of leaves, the new leaves and the data leaves
-that delete leaves belong to afterwards, the check that a Parquet leaf can hold the entries of an adopted Avro
-manifest. Does not own: thresholds (`rootline.maintenance.limits`), the order inside a leaf (`file_leaves`), storing
-and publishing (`metadata_jobs`), changes since then (`rootline.tree`).
-Invariants: pure. The choice only counts rows of the root. Small leaves are merged with leaves of about their size, so
-that an entry is rewritten only a few times, however many flushes there are. Delete leaves in Avro stay unchanged,
-because their position delete files may be named nowhere else. Every live entry of a replaced leaf is in one new leaf,
-EXISTING, with the numbers and row ids that it had. A vector moves to a delete leaf of the data leaf that holds its
-data file, old or new. Data leaves come first. Checking an adopted leaf needs no loop over entries and skips those that
-are DELETED or dead, because they do not move.
+Owns: the counts of live and dead entries of each leaf from the root alone, the choice of leaves, the new leaves and
+their affinities, the check that a Parquet leaf can represent the entries of an adopted Avro manifest. Does not own:
+thresholds (`rootline.maintenance.limits`), the order inside a leaf (`file_leaves`), storing and publishing
+(`metadata_jobs`), later changes (`rootline.tree`).
+Invariants: pure. The choice only counts rows of the root. Small leaves are merged with leaves of similar size, so that
+an entry is rewritten only a few times, however many flushes there are. Delete leaves in Avro are never replaced,
+because no other leaf may name their position delete files. Every live entry of a replaced leaf is in one new leaf,
+EXISTING, with its former numbers and row ids. A vector moves to a delete leaf with an affinity to the data leaf that
+lists its data file, old or new. Data leaves are first. Checking an adopted leaf needs no loop over entries and skips
+those that are DELETED or dead, because they do not move.
 
 Source: protocol page, section 5; format page, "Leaf: Parquet"; decisions 0034 and 0038.
 """
@@ -46,33 +46,35 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.proof.adopted_rows import is_adopted
 
 _BITS_A_TIER: Final = 3
-"""Leaves are of one size when their live entries differ by less than a factor of about eight."""
+"""Leaves are of similar size when their live entries differ by less than a factor of about eight."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedLeaf:
-    """One leaf's root row, and how many of its entries are live."""
+    """The root row of one leaf, and the number of its live entries."""
 
     row: ContentEntry
     live: int
 
     @property
     def location(self) -> str:
-        """The leaf's."""
+        """The location of the leaf."""
         return self.row.location
 
     @property
     def is_data(self) -> bool:
-        """Whether it lists data files."""
+        """Whether the leaf lists data files."""
         return self.row.content_type is ContentType.DATA_MANIFEST
 
     @property
     def is_adopted(self) -> bool:
-        """Whether it is an Avro manifest: reading an entry of it costs hundreds of times what it costs in columns."""
+        """Whether the leaf is an Avro manifest. Reading one of its entries costs hundreds of times as much as in
+        columns.
+        """
         return is_adopted(self.row)
 
     def is_mostly_dead(self, limits: CompactionLimits) -> bool:
-        """Whether its dead entries alone are reason enough. A leaf with no live entry needs no rewriting: it leaves."""
+        """Whether the dead entries alone justify a rewrite. A leaf without a live entry is removed instead."""
         dead = self.row.record_count - self.live
         return self.live > 0 and dead * 100 >= limits.dead_percent * self.row.record_count
 
@@ -101,17 +103,17 @@ class LeafLoad:
         return LeafLoad(tuple(LoadedLeaf(row, row.record_count - _gone(row) - dead[row.location]) for row in rows))
 
     def without(self, locations: Collection[str]) -> LeafLoad:
-        """The same without these leaves."""
+        """The other leaves."""
         return LeafLoad(tuple(leaf for leaf in self.leaves if leaf.location not in locations))
 
     @property
     def dead(self) -> tuple[str, ...]:
-        """Leaves in which nothing is live any more."""
+        """The leaves without a live entry."""
         once = (leaf for leaf in self.leaves if leaf.row.record_count > _gone(leaf.row))
         return tuple(leaf.location for leaf in once if leaf.live == 0)
 
     def chosen(self, limits: CompactionLimits) -> tuple[LoadedLeaf, ...]:
-        """Leaves that are to be replaced: data leaves first, each with the delete leaves that go along."""
+        """The leaves to replace: data leaves first, each with the delete leaves that are replaced with it."""
         data = _bounded(_due([leaf for leaf in self.leaves if leaf.is_data], limits))
         owners = {leaf.location for leaf in data}
         of_owner: dict[tuple[str | None, int], list[LoadedLeaf]] = defaultdict(list)
@@ -120,8 +122,11 @@ class LeafLoad:
                 of_owner[leaf.row.referenced_file, leaf.row.partition_spec_id].append(leaf)
         following = sum(len(leaves) for (owner, _), leaves in of_owner.items() if owner in owners)
         deletes: list[LoadedLeaf] = []
-        for (owner, _), leaves in of_owner.items():  # a leaf is of one spec, so those of several never become one
-            if owner is None:  # large ones would be large again
+        for (
+            owner,
+            _,
+        ), leaves in of_owner.items():  # a leaf has one spec, so leaves of different specs are never merged
+            if owner is None:  # a rewrite of large ones yields large ones
                 leaves = [leaf for leaf in leaves if leaf.live <= limits.small or leaf.is_mostly_dead(limits)]
             follows = owner in owners and (following > 1 or leaves[0].live < leaves[0].row.record_count)
             if follows or len(leaves) >= limits.leaves:
@@ -136,7 +141,9 @@ def _gone(row: ContentEntry) -> int:
 
 
 def _due(leaves: Iterable[LoadedLeaf], limits: CompactionLimits) -> list[LoadedLeaf]:
-    """Small leaves of one spec that are many of one size, leaves that are mostly dead, and all that are not columns."""
+    """Groups of small leaves of one spec and similar size, leaves that are mostly dead, and leaves that are not
+    columns.
+    """
     due: list[LoadedLeaf] = []
     tiers: dict[tuple[int, int], list[LoadedLeaf]] = defaultdict(list)
     for leaf in leaves:
@@ -154,7 +161,7 @@ def _due(leaves: Iterable[LoadedLeaf], limits: CompactionLimits) -> list[LoadedL
 
 
 def _bounded(leaves: Iterable[LoadedLeaf]) -> list[LoadedLeaf]:
-    """The smallest ones, as many as one compaction may move; one at least."""
+    """The smallest leaves, as many as one compaction may move, at least one."""
     found: list[LoadedLeaf] = []
     entries = 0
     for leaf in sorted(leaves, key=lambda leaf: (leaf.live, leaf.location)):
@@ -166,12 +173,16 @@ def _bounded(leaves: Iterable[LoadedLeaf]) -> list[LoadedLeaf]:
 
 
 OWNERS_MAX = 64
-"""Delete leaves that one compaction writes for single data leaves; what is left goes to leaves that belong to none."""
+"""Delete leaves that one compaction writes for single data leaves. Other vectors move to leaves without an affinity."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeafCompactionPlan:
-    """Leaves to write, those that they replace or that are dead, and delete leaves that belong to another one then."""
+    """A compaction of leaves.
+
+    `leaves`: to write. `replaces`: the locations of replaced and dead leaves. `reaffiliate`: delete leaves that
+    stay, with the new data leaf to which they belong.
+    """
 
     made_from_version: Version
     leaves: tuple[PlannedLeaf, ...] = ()
@@ -180,16 +191,16 @@ class LeafCompactionPlan:
 
     @property
     def entries(self) -> int:
-        """Live entries that the plan moves."""
+        """The number of live entries that move."""
         return sum(len(leaf.entries) for leaf in self.leaves)
 
     @property
     def leaf_count(self) -> int:
-        """New leaves."""
+        """The number of new leaves."""
         return len(self.leaves)
 
     def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
-        """The new leaves, and the intent that puts them in the place of the old ones; as `Plan.write`."""
+        """The new leaves and the intent that replaces the old ones by them, as `Plan.write`."""
         written = write_leaves(self.leaves, definition, stamp.object_uuid)
         moved = [
             Reaffiliation(location=location, referenced_file=written.manifests[owner.index].location)
@@ -215,17 +226,16 @@ def plan_leaf_compaction(
     leaves: Mapping[str, Leaf],
     dead: Mapping[str, BitMap],
 ) -> LeafCompactionPlan:
-    """What the `chosen` leaves become.
+    """The plan that replaces the `chosen` leaves.
 
     Args:
-        root: the plan is made from.
+        root: the base of the plan.
         definition: the table's.
         limits: the table's.
         load: of `root`.
         chosen: `load.chosen(limits)`.
-        leaves: the chosen ones, and those of `leaves_to_read`; by location.
+        leaves: location → leaf, for the chosen ones and those of `leaves_to_read`.
         dead: leaf → its dead ordinals.
-
     """
     sources = [leaf for leaf in chosen if leaf.is_data]
     planned = _data_leaves(sources, definition, limits, leaves, dead)
@@ -252,8 +262,8 @@ def plan_leaf_compaction(
 
 
 def leaves_to_read(load: LeafLoad, chosen: Sequence[LoadedLeaf]) -> tuple[ContentEntry, ...]:
-    """Root rows of the leaves that a plan needs: the chosen ones, and all data leaves in columns when loose vectors are
-    moved.
+    """The root rows of the leaves that a plan reads: the chosen ones, and all data leaves in columns if vectors
+    without an affinity move.
     """
     is_loose = any(not leaf.is_data and leaf.row.referenced_file is None for leaf in chosen)
     wanted = {leaf.location for leaf in chosen}
@@ -293,7 +303,9 @@ def _home(
     replaced: set[str],
     dead: Mapping[str, BitMap],
 ) -> InPlan | InRoot | None:
-    """The data leaf that holds a vector's data file after the compaction; `None`: unknown, or it is no vector."""
+    """The data leaf that lists a vector's data file after the compaction. `None` if unknown, or `entry` is not a
+    vector.
+    """
     target = entry.referenced_file
     if entry.content_type is not ContentType.POSITION_DELETE or target is None:
         return None
@@ -313,7 +325,9 @@ def _home(
 def _moved_along(
     load: LeafLoad, sources: Sequence[LoadedLeaf], replaced: set[str], planned: Sequence[PlannedLeaf]
 ) -> tuple[tuple[str, InPlan], ...]:
-    """Delete leaves that stay although what they belong to is replaced by one leaf; by several, they lose it."""
+    """Delete leaves that stay although their data leaf is replaced by one leaf. Replaced by several, they lose the
+    affinity.
+    """
     new = [index for index, leaf in enumerate(planned) if leaf.content is LeafContent.DATA]
     left = {leaf.location for leaf in sources}
     if len(new) != 1:
@@ -333,12 +347,11 @@ _LOCATION: Final = "location"
 
 
 def fault_in_columns(row: ContentEntry, leaf: Leaf, dead: BitMap | None, definition: TableDefinition) -> str | None:
-    """The first reason why a live entry of `leaf` cannot move to a Parquet leaf; `None`: all of them can.
+    """The first reason why a live entry of `leaf` cannot move to a Parquet leaf, or `None` if all can.
 
     Raises:
         Corrupt: `leaf-corrupt`, a column cannot be read.
         Invalid: `spec-unknown`.
-
     """
     table = leaf.columns([*RULED_COLUMNS, _LOCATION])
     alive = pc.not_equal(pc.struct_field(table.column(_VERSION_INFO), "status"), int(Status.DELETED))

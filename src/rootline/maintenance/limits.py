@@ -1,14 +1,14 @@
 """The thresholds of flushes, compactions, expiry and sweeps, from a table's properties.
 
 Owns: names and defaults of the properties `rootline.flush.*`, `rootline.compact.*`, `rootline.expire*` and those of
-sweeps, reading numbers and switches. Does not own: their bounds (`rootline.schemas.table_properties`), the choice once
-a threshold is reached (`flush_plan`, `leaf_compaction_plan`, `expiry_plan`, `orphan_sweep_plan`), limits of data files
+sweeps, parsing of numbers and switches. Does not own: their bounds (`rootline.schemas.table_properties`), the choice
+of work (`flush_plan`, `leaf_compaction_plan`, `expiry_plan`, `orphan_sweep_plan`), limits of data files
 (`data_compaction_plan`, `conversion_plan`).
-Invariants: the coordinator refuses a value that cannot be used, so a stored one is older than that rule. It counts as
-not set where the default only costs work, and is refused by name where the default could delete something. Roots stay
-for at least ten minutes after they became unaddressable, whatever a table sets. No property makes a horizon younger
-than the log allows. A leaf fits 32-bit ordinals and stays under the limit that keeps its manifest vector at 8 KiB. One
-compaction moves a bounded number of entries.
+Invariants: the coordinator refuses an unusable value, so a stored one is older than that rule. It counts as not set if
+the default only costs work, and raises an error if the default could delete something. Roots are kept for at least ten
+minutes after they became unaddressable, whatever a table sets. No property makes a horizon younger than the log allows.
+A leaf fits 32-bit ordinals, and is small enough that its manifest vector has at most 8 KiB. One compaction moves a
+bounded number of entries.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from rootline.tree.intents.sweep import ORPHAN_AGE_PROPERTY, orphan_age_s
 
 
 def whole_number(properties: Mapping[str, str], name: str, default: int) -> int:
-    """The number in property `name`, or `default` when it is not set or cannot be used."""
+    """The number in property `name`, or `default` when it is not set or is unusable."""
     text = usable(properties, name)
     return default if text is None else int(text)
 
 
 def switch(properties: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """Whether property `name` is `true`, or `default` when it is not set or cannot be used."""
+    """Whether property `name` is `true`, or `default` when it is not set or is unusable."""
     text = usable(properties, name)
     return default if text is None else text == "true"
 
@@ -46,20 +46,20 @@ def checked_switch(properties: Mapping[str, str], name: str, *, default: bool) -
 
 
 EXPIRE: Final = "rootline.expire"
-"""The switch. Tables that were made before it have none, and nothing of theirs expires."""
+"""The property that enables expiry. Without it, as in tables older than the property, no version expires."""
 ROOT_RETENTION_S_MIN: Final = 600
-"""Twice the time in which an answer about a root confirms it (protocol page, section 1), so no head is lost."""
+"""Twice the time in which a PUT is confirmed by its root (protocol page, section 1), so no head is lost."""
 EVERY_COMMITS: Final = 500
 EVERY_COMMITS_IN_FOLDER: Final = 50
-"""A folder's roots go as soon as they are given up, so the sooner that is, the less there is; reading them is cheap."""
+"""A folder removes roots as soon as they expire, so frequent expiry keeps it small. Reading its roots is cheap."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpiryLimits:
-    """Every version for `all_s`, at most the newest `all_versions`; then one a minute for `minutes_s`, one an hour for
-    `hours_s`. An expiry is due when it gives up `every_commits` versions.
+    """The versions that stay readable: all of the last `all_s`, but at most `all_versions`, then one a minute for
+    `minutes_s`, then one an hour for `hours_s`. An expiry is due when it expires `every_commits` versions.
 
-    `root_retention_s`: how long a root stays in a store that dates its objects, after it can no longer be read.
+    `root_retention_s`: the time for which an expired root is kept in a store that dates its objects.
     """
 
     is_on: bool = True
@@ -72,11 +72,12 @@ class ExpiryLimits:
 
     @staticmethod
     def of_properties(properties: Mapping[str, str], *, every_commits: int = EVERY_COMMITS) -> ExpiryLimits:
-        """The limits that a table's properties set, with defaults for the rest, `every_commits` among them.
+        """The limits in a table's properties, with defaults for the rest. `every_commits` is the default of that
+        limit.
 
         Raises:
-            Invalid: `property-invalid`, a property cannot be used: nothing expires by a default that nobody chose.
-
+            Invalid: `property-invalid`, a property is unusable. A default that nobody chose must not expire
+                versions.
         """
         defaults = ExpiryLimits()
         retention_s = checked_number(properties, "rootline.expire.root-retention-seconds", defaults.root_retention_s)
@@ -93,13 +94,15 @@ class ExpiryLimits:
 
 @dataclass(frozen=True, slots=True)
 class FlushLimits:
-    """Counts are rows in the root; bytes are encoded, before compression, of data files or of deletes.
+    """The thresholds of a flush. Counts are rows in the root. Bytes are encoded, before compression, of data files
+    or deletes.
 
-    A flush is due when a number is *reached*. `leaf_entries` is how many entries a leaf should hold. `delete_leaves`:
-    how many delete leaves a flush writes for single data leaves that are there already; vectors of further ones go to
-    leaves that belong to none. From `hard_entries` rows on, or a root of `hard_bytes`, the coordinator itself flushes.
-    `retained_bytes`: what the roots of one hour may take; while they would take more, a flush is due much earlier.
-    `stays_small`: its old versions expire, so that it is worth while to keep the roots of its newest ones short.
+    A flush is due when a number is *reached*. `leaf_entries`: the target number of entries in a leaf.
+    `delete_leaves`: the most delete leaves that a flush writes for single existing data leaves. Vectors of further
+    data leaves move to delete leaves without an affinity. From `hard_entries` rows on, or a root of `hard_bytes`,
+    the coordinator itself flushes. `retained_bytes`: the target size of one hour's roots. While they would take
+    more, a flush is due much earlier. `stays_small`: old versions of the table expire, so it pays to keep its newest
+    roots short.
     """
 
     data_files: int = 1_000
@@ -115,7 +118,7 @@ class FlushLimits:
 
     @staticmethod
     def of_properties(properties: Mapping[str, str]) -> FlushLimits:
-        """The limits that a table's properties set, with defaults for the rest."""
+        """The limits in a table's properties, with defaults for the rest."""
         defaults = FlushLimits()
         data_files = whole_number(properties, "rootline.flush.data-files", defaults.data_files)
         vectors = whole_number(properties, "rootline.flush.vectors", defaults.vectors)
@@ -140,9 +143,9 @@ class FlushLimits:
     def at_pace(self, root_bytes: int, commits_per_s: float) -> FlushLimits:
         """The limits of a table whose commits write roots of about `root_bytes`.
 
-        Each commit writes a root, and roots are kept: ten of 1 MB a second are 36 GB an hour. Where that is more than
-        `retained_bytes`, or commits of a table that stays small come faster than `FAST_PER_S`, few rows are enough for
-        a flush, because every later root is shorter by them.
+        Each commit writes a root, and roots are retained: ten of 1 MB a second are 36 GB an hour. If that exceeds
+        `retained_bytes`, or a table that stays small has more than `FAST_PER_S` commits a second, a flush is due at
+        few rows, because every later root is shorter by them.
         """
         is_fast = self.stays_small and commits_per_s > FAST_PER_S
         if not is_fast and root_bytes * commits_per_s * 3_600 <= self.retained_bytes:
@@ -153,9 +156,9 @@ class FlushLimits:
 FAST_PER_S: Final = 1.0
 FEW_FILES: Final = 100
 FEW_VECTORS: Final = 20
-"""With fewer rows a flush is not worth a leaf, however fast commits are."""
+"""Fewer rows are not worth a leaf, however fast commits are."""
 FLUSH_NOW: Final = FlushLimits(data_files=1, vectors=1)
-"""For a flush by hand: everything that can move to leaves does."""
+"""The limits of an operator's command: all rows move to leaves."""
 
 
 ENTRIES_MAX: Final = 100_000
@@ -164,12 +167,13 @@ ENTRIES_MAX: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class CompactionLimits:
-    """`leaves`: so many small leaves of about one size, or delete leaves of one data leaf, are merged.
+    """The thresholds of a compaction of leaves and vectors.
 
-    `dead_percent`: a leaf with so many dead entries is rewritten. `leaf_entries`: as for a flush. `vector_bytes`,
+    `leaves`: so many small leaves of similar size, or delete leaves of one data leaf, are merged. `dead_percent`: a
+    leaf with this share of dead entries is rewritten. `leaf_entries`: as for a flush. `vector_bytes`,
     `root_vector_bytes`: manifest vectors move out of a root when one of them, or all together, are larger.
-    `vector_files`: so many Puffin files with few vectors of data files are joined. `adopted`: data leaves in Avro are
-    rewritten in columns.
+    `vector_files`: this many Puffin files with few vectors of data files are joined. `adopted`: data leaves in Avro
+    are rewritten as columns.
     """
 
     leaves: int = 8
@@ -182,7 +186,7 @@ class CompactionLimits:
 
     @staticmethod
     def of_properties(properties: Mapping[str, str]) -> CompactionLimits:
-        """The limits that a table's properties set, with defaults for the rest."""
+        """The limits in a table's properties, with defaults for the rest."""
         defaults = CompactionLimits()
         return CompactionLimits(
             leaves=max(2, whole_number(properties, "rootline.compact.leaves", defaults.leaves)),
@@ -198,35 +202,37 @@ class CompactionLimits:
 
     @property
     def small(self) -> int:
-        """Live entries up to which a leaf is small."""
+        """The most live entries of a small leaf."""
         return self.leaf_entries // 2
 
     @property
     def now(self) -> CompactionLimits:
-        """For a compaction by hand: everything that can become fewer leaves, leaves in columns or fewer Puffin files
-        does, and no dead entry stays.
+        """The limits of an operator's command: leaves and Puffin files are merged as far as possible, without dead
+        entries.
         """
         return replace(self, leaves=2, dead_percent=1, vector_files=2, adopted=True)
 
 
 SWEEP_PROPERTY: Final = "rootline.sweep"
-"""Whether workers sweep the table, which they do not without it."""
+"""The property that enables sweeps of the table by workers. The default is off."""
 INTERVAL_PROPERTY: Final = "rootline.sweep.interval-s"
 SCAN_RETENTION_PROPERTY: Final = "rootline.sweep.scan-retention-s"
 INTERVAL_S_DEFAULT: Final = 300
 SCAN_RETENTION_S_DEFAULT: Final = 24 * 3600
 SCAN_RETENTION_S_MIN: Final = 600
 EXPORT_AGE_S_MIN: Final = 3600
-"""What is longer than an export takes."""
+"""Longer than any export takes."""
 LOG_RETENTION_S_MIN: Final = 7 * 24 * 3600
-"""What coordinators hold every horizon to, however short a log keeps its records (`apply_batch`)."""
+"""The least age of a horizon that coordinators accept, however short the log's retention is (`apply_batch`)."""
 CONDEMNED_MAX: Final = 200_000
-"""Locations in one page: more wait for the next sweep."""
+"""Locations in one page. The rest waits for the next sweep."""
 
 
 @dataclass(frozen=True, slots=True)
 class SweepLimits:
-    """`orphan_age_ms`: how far the horizon stays behind. `scan_retention_ms`: from condemning to deleting."""
+    """The times of a sweep. `orphan_age_ms`: the age of the horizon. `scan_retention_ms`: from condemning to
+    deleting.
+    """
 
     interval_s: int
     orphan_age_ms: int
@@ -235,21 +241,22 @@ class SweepLimits:
 
     @property
     def export_age_ms(self) -> int:
-        """How old an object of an export must be: before, its metadata.json may be about to be stored, or just read."""
+        """The least age of an export's object. A younger one may belong to a metadata.json that is being stored or
+        read.
+        """
         return max(self.scan_retention_ms, 1000 * EXPORT_AGE_S_MIN)
 
     @staticmethod
     def of_properties(properties: Mapping[str, str], records_s: int, dead_letters_s: int = 0) -> SweepLimits:
-        """The limits of a table. Without a property, letters that may be replayed are waited for too.
+        """The limits of a table. Without the property, the orphan age covers the replay of dead letters too.
 
         Args:
             properties: of the table.
-            records_s: how long the log keeps a record, seconds.
-            dead_letters_s: and a dead letter.
+            records_s: the log's retention of records, seconds.
+            dead_letters_s: the log's retention of dead letters, seconds.
 
         Raises:
             Invalid: `property-invalid`.
-
         """
         default_s = orphan_age_s({}, max(records_s, LOG_RETENTION_S_MIN) + dead_letters_s)
         asked_s = checked_number(properties, ORPHAN_AGE_PROPERTY, default_s)

@@ -1,21 +1,21 @@
-"""The objects that a sweep condemns, and the condemned ones that may be deleted.
+"""Chooses the objects that a sweep condemns, and the condemned ones that may be deleted.
 
-Owns: these two choices, and the horizon that is proposed. Does not own: reading the inventory and the references
-(`rootline.workers.jobs.sweep_reads`), the coordinator's judgement of the proposal (`rootline.tree.intents.sweep`),
+Owns: these two choices, and the proposed horizon. Does not own: reading the inventory and the references
+(`rootline.workers.jobs.sweep_reads`), the coordinator's check of the proposal (`rootline.tree.intents.sweep`),
 deletion (`rootline.workers.jobs.sweep_job`).
-Invariants: nothing that a root which still exists references is ever deleted, and nothing that can be read is
-condemned. An object that no root ever referenced is condemned only when it is older than the horizon that was
-committed before. Only names that Rootline gives are condemned. Anything that cannot be known counts as referenced.
+Invariants: an object that any existing root references is never deleted, and one that a readable root references is
+never condemned. An object that no root ever referenced is condemned only when it is older than the committed horizon.
+Only names that Rootline generates are condemned. An object counts as referenced if this cannot be determined.
 
 Theory. Two kinds of objects are not needed. *Orphans* were never committed: files of writers that crashed, leaves of
-losers. They look like files of a writer that is about to publish, so they must be older than the horizon, behind which
-no intent adds files any more. *Removed files* were committed once: only roots that are no longer addressable reference
-them. Those roots exist for a while, and as long as they do they are the proof that no writer is about to publish these
-files. So they are condemned at any age.
+intents that lost. They look like files of a writer that is about to publish, so they must be older than the horizon,
+behind which no intent adds files any more. *Removed files* were committed once: only roots that are no longer
+addressable reference them. Those roots exist for a while, and as long as they do they prove that no writer is about
+to publish these files. So they are condemned at any age.
 
-A page is applied by a root, and from then on no root adds what it names. So when all existing roots are read *after* a
-root that names the page, and none of them references a location of it, none ever will: `restore` brings back only
-files that a readable root references.
+A page is applied by a root, and from then on no root adds a location in it. So if all existing roots are read
+*after* a root that names the page, and none of them references a location of it, none ever will: `restore` only
+restores files that a readable root references.
 
 Source: definitions page, section 4; decision 0063.
 """
@@ -45,14 +45,14 @@ from rootline.tree.state.pending_object import PendingObject
 
 _KINDS: Final = tuple(OwnKind)
 _OF_EXPORTS: Final = frozenset({OwnKind.DATA_FILE, OwnKind.DATA_VECTOR, OwnKind.VECTOR}) | OF_EXPORTS
-"""What an export may name: other engines read it without asking any root."""
+"""The kinds of objects that an export may name. Other engines read exports without reading any root."""
 _EXPORT_KINDS: Final = np.array([_KINDS.index(kind) for kind in OF_EXPORTS])
 _IDLE_MS: Final = 24 * 3600 * 1000
-"""A table without a root for so long gets one of a sweep while an orphan waits: only roots carry the log's time on."""
+"""After this time without a commit, a sweep commits while an orphan waits, because only roots advance the horizon."""
 _PENDING_PARTS: Final = 8
 _DONE_PARTS: Final = 4
-"""Pages are joined into the newest one: those that still wait, of the same eighth of the retention (which they wait for
-once more), and those whose work is done, of the same quarter of the orphans' age. So there are a dozen at most."""
+"""Pages are joined into the newest one. Waiting pages of the same eighth of the retention are joined, and wait for the
+retention again. Finished pages of the same quarter of the orphan age are joined. So there are at most a dozen pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +65,10 @@ class Stored:
 
 
 class Inventory:
-    """What a sweep may delete of all that is stored, as hashes, and who references it."""
+    """The stored objects that a sweep may delete, as hashes, with marks of the roots that reference them."""
 
     def __init__(self, packed: Sequence[bytes], names: Sequence[int], facts: Sequence[tuple[int, int, int]]) -> None:
-        """Made by `InventoryNotes`. A location that was listed twice counts once."""
+        """Called by `InventoryNotes.inventory`. A location that was listed twice counts once."""
         order = sorted({item: at for at, item in enumerate(packed)}.values(), key=packed.__getitem__)
         self.hashes = LocationHashes(b"".join(packed[at] for at in order))
         named = np.array([names[at] for at in order], np.uint64)
@@ -81,10 +81,10 @@ class Inventory:
         self._spelled: dict[int, set[bytes]] = {}
 
     def reference(self, locations: Iterable[str], *, is_readable: bool) -> None:
-        """Note what a root names: one that can be read (`is_readable`), or one that expired and still exists.
+        """Mark the names in a readable root (`is_readable`), or in an expired root that still exists.
 
-        The last part of a location decides, in whatever case: no two objects of Rootline share it, and folders may be
-        listed otherwise than they are named (in other case, normalized, percent-encoded, behind another scheme).
+        Only the last part of a location is compared, case-insensitive: no two objects of Rootline share it, and a
+        listing may spell folders differently (in other case, normalized, percent-encoded, with another scheme).
         """
         marks = self._readable if is_readable else self._expired
         if not is_readable:
@@ -96,7 +96,9 @@ class Inventory:
             marks[self._by_name[first:end]] = True
 
     def _note_spellings(self, locations: Iterable[str]) -> None:
-        """Of what may be condemned at any age: a writer who sends it again names it as its root did."""
+        """Record other spellings in expired roots. A writer that adds such a file again uses the spelling of its
+        root.
+        """
         for location in locations:
             named = location_hash(location)
             if self.hashes.index(named) is None:
@@ -106,55 +108,58 @@ class Inventory:
                     self._spelled.setdefault(at, set()).add(named)
 
     def keep(self, locations: Iterable[str]) -> None:
-        """Note what stays, by its whole location: exports of one version in several folders end in the same name."""
+        """Keep objects by their whole location, because exports of one version in several folders have the same last
+        part.
+        """
         for location in locations:
             at = self.hashes.index(location_hash(location))
             if at is not None:
                 self._readable[at] = True
 
     def unneeded_of(self, names: ForeignNames) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-        """The places that another table names by its `names`, and that no root which can be read references."""
+        """The objects in another table's `names` that no readable root references."""
         places = self._by_name[np.isin(self._names, names.hashes)]
         return places[~self._readable[places]]
 
     def keep_foreign(self, names: ForeignNames) -> int:
-        """Note the names in another table, and return the number of objects that stay only because of them."""
+        """Mark the names in another table. Returns the number of objects that are kept only because of them."""
         places = self.unneeded_of(names)
         self._readable[places] = True
         return len(places)
 
     @property
     def is_referenced(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """By any root that exists."""
+        """A mask of the objects that any existing root references."""
         return self._readable | self._expired
 
     def orphans(self, older_than_ms: int, exports_than_ms: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-        """What nothing that can be read references, and that is old, or left with a root that expired.
+        """The objects that no readable root references, and that are old or were named by an expired root.
 
-        `exports_than_ms`: no writer names what exporters store, so it need not wait for the horizon.
+        `exports_than_ms`: the age limit of exported objects, which need not wait for the horizon, because no writer
+        adds them.
         """
         older_ms = np.where(np.isin(self.kinds, _EXPORT_KINDS), exports_than_ms, older_than_ms)
         return np.flatnonzero(~self._readable & (self._expired | (self.stored_ms < older_ms)))
 
     def kind_of(self, place: int) -> OwnKind:
-        """What the object at a place is."""
+        """The kind of the object at an index."""
         return _KINDS[int(self.kinds[place])]
 
     def hash_of(self, place: int) -> bytes:
-        """The hash of its location."""
+        """The hash of the location of the object at an index."""
         return self.hashes.packed[place * HASH_BYTES : (place + 1) * HASH_BYTES]
 
     def hashes_of(self, place: int) -> set[bytes]:
-        """The hash of its location, and of what expired roots call it otherwise."""
+        """The hash of the location, and those of its other spellings in expired roots."""
         return {self.hash_of(place), *self._spelled.get(place, ())}
 
     def holds(self, wanted: bytes) -> int | None:
-        """Where an object is by its hash; `None`: it is not stored (any more)."""
+        """The index of an object by its hash, or `None` if it is not stored."""
         return self.hashes.index(wanted)
 
 
 class InventoryNotes:
-    """What is noted of objects as they are listed: those whose names are Rootline's own, 60 bytes or so each."""
+    """Collects the inventory during listing: objects with Rootline's own names, about 60 bytes each."""
 
     def __init__(self) -> None:
         self._packed: list[bytes] = []
@@ -162,7 +167,7 @@ class InventoryNotes:
         self._facts: list[tuple[int, int, int]] = []
 
     def add(self, item: Stored) -> None:
-        """Note one object, if it is one that a sweep may delete; each location once."""
+        """Add one object, if a sweep may delete it. Add each location once."""
         kind = own_kind(item.location)
         if kind is not None:
             self._packed.append(location_hash(item.location))
@@ -170,20 +175,20 @@ class InventoryNotes:
             self._facts.append((_KINDS.index(kind), item.length, item.stored_ms))
 
     def inventory(self) -> Inventory:
-        """All that was noted."""
+        """The inventory of all added objects."""
         return Inventory(self._packed, self._names, self._facts)
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Objects and bytes, by kind."""
+    """The number of objects and bytes, by kind."""
 
     objects: Counter[OwnKind] = field(default_factory=Counter)
     bytes: Counter[OwnKind] = field(default_factory=Counter)
 
     @staticmethod
     def of(inventory: Inventory, places: Iterable[int]) -> Tally:
-        """Of the objects at `places`."""
+        """The tally of the objects at `places`."""
         tally = Tally()
         for at in places:
             kind = inventory.kind_of(at)
@@ -194,7 +199,9 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class SweepPlan:
-    """A proposal: the horizon, what is condemned, and the digests of earlier pages that it takes the place of."""
+    """A proposed sweep: the horizon, the condemned locations, and the digests of earlier pages that the new page
+    replaces.
+    """
 
     made_from_version: Version
     made_from_number: int
@@ -205,12 +212,12 @@ class SweepPlan:
 
     @property
     def leaf_count(self) -> int:
-        """None is made."""
+        """The number of new leaves, which is 0."""
         return 0
 
     @property
     def entries(self) -> int:
-        """Locations that are condemned."""
+        """The number of condemned locations."""
         return len(self.condemned)
 
     def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
@@ -226,7 +233,7 @@ class SweepPlan:
 
 
 def horizon_of(header: RootHeader, store_ms: int, limits: SweepLimits) -> int:
-    """The horizon that may be proposed: behind the least of the log's, the store's and the roots' times."""
+    """The newest valid horizon: the orphan age before the earliest of the log's, the store's and the roots' times."""
     return max(
         header.horizon_ms,
         min(counted_ms(header.log_time), header.snapshot.timestamp_ms, store_ms) - limits.orphan_age_ms,
@@ -242,17 +249,17 @@ def plan_sweep(
     store_ms: int,
     has_unread: bool,
 ) -> SweepPlan | None:
-    """The plan of what to condemn now, or `None` if nothing is due and no horizon is needed either.
+    """The sweep to propose now, or `None` if nothing is due and no new horizon is needed.
 
     Args:
-        header: of the head that the references were read for.
+        header: of the head for which the references were read.
         pages: that it names, in its order.
-        inventory: with the references of every root that exists.
+        inventory: with the references of every existing root.
         limits: of the table.
         store_ms: the store's own time now.
-        has_unread: whether exports, or tables that adopted files, could not be read: they may name any file that
-            other engines read.
-
+        has_unread: whether exports, or tables that adopted files, could not be read. They may name any file that
+            other
+            engines read.
     """
     horizon_ms = horizon_of(header, store_ms, limits)
     known = [page.locations for page in pages]
@@ -278,7 +285,7 @@ def plan_sweep(
     if is_more and store_ms - header.snapshot.timestamp_ms >= _IDLE_MS:
         horizon_ms = max(horizon_ms, header.horizon_ms + 1)
     forgets = any(item.since_ms < horizon_ms - CLOCKS_APART_MS for item in header.left.pages)
-    # a sweep leaves pages: alone they are no reason for one after another
+    # a sweep itself adds old pages, so pages alone must not cause another sweep
     waits = is_more or forgets or (bool(waiting) and HORIZON not in header.snapshot.summary)
     is_rising = waits and horizon_ms > header.horizon_ms
     if not condemned and not replaces and not is_rising:
@@ -303,17 +310,16 @@ def due_deletions(
     store_ms: int,
     has_unread: bool,
 ) -> list[int]:
-    """Places in the inventory that may be deleted now.
+    """The indexes of the objects that may be deleted now.
 
     Args:
         header: of the head, read before the inventory and the references.
         pages: that it names.
-        inventory: with the references of every root that exists.
+        inventory: with the references of every existing root.
         limits: of the table.
-        dated: the store's dates of roots that exist, by version, and of pages that are there, by `-1 -` their index.
+        dated: the store's dates of existing roots, by version, and of existing pages, by `-1 -` their index.
         store_ms: the store's own time now.
-        has_unread: as of `plan_sweep`; an export or a table may have been made since something was condemned.
-
+        has_unread: as in `plan_sweep`. An export or a table may be newer than the condemned page.
     """
     referenced = inventory.is_referenced
     until_ms = store_ms - limits.scan_retention_ms
@@ -339,13 +345,13 @@ def is_due(
     store_ms: int,
     settled: int = -1,
 ) -> bool:
-    """Whether the retention of a condemned page has passed, by every date that is known of its beginning.
+    """Whether the retention of a condemned page has passed, by every known date of its start.
 
-    `settled`: the newest root that was stored a retention ago, by the store's own dates. If it names the page, or comes
-    after the one that first did, no other clock matters: one that was ahead would hold the deletion up for as long.
+    `settled`: the newest root that is a retention old by the store's own dates. If it names the page, or is later
+    than the root that first did, no other clock is needed. A clock that was ahead would delay the deletion.
     """
     if page_stored_ms is None:
-        return False  # the inventory must show the page that says what goes
+        return False  # the page itself must exist
     if item.since_version <= settled:
         return True
     since_ms = max(item.since_ms, page_stored_ms, root_stored_ms or 0)
@@ -353,7 +359,7 @@ def is_due(
 
 
 def is_done(page: CondemnedPage, inventory: Inventory, *, has_unread: bool) -> bool:
-    """Whether nothing of a page is left to delete: each object is gone, or stays, because something references it."""
+    """Whether every object of a page is deleted, or stays because something references it."""
     referenced = inventory.is_referenced
     places = (inventory.holds(one) for one in page.locations)
     return all(at is None or referenced[at] or (has_unread and inventory.kind_of(at) in _OF_EXPORTS) for at in places)
@@ -368,7 +374,7 @@ def _replaced(
     limits: SweepLimits,
     store_ms: int,
 ) -> tuple[tuple[bytes, ...], LocationHashes]:
-    """(digests of pages that go, all that the new page names): `fresh` and what it takes over from them."""
+    """(digests of replaced pages, all locations of the new page): `fresh` and those of the replaced pages."""
     gone: list[bytes] = []
     named = list(fresh)
     for item, page, is_done_with in zip(condemned, pages, done, strict=True):

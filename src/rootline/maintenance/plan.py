@@ -1,12 +1,12 @@
 """The form of every plan: the objects to store, the leaves among them, and the intent to publish after them.
 
-Owns: the shape of a plan and of its output, entries in a leaf that takes them over, how many entries fill how many
-leaves, how an intent names leaves and the vectors of a Puffin file. Does not own: the plans (`*_plan`), the order of
-entries (`file_leaves`), the bytes of a leaf (`leaf_codec`), storing and publishing
+Owns: the interface of a plan and its output, the conversion of entries that move to a leaf, the division of entries
+into leaves, the form in which an intent names leaves and the vectors of a Puffin file. Does not own: the plans
+(`*_plan`), the order of entries (`file_leaves`), the bytes of a leaf (`leaf_codec`), storing and publishing
 (`rootline.workers.jobs.maintenance_job`).
-Invariants: pure. A plan that is written twice with one stamp gives the same objects under the same names. A leaf holds
+Invariants: pure. A plan that is written twice with one stamp yields the same objects under the same names. A leaf has
 one spec, and data or deletes. Every entry is EXISTING with the explicit snapshot id, sequence numbers and first row id
-of the place that it came from.
+of its former place.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from rootline.tree.state.pending_object import PendingObject
 
 @dataclass(frozen=True, slots=True)
 class IntentStamp:
-    """Whose intent it is, and of which table. `intent_id`: fresh, 32 hex digits; new objects are named after it."""
+    """The identity of an intent: its writer and its table. `intent_id`: fresh, 32 hex digits. Names of new objects
+    use it.
+    """
 
     intent_id: str
     table: TableName
@@ -38,11 +40,11 @@ class IntentStamp:
     writer_sequence: int
 
     def object_uuid(self, number: int) -> uuid.UUID:
-        """For the name of the plan's object `number`: no other object has it."""
+        """A unique UUID for the name of the plan's object `number`."""
         return uuid.uuid5(uuid.UUID(self.intent_id), str(number))
 
     def intent(self, kind: IntentKind, made_from_version: Version, **cargo: Any) -> Intent:
-        """The intent of this stamp; `cargo`: the fields of `Intent` that `kind` carries."""
+        """The intent of this stamp. `cargo`: the fields of `Intent` for this `kind`."""
         return Intent(
             intent_id=self.intent_id,
             table=self.table,
@@ -64,50 +66,51 @@ class WrittenPlan:
 
 
 class Plan(Protocol):
-    """What is to be done to one root of a table."""
+    """A change of the metadata tree of one table, planned from one root."""
 
     @property
     def made_from_version(self) -> Version:
-        """The root's."""
+        """The version of that root."""
         ...
 
     @property
     def leaf_count(self) -> int:
-        """New leaves."""
+        """The number of new leaves."""
         ...
 
     @property
     def entries(self) -> int:
-        """Entries that move."""
+        """The number of entries that move."""
         ...
 
     def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
-        """The objects and the intent; the same arguments give the same bytes and names. Encoding takes a while.
+        """The objects and the intent. The same arguments yield the same bytes and names. Encoding takes a while.
 
         Raises:
-            Invalid: `leaf-invalid`, `statistics-invalid`, a leaf cannot hold an entry.
-
+            Invalid: `leaf-invalid`, `statistics-invalid`, a leaf cannot represent an entry.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class InPlan:
-    """Affiliated with a data leaf of the same plan, by its index among the plan's leaves."""
+    """The affinity to a data leaf of the same plan, by its index among the plan's leaves."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class InRoot:
-    """Affiliated with a data leaf that the root names already."""
+    """The affinity to a data leaf that the root already names."""
 
     location: str
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedLeaf:
-    """One leaf to write: its entries in order, of one spec. `affinity`: the data leaf that its vectors belong to."""
+    """One leaf to write: its entries in order, of one spec. `affinity`: the data leaf that lists the files of its
+    vectors.
+    """
 
     content: LeafContent
     spec_id: int
@@ -117,7 +120,7 @@ class PlannedLeaf:
 
 @dataclass(frozen=True, slots=True)
 class WrittenLeaves:
-    """The leaves of a plan, in its order: as objects to store, and as an intent names them."""
+    """The leaves of a plan in order, as objects to store and as manifests of an intent."""
 
     objects: tuple[PendingObject, ...]
     manifests: tuple[AddedManifest, ...]
@@ -126,11 +129,10 @@ class WrittenLeaves:
 def write_leaves(
     leaves: Sequence[PlannedLeaf], definition: TableDefinition, leaf_uuid: Callable[[int], uuid.UUID]
 ) -> WrittenLeaves:
-    """Encode `leaves`; `leaf_uuid`: from a leaf's index to the UUID in its name.
+    """Encode `leaves`. `leaf_uuid` maps a leaf's index to the UUID in its name.
 
     Raises:
-        Invalid: `leaf-invalid`, `statistics-invalid`, a leaf cannot hold an entry.
-
+        Invalid: `leaf-invalid`, `statistics-invalid`, a leaf cannot represent an entry.
     """
     objects: list[PendingObject] = []
     manifests: list[AddedManifest] = []
@@ -142,7 +144,9 @@ def write_leaves(
 
 
 def manifest_of(planned: PlannedLeaf, leaf: EncodedLeaf, before: Sequence[AddedManifest]) -> AddedManifest:
-    """What an intent says of `leaf`, the encoded `planned` one; `before`: the same of the plan's leaves before it."""
+    """The manifest in the intent for `leaf`, the encoded `planned`. `before`: the manifests of the plan's earlier
+    leaves.
+    """
     owner: str | None = None
     if isinstance(planned.affinity, InPlan):
         owner = before[planned.affinity.index].location
@@ -182,7 +186,7 @@ def planned_leaves(
 def vectors_of_puffin(
     location: str, puffin: EncodedPuffin, blobs: Sequence[VectorBlob], replaces: Sequence[VectorReference | None]
 ) -> tuple[AddedVector, ...]:
-    """One for each of `blobs`, which `puffin` was made of, and the vector that each replaces."""
+    """The vectors in the intent for `blobs`, which `puffin` contains, with the vector that each replaces."""
     return tuple(
         AddedVector(
             location=location,

@@ -1,13 +1,13 @@
-"""Manifest vectors that are too large for a root, and vectors of data files that lie in too many Puffin files.
+"""Plans to move manifest vectors that are too large for a root, and to join scattered vectors of data files.
 
 Every small delete writes a Puffin file with the vector of one or a few data files, and a scan opens all of them. So
-the vectors of files with few are joined: ordered by data leaf, so a scan that prunes leaves still opens few files, and
-at most `JOINED_MAX` in one file. A file with half as many, or half of `JOINED_BYTES_MAX`, is not joined, so a vector
-moves a bounded number of times.
+vectors in Puffin files with few of them are joined: ordered by data leaf, so a scan that prunes leaves still opens
+few files, and at most `JOINED_MAX` in one file. A file with half as many, or half of `JOINED_BYTES_MAX`, is not
+joined, so a vector moves a bounded number of times.
 
 Owns: the choice, and the Puffin file. Does not own: thresholds (`rootline.maintenance.limits`), storing the file
-(`metadata_jobs`), the fate of leaves and vectors since (`rootline.tree`).
-Invariants: pure. A manifest vector that moves contains all that is dead in its leaf. A joined vector is unchanged.
+(`metadata_jobs`), later changes of leaves and vectors (`rootline.tree`).
+Invariants: pure. A manifest vector that moves contains all dead entries of its leaf. A joined vector is unchanged.
 
 Source: format page, "Manifest vectors" and "Deletion vectors"; decision 0034.
 """
@@ -37,17 +37,19 @@ from rootline.tree.rules.removal_rules import reference_of_entry
 from rootline.tree.state.pending_object import PendingObject
 
 JOINED_MAX: Final = 256
-"""Vectors in one intent: the coordinator reads as many Puffin files before it goes on with the table."""
+"""Vectors in one intent. The coordinator reads as many Puffin files before it continues with the table."""
 JOINED_BYTES_MAX: Final = 4_000_000
 _NAMES: Final = ["data", "location", "size", "data_leaf", "leaf", "ordinal"]
 _KINDS: Final = [pa.string(), pa.string(), pa.int64(), pa.string(), pa.int64(), pa.int64()]
 _WORTH_IT: Final = 512
-"""Bytes below which a vector stays: a row that names a Puffin file is not much shorter."""
+"""Bytes below which a vector stays inline, because a row that names a Puffin file is not much shorter."""
 
 
 @dataclass(frozen=True, slots=True)
 class VectorCompactionPlan:
-    """`vectors`: leaf → its dead ordinals. `joined`: vectors of data files, and what each deletes. One Puffin file."""
+    """Vectors for one Puffin file. `vectors`: leaf → its dead ordinals. `joined`: vectors of data files with their
+    positions.
+    """
 
     made_from_version: Version
     vectors: Mapping[str, BitMap] = field(default_factory=dict)
@@ -55,16 +57,16 @@ class VectorCompactionPlan:
 
     @property
     def entries(self) -> int:
-        """Vectors that the plan moves."""
+        """The number of vectors that move."""
         return len(self.vectors) + len(self.joined)
 
     @property
     def leaf_count(self) -> int:
-        """New leaves: vectors alone move."""
+        """The number of new leaves, which is 0."""
         return 0
 
     def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
-        """One Puffin file, and the intent that names its vectors; as `Plan.write`."""
+        """One Puffin file and the intent that names its vectors, as `Plan.write`."""
         blobs = [VectorBlob(leaf, BitMap64(ordinals)) for leaf, ordinals in self.vectors.items()]
         blobs += [VectorBlob(vector.referenced_file or "", positions) for vector, positions in self.joined]
         replaces = [*(None for _ in self.vectors), *(reference_of_entry(vector) for vector, _ in self.joined)]
@@ -78,7 +80,7 @@ class VectorCompactionPlan:
 
 
 def inline_bytes(root: Root) -> dict[str, int]:
-    """Leaf → bytes of its vectors in the root."""
+    """Leaf → bytes of its inline vectors in the root."""
     found: dict[str, int] = defaultdict(int)
     for row in root.rows:
         entry, vector = row.entry, row.entry.deletion_vector
@@ -89,7 +91,9 @@ def inline_bytes(root: Root) -> dict[str, int]:
 
 
 def large_vectors(sizes: Mapping[str, int], limits: CompactionLimits) -> list[str]:
-    """Leaves whose vectors are due: every large one, and the largest while all together are too much for a root."""
+    """Leaves whose vectors are due: every large one, and the largest of the rest while the total is too much for a
+    root.
+    """
     total = sum(sizes.values())
     is_crowded = total > limits.root_vector_bytes
     due: list[str] = []
@@ -104,7 +108,7 @@ def large_vectors(sizes: Mapping[str, int], limits: CompactionLimits) -> list[st
 def plan_vector_compaction(
     root: Root, limits: CompactionLimits, dead: Mapping[str, BitMap]
 ) -> VectorCompactionPlan | None:
-    """What to move out of `root`; `dead`: leaf → its dead ordinals."""
+    """The plan to move vectors out of `root`, or `None` if none is due. `dead`: leaf → its dead ordinals."""
     due = large_vectors(inline_bytes(root), limits)
     return VectorCompactionPlan(root.header.version, {leaf: dead[leaf] for leaf in due}) if due else None
 
@@ -135,7 +139,7 @@ class DataVectors:
         self._leaves.append(leaf)
 
     def scattered(self, limits: CompactionLimits) -> list[ContentEntry]:
-        """The vectors to join in one Puffin file, empty while fewer than `vector_files` files have few vectors."""
+        """The vectors to join in one Puffin file. Empty while fewer than `vector_files` files have few vectors."""
         every = pa.concat_tables(self._tables)
         files = every.group_by("location").aggregate([("size", "sum"), ("size", "count")])
         is_small = pc.and_(
@@ -163,7 +167,9 @@ def _size(entry: ContentEntry) -> int:
 
 
 def _table(columns: Sequence[Any], data_leaf: str, leaf: int, ordinals: Sequence[int]) -> pa.Table:
-    """One row a vector: data file, Puffin file, bytes, the data leaf that lists the file if known, and its place."""
+    """One row for each vector: data file, Puffin file, bytes, the data leaf that lists the file if known, and its
+    place.
+    """
     data, location, size = columns
     count = len(ordinals)
     arrays = [data, location, size, [data_leaf] * count, [leaf] * count, list(ordinals)]

@@ -1,7 +1,7 @@
 """Rootline as a Spark data source: `spark.dataSource.register(rootline.spark.RootlineDataSource)`.
 
-Owns: `format("rootline")` for batch reads, batch writes and streaming writes; appends; changes of rows; maintenance on
-the cluster. Does not own: planning, statistics, publishing (the library's own rooms do it).
+Owns: `format("rootline")` for batch reads, batch writes and streaming writes, appends, changes of rows, maintenance on
+the cluster. Does not own: planning, statistics, publishing (other packages of the library).
 Invariants: importing this package imports Spark only when one of its names is used.
 """
 

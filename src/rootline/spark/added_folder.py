@@ -1,10 +1,11 @@
-"""`rootline.spark.add_folder`: Parquet files in a table's folder become the table's, described on the cluster.
+"""`rootline.spark.add_folder`: adds Parquet files in a table's folder to the table, described on the cluster.
 
-Owns: the new files of a folder, describing them side by side, one commit for all, the locations that a table refuses
-because it removed or rewrote them. Does not own: reading one file (`data_file`), leaves for many files (`new_files`).
-Invariants: statistics are of the rows, never of a footer. A file that the table has is left out, so running it again
-adds nothing twice. Folders that Rootline itself writes to are refused, because files that were removed there would
-return.
+Owns: finding the new files of a folder, describing them in parallel, one commit for all, the locations that a table
+refuses because it removed or rewrote them. Does not own: reading one file (`data_file`), leaves for many files
+(`new_files`).
+Invariants: statistics are computed from the rows, never from a footer. Files that the table already has are skipped,
+so a repeated call adds nothing twice. Folders to which Rootline itself writes are refused, because removed files there
+would be added again.
 """
 
 from __future__ import annotations
@@ -44,19 +45,19 @@ if TYPE_CHECKING:
 
 
 async def refused_locations(store: ObjectStore, header: RootHeader, locations: Iterable[str]) -> frozenset[str]:
-    """Those of `locations` that an intent could not bring in at the version of `header`: they would be `file-removed`.
+    """The `locations` that an intent could not add at the version of `header`: it would be rejected as
+    `file-removed`.
 
     Raises:
         Corrupt: `object-missing`, `page-corrupt`.
         Unavailable: `store-unavailable`.
-
     """
     condemned, left = await read_condemned(store, header), await read_left(store, header)
     return refused_by(header, TablePages((), (), condemned, left=left), locations)
 
 
 def refused_by(header: RootHeader, pages: TablePages, locations: Iterable[str]) -> frozenset[str]:
-    """As `refused_locations`, from the pages of condemned and of rewritten locations."""
+    """The refused locations, as `refused_locations`, from the pages of condemned and of rewritten locations."""
     left, undone = RetiredDraft(header.left, pages.left), restored_through(CarriedFields.of(header))
 
     def is_refused(location: str) -> bool:
@@ -72,9 +73,10 @@ _OWN_FOLDERS: Final = ("data", "metadata")
 
 @dataclass(frozen=True, slots=True)
 class AddedFolder:
-    """`files` with `rows` came by `commit`, which is `None` if none came; `known` files were the table's already.
+    """The result. `files` with `rows` were added by `commit`, `None` if there were none. `known` files were in the
+    table.
 
-    `left`: files that the table had, and does not take again, because it rewrote them or is about to delete them.
+    `left`: files that the table refuses, because it rewrote them or is about to delete them.
     """
 
     files: int
@@ -96,19 +98,19 @@ def add_folder(
 ) -> AddedFolder:
     """Add the Parquet files of a folder inside the table's own folder, in one commit. No file is copied or written.
 
-    Columns are found by field id, or as the table's name mapping says. A column that the files lack and their paths
-    state (`day=2024-01-01`) has that value, if the table is partitioned by the column itself; otherwise the folder is
-    refused. Every file is read on the cluster, for exact statistics. Names that begin with `_` or `.`, and those that
-    do not end in `.parquet`, are left out, and files that the table has, or has rewritten, for example in a compaction:
-    so the same folder can be added again when it has new files. That works for as long as the table remembers what it
-    rewrote: the log's retention and a day.
+    Columns are found by field id, or by the table's name mapping. A column that is only in the files' paths
+    (`day=2024-01-01`) has that value if the table is partitioned by the column itself. Otherwise the folder is refused.
+    Every file is read on the cluster, for exact statistics. Names that begin with `_` or `.`, and those that do not end
+    in `.parquet`, are skipped. So are files that the table has, or has rewritten, for example in a compaction. So the
+    same folder can be added again when it has new files, as long as the table remembers its rewritten files: for the
+    log's retention and a day.
 
     Args:
-        spark: the session; what `rootline.spark.register` reads of its settings is read here too.
+        spark: the session, with the same settings as for `rootline.spark.register`.
         name: `namespace.table`.
-        folder: below the table's folder, such as `backfill/2013`; neither `data` nor `metadata`, where Rootline writes.
-        timeout_s: how many seconds to wait for the verdict.
-        summary: text to text, kept in the snapshot.
+        folder: below the table's folder, such as `backfill/2013`. Not `data` or `metadata`, where Rootline writes.
+        timeout_s: seconds to wait for the verdict.
+        summary: text to text, stored in the snapshot.
         warehouse: instead of the session's `spark.rootline.warehouse`.
         log: instead of the session's `spark.rootline.log`.
 
@@ -141,14 +143,16 @@ def _checked(folder: str) -> str:
         raise Invalid(
             "setting-invalid",
             f"folder {folder!r:.200}: name a folder below the table's own, such as 'backfill/2013'; 'data' and "
-            "'metadata' hold what Rootline wrote, also what was deleted since",
+            "'metadata' contain Rootline's own files, some of which are deleted",
         )
     return "/".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
 class FilesOfFolder:
-    """Locations of the `new` files of a folder; how many others are the table's, or were."""
+    """The locations of the `new` files of a folder. `known`: the number of the table's files. `left`: of refused
+    ones.
+    """
 
     new: tuple[str, ...]
     known: int
@@ -156,7 +160,7 @@ class FilesOfFolder:
 
 
 async def files_of_folder(session: Session, table: TableName, folder: str) -> FilesOfFolder:
-    """The Parquet files of a folder inside the table's own, as the newest version knows them."""
+    """The Parquet files of a folder inside the table's own, compared with the newest version."""
     prefix = table_prefix(table)
     listing = await session.store.list(f"{prefix}{folder}/")
     if not listing.keys:
@@ -178,7 +182,7 @@ def _is_hidden(place: str, folder: str) -> bool:
 
 
 def _packed(locations: Sequence[str]) -> bytes:
-    """For Spark, which brings all shares to each task: the other ones are not to be looked at there."""
+    """A share as compact bytes, because Spark sends all shares to each task, which needs only its own."""
     return zlib.compress(json.dumps(locations).encode(), 1)
 
 

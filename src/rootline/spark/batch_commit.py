@@ -1,15 +1,15 @@
-"""The driver's side of a write: one intent for all files of a batch, and its verdict.
+"""The driver's side of a write: publishes one intent for all files of a batch, and waits for its verdict.
 
 Owns: the way from the tasks' messages to a commit, for appends and overwrites, batch and stream, and the plan of a
 write with `mergeSchema`. Does not own: writing files (`file_sink`), publishing and waiting (`rootline.client`).
-Invariants: a batch is one intent, its new columns included. A replayed batch (same writer, same sequence) commits
-once. A rejected batch fails the query, unless the option sends it to the dead letters. Nothing is ever undone, because
-a published intent may have been committed already. Files are published only under a definition in which their columns'
-ids mean the same as when the files were written.
+Invariants: a batch is one intent, with its new columns. A replayed batch (same writer, same sequence) commits once. A
+rejected batch fails the query, unless the option sends it to the dead letters. Nothing is ever undone, because a
+published intent may have been committed already. Files are published only under a definition in which their columns'
+ids have the same meaning as when the files were written.
 
-Theory. With `mergeSchema`, executors name columns by id, so the plan precedes the files and cannot follow the table
-any more. If the same columns were added meanwhile, by this stream's last batch or by someone else in the same order,
-nothing is left to change. If other columns have got their ids, the rows must be written again, which is Spark's to do.
+Theory. With `mergeSchema`, executors write columns by id, so the plan precedes the files and cannot follow later
+changes of the table. If the same columns were added meanwhile, by this stream's last batch or by another writer in the
+same order, no change remains. If other columns have those ids, Spark must write the rows again.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from rootline.tree.evolution.evolution_rules import may_become, placed_fields
 
 @dataclass(frozen=True, slots=True)
 class MergedWrite:
-    """What a write needs of the table; picklable. `definition`: JSON, what its files are written under."""
+    """The changes of the table that a write needs. Picklable. `definition`: JSON, the definition for its files."""
 
     columns: pa.Schema
     definition: bytes
@@ -57,11 +57,11 @@ class MergedWrite:
     def planned(
         table: TableName, rows: StructType, definition: bytes, digest: bytes, *, is_case_sensitive: bool = False
     ) -> MergedWrite | None:
-        """Of rows with Spark's schema; `None` when the table, whose definition has `digest`, has all they need.
+        """The plan for rows with Spark's schema, or `None` if the table, whose definition has `digest`, needs no
+        change.
 
         Raises:
             Invalid: `definition-invalid` or `evolution-illegal`, naming the column.
-
         """
         now = TableDefinition.from_json(definition)
         empty = pa.RecordBatch.from_pylist([], arrow_schema_for_spark(rows))
@@ -70,11 +70,10 @@ class MergedWrite:
         return None if plan.changes is None else MergedWrite(columns, plan.definition.to_json())
 
     def on_head(self, lake: Lake, table: TableName) -> MergePlan:
-        """The changes that are still to be made now that the files are there.
+        """The changes that the newest version still needs, after the files were written.
 
         Raises:
-            Invalid: `definition-changed`, the files' columns are not those of the table any more.
-
+            Invalid: `definition-changed`, the files' columns no longer match those of the table.
         """
 
         async def operation(session: Session) -> tuple[TableDefinition, bytes]:
@@ -85,14 +84,14 @@ class MergedWrite:
         if not means_the_same(TableDefinition.from_json(self.definition), plan.definition):
             raise Invalid(
                 "definition-changed",
-                f"{table}: another change of its columns came while the batch was written, and its files do not fit "
-                "the result: run the write again; a stream's next run writes this batch again",
+                f"{table}: its columns were changed while the batch was written, so the batch's files do not fit: run "
+                "the write again. A stream's next run rewrites this batch",
             )
         return plan
 
 
 def means_the_same(written: TableDefinition, now: TableDefinition) -> bool:
-    """Whether files that were written under one definition hold, under the other, what they were written to hold."""
+    """Whether files that were written under one definition have the same meaning under the other."""
     there = placed_fields(now.schema)
     for field_id, placed in placed_fields(written.schema).items():
         found = there.get(field_id)
@@ -109,16 +108,16 @@ def _plan(table: TableName, columns: pa.Schema, definition: TableDefinition, dig
 
 
 QUERY_WRITER_PREFIX = "spark/"
-"""Of the writer of a streaming query that names none: the query's id follows, and a new checkpoint has a new one."""
+"""Prefix of the writer id of a streaming query without `writerId`. The query's id follows, one for each checkpoint."""
 _log = structlog.get_logger("rootline.spark")
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenBatch:
-    """All files of a batch, the table and schema that they were written for, and the batch's name if it has one.
+    """All files of a batch, the table and schema for which they were written, and the batch's name if it has one.
 
-    `oldest_ms`: when the first of them was uploaded, in the store's milliseconds; `None`: that is not known.
-    `session_mode`: what the session says that an overwrite replaces.
+    `oldest_ms`: the time of the first upload, in the store's milliseconds, or `None` if unknown. `session_mode`: the
+    session's setting for the rows that an overwrite replaces.
     """
 
     files: tuple[DataFile, ...]
@@ -132,11 +131,10 @@ class WrittenBatch:
 
     @staticmethod
     def of(written: Sequence[FilesWritten], writer_id: str | None, sequence: int | None) -> WrittenBatch:
-        """The batch that the tasks wrote: at least one of them.
+        """The batch of all tasks' files. There must be at least one task.
 
         Raises:
             Invalid: `table-uuid-mismatch`, the tasks did not write for one table.
-
         """
         if len({message.table_uuid for message in written}) != 1:
             raise Invalid(
@@ -155,20 +153,21 @@ class WrittenBatch:
 def commit_append(
     batch: WrittenBatch, definition: TableDefinition, options: SourceOptions, merged: MergedWrite | None = None
 ) -> Verdict | None:
-    """Publish one `append` and wait for its verdict; `None` when there are no files. An upsert is a `row_delta`.
+    """Publish one `append` and wait for its verdict. `None` when there are no files. An upsert is a `row_delta`.
 
-    Many files go into leaves first; `definition` is what the files were written under. `merged`: what it changes.
+    Many files are put into leaves first. `definition`: for which the files were written. `merged`: its changes.
 
     Raises:
         Invalid: the intent was rejected, and `onRejected` is `fail`; `definition-changed`, the files cannot be used.
-        OutcomeUnknown: no verdict came in time; Spark replays the batch, which commits once.
-
+        OutcomeUnknown: there was no verdict in time. Spark replays the batch, which commits once.
     """
     if not batch.files:
         return None
     with committing_lake(options) as lake:
         if batch.deletes:
-            check_upsert(options.table, lake.table(options.table).definition())  # a stream may have begun long ago
+            check_upsert(
+                options.table, lake.table(options.table).definition()
+            )  # the table may have changed since the stream started
         new = carried_files(lake, batch, definition, options)
 
         def planned() -> Intent:
@@ -192,14 +191,13 @@ def commit_append(
 
 
 def _check_same_rows(lake: Lake, verdict: Verdict, batch: WrittenBatch, options: SourceOptions) -> None:
-    """Compare a batch that is said to be there already with the version that it was committed in.
+    """Compare a batch whose verdict is `DUPLICATE` with the version in which it was committed.
 
-    A replay has the same rows in other files. A deleted checkpoint makes a query count from 0 again, under the pairs of
-    earlier batches if the user named the writer.
+    A replay has the same rows in other files. After a deleted checkpoint, however, a query counts from 0 again and
+    reuses the sequences of earlier batches if the user named the writer.
 
     Raises:
-        Invalid: `sequence-reused`, that version brought another number of rows.
-
+        Invalid: `sequence-reused`, that version added another number of rows.
     """
     version = verdict.version
     if version is None or batch.writer_id is None or batch.writer_id.startswith(QUERY_WRITER_PREFIX):
@@ -214,28 +212,28 @@ def _check_same_rows(lake: Lake, verdict: Verdict, batch: WrittenBatch, options:
 
     try:
         added, is_alone = lake.holder.run(brought)
-    except (Corrupt, KeyError):  # the version expired: no one knows what it brought
+    except (Corrupt, KeyError):  # the version expired, so its rows cannot be compared
         return
     if rows > added or (is_alone and rows != added):
         raise Invalid(
             "sequence-reused",
             f"{options.table}: batch {batch.sequence} of writer {batch.writer_id!r} was committed in version {version} "
-            f"with {added:,} rows{'' if is_alone else ' at most'}, and has {rows:,} now, which are not in the table. A "
-            "query with a new checkpoint counts its batches from 0 again: give it a new writerId. If it is a replay "
-            "whose rows differ each time, they are there as they were, and a new writerId would add them again",
+            f"with {added:,} rows{'' if is_alone else ' at most'}. Now it has {rows:,} rows, which are not in the "
+            "table. A query with a new checkpoint counts its batches from 0 again: give it a new writerId. If this is "
+            "a replay whose rows differ each time, the table has its first rows, and a new writerId would add more",
         )
 
 
 def commit_overwrite(
     batch: WrittenBatch, definition: TableDefinition, options: SourceOptions, merged: MergedWrite | None = None
 ) -> Verdict | None:
-    """Replace rows by the batch's in one intent, planned again when the table changes meanwhile.
+    """Replace rows by the batch's in one intent, replanned when the table changes meanwhile.
 
-    `replaceWhere` names the rows, or `partitionOverwriteMode` the partitions of the batch; every row without them.
+    `replaceWhere` selects the replaced rows, or `partitionOverwriteMode` the partitions of the batch. Without them
+    every row is replaced.
 
     Raises:
         Invalid, OutcomeUnknown: as `commit_append`.
-
     """
     mode = options.partition_overwrite or batch.session_mode
     replaced = replaced_by(batch.files, definition, options.replace_where, mode)
@@ -249,7 +247,7 @@ def commit_overwrite(
 def _decided_in_the_end(
     lake: Lake, planned: Callable[[], Intent | None], batch: WrittenBatch, options: SourceOptions
 ) -> Verdict | None:
-    """The verdict on what is planned, which is planned again when another change was first."""
+    """The verdict on the planned intent, which is replanned when another change was first."""
     patience = Patience.of(options.verdict_timeout_ms / 1000, time.monotonic, no_jitter)
 
     def publish(intent: Intent) -> Verdict:
@@ -260,10 +258,10 @@ def _decided_in_the_end(
 
 
 def carried_files(lake: Lake, batch: WrittenBatch, definition: TableDefinition, options: SourceOptions) -> NewFiles:
-    """The batch's files as its intent carries them; many files go into leaves, which are stored here."""
+    """The batch's files in the form of its intent. Many files are put into leaves, which are stored here."""
 
     async def carried(session: Session) -> NewFiles:
-        if batch.oldest_ms is not None:  # a table that is swept asks how old they are, and the executors know
+        if batch.oldest_ms is not None:  # a swept table checks the age of files, which only the executors know
             for file in (*batch.files, *batch.deletes):
                 session.uploads.note(options.table, file.location, batch.oldest_ms)
         return await for_intent(session, options.table, definition, batch.files)
@@ -306,9 +304,11 @@ def _overwrite(
 
 
 def decided(lake: Lake, intent: Intent, batch: WrittenBatch, timeout_s: float) -> Verdict:
-    """The verdict on `intent`, published under the batch's name. Raises `OutcomeUnknown` (`verdict-timeout`)."""
+    """Publish `intent` under the batch's name, and wait for the verdict. Raises `OutcomeUnknown`
+    (`verdict-timeout`).
+    """
     with lake.producer(batch.writer_id) as producer:
-        # a replayed batch has files of other names: its writer and its number are all that it is known by
+        # a replayed batch has other file names, so only its writer and its number identify it
         receipt = producer.publish(intent, writer_sequence=batch.sequence, content="")
         return receipt.verdict(timeout_s=timeout_s)
 

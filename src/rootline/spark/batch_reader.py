@@ -1,11 +1,12 @@
 """Spark's batch read of one table: planned in the driver's Python worker, read on executors.
 
-Owns: the partitions of a read, Spark's pushed filters as expressions of PyIceberg, a choice of files as the text of an
-option. Does not own: planning (`planned_files`), reading files (`scan_executor`), Spark's types (`spark_types`).
+Owns: the partitions of a read, the translation of Spark's pushed filters to PyIceberg's expressions, a choice of files
+as the text of an option. Does not own: planning (`planned_files`), reading files (`scan_executor`), Spark's types
+(`spark_types`).
 Invariants: every partition belongs to one version of the table. A row that satisfies a filter in Spark satisfies its
 translation. A filter without a translation costs time, never rows, because Spark checks every filter again. The two
-differ on NaN: in Spark it is greater than every number, here it satisfies no comparison. The text of a choice carries
-a digest of the files' names, so it chooses nothing from another plan.
+differ on NaN: in Spark it is greater than every number, here it satisfies no comparison. The text of a choice contains
+a digest of the files' names, so it selects nothing from another plan.
 """
 
 from __future__ import annotations
@@ -50,11 +51,11 @@ _COMPARISONS: Final[dict[type[spark.Filter], tuple[Any, Any]]] = {
     spark.LessThan: (_make.LessThan, _make.GreaterThanOrEqual),
     spark.LessThanOrEqual: (_make.LessThanOrEqual, _make.GreaterThan),
 }
-"""Spark's filter → its translation, and the translation of its negation; both drop nulls, as SQL does."""
+"""Spark's filter → its translation, and the translation of its negation. Both drop nulls, as SQL does."""
 
 
 def translated(filters: Iterable[spark.Filter], schema: Schema) -> expressions.BooleanExpression | None:
-    """The conjunction of those `filters` that can be translated for a table of `schema`; `None` when none can."""
+    """The conjunction of those `filters` that can be translated for a table of `schema`, or `None` if none can."""
     parts = [part for part in (_bindable(condition, schema) for condition in filters) if part is not None]
     return reduce(_make.And, parts) if parts else None
 
@@ -63,7 +64,7 @@ def _bindable(condition: spark.Filter, schema: Schema) -> Any:
     is_negated = isinstance(condition, spark.Not)
     inner = condition.child if isinstance(condition, spark.Not) else condition
     if isinstance(inner, spark.Not) or any("." in part for part in getattr(inner, "attribute", ())):
-        return None  # a dot in a name cannot be told from a path
+        return None  # a dot in a name is ambiguous with a path
     expression = _translate(inner, schema, is_negated)
     if expression is not None:
         try:
@@ -118,7 +119,7 @@ def _may_hold_nan(column: str, schema: Schema) -> bool:
 
 
 def _literal(value: Any) -> Any:
-    """A value that PyIceberg can bind to a column; `None` if there is none."""
+    """A value that PyIceberg can bind to a column, or `None` if there is none."""
     match value:
         case bool() | int() | str() | bytes() | Decimal():
             return value
@@ -134,14 +135,14 @@ _SHAPE: Final = re.compile(r"((?:\d{1,9}-\d{1,9},)*)@([0-9a-f]{32})")
 
 @dataclass(frozen=True, slots=True)
 class TaskChoice:
-    """Ranges of numbers, both ends included, and the digest of the locations there."""
+    """A choice of a plan's files: inclusive ranges of their numbers, and the digest of their locations."""
 
     ranges: tuple[tuple[int, int], ...]
     digest: str
 
     @staticmethod
     def of(numbers: Sequence[int], tasks: Sequence[FileTask]) -> TaskChoice:
-        """Those of `tasks` that have the ascending `numbers`."""
+        """The choice of the `tasks` with the ascending `numbers`."""
         ranges: list[tuple[int, int]] = []
         for number in numbers:
             if ranges and number == ranges[-1][1] + 1:
@@ -152,7 +153,7 @@ class TaskChoice:
 
     @staticmethod
     def parse(text: str) -> TaskChoice:
-        """What `str` made. Raises `Invalid` (`setting-invalid`)."""
+        """The choice in a text made by `str`. Raises `Invalid` (`setting-invalid`)."""
         match = _SHAPE.fullmatch(text)
         if match is None:
             raise Invalid("setting-invalid", "option 'filesOfPlan' is for rootline.spark.table only: leave it out")
@@ -163,10 +164,12 @@ class TaskChoice:
         return "".join(f"{first}-{last}," for first, last in self.ranges) + f"@{self.digest}"
 
     def chosen(self, tasks: Sequence[FileTask]) -> list[FileTask]:
-        """The chosen ones of `tasks`. Raises `Invalid` (`setting-invalid`): they are of another plan."""
+        """The chosen ones of `tasks`. Raises `Invalid` (`setting-invalid`): they belong to another plan."""
         found = [task for first, last in self.ranges for task in tasks[first : last + 1]]
         if _digest(iter(found)) != self.digest:
-            raise Invalid("setting-invalid", "option 'filesOfPlan' is of another plan: call rootline.spark.table again")
+            raise Invalid(
+                "setting-invalid", "option 'filesOfPlan' belongs to another plan: call rootline.spark.table again"
+            )
         return found
 
 
@@ -183,7 +186,7 @@ _FILE_OPEN_COST_BYTES: Final = 4 * 1024 * 1024
 
 @dataclass
 class ScanPartition(InputPartition):
-    """Some files of one version, and the definition to read them by; without files, no rows."""
+    """Some files of one version, and the definition to read them by. Without files, no rows."""
 
     tasks: tuple[FileTask, ...]
     definition: bytes
@@ -214,7 +217,7 @@ class BatchReader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The live rows of a partition's files that match, as Arrow batches in Spark's own types."""
+        """The matching live rows of a partition's files, as Arrow batches in Spark's own types."""
         assert isinstance(partition, ScanPartition)
         definition = TableDefinition.from_json(partition.definition)
         columns = RowsWanted.of(definition, self.wanted.names)
@@ -233,20 +236,22 @@ class BatchReader(DataSourceReader):
 
 
 class PushingReader(BatchReader):
-    """A read that lets Spark push filters down; Spark refuses it while its own setting for that is off.
+    """A read that lets Spark push filters down. Spark refuses it while its own setting for that is off.
 
-    Only on request: up to Spark 4.3 a pushed filter stays with the DataFrame that was loaded, and later reads of that
+    Only on request: up to Spark 4.3 a pushed filter stays with the DataFrame that was loaded. Later reads of that
     DataFrame without the filter silently lack the rows that it dropped.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Keep what can be translated, to prune files and rows early; return every filter, so Spark checks it again."""
+        """Store the translated filters, to prune files and rows early. Returns every filter, so that Spark checks it
+        again.
+        """
         self.pushed = translated(filters, TableDefinition.from_json(self.definition).schema)
         return filters
 
 
 def packed(tasks: Iterable[FileTask], partition_bytes: int) -> Iterator[list[FileTask]]:
-    """Tasks in order, in groups of about `partition_bytes`; a file counts for at least the cost of opening it."""
+    """Tasks in order, in groups of about `partition_bytes`. A file counts for at least the cost of opening it."""
     held: list[FileTask] = []
     size = 0
     for task in tasks:

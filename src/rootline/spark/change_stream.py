@@ -2,9 +2,9 @@
 
 Owns: offsets, the size of a trigger's micro-batch, its partitions. Does not own: the changes of a version and their
 rows (`changed_rows`).
-Invariants: an offset is a version of one table that was read to its end, or a number of files of the content that the
-stream began with. The rows between two offsets are the same whenever they are read. A commit is never split between
-micro-batches. An expired version that was not read is an error, never skipped.
+Invariants: an offset is a version of one table that was read to its end, or a number of files of the initial content.
+The rows between two offsets are the same in every read. A commit is never split between micro-batches. An expired
+version that was not read is an error, never skipped.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 else:
     try:
         from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
-    except ImportError:  # Spark 4.1 gives a stream no limits
+    except ImportError:  # Spark 4.1 has no limits for streams
         SupportsTriggerAvailableNow = object
 
 CHANGE_COLUMNS: Final = spark.StructType(
@@ -66,7 +66,9 @@ _FILE_OPEN_COST_BYTES: Final = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """How far a stream has read: `version` of the table with `uuid`, or, of its content, the first `files` files."""
+    """The progress of a stream: it has read `version` of the table with `uuid`, or the first `files` files of its
+    content.
+    """
 
     uuid: str
     version: int
@@ -83,13 +85,13 @@ class Offset:
             ) from error
 
     def as_dict(self) -> dict[str, Any]:
-        """As Spark keeps it."""
+        """The offset in Spark's form."""
         return {"table": self.uuid, "version": self.version, "files": self.files}
 
 
 @dataclass
 class ChangePartition(InputPartition):
-    """Some changes, each of one version; `definition` and `fields` (ids and names) say how to read them."""
+    """A partition: changes, each of one version, with the definition to read them by."""
 
     changes: tuple[VersionChange, ...]
     definition: bytes
@@ -97,7 +99,7 @@ class ChangePartition(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class _Amount:
-    """What is counted against a limit."""
+    """The amounts that limits restrict."""
 
     files: int = 0
     rows: int = 0
@@ -109,26 +111,26 @@ class _Amount:
 
 
 class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The driver's side plans; `read` runs on executors, on a pickled copy."""
+    """A stream of changes. The driver plans. `read` runs on executors, on a pickled copy."""
 
     def __init__(self, options: SourceOptions, definition: bytes, wanted: spark.StructType) -> None:
         self.options = options
         self.definition = definition
         self.wanted = wanted
         self._last: int | None = None
-        """With `availableNow`: the version at which the query ends."""
+        """The version at which a query with `availableNow` ends."""
         self._known: dict[tuple[int, bool], VersionChange] = {}
-        """What was planned for a limit and is planned again for partitions."""
+        """Changes that were planned for a limit, and are needed again for partitions."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ChangeStreamReader, (self.options, self.definition, self.wanted)
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins: before the content, or after the version before the starting one."""
+        """The offset of a new query: before the content, or before the starting version."""
         return self._run(self._first_offset).as_dict()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The limit of the options, of which there is one at most."""
+        """The limit in the options, which contain at most one."""
         from pyspark.sql.streaming import datasource
 
         options = self.options
@@ -141,15 +143,15 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return datasource.ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
-        """How far the next micro-batch reads: at least one commit, if there is one, and no more than `limit`."""
-        if start is None:  # Spark 4.1 does not say how far it has read
+        """The end of the next micro-batch: at least one commit, if there is one, and no more than `limit`."""
+        if start is None:  # Spark 4.1 does not pass its progress
             return self._run(self._newest).as_dict()
         begin = Offset.of(start)
         is_within = _within(limit)
         return self._run(lambda session: self._end_of_batch(session, begin, is_within)).as_dict()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """The query ends with the version that is the newest now."""
+        """End the query at the version that is the newest now."""
         self._last = self._run(self._newest).version
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -157,7 +159,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._run(self._newest).as_dict()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The changes after `start` up to and with `end`, in pieces of about 128 MiB."""
+        """The changes after `start` and up to `end`, in partitions of about 128 MiB."""
         begin, last = Offset.of(start), Offset.of(end)
         return self._run(lambda session: self._planned(session, begin, last))
 
@@ -169,10 +171,10 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         fields = tuple(_field(pinned, name) for name in names)
         shows_changes = self.options.changes
         keys = tuple(field for field in pinned.schema.fields if field.field_id in pinned.schema.identifier_field_ids)
-        has_keys = len(keys) == len(pinned.schema.identifier_field_ids)  # one inside a struct is not looked at
+        has_keys = len(keys) == len(pinned.schema.identifier_field_ids)  # identifiers inside structs are ignored
         definition = TableDefinition.from_json(partition.definition)
         others = (field for field in pinned.schema.fields if field not in fields)
-        more = tuple(field.model_copy(update={"required": False}) for field in others)  # rows of before may lack it
+        more = tuple(field.model_copy(update={"required": False}) for field in others)  # older rows may lack them
         reading = ChangeReading(self.options.table, definition, fields, more, keys if has_keys else (), shows_changes)
         target = arrow_schema_for_spark(self.wanted)
         holder = guest_lake(self.options).holder
@@ -181,7 +183,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield batch_for_spark(self._with_change(changed.rows, changed.kinds, change, names), target)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Forget what was planned up to `end`."""
+        """Drop the planned changes up to `end`."""
         done = Offset.of(end).version
         self._known = {key: change for key, change in self._known.items() if key[0] >= done}
 
@@ -228,7 +230,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Offset(uuid, first - 1)
 
     async def _version_before(self, session: Session, head: Root, moment_ms: int) -> int:
-        """The newest version that is older than `moment_ms`; -1 if every version there ever was is newer."""
+        """The newest version before `moment_ms`, or -1 if all versions are newer."""
         table = self.options.table
         try:
             return int(await resolve(session.store, table, head, PointInTime(timestamp=moment_ms - 1)))
@@ -301,7 +303,7 @@ _EVERYTHING: Final = _Amount(1 << 62, 1 << 62, 1 << 62)
 
 
 def _within(limit: ReadLimit | None) -> Callable[[_Amount], bool]:
-    """Whether an amount is within `limit`."""
+    """A predicate: an amount is within `limit`."""
     files, rows = getattr(limit, "max_files", None), getattr(limit, "max_rows", None)
     size = getattr(limit, "max_bytes", None)
 
@@ -313,7 +315,7 @@ def _within(limit: ReadLimit | None) -> Callable[[_Amount], bool]:
 
 
 def _check_types(table: TableName, pinned: TableDefinition, now: TableDefinition) -> None:
-    """Raises `Invalid` (`definition-changed`): a column has a wider type since the query started."""
+    """Raise `Invalid` (`definition-changed`) if a column has a wider type since the query started."""
     before, after = (index_by_id(definition.schema) for definition in (pinned, now))
     for field_id, field in before.items():
         other = after.get(field_id, field)
@@ -330,7 +332,9 @@ def _field(definition: TableDefinition, name: str) -> NestedField:
 
 
 def _packed(changes: Sequence[VersionChange]) -> Iterator[tuple[VersionChange, ...]]:
-    """Changes in order, in groups of about 128 MiB; a version that takes rows away stays whole, for its updates."""
+    """Changes in order, in groups of about 128 MiB. A version that removes rows is never split, because of its
+    updates.
+    """
     held: list[VersionChange] = []
     size = 0
     for change in changes:

@@ -1,14 +1,14 @@
 """The rows that one version added and removed: planned file by file on the driver, read on executors.
 
-Owns: from a version's root to the files with changed rows, telling changed rows from unchanged ones, the kind of each
-change. Does not own: reading the changes of roots (`table_loader`), reading files (`scan_executor`), offsets
+Owns: finding the files with changed rows from a version's root, separating changed rows from unchanged ones, the kind
+of each change. Does not own: reading the changes of roots (`table_loader`), reading files (`scan_executor`), offsets
 (`change_stream`).
-Invariants: a row that is live after the version and not before was added, one that was live before and is not after
-was removed, and no other row is shown, so maintenance shows nothing. A row that was removed and added with all its
-values, as when a file is copied without some rows, is not shown: of n equal rows on one side and m on the other, the
-smaller number is taken from both. Null equals null, and NaN equals NaN. Of a version's other rows with equal
-identifiers, the removed ones are the images before an update, and the added ones the images after it. A version that
-cannot be read whole is an error.
+Invariants: a row that is live after the version and not before was added. One that was live before and is not after
+was removed. No other row is shown, so maintenance shows nothing. A row that was removed and added with all its values,
+as in a copy of a file without some rows, is not shown: of n equal rows on one side and m on the other, the smaller
+number is dropped from both. Null equals null, and NaN equals NaN. If removed and added rows have equal identifiers,
+the removed ones are the images before an update, and the added ones those after it. A version that cannot be read in
+full is an error.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def without_equal_rows(left: pa.Table, right: pa.Table, compared: Sequence[int]) -> tuple[pa.Table, pa.Table]:
-    """What is left of two tables of one schema when rows that are equal in the columns at `compared` cancel out."""
+    """Both tables without the rows that occur in both. Rows are equal if their columns at `compared` are."""
     if not len(left) or not len(right):
         return left, right
     codes = _codes(pa.concat_tables([left, right]), compared)
@@ -81,7 +81,7 @@ def _codes_of(column: pa.ChunkedArray) -> _Numbers:
 
 
 def _occurrences(codes: _Numbers) -> _Numbers:
-    """For each row how many equal ones are before it."""
+    """For each row the number of equal rows before it."""
     order = np.argsort(codes, kind="stable")
     ascending = codes[order]
     found = np.empty(len(codes), np.int64)
@@ -94,7 +94,7 @@ EXPIRED: Final = "stream-version-expired"
 
 @dataclass(frozen=True, slots=True)
 class DeadRows:
-    """What deletes rows of one file at one moment."""
+    """The deletes of one file at one version."""
 
     vectors: tuple[ContentEntry, ...] = ()
     deletes: FileDeletes = NO_DELETES
@@ -102,30 +102,30 @@ class DeadRows:
 
 @dataclass(frozen=True, slots=True)
 class ChangedFile:
-    """A data file, and what deleted its rows before and after; `None`: it was, or is, not there at all."""
+    """A data file with its deletes before and after. `None`: the file was, or is, not in the table."""
 
     data: ContentEntry
     before: DeadRows | None
     after: DeadRows | None
 
     def task(self, dead: DeadRows) -> FileTask:
-        """What reads the rows that `dead` leaves."""
+        """The task that reads the rows that `dead` does not delete."""
         return FileTask(self.data, dead.vectors, None, dead.deletes)
 
     @property
     def size(self) -> int:
-        """Bytes to read."""
+        """The number of bytes to read."""
         return self.data.file_size_in_bytes or 0
 
     @property
     def is_new(self) -> bool:
-        """Whether all that it has to show came with it."""
+        """Whether the version added the file."""
         return self.before is None
 
 
 @dataclass(frozen=True, slots=True)
 class VersionChange:
-    """The changed files of one version, which was committed at `timestamp_ms` and has the columns `column_ids`."""
+    """The changed files of one version, with its commit timestamp and the ids of its columns."""
 
     version: int
     timestamp_ms: int
@@ -143,26 +143,24 @@ def check_unread(head: Root, first: int, last: int) -> None:
 
     Raises:
         Invalid: `stream-version-expired`.
-
     """
     oldest = head.header.oldest_version
     if first < oldest and first <= last:
         raise Invalid(
             EXPIRED,
-            f"{head.header.table}: version {first} has expired before the stream read it; the oldest that is left is "
-            f"{oldest}. What came in between cannot be told any more: start a new query with a checkpoint of its own, "
-            "and keep versions for longer than the stream may stand still (`rootline.expire.all-seconds`, "
+            f"{head.header.table}: version {first} expired before the stream read it. The oldest version is now "
+            f"{oldest}, and the changes between them are lost: start a new query with a new checkpoint, and keep "
+            "versions for longer than the stream may stop (`rootline.expire.all-seconds`, "
             "`rootline.expire.all-versions`)",
         )
 
 
 async def version_change(session: Session, table: TableName, version: int) -> VersionChange:
-    """What `version` changed.
+    """The changes of `version`.
 
     Raises:
         Invalid: `stream-version-expired`; `equality-delete-unread`.
-        Corrupt: an object is missing, or not what was written.
-
+        Corrupt: an object is missing, or has other bytes than were written.
     """
     try:
         root = await read_older_root(session.store, table, version)
@@ -179,7 +177,7 @@ async def version_change(session: Session, table: TableName, version: int) -> Ve
 
 
 async def content_of(session: Session, table: TableName, version: int) -> VersionChange:
-    """All rows of `version`, as if they had come with it. Raises as `version_change`."""
+    """All rows of `version`, as if it had added them. Raises as `version_change`."""
     try:
         plan = await plan_files(session, table, None, PointInTime(version=version))
     except Invalid as error:
@@ -242,7 +240,7 @@ def _locations(*deletes: FileDeletes) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Trim:
-    """Entries without the statistics that executors have no use for."""
+    """Removes the statistics that executors do not need from entries."""
 
     pruning: PruningFilter
 
@@ -267,7 +265,7 @@ COMMIT_TIMESTAMP: Final = "_commit_timestamp"
 
 
 class Kind(StrEnum):
-    """What happened to a row."""
+    """The kind of a row's change."""
 
     INSERT = "insert"
     DELETE = "delete"
@@ -277,7 +275,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Rows, and what happened to each."""
+    """Rows, and the kind of change of each."""
 
     rows: pa.RecordBatch
     kinds: pa.Array
@@ -285,9 +283,9 @@ class Changed:
 
 @dataclass(frozen=True)
 class ChangeReading:
-    """How changes are read: `fields` are the columns to show, `more` the others by which rows are compared.
+    """Reads changes. `fields`: the columns to show. `more`: further columns by which rows are compared.
 
-    `keys`: those of both that identify a row.
+    `keys`: the columns that identify a row.
     """
 
     table: TableName
@@ -298,7 +296,7 @@ class ChangeReading:
     shows_deleted: bool
 
     async def rows(self, session: Session, change: VersionChange) -> AsyncIterator[Changed]:
-        """The changed rows of `change`; if it brought rows and took some away, all of them are in memory."""
+        """The changed rows of `change`. If it added and removed rows, all of them are in memory."""
         if not change.takes_rows_away:
             async for batch in self._came(session, change.files, self.fields):
                 yield _all(batch, Kind.INSERT)
@@ -336,7 +334,7 @@ class ChangeReading:
         return pa.array(np.where(known.contains(columns), paired.value, alone.value).tolist(), pa.string())
 
     def _keys_of(self, rows: pa.Table) -> EqualityKeys | None:
-        """The identifiers of `rows`; `None` where there are none."""
+        """The identifiers of `rows`, or `None` if there are none."""
         if not self.keys or not len(rows):
             return None
         columns = [rows.column(place).combine_chunks() for place in self._key_places]
@@ -372,7 +370,7 @@ class ChangeReading:
     async def _between(
         self, session: Session, file: ChangedFile, dead: DeadRows, alive: DeadRows, fields: tuple[NestedField, ...]
     ) -> AsyncIterator[pa.RecordBatch]:
-        """The rows of a file that are deleted by `dead` and live by `alive`."""
+        """The rows of a file that are deleted by `dead` and live under `alive`."""
         mark = metadata_field("_deleted", self.definition)
         assert mark is not None
         flags: list[pa.Array] = []

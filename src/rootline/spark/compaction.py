@@ -1,11 +1,11 @@
-"""`rootline.spark.compact`: the data files of a table, rewritten by a Spark cluster in groups.
+"""`rootline.spark.compact`: rewrites the data files of a table on a Spark cluster, in groups.
 
-Owns: the caller's request, the number of groups side by side, one intent for each group, groups that were too late,
-the counts. Does not own: which files go together (`rootline.maintenance.data_compaction_plan`), writing a group's rows
-(`rewrite_jobs`), whether an intent still fits (`rootline.tree`).
-Invariants: the request is checked before a job starts. When this returns or raises, no job of it runs any more. No row
-changes, and no row id. A refused group stops no other, is planned again from the live files, and only so many times.
-When something else fails, committed groups stay committed.
+Owns: the caller's request, the number of concurrent groups, one intent for each group, groups that were too late, the
+counts. Does not own: the choice of groups (`rootline.maintenance.data_compaction_plan`), writing a group's rows
+(`rewrite_jobs`), the check that an intent still fits (`rootline.tree`).
+Invariants: the request is checked before a job starts. When this returns or raises, none of its jobs runs any more. No
+row changes, and no row id. A refused group stops no other, is replanned from the live files, and only a few times.
+After any other failure, committed groups stay committed.
 
 Source: docs/spark.md, "Compaction".
 """
@@ -51,21 +51,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ORDERED_TARGET_MAX: Final = 1 << 30
-"""Bytes of a new file whose rows come from several tasks: Arrow's bytes of all of them are in one column."""
+"""Bytes of a new file with rows from several tasks, because the serialized rows of all of them are in one column."""
 _ORDERED_TARGETS: Final = 64
 _log = structlog.get_logger("rootline.spark")
 Group = tuple[FileTask, ...]
 
 
 class Due(StrEnum):
-    """Which files are packed: all that are small or worn at all, or those that a worker would find due."""
+    """The files to pack: all that are small or have deleted rows, or those that a worker would find due."""
 
     ALL = "all"
     AS_WORKERS = "as workers"
 
 
 class Strategy(StrEnum):
-    """What is done to the files."""
+    """The way in which files are rewritten."""
 
     BIN_PACK = "bin-pack"
     SORT = "sort"
@@ -74,12 +74,12 @@ class Strategy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What a compaction did.
+    """The result of a compaction.
 
-    `files_before`, `bytes_before`: of the data files that were replaced; `files_after`, `bytes_after`, `rows`: of those
-    that came for them. `groups`: that were planned at first; `refused`: how often a group came too late;
-    `planned_again`: groups that were made of refused ones. `files_left`: files of its groups that are there and were
-    not tried again, because they were refused each time, or were no longer worth it when their turn came.
+    `files_before`, `bytes_before`: of the replaced data files. `files_after`, `bytes_after`, `rows`: of the new ones.
+    `groups`: the number of groups in the first plan. `refused`: the number of groups that were too late.
+    `planned_again`: the number of groups made from refused ones. `files_left`: live files of its groups that were not
+    retried, because they were refused each time, or no longer worth it.
     """
 
     strategy: Strategy
@@ -117,7 +117,7 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the caller gave, checked. `order` is found when the definition is known."""
+    """The caller's arguments, checked. The order of rows is resolved once the definition is known."""
 
     strategy: Strategy
     where: str | None
@@ -132,7 +132,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """A group as it was in a plan, and how often it may still be tried."""
+    """A planned group, and the number of its remaining tries."""
 
     plan: FilePlan
     group: Group
@@ -148,7 +148,8 @@ class _Landed:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What became of a group. `again`: what was made of it, to be tried; `left`: files of it that are not tried.
+    """The outcome of a group. `again`: groups made from it, to be tried. `left`: the number of its files that are
+    not tried.
 
     `refused`: 1 if it changed while it was written.
     """
@@ -161,7 +162,7 @@ class _Outcome:
 
 @dataclass(frozen=True, slots=True)
 class GroupRuns:
-    """One compaction. `write` makes the files of a group; it is called from several threads at the same time."""
+    """One compaction. `write` makes the files of a group. It is called from several threads concurrently."""
 
     lake: Lake
     options: SourceOptions
@@ -169,9 +170,9 @@ class GroupRuns:
     write: Callable[[GroupWork], FilesOfGroup]
 
     def groups(self) -> list[_Planned]:
-        """What is to be done to the newest version."""
+        """The groups of the newest version."""
         plan = self._plan()
-        self._order(plan)  # what is wrong with it is said even if there are no files
+        self._order(plan)  # raises for an invalid order even if there are no files
         return [_Planned(plan, group, self.asked.tries) for group in self._grouped(plan, plan.scan.tasks())]
 
     def _grouped(self, plan: FilePlan, tasks: Iterable[FileTask]) -> Iterable[Group]:
@@ -185,7 +186,7 @@ class GroupRuns:
     def carried_out(
         self, groups: Sequence[_Planned], threads: int, begin_thread: Callable[[], None] = lambda: None
     ) -> Compaction:
-        """All groups, and what they became where they were refused; so many side by side."""
+        """Run all groups, and the groups made from refused ones, on this number of threads."""
         done, began_s = Compaction(self.asked.strategy, groups=len(groups)), time.monotonic()
         with ThreadPoolExecutor(threads, "rootline compaction", begin_thread) as pool:
             running: set[Future[_Outcome]] = {pool.submit(self._settled, group) for group in groups}
@@ -215,7 +216,7 @@ class GroupRuns:
         return done
 
     def _settled(self, of_old: _Planned) -> _Outcome:
-        """What became of one group."""
+        """The outcome of one group."""
         groups, left = self._as_it_is_now(of_old)
         if len(groups) != 1:
             return _Outcome(again=groups, left=left)
@@ -227,7 +228,7 @@ class GroupRuns:
             written = self._written(planned)
         except Exception:
             refused = self._planned_again(planned)
-            if refused is None:  # its files are as they were: that is not why
+            if refused is None:  # its files are unchanged, so the error has another cause
                 raise
             return refused
         try:
@@ -235,7 +236,7 @@ class GroupRuns:
         except Invalid as error:
             if not is_fixed_by_replan(error.code):
                 raise
-            plan = self._plan()  # a delete that it has, and the files' tasks have not, would be undone
+            plan = self._plan()  # replan, because a delete that the files' tasks lack would be undone
             return self._planned_again(planned) or self._tried_again(planned, plan, _live(plan, planned))
 
     def _written(self, planned: _Planned) -> FilesOfGroup:
@@ -247,7 +248,7 @@ class GroupRuns:
 
     def _committed(self, planned: _Planned, written: FilesOfGroup) -> Commit:
         async def operation(session: Session) -> Commit:
-            if written.oldest_ms is not None:  # a table that is swept asks how old they are, and the executors know
+            if written.oldest_ms is not None:  # a swept table checks the age of files, which only the executors know
                 for file in written.files:
                     session.uploads.note(self.options.table, file.location, written.oldest_ms)
             added = NewFiles(written.files)
@@ -258,9 +259,10 @@ class GroupRuns:
         return self.lake.holder.run(operation)
 
     def _as_it_is_now(self, planned: _Planned) -> tuple[tuple[_Planned, ...], int]:
-        """The group by a new plan, because it may have waited for long; and how many files no group has any more.
+        """The group in a new plan, because it may have waited long, and the number of its files that no group has
+        any more.
 
-        It is several groups only if the table's properties changed. Files that are gone count nowhere.
+        It is several groups only if the table's properties changed. Removed files are not counted.
         """
         plan = self._plan()
         if plan.root.header.version == planned.plan.root.header.version:
@@ -270,7 +272,7 @@ class GroupRuns:
         return groups, len(live) - sum(len(of_new.group) for of_new in groups)
 
     def _planned_again(self, planned: _Planned) -> _Outcome | None:
-        """The group as it is now: what changed, and what did not, apart; `None`: nothing changed."""
+        """The group replanned: its changed and unchanged files in separate groups. `None` if nothing changed."""
         plan = self._plan()
         names = {task.location: seen_vector(task) for task in planned.group}
         live = _live(plan, planned)
@@ -307,7 +309,7 @@ class GroupRuns:
 
 
 def _live(plan: FilePlan, planned: _Planned) -> Group:
-    """The files of a group that are in a later plan too."""
+    """The files of a group that are still in a later plan."""
     names = {task.location for task in planned.group}
     return tuple(plan.scan.tasks_at(names))
 
@@ -335,35 +337,35 @@ def compact(
     warehouse: str | None = None,
     log: str | None = None,
 ) -> Compaction:
-    """Write the data files of a table again, on the cluster: small ones together, without the rows that are deleted.
+    """Rewrite the data files of a table on the cluster: small files are merged, and deleted rows are dropped.
 
-    No row changes, and no `_row_id`; no change feed shows it. Each group of files is a commit of its own. One that came
-    too late, because a file of it was removed or rows of it were deleted meanwhile, is planned again; the others land.
+    No row changes, and no `_row_id`. No change feed shows it. Each group of files is a separate commit. A group that
+    was too late, because one of its files was removed or lost rows meanwhile, is replanned. The others commit.
 
     Args:
-        spark: the session; what `rootline.spark.register` reads of its settings is read here too.
+        spark: the session, with the same settings as for `rootline.spark.register`.
         name: `namespace.table`.
-        strategy: `bin-pack`: small files, and those with deleted rows, in the table's own order; `sort`: all files,
-            with rows in order within and across the new ones; `z-order`: the same, with several columns counting alike.
+        strategy: `bin-pack`: small files, and those with deleted rows, in the table's own order. `sort`: all files,
+            with rows in order within and across the new ones. `z-order`: the same, with all columns of equal weight.
         where: only files that may match this filter.
-        sort_by: what `sort` and `z-order` order by, as in `create_table`; `sort` takes the table's order without it.
-        target_file_size_bytes: about how large a new file gets; without it, what the table's property
-            `rootline.compact.data-target-bytes` says (128 MiB). A task holds the rows of one such file in memory.
-        group_bytes: most bytes of files that are put in order together; 64 new files without it.
-        groups_max: no more groups than so many.
-        groups_at_once: so many run side by side; without it, as many as the cluster has cores, and 2 of ordered ones.
-        tries: how often the files of a group are tried.
-        only_due: `bin-pack` does what the table's properties `rootline.compact.…` call due, as workers do, and not two
-            small files, or one deleted row in a hundred.
-        timeout_s: how many seconds to wait for the verdict on each group.
-        summary: text to text, kept in the snapshots.
+        sort_by: the terms of `sort` and `z-order`, as in `create_table`. The default of `sort` is the table's order.
+        target_file_size_bytes: the approximate size of a new file. The default is the table's property
+            `rootline.compact.data-target-bytes` (128 MiB). A task has the rows of one such file in memory.
+        group_bytes: the most bytes of files that are sorted together. The default is 64 new files.
+        groups_max: the most groups.
+        groups_at_once: the number of concurrent groups. The default is the cluster's cores, and 2 for ordered ones.
+        tries: the number of tries of the files of a group.
+        only_due: `bin-pack` uses the thresholds of the table's properties `rootline.compact.…`, as workers do, instead
+            of two small files, or one deleted row in a hundred.
+        timeout_s: seconds to wait for the verdict on each group.
+        summary: text to text, stored in the snapshots.
         warehouse: instead of the session's `spark.rootline.warehouse`.
         log: instead of the session's `spark.rootline.log`.
 
     Raises:
         Invalid: `table-unknown`, `filter-invalid`, `definition-invalid`, `setting-invalid`; or a rejection that another
-            plan does not mend. What came before it is committed.
-        OutcomeUnknown: `verdict-timeout`, of one group; running it again is safe.
+            plan cannot avoid. Earlier groups stay committed.
+        OutcomeUnknown: `verdict-timeout`, of one group. A repeated call is safe.
 
     """
     given = {"path": checks.text(name, "name"), "warehouse": warehouse, "log": log}
@@ -405,7 +407,7 @@ def _side_by_side(spark: SparkSession, strategy: Strategy) -> int:
         return _ORDERED_AT_ONCE
     try:
         return max(1, int(spark.sparkContext.defaultParallelism))
-    except (AttributeError, NotImplementedError):  # Spark Connect does not say
+    except (AttributeError, NotImplementedError):  # not available on Spark Connect
         return _CLUSTER_AT_ONCE
 
 
@@ -414,9 +416,9 @@ def _written(spark: SparkSession, work: GroupWork) -> FilesOfGroup:
 
 
 def _beginnings(spark: SparkSession, threads: int) -> Callable[[], None]:
-    """What each of so many threads calls first, to have the job group, the pool and the tags of the caller's jobs.
+    """A function that each thread calls first, so that its jobs have the job group, pool and tags of the caller's.
 
-    One for each thread: Spark writes into the properties that it is given.
+    There is one set of properties for each thread, because Spark modifies them.
     """
     from pyspark import inheritable_thread_target
 
@@ -425,4 +427,4 @@ def _beginnings(spark: SparkSession, threads: int) -> Callable[[], None]:
 
 
 def _nothing() -> None:
-    """Done for what comes with the call."""
+    """Do nothing. Only the side effects of `inheritable_thread_target` are needed."""

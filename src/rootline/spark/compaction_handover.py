@@ -1,9 +1,9 @@
 """Hands a table to Spark for compaction, from a worker: one process for each compaction.
 
-Owns: starting the process, its deadline, the meaning of its end. Does not own: the choice of tables
+Owns: starting the process, its deadline, the interpretation of its exit. Does not own: the choice of tables
 (`rootline.workers.jobs.data_jobs`), the compaction itself (`compaction_process`).
-Invariants: nothing of Spark is in the worker's process, nor left running when the worker stops. A killed process did
-no harm, because each group of files is its own commit.
+Invariants: no Spark code runs in the worker's process, and no Spark process outlives the worker. Killing the process
+does no harm, because each group of files is a separate commit.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from dataclasses import dataclass
 from typing import Final
 
+from typing_extensions import override
+
 from rootline.schemas.distribution import install_command
 from rootline.schemas.errors import Corrupt, Invalid, OutcomeUnknown, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.spark.options import LOG_VARIABLE, WAREHOUSE_VARIABLE
-from rootline.workers.jobs.job import HandedOver
+from rootline.workers.jobs.job import HandedOver, HandOver
 from rootline.workers.settings import WorkerSettings
 
 _MODULE: Final = "rootline.spark.compaction_process"
@@ -35,7 +37,7 @@ _KINDS: Final[dict[str, type[RootlineError]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionOnSpark:
+class CompactionOnSpark(HandOver):
     """A `HandOver` to the cluster of `master`."""
 
     master: str
@@ -45,11 +47,10 @@ class CompactionOnSpark:
 
     @staticmethod
     def of_settings(settings: WorkerSettings, warehouse: str, log: str | None) -> CompactionOnSpark | None:
-        """The one that the settings name, if they name one.
+        """The hand-over to the master in the settings, or `None` if there is none.
 
         Raises:
             Invalid: `setting-invalid`, PySpark is not installed.
-
         """
         if not settings.spark_master:
             return None
@@ -61,8 +62,8 @@ class CompactionOnSpark:
             )
         return CompactionOnSpark(settings.spark_master, warehouse, log, settings.spark_timeout_s)
 
+    @override
     async def __call__(self, table: TableName) -> HandedOver:
-        """As `HandOver`."""
         environment = {**os.environ, WAREHOUSE_VARIABLE: self.warehouse, LOG_VARIABLE: self.log or ""}
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", _MODULE, self.master, table),
@@ -76,13 +77,13 @@ class CompactionOnSpark:
             async with asyncio.timeout(self.timeout_s):
                 said, complained = await process.communicate()
         except TimeoutError:
-            raise self._failed(table, f"it was not done after {self.timeout_s:g} s") from None
+            raise self._failed(table, f"it did not end within {self.timeout_s:g} s") from None
         finally:
             await _ended(process)
         return self.outcome(table, process.returncode, said, complained)
 
     def outcome(self, table: TableName, exit_code: int | None, said: bytes, complained: bytes) -> HandedOver:
-        """What a process that ended has said. Raises as `HandOver`."""
+        """The result of a process that has ended, from its output. Raises as `HandOver`."""
         lines = said.decode(errors="replace").strip().splitlines()
         with contextlib.suppress(ValueError, KeyError, TypeError, IndexError):
             result = json.loads(lines[-1])
@@ -97,7 +98,7 @@ class CompactionOnSpark:
 
 
 async def _ended(process: Process) -> None:
-    """Nothing of the process, nor of what it started, runs any more."""
+    """Stop the process and all processes that it started."""
     for ending in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, ending)

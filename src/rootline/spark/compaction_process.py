@@ -1,4 +1,5 @@
-"""`python -m rootline.spark.compaction_process MASTER TABLE`: what a worker starts to compact on a cluster.
+"""`python -m rootline.spark.compaction_process MASTER TABLE`: the process that a worker starts to compact on a
+cluster.
 
 The lake is that of `ROOTLINE_WAREHOUSE` and `ROOTLINE_LOG`. The last line on stdout is the result, as JSON.
 """
@@ -13,7 +14,7 @@ from rootline.spark.compaction import compact
 
 
 def main(master: str, table: str) -> int:
-    """Exit code 0: it is done; 1: it is refused, and the result says why; anything else: Spark failed."""
+    """Compact `table`. Exit code 0: done. 1: refused, with the reason in the result. Any other: Spark failed."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName(f"rootline compaction of {table}")

@@ -1,9 +1,9 @@
 """Connections of Spark's Python workers to lakes.
 
-Owns: how long a worker keeps a lake open. Does not own: connecting (`rootline.connect`).
-Invariants: a connection that hosts no coordinator is kept, so that a micro-batch opens none to Kafka or S3; one that
-may host a coordinator, because the log is embedded and no other process hosts it, ends with its commit: a service
-must not run in a worker of Spark's.
+Owns: the lifetime of a worker's connection. Does not own: connecting (`rootline.connect`).
+Invariants: a connection that hosts no coordinator is cached, so a micro-batch opens no new one to Kafka or S3. A
+connection may host a coordinator if the log is embedded and no other process hosts it. Such a connection is closed
+after its commit, because a service must not run in a Spark worker.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from rootline.spark.options import SourceOptions
 
 
 def guest_lake(options: SourceOptions) -> Lake:
-    """The lake for reading, and for writing data files; one for each process, never closed."""
+    """The lake for reading, and for writing data files. One for each process, never closed."""
     return _guest(options.warehouse, options.log)
 
 
 @contextlib.contextmanager
 def committing_lake(options: SourceOptions) -> Iterator[Lake]:
     """The lake for publishing an intent and waiting for its verdict."""
-    if options.log is not None:  # a coordinator elsewhere commits; this connection would host none
+    if options.log is not None:  # a coordinator elsewhere commits, so this connection hosts none
         yield guest_lake(options)
         return
     with connect(options.warehouse) as lake:

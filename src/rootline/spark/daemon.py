@@ -1,9 +1,9 @@
-"""Spark's daemon for Python workers with the library imported, and the Python that Spark's workers run.
+"""Spark's daemon for Python workers with the library imported, and the choice of Python for Spark's workers.
 
-Spark forks a new worker whenever a query ends before its worker did, as with `show()` and `limit`, and each new one
-imports the library for most of a second. A worker that is forked from here need not. Spark runs this module itself:
-`spark.python.daemon.module=rootline.spark.daemon`. Settings of the user stay unchanged, and on a cluster nothing is
-set.
+Spark forks a new worker whenever a query ends before its worker did, as with `show()` and `limit`. Each new worker
+imports the library, which takes most of a second. A worker that is forked from this daemon has it already. Spark runs
+this module itself: `spark.python.daemon.module=rootline.spark.daemon`. The user's settings win, and nothing is set on
+a cluster.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ _PATIENCE_S: Final = 20.0
 
 
 def use_this_python(spark: SparkSession) -> None:
-    """Let the workers of a local master run this Python, unless the user named one; elsewhere, warn how to name it.
+    """Let the workers of a local master run this Python, unless the user named one. Elsewhere, warn if none is
+    named.
 
     Workers that run it are forked from a process that has imported the library (docs/spark.md).
     """
     try:
         context = spark.sparkContext
-    except (AttributeError, NotImplementedError):  # Spark Connect: the server's workers are not ours to set up
+    except (AttributeError, NotImplementedError):  # Spark Connect: the client cannot configure the server's workers
         return
     named = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python")
     master = context.master or ""
@@ -43,7 +44,7 @@ def use_this_python(spark: SparkSession) -> None:
         _fork_from_ours(context)
     elif not named:
         warnings.warn(
-            f"Spark's workers will run {context.pythonExec!r}, whatever that is there. It must have Rootline, and the "
+            f"Spark's workers will run {context.pythonExec!r} of their machines. It must have Rootline, and the "
             f"version {sys.version_info.major}.{sys.version_info.minor} of this process: set spark.pyspark.python, or "
             "PYSPARK_PYTHON before Spark starts",
             stacklevel=3,
@@ -51,16 +52,16 @@ def use_this_python(spark: SparkSession) -> None:
 
 
 def _fork_from_ours(context: Any) -> None:
-    """Name our daemon, unless the user named one. Spark looks at the setting whenever it needs a worker."""
-    with contextlib.suppress(Exception):  # not an interface of Spark's: whatever it raises, all is as before without it
-        settings = context._jsc.sc().conf()  # `getConf` gives a copy
+    """Set our daemon, unless the user set one. Spark reads the setting whenever it needs a worker."""
+    with contextlib.suppress(Exception):  # not a public interface of Spark: after any error workers start as before
+        settings = context._jsc.sc().conf()  # `getConf` returns a copy
         if not settings.contains(_SETTING) and _is_found_by(sys.executable):
             settings.set(_SETTING, DAEMON)
 
 
 @functools.cache
 def _is_found_by(python: str) -> bool:
-    """Whether a new process finds the daemon: not if only this one's `sys.path` leads to it, and no worker began."""
+    """Whether a new process can import the daemon. Otherwise no worker would start."""
     command = [python, "-c", f"import importlib.util as u, sys; sys.exit(u.find_spec({DAEMON!r}) is None)"]
     try:
         return subprocess.run(command, capture_output=True, timeout=_PATIENCE_S, check=False).returncode == 0
@@ -72,13 +73,13 @@ _IMPORTED: Final = ("pandas", "rootline.spark.data_source", "rootline.spark.batc
 
 
 def main() -> None:
-    """Import, then do what Spark's own daemon does. Spark's only argument is the module of the workers."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the threads of its pool would not be in a forked worker
+    """Import the library, then run Spark's own daemon. Spark's only argument is the module of the workers."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a forked worker would not have the threads of its pool
     for module in (*sys.argv[1:2], *_IMPORTED):
-        with contextlib.suppress(Exception):  # a worker that needs it says what is wrong; others need not have it
+        with contextlib.suppress(Exception):  # a worker that needs the module reports the error, others do not need it
             importlib.import_module(module)
     daemon = importlib.import_module("pyspark.daemon")
-    gc.freeze()  # a worker collects after each task: not through all that was imported
+    gc.freeze()  # a worker runs the collector after each task, which then skips the imported objects
     daemon.manager()
 
 

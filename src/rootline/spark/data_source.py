@@ -2,10 +2,10 @@
 
 Owns: its name, schema, readers and writers, the name of a batch, creating the table of a first write. Does not own:
 reads (`batch_reader`, `change_stream`), files (`file_sink`), commits (`batch_commit`).
-Invariants: a DataFrame is one version of the table, the head at `load` unless an option names another. Its schema is
-that version's (or the columns that were asked for, in that order). Writers are picklable, and `commit` may run on a
-fresh copy in another process. A stream's batch is named by the query's id (or `writerId`) and its batch id, so that a
-replay commits once. `abort` deletes nothing, because Spark calls it even when `commit` has published already.
+Invariants: a DataFrame is one version of the table, the head at `load` unless an option selects another. Its schema is
+that version's, or the requested columns in their order. Writers are picklable, and `commit` may run on a fresh copy in
+another process. A stream's batch is named by the query's id (or `writerId`) and its batch id, so that a replay commits
+once. `abort` deletes nothing, because Spark calls it even when `commit` has already published.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ _GONE: Final = ("table-unknown", "table-dropped")
 
 
 def create_where_asked(options: SourceOptions, schema: StructType) -> None:
-    """Make the table if the options say so and there is none; empty: its rows come when the write commits.
+    """Create the table, empty, if the options ask for it and it does not exist. Rows are added when the write
+    commits.
 
     Raises:
         Invalid: `definition-invalid`, naming the column or the term.
         OutcomeUnknown: `verdict-timeout`.
-
     """
     if not options.create_table or _is_there(options):
         return
@@ -71,13 +71,13 @@ def create_where_asked(options: SourceOptions, schema: StructType) -> None:
         try:
             lake.create_table(
                 options.table,
-                arrow_schema_for_spark(schema.toNullable()),  # as Spark makes tables of rows
+                arrow_schema_for_spark(schema.toNullable()),  # as in tables that Spark creates
                 partition_by=options.partitioned_by,
                 sort_by=options.sorted_by,
                 timeout_s=options.verdict_timeout_ms / 1000,
             )
         except Invalid as error:
-            if error.code != "table-exists":  # someone else was faster, and the rows have to fit that table
+            if error.code != "table-exists":  # created concurrently: the rows must fit that table
                 raise
 
 
@@ -93,7 +93,7 @@ def _is_there(options: SourceOptions) -> bool:
 
     try:
         return guest_lake(options).holder.run(operation)
-    except Unavailable:  # a warehouse's folder that is not there yet; any other trouble meets the create too
+    except Unavailable:  # the warehouse's folder does not exist yet; after any other error the create fails too
         return False
 
 
@@ -112,11 +112,11 @@ class BatchWriter(DataSourceArrowWriter):
         self._merged = merged
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """On an executor: write files."""
+        """Write files, on an executor."""
         return _written_by_task(iterator, self._definition, self._options)
 
     def commit(self, messages: Messages) -> None:
-        """On the driver: publish one intent and wait for its verdict."""
+        """Publish one intent and wait for its verdict, on the driver."""
         options, definition = self._options, TableDefinition.from_json(self._definition)
         nothing = FilesWritten((), definition.table_uuid, definition.current_schema_id)
         batch = WrittenBatch.of([nothing, *_written(messages)], options.writer_id, options.writer_sequence)
@@ -139,11 +139,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._merged = merged
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """On an executor: write files."""
+        """Write files, on an executor."""
         return _written_by_task(iterator, self._definition, self._options)
 
     def commit(self, messages: Messages, batchId: int) -> None:
-        """On the driver: publish one intent under (query, batch) and wait for its verdict."""
+        """Publish one intent under (query, batch) and wait for its verdict, on the driver."""
         written = [message for message in _written(messages) if message.files]
         if written:
             _check_keys(self._options, written)
@@ -151,7 +151,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             commit_append(batch, TableDefinition.from_json(self._definition), self._options, self._merged)
 
     def abort(self, messages: Messages, batchId: int) -> None:
-        """Do nothing: the intent may have been published already, and its files with it."""
+        """Do nothing: the intent with its files may have been published already."""
 
     def _writer_id(self, written: Sequence[FilesWritten]) -> str:
         query_id = next((message.query_id for message in written if message.query_id), None)
@@ -159,7 +159,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             return self._options.writer_id
         if query_id is None:
             raise Invalid(
-                "setting-invalid", f"{self._options.table}: Spark did not name the query: set option 'writerId'"
+                "setting-invalid", f"{self._options.table}: Spark provides no id of the query: set option 'writerId'"
             )
         return f"{QUERY_WRITER_PREFIX}{query_id}"
 
@@ -176,7 +176,7 @@ def _written(messages: Messages) -> list[FilesWritten]:
 
 
 def _check_keys(options: SourceOptions, messages: Messages) -> None:
-    """Of an upsert. Raises `Invalid` (`rows-invalid`): a key is there twice."""
+    """Check an upsert. Raises `Invalid` (`rows-invalid`): a key is in the batch twice."""
     check_keys(options.table, [message.keys for message in _written(messages) if message.keys is not None])
 
 
@@ -190,7 +190,7 @@ _registered: Final[weakref.WeakSet[SparkSession]] = weakref.WeakSet()
 
 @dataclass(frozen=True, slots=True)
 class TableAt:
-    """One version of a table, by its number, and the definition it is read by; `digest` is of that object."""
+    """One version of a table, with the definition to read it by. `digest`: of the definition's object."""
 
     version: int
     definition: bytes
@@ -198,7 +198,9 @@ class TableAt:
 
 
 class RootlineDataSource(DataSource):
-    """Register it with `spark.dataSource.register(rootline.spark.RootlineDataSource)`, or with `register`."""
+    """The data source. Register it with `spark.dataSource.register(rootline.spark.RootlineDataSource)`, or with
+    `register`.
+    """
 
     defaults: dict[str, str] = {}
 
@@ -213,7 +215,9 @@ class RootlineDataSource(DataSource):
 
     @cached_property
     def _table(self) -> TableAt:
-        """The version to read, found once; Spark pickles it with this object after `schema`, so that it stays."""
+        """The version to read, found once. Spark pickles it with this object after `schema`, so that it stays the
+        same.
+        """
         options = self._options
 
         async def operation(session: Session) -> TableAt:
@@ -228,14 +232,14 @@ class RootlineDataSource(DataSource):
         return spark_schema_of(TableDefinition.from_json(self._table.definition).schema)
 
     def _readable(self) -> StructType:
-        """The table's columns, and the metadata columns, which are read if they are named."""
+        """The table's columns, and the metadata columns, which are read only if named."""
         definition, whole = TableDefinition.from_json(self._table.definition), self._whole()
         more = [metadata_field(name, definition) for name in METADATA_COLUMNS if name not in whole.names]
         hidden = [field for field in more if field is not None and getattr(field.field_type, "fields", True)]
         return StructType([*whole.fields, *spark_schema_of(Schema(*hidden)).fields])
 
     def schema(self) -> StructType:
-        """The schema of the table, or those of its columns that option `columns` names, in that order."""
+        """The schema of the table, or the columns in the option `columns`, in that order."""
         if self._options.changes:
             return self._with_changes()
         if self._options.columns is None:
@@ -247,14 +251,14 @@ class RootlineDataSource(DataSource):
         return StructType([readable[name] for name in self._options.columns])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch read of the columns in `schema`; metadata columns (`_file`, `_pos`, …) may be among them."""
+        """A batch read of the columns in `schema`, which may include metadata columns (`_file`, `_pos`, …)."""
         options = self._options.checked_for(Use.READ)
         check_columns(schema, self._readable(), options.table)
         make = PushingReader if options.push_filters else BatchReader
         return make(options, self._table.version, self._table.definition, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A stream of the columns in `schema` of the rows that come, or of all changes of rows."""
+        """A stream of added rows, or of all changes of rows, with the columns in `schema`."""
         options = self._options.checked_for(Use.STREAM_READ)
         whole = self._whole()
         more = CHANGE_COLUMNS.fields if options.changes else []
@@ -262,7 +266,7 @@ class RootlineDataSource(DataSource):
         return ChangeStreamReader(options, self._table.definition, schema)
 
     def _with_changes(self) -> StructType:
-        """The columns asked for, and those that say what happened to a row."""
+        """The requested columns, and those that describe the change of a row."""
         whole = self._whole()
         taken = [name for name in CHANGE_COLUMNS.names if name in whole.names]
         if taken:
@@ -274,10 +278,10 @@ class RootlineDataSource(DataSource):
         return StructType([*(whole[name] for name in named), *CHANGE_COLUMNS.fields])
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """A batch write; `overwrite` replaces all rows."""
+        """A batch write. `overwrite` replaces all rows unless an option selects them."""
         options = self._options.checked_for(Use.BATCH_WRITE)
         if options.replace_where is not None and not overwrite:
-            raise Invalid("setting-invalid", "option 'replaceWhere' says what an overwrite replaces: mode('overwrite')")
+            raise Invalid("setting-invalid", "option 'replaceWhere' is for an overwrite only: add mode('overwrite')")
         check_types(schema, options.table)
         create_where_asked(options, schema)
         if options.replace_where is not None:  # before anything is written
@@ -298,7 +302,7 @@ class RootlineDataSource(DataSource):
     def _check_upsert(self, *, overwrite: bool) -> None:
         if self._options.upsert:
             if overwrite:
-                raise Invalid("setting-invalid", "option 'upsert' has no meaning for an overwrite: mode('append')")
+                raise Invalid("setting-invalid", "option 'upsert' has no meaning for an overwrite: use mode('append')")
             check_upsert(self._options.table, TableDefinition.from_json(self._table.definition))
 
     def _merged(self, schema: StructType) -> MergedWrite | None:
@@ -314,9 +318,9 @@ class RootlineDataSource(DataSource):
 
 
 def session_defaults(spark: SparkSession) -> dict[str, str]:
-    """Options from the session's settings, for those that are not given.
+    """Options from the session's settings, as defaults.
 
-    A path becomes absolute in the session too.
+    A relative path also becomes absolute in the session.
     """
     found = {option: spark.conf.get(setting, None) for option, setting in _SESSION_SETTINGS.items()}
     defaults = {option: value for option, value in found.items() if value}
@@ -328,12 +332,12 @@ def session_defaults(spark: SparkSession) -> dict[str, str]:
 
 
 def register(spark: SparkSession) -> None:
-    """Register the data source; the session's `spark.rootline.*` settings are the defaults of its options.
+    """Register the data source. The session's `spark.rootline.*` settings are the defaults of its options.
 
-    The settings are read here: set them before. Call it again in a thread of your own that writes with
-    `frame.write.format("rootline")`. Spark's Python workers run the Python of this process when the master
-    is local and neither `spark.pyspark.python` nor `PYSPARK_PYTHON` says otherwise, and begin with the library
-    imported unless `spark.python.daemon.module` is set.
+    The settings are read here, so set them before. Call it again in each of your threads that writes with
+    `frame.write.format("rootline")`. If the master is local and neither `spark.pyspark.python` nor `PYSPARK_PYTHON` is
+    set, Spark's Python workers run the Python of this process. They then start with the library imported, unless
+    `spark.python.daemon.module` is set.
     """
     use_this_python(spark)
     _make_active(spark)
@@ -346,14 +350,16 @@ def register(spark: SparkSession) -> None:
 
 
 def ensure_registered(spark: SparkSession) -> None:
-    """Register the data source unless `register` did; this thread finds it then."""
+    """Register the data source unless `register` did, and make it available in this thread."""
     if spark not in _registered:
         register(spark)
     _make_active(spark)
 
 
 def _make_active(spark: SparkSession) -> None:
-    """A write looks its source up in the session that is active in its thread, and new threads have none."""
+    """Make the session active in this thread. A write finds its source in the active session, which new threads
+    lack.
+    """
     java = getattr(spark, "_jvm", None)
     if java is not None:
         java.SparkSession.setActiveSession(spark._jsparkSession)

@@ -1,12 +1,13 @@
-"""The executor's side of a write: Arrow batches in, data files with statistics in the store, messages out.
+"""The executor's side of a write: takes Arrow batches, writes data files with statistics to the store, returns
+messages.
 
-Owns: buffering to about the target file size, writing through the store, the message that carries the files to the
+Owns: buffering to about the target file size, writing through the store, the message that reports the files to the
 driver, the delete files of the option `upsert`. Does not own: writing one file (`data_file_writer`), publishing
 (`batch_commit`).
 Invariants: one Parquet file for each partition value and target size, not for each Arrow batch. Nothing is published
 here, so files of a failed task are orphans that no reader sees. A delete file of an upsert has the identifier fields
-only and the partition of the rows that it may delete, so the spec is over identifier fields alone. A batch with a key
-twice is refused, because no order tells which row is newer.
+only, and the partition of the rows that it may delete, so the spec may use identifier fields only. A batch with a
+duplicate key is refused, because there is no order by which one of the rows is newer.
 """
 
 from __future__ import annotations
@@ -39,18 +40,17 @@ from rootline.spark.spark_types import batch_from_spark
 
 
 def check_upsert(table: TableName, definition: TableDefinition) -> None:
-    """Check that rows with a key can only be where an equality delete of that key reaches.
+    """Check that all rows with a key are in the partition to which an equality delete of that key applies.
 
     Raises:
-        Invalid: `setting-invalid`, saying what the table lacks.
-
+        Invalid: `setting-invalid`, with the property that the table lacks.
     """
     keys = set(definition.schema.identifier_field_ids)
     top = {field.field_id for field in definition.schema.fields}
     if not keys or not keys <= top:
         raise Invalid(
             "setting-invalid",
-            f"{table}: option 'upsert' needs identifier fields, which say what row is the same: set them in the schema",
+            f"{table}: option 'upsert' needs identifier fields, which identify a row: set them in the schema",
         )
     if len(definition.partition_specs) > 1:
         raise Invalid(
@@ -71,11 +71,10 @@ def check_upsert(table: TableName, definition: TableDefinition) -> None:
 def delete_files(
     rows: Sequence[pa.RecordBatch], definition: TableDefinition, ids: Iterable[uuid.UUID]
 ) -> tuple[list[WrittenFile], list[EqualityDeleteFile], pa.Table]:
-    """Files that delete older rows of the keys in `rows`, to store; the same as an intent names them; and the keys.
+    """The files that delete older rows with the keys in `rows`, their entries in the intent, and the keys.
 
     Raises:
         Invalid: `rows-invalid`, a key is null or of another type.
-
     """
     keys = _of_keys(definition)
     names = [field.name for field in keys.schema.fields]
@@ -113,13 +112,13 @@ def check_keys(table: TableName, keys: Sequence[pa.Table]) -> None:
     if twice:
         raise Invalid(
             "rows-invalid",
-            f"{table}: {twice} rows of the batch have the identifier fields of another row of it, and nothing says "
-            "which is newer: leave one for each key (dropDuplicates, or a window over the order)",
+            f"{table}: {twice} rows of the batch have the identifier fields of another row of it, and their order is "
+            "undefined: keep one row for each key (dropDuplicates, or a window over the order)",
         )
 
 
 def _of_keys(definition: TableDefinition) -> TableDefinition:
-    """The table's definition, as if it had its identifier fields alone."""
+    """The table's definition, reduced to its identifier fields."""
     ids = set(definition.schema.identifier_field_ids)
     fields = [field for field in definition.schema.fields if field.field_id in ids]
     members = set(definition.partition_specs[0].expr_ids)
@@ -140,7 +139,7 @@ def _sources_of(definition: TableDefinition, member: int) -> Sequence[int]:
 
 QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
 PARTITION_MODE_PROPERTY: Final = "spark.sql.sources.partitionOverwriteMode"
-"""Spark hands the session's settings to its tasks; the driver's Python worker does not see them."""
+"""Spark passes the session's settings to its tasks only. The driver's Python worker does not have them."""
 
 _HELD_TARGETS_MAX: Final = 2
 _SAMPLE_BYTES: Final = 8 * 1024 * 1024
@@ -148,11 +147,11 @@ _SAMPLE_BYTES: Final = 8 * 1024 * 1024
 
 @dataclass
 class FilesWritten(WriterCommitMessage):
-    """What one task wrote, and under which table and schema. `query_id`: the streaming query's, `None` in a batch.
+    """The files of one task, with the table and schema. `query_id`: of a streaming query, `None` in a batch.
 
-    `oldest_ms`: when it uploaded the first of its files, in the store's milliseconds; `None`: that is not known.
-    `session_mode`: what the session says that an overwrite replaces. `deletes`, `keys`: of an upsert, the delete files
-    and the keys in them.
+    `oldest_ms`: the time of its first upload, in the store's milliseconds, or `None` if unknown. `session_mode`: the
+    session's setting for the rows that an overwrite replaces. `deletes`, `keys`: of an upsert, the delete files and
+    their keys.
     """
 
     files: tuple[DataFile, ...]
@@ -171,12 +170,11 @@ def write_task(
     options: SourceOptions,
     write: Callable[..., list[WrittenFile]] = write_files,
 ) -> FilesWritten:
-    """Write what one task was given; `write` makes files of rows, as `write_files` does.
+    """Write the rows of one task. `write` makes files of rows, as `write_files` does.
 
     Raises:
         Invalid: rows do not fit the table.
         Unavailable: `store-unavailable`.
-
     """
     files: list[DataFile] = []
     dates: list[int | None] = []
@@ -196,14 +194,14 @@ def write_task(
         uploaded_ms = guest_lake(options).holder.run(partial(_uploaded, table=options.table, files=bodies))
         dates.append(uploaded_ms)
         files.extend(item.data_file for item in written)
-        del part, written, of_keys, bodies  # or they are in memory while the rows of the next files are collected
+        del part, written, of_keys, bodies  # free the memory before the rows of the next files are collected
     said = (_said(QUERY_ID_PROPERTY), oldest_date(dates), _session_mode(), tuple(deletes))
     all_keys = pa.concat_tables(keys) if keys else None
     return FilesWritten(tuple(files), definition.table_uuid, definition.current_schema_id, *said, all_keys)
 
 
 def _said(name: str) -> str | None:
-    """What Spark tells its tasks."""
+    """A local property that Spark sets for its tasks."""
     context = TaskContext.get()
     return None if context is None else context.getLocalProperty(name)
 
@@ -219,9 +217,9 @@ async def _uploaded(session: Session, table: TableName, files: Sequence[tuple[st
 
 
 def parts_of(batches: Iterable[pa.RecordBatch], target_bytes: int) -> Iterator[list[pa.RecordBatch]]:
-    """Batches in groups that make files of about `target_bytes`, by how well a part of each group compresses.
+    """Batches in groups for files of about `target_bytes`, estimated by the compression of a sample of each group.
 
-    A group never holds more than twice that in memory, so files of what compresses well stay smaller.
+    A group never takes more than twice that in memory, so files of highly compressible rows are smaller.
     """
     held: list[pa.RecordBatch] = []
     size = 0
@@ -240,7 +238,7 @@ def parts_of(batches: Iterable[pa.RecordBatch], target_bytes: int) -> Iterator[l
 
 
 def _compressed(batches: Sequence[pa.RecordBatch]) -> float:
-    """How many bytes of a file one byte in memory becomes, of the first batches."""
+    """The compression ratio of the first batches: bytes in a file for one byte in memory."""
     sample: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:

@@ -1,7 +1,7 @@
-"""The options of `format("rootline")`, named as users of Iceberg and Delta know them.
+"""The options of `format("rootline")`, with the names that users of Iceberg and Delta know.
 
-Owns: names, defaults and checks of options. Does not own: what they mean to a reader or writer.
-Invariants: an option that is not known, does not apply, or has no usable value is refused by name.
+Owns: names, defaults and checks of options. Does not own: their effect on a reader or writer.
+Invariants: an option that is unknown, does not apply, or has no usable value is refused by name.
 """
 
 from __future__ import annotations
@@ -66,49 +66,49 @@ _OVERWRITING: Final = ("replaceWhere", "partitionOverwriteMode")
 _CREATING: Final = ("partitionedBy", "sortedBy")
 _OF_NEW_ROWS: Final = (*_OVERWRITING, *_CREATING, "createTable", "mergeSchema", "upsert", "onRejected")
 _OF_SPARK_STREAMS: Final = ("checkpointLocation", "queryName")
-"""Spark hands its own options of a streaming write to the sink too."""
+"""Spark's own options of a streaming write, which it also passes to the sink."""
 _PROVIDER: Final = "provider"
-"""Spark hands the properties of a table of its own catalog to the source while it creates one, and never again."""
+"""A property of a table in Spark's own catalog. Spark passes it to the source only while it creates the table."""
 _INSTEAD_OF_CATALOG: Final = (
     "create a temporary view (CREATE TEMPORARY VIEW v USING rootline OPTIONS (path 'namespace.table')), which can be "
     "read and inserted into, or read through Iceberg's runtime and the REST catalog (docs/spark.md)"
 )
 _INTERNAL: Final = ("filesOfPlan",)
-"""What `rootline.spark.table` says to the reader of the files that are left to it."""
+"""Options that `rootline.spark.table` passes to our reader."""
 _KNOWN: Final = (*_EVERYWHERE, *_READING, *_STREAMING, *_WRITING)
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 class OnRejected(StrEnum):
-    """What a sink does when its intent is rejected."""
+    """The reaction of a sink to a rejected intent."""
 
     FAIL = "fail"
     DEAD_LETTER = "deadLetter"
 
 
 class _Switch(StrEnum):
-    """What an option says that is on or off."""
+    """The values of an option that is on or off."""
 
     ON = "true"
     OFF = "false"
 
 
 class PartitionMode(StrEnum):
-    """What `mode("overwrite")` replaces of a partitioned table; the words are Spark's."""
+    """The partitions that `mode("overwrite")` replaces, in Spark's words."""
 
     STATIC = "static"
     DYNAMIC = "dynamic"
 
 
 class OnDeletedRows(StrEnum):
-    """What a stream of appended rows does at a commit that deletes some."""
+    """The reaction of a stream of added rows to a commit that deletes rows."""
 
     FAIL = "fail"
     SKIP = "skip"
 
 
 class Use(StrEnum):
-    """What a set of options is for."""
+    """The use of a set of options."""
 
     READ = "read"
     STREAM_READ = "streaming read"
@@ -124,12 +124,12 @@ _FOREIGN: Final[Mapping[Use, frozenset[str]]] = {
     Use.STREAM_WRITE: frozenset((*_READING, *_STREAMING)),
     Use.ROW_CHANGE: frozenset((*_READING, *_STREAMING, *_OF_NEW_ROWS, *_OF_SPARK_STREAMS)),
 }
-"""Options that mean nothing to a use."""
+"""Options without a meaning for each use."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """One `load`, `save` or `start`. `given`: the names that were given, for checks."""
+    """The options of one `load`, `save` or `start`. `given`: the names of those that were set, for checks."""
 
     warehouse: str
     log: str | None
@@ -166,8 +166,7 @@ class SourceOptions:
         """The same options, if they fit.
 
         Raises:
-            Invalid: `setting-invalid`, one of them has no meaning for `use`, or half of a pair is missing.
-
+            Invalid: `setting-invalid`, an option has no meaning for `use`, or half of a pair is missing.
         """
         foreign = sorted(self.given.intersection(_FOREIGN[use]))
         if foreign:
@@ -178,7 +177,7 @@ class SourceOptions:
                 "option 'writerSequence' has no meaning for a stream, which counts by its batch id: leave it out",
             )
         if use is not Use.STREAM_WRITE and (self.writer_id is None) != (self.writer_sequence is None):
-            raise Invalid("setting-invalid", "options 'writerId' and 'writerSequence' come together: give both")
+            raise Invalid("setting-invalid", "options 'writerId' and 'writerSequence' need each other: set both")
         if use is Use.STREAM_READ:
             self._check_stream()
         unused = sorted(self.given.intersection(_CREATING)) if not self.create_table else []
@@ -194,7 +193,7 @@ class SourceOptions:
             raise Invalid("setting-invalid", f"option {given[0]!r} has no meaning for a {use}: leave it out")
         if len(given) > 1 and self.partition_overwrite is PartitionMode.DYNAMIC:
             raise Invalid(
-                "setting-invalid", "'replaceWhere' and 'partitionOverwriteMode' both say what is replaced: give one"
+                "setting-invalid", "'replaceWhere' and 'partitionOverwriteMode' both select the replaced rows: set one"
             )
         return self
 
@@ -206,11 +205,10 @@ class SourceOptions:
 
 
 def parse_options(given: Mapping[str, str], environment: Mapping[str, str] | None = None) -> SourceOptions:
-    """The options that Spark hands over (in any case), with `ROOTLINE_WAREHOUSE` and `ROOTLINE_LOG` as defaults.
+    """The options that Spark passes (in any case), with `ROOTLINE_WAREHOUSE` and `ROOTLINE_LOG` as defaults.
 
     Raises:
-        Invalid: `setting-invalid`, an option is unknown, missing or malformed; the message names it.
-
+        Invalid: `setting-invalid`, an option is unknown, missing or malformed, naming it.
     """
     variables = os.environ if environment is None else environment
     found = _canonical(given)
@@ -267,7 +265,7 @@ def parse_options(given: Mapping[str, str], environment: Mapping[str, str] | Non
 
 
 def absolute_warehouse(url: str) -> str:
-    """`url` with a relative path made absolute: other processes have other folders, and this one may change its own."""
+    """`url` with a relative path made absolute, because the current folder differs between processes and may change."""
     is_url = ":" in url.partition("/")[0]  # or a mistake, which connecting refuses
     return url if is_url else str(Path(url).expanduser().absolute())
 

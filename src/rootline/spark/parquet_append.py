@@ -1,14 +1,15 @@
-"""`rootline.spark.append` and `batch_appender`: rows of a DataFrame or a stream, written by Spark's own Parquet writer.
+"""`rootline.spark.append` and `batch_appender`: append rows of a DataFrame or a stream with Spark's own Parquet
+writer.
 
-Owns: the order (write into a new folder, describe the files, publish one intent), whether Spark's writer may write the
-rows, the expression that groups rows by partition, the name of a stream's batch. Does not own: describing the files
-(`parquet_files`), the commit (`batch_commit`), the other way (`format("rootline")`).
-Invariants: rows are given to Spark's writer only where its files equal ours: the same columns with their ids and
-types, of one partition. In doubt our own writer writes them. Files are named by an intent only after Spark's job has
-ended well, all in a folder that no other job writes to, with as many rows as Spark counted. Nothing is ever deleted. A
-file of several partitions is refused, so a mistake in the grouping costs a write and never a row. A batch has the name
-that `writeStream.format("rootline")` gives it, so that a query may change from one to the other with its checkpoint,
-and a replayed batch lands once.
+Owns: the order (write to a new folder, describe the files, publish one intent), the check that Spark's writer may
+write the rows, the expression that groups rows by partition, the name of a stream's batch. Does not own: describing
+the files (`parquet_files`), the commit (`batch_commit`), the other way (`format("rootline")`).
+Invariants: Spark's writer gets rows only where its files equal ours: the same columns with their ids and types, of one
+partition. In doubt our own writer writes them. An intent names files only after Spark's job has succeeded, in a folder
+to which no other job writes, with as many rows as Spark counted. Nothing is ever deleted. A file with several
+partitions is refused, so a mistake in the grouping costs a write and never a row. A batch has the same name as with
+`writeStream.format("rootline")`, so a query may switch between the two with its checkpoint, and a replayed batch
+commits once.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ _EXACT: Final = (
     TimestampType,
     TimestamptzType,
 )
-"""Types of which equal values are equal to Spark too: not so of floats, which have two zeros."""
+"""Types whose equality is the same in Spark. Floats are excluded, because they have two zeros."""
 _HOUR_US: Final = 3_600_000_000
 _DAY_US: Final = 24 * _HOUR_US
 
@@ -93,7 +94,7 @@ _DAY_US: Final = 24 * _HOUR_US
 def partition_group(definition: TableDefinition) -> Column | None:
     """A number that is the same for all rows of one partition of the default spec.
 
-    `None`: the spec has a member that Spark has no function for (a bucket, for one), or it has none at all.
+    `None` if Spark has no function for a member of the spec (such as a bucket), or the spec has no members.
     """
     members: list[Column] = []
     for member in definition.spec_by_id(definition.default_spec_id).expr_ids:
@@ -105,7 +106,9 @@ def partition_group(definition: TableDefinition) -> Column | None:
 
 
 def _member(definition: TableDefinition, member: int) -> list[Column] | None:
-    """What tells its values apart; nothing for one that is always null. `None`: not known."""
+    """The columns that distinguish values of a member, none for one that is always null. `None` if there is no
+    function.
+    """
     expression = definition.expressions_by_id.get(member)
     source_ids = (member,) if expression is None else expression.source_ids
     transform = IdentityTransform() if expression is None else expression.parsed
@@ -115,7 +118,7 @@ def _member(definition: TableDefinition, member: int) -> list[Column] | None:
     if field is None:
         return None
     value = _value(transform, field.field_type, F.col(f"`{field.name.replace('`', '``')}`"))
-    return None if value is None else [value, value.isNull()]  # a hash takes no notice of nulls
+    return None if value is None else [value, value.isNull()]  # a hash ignores nulls
 
 
 def _value(transform: Transform, kind: IcebergType, column: Column) -> Column | None:  # type: ignore[type-arg]
@@ -155,13 +158,13 @@ def _hour(kind: IcebergType, column: Column) -> Column | None:
 
 
 def _whole(number: Column, unit: int) -> Column:
-    """How many whole units, rounded down, in whole numbers: a double would round the last of a year's moments up."""
+    """The quotient rounded down, in integers. A double would round the last microseconds of a year up."""
     long = F.lit(unit).cast("long")
     return F.call_function("div", number, long) - F.when(number % long < 0, 1).otherwise(0)
 
 
 GROUP: Final = "partition_group"
-"""The name of folders of one partition, `partition_group=1234`: there for Spark, and nothing is taken from it."""
+"""The name of the folders for Spark, one for each partition: `partition_group=1234`. The number is never read."""
 _FIELD_ID: Final = "parquet.field.id"
 _TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
 _MICROS: Final = "TIMESTAMP_MICROS"
@@ -174,19 +177,19 @@ _NEEDED: Final = {
     ),
     "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
 }
-"""Settings of the session, and what they must be, which are Spark's defaults."""
+"""Required settings of the session. The values are Spark's defaults."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandedRows:
-    """`frame`: the table's columns in their order, with field ids; and `GROUP` last if `is_partitioned`."""
+    """`frame`: the table's columns in order, with field ids, and `GROUP` last if `is_partitioned`."""
 
     frame: DataFrame
     is_partitioned: bool
 
 
 def handed_rows(frame: DataFrame, definition: TableDefinition) -> HandedRows | str:
-    """The rows as Spark's writer gets them, or the reason why ours writes them."""
+    """The rows for Spark's writer, or the reason why our writer must write them."""
     fields = definition.schema.fields
     reason = _unfit_table(definition) or _unfit_columns(frame.schema, fields)
     reason = reason or _unfit_session(frame.sparkSession, fields)
@@ -201,7 +204,9 @@ def handed_rows(frame: DataFrame, definition: TableDefinition) -> HandedRows | s
 
 
 def _column(field: NestedField) -> Column:
-    """With its id. `DataFrame.to` would give them all at once, but loses them where the order stays as it is."""
+    """The column with its field id. `DataFrame.to` sets all ids together, but loses them where the order is
+    unchanged.
+    """
     quoted = "`" + field.name.replace("`", "``") + "`"
     return F.col(quoted).alias(field.name, metadata={_FIELD_ID: field.field_id})
 
@@ -243,9 +248,9 @@ def _setting(spark: SparkSession, name: str) -> str:
 
 
 _COMMITTED_AT_ONCE: Final = {
-    "mapreduce.fileoutputcommitter.algorithm.version": "1",  # 2 leaves files of tasks that died while they committed
+    "mapreduce.fileoutputcommitter.algorithm.version": "1",  # version 2 keeps files of tasks that died committing
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",  # the other one writes a checksum beside each file
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",  # the default one writes a checksum file for each file
     "fs.file.impl.disable.cache": "true",
 }
 _COUNT_WAIT_S: Final = 120.0
@@ -264,26 +269,26 @@ def append(
 ) -> None:
     """Append the rows of a DataFrame to a table, in one commit.
 
-    Where it can, Spark's own Parquet writer writes the files, at the speed of `frame.write.parquet`; each is looked
-    through afterwards for its statistics and partition. Otherwise the rows go through
-    `frame.write.format("rootline")`, and the log says why.
+    If possible, Spark's own Parquet writer writes the files, at the speed of `frame.write.parquet`. Each file is then
+    read for its statistics and partition. Otherwise the rows are written by `frame.write.format("rootline")`, and the
+    reason is logged.
 
     Args:
         frame: columns are found by name. In a stream, call this in `foreachBatch`.
         name: `namespace.table`.
-        writer_id: with `writer_sequence` the batch's name: what is sent again under it lands once.
+        writer_id: with `writer_sequence` the batch's name. A batch that is sent again under its name commits once.
         writer_sequence: the number of the batch among those of its writer.
-        timeout_s: how many seconds to wait for the verdict.
+        timeout_s: seconds to wait for the verdict.
         warehouse: instead of the session's `spark.rootline.warehouse`.
         log: instead of the session's `spark.rootline.log`.
 
     Raises:
         Invalid: `table-unknown`, `setting-invalid`; `rows-invalid`, a column that does not fit, or a null in a required
-            one; or the intent was rejected. Nothing is in the table then.
-        OutcomeUnknown: `verdict-timeout`: the rows may still land; with a writer and a sequence it is safe to append
-            them again.
-        PySparkException: the job failed. Where the rows go through Python, the errors above that come after the start
-            are one too: its text has the code.
+            one; or the intent was rejected. No row was added then.
+        OutcomeUnknown: `verdict-timeout`: the rows may still be committed. With a writer and a sequence it is safe to
+            append them again.
+        PySparkException: the job failed. If the rows are written through Python, the errors above are of this type
+            after the start of the job, with the code in the text.
 
     """
     if frame.isStreaming:
@@ -307,7 +312,11 @@ def append(
     check_fit(frame.schema, definition, options.table, is_case_sensitive=options.case_sensitive)
     names = [field.name for field in definition.schema.fields]
     frame = renamed(frame, resolved(frame.columns, names, is_case_sensitive=options.case_sensitive))
-    rows = "the warehouse is no folder, or its path is odd" if path is None else handed_rows(frame, definition)
+    rows = (
+        "the warehouse is not a folder, or Spark would change its path"
+        if path is None
+        else handed_rows(frame, definition)
+    )
     if isinstance(rows, str) or path is None:
         _log.info("appended through Python", action="spark-append", table=options.table, reason=rows)
         by_case = str(options.case_sensitive).lower()
@@ -319,7 +328,7 @@ def append(
 
 
 async def _target(session: Session, options: SourceOptions, place: str) -> tuple[TableDefinition, str | None]:
-    """The table's definition, and the path of the folder for Spark to write; `None`: it cannot."""
+    """The table's definition, and the path of the folder for Spark's writer, or `None` if Spark cannot write there."""
     store = session.store
     definition = await read_definition(store, (await read_head(store, options.table)).header)
     path = store.place_of(key_of(options.table, place)) if isinstance(store, ObjectFiles) else None
@@ -327,11 +336,11 @@ async def _target(session: Session, options: SourceOptions, place: str) -> tuple
 
 
 def rows_told(counted: Observation, timeout_s: float, table: str) -> int:
-    """How many rows Spark says it wrote. Before 4.3 an event brings the number, and Spark drops events when busy.
+    """The number of rows that Spark reports as written. Before 4.3 an event reports it, and Spark drops events under
+    load.
 
     Raises:
-        Invalid: `rows-invalid`, Spark did not say it in time.
-
+        Invalid: `rows-invalid`, Spark did not report it in time.
     """
     told: Future[int] = Future()
 
@@ -347,9 +356,9 @@ def rows_told(counted: Observation, timeout_s: float, table: str) -> int:
     except TimeoutError as error:
         raise Invalid(
             "rows-invalid",
-            f"{table}: Spark did not say within {timeout_s:g} s how many rows it wrote, so nothing was committed: run "
-            "the write again, with a larger spark.scheduler.listenerbus.eventqueue.capacity if its log says that "
-            "events were dropped",
+            f"{table}: Spark did not report its number of rows within {timeout_s:g} s, so nothing was committed: run "
+            "the write again, with a larger spark.scheduler.listenerbus.eventqueue.capacity if its log "
+            "reports dropped events",
         ) from error
 
 
@@ -362,7 +371,7 @@ def _append_files(rows: HandedRows, options: SourceOptions, definition: TableDef
     if written.row_count != expected:
         raise Invalid(
             "rows-invalid",
-            f"{options.table}: Spark wrote {expected} rows, and the folder {path} has {written.row_count}; nothing was "
+            f"{options.table}: Spark wrote {expected} rows, but the folder {path} has {written.row_count}. Nothing was "
             "committed. The warehouse must be a folder that all executors share; otherwise write with "
             'df.write.format("rootline") to a bucket',
         )
@@ -392,20 +401,20 @@ def batch_appender(
     warehouse: str | None = None,
     log: str | None = None,
 ) -> Callable[[DataFrame, int], None]:
-    """What `writeStream.foreachBatch` calls to append each batch to a table, in one commit.
+    """A function for `writeStream.foreachBatch` that appends each batch to a table, in one commit.
 
-    The batch is known by the query's id and its number, so that one that Spark sends again lands once.
+    The query's id and the number identify the batch, so a batch that Spark sends again commits once.
 
     Args:
         name: `namespace.table`.
-        writer_id: instead of the query's id; needed where Spark does not tell it.
-        timeout_s: how many seconds to wait for each verdict.
+        writer_id: instead of the query's id. Needed where Spark does not provide it.
+        timeout_s: seconds to wait for each verdict.
         warehouse: instead of the session's `spark.rootline.warehouse`.
         log: instead of the session's `spark.rootline.log`.
 
     Raises:
-        Invalid: `setting-invalid`. The function that comes back raises as `append`, which ends the query: start it
-            again, and it goes on where it was.
+        Invalid: `setting-invalid`. The returned function raises as `append`, which ends the query. A restarted query
+            continues with the same batch.
 
     """
     table = checks.text(name, "name")
@@ -414,7 +423,7 @@ def batch_appender(
         query_id = batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID_PROPERTY)
         if writer_id is None and not query_id:
             raise Invalid(
-                "setting-invalid", f"{table}: Spark did not name the query: give batch_appender a writer_id of its own"
+                "setting-invalid", f"{table}: Spark provides no id of the query: give batch_appender a writer_id"
             )
         writer = writer_id or f"{QUERY_WRITER_PREFIX}{query_id}"
         append(

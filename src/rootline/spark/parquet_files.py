@@ -1,13 +1,13 @@
-"""Data files that Spark's own Parquet reader may read, and data files that its writer wrote.
+"""Chooses data files for Spark's own Parquet reader, and describes data files that its writer wrote.
 
 Owns: the conditions for Spark's reader, checked by footer, the files in a written folder, describing each of them.
 Does not own: planning (`planned_files`), the reads and writes themselves (`table_frame`, `parquet_append`), describing
 one file (`data_file`).
-Invariants: Spark's reader gets a file only where it is sure to show the same rows: nothing in it is deleted, and its
-own footer has every wanted column exactly as the table has it, by name, id and type. A doubt costs time, never rows.
-Of a written file, statistics and partition are of the rows, never of a footer, and a file unlike the table is refused.
-A file is durable before it is described, as an intent may name it then. No two files have one name, by which a sweep
-recognizes references.
+Invariants: Spark's reader gets a file only if it certainly returns the same rows: no row of it is deleted, and its
+footer has every wanted column exactly as the table has it, by name, id and type. A doubt costs time, never rows. The
+statistics and the partition of a written file are computed from its rows, never from a footer. A file that does not
+match the table is refused. A file is durable before it is described, because an intent may name it from then on. No
+two files have the same name, because a sweep recognizes references by name.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FILES_MAX: Final = 10_000
-"""Spark's driver looks at each file that it is given; above so many ours starts sooner, which packs them itself."""
+"""Spark's driver checks each of its files. With more files our reader starts sooner, because it packs them itself."""
 _FOOTERS_AT_ONCE: Final = 8
 _PLAIN_PATH: Final = re.compile(r"(?:/[A-Za-z0-9_.=+,@%~-]+)+")
 _HIDDEN: Final = ("_", ".")
@@ -71,7 +71,9 @@ _SCALARS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ParquetFile:
-    """A file to hand over; `may_hold_nan`: Spark's Parquet filters do not count on NaN, which no bounds tell of."""
+    """A file for Spark's reader. `may_hold_nan`: its bounds ignore NaN, so Spark's Parquet filters must not use
+    them.
+    """
 
     path: str
     may_hold_nan: bool
@@ -80,7 +82,7 @@ class ParquetFile:
 async def files_to_hand_over(
     session: Session, table: TableName, tasks: Sequence[FileTask], fields: Sequence[NestedField]
 ) -> list[ParquetFile | None]:
-    """For each of `tasks` the file that Spark's Parquet reader may read of it, `None` where ours must."""
+    """For each of `tasks` the file that Spark's Parquet reader may read, or `None` if our reader must."""
     store, columns = session.store, pa.schema([arrow_field_of(field) for field in fields])
     nothing: list[ParquetFile | None] = [None] * len(tasks)
     if not isinstance(store, ObjectFiles) or not fields or not all(_is_shown_alike(field.type) for field in columns):
@@ -107,16 +109,16 @@ async def files_to_hand_over(
 
 
 def is_plain(path: str) -> bool:
-    """Whether Spark takes `path` as it is: not as a pattern, nor as a hidden file, which it would leave out.
+    """Whether Spark takes `path` literally, and not as a pattern or as a hidden file, which it would skip.
 
-    Nor with `..`, which Spark takes away together with the folder before it, even if that is a link to elsewhere.
+    A path with `..` is not plain: Spark removes it with the folder before it, even if that is a link to another place.
     """
     parts = Path(path).parts
     return _PLAIN_PATH.fullmatch(path) is not None and ".." not in parts and not parts[-1].startswith(_HIDDEN)
 
 
 def _is_shown_alike(kind: pa.DataType) -> bool:
-    """Whether Spark's Parquet reader shows a value of this type as our reader does."""
+    """Whether Spark's Parquet reader returns values of this type as our reader does."""
     if pa.types.is_struct(kind):
         return kind.num_fields > 0 and all(_is_shown_alike(kind.field(at).type) for at in range(kind.num_fields))
     if pa.types.is_list(kind):
@@ -127,7 +129,7 @@ def _is_shown_alike(kind: pa.DataType) -> bool:
 
 
 def bytes_of(columns: pa.Schema) -> bytes:
-    """What `is_as_wanted` compares with."""
+    """The serialized schema for `is_as_wanted`."""
     found: bytes = columns.serialize().to_pybytes()
     return found
 
@@ -138,7 +140,7 @@ def is_scalar(kind: pa.DataType) -> bool:
 
 
 def _floats_in(fields: Sequence[NestedField]) -> Iterator[int]:
-    """The columns, in structs too, that may hold NaN and that Spark may filter on."""
+    """The floating columns on which Spark may filter, also inside structs."""
     for field in fields:
         if isinstance(field.field_type, FloatType | DoubleType):
             yield field.field_id
@@ -147,11 +149,13 @@ def _floats_in(fields: Sequence[NestedField]) -> Iterator[int]:
 
 
 def is_as_wanted(path: str, size: int | None, rows: int, wanted: bytes) -> bool:
-    """Whether a file has just these columns (an Arrow schema's bytes), by name, id and type, and so many rows."""
+    """Whether a file has exactly these columns (an Arrow schema's bytes), by name, id and type, and this number of
+    rows.
+    """
     try:
         status = Path(path).stat()
     except OSError:
-        return False  # our reader says what is wrong
+        return False  # our reader reports the error
     if size is not None and status.st_size != size:
         return False
     return _has_columns(path, status.st_mtime_ns, status.st_size, rows, wanted)
@@ -177,7 +181,7 @@ def _is_stored(field: pa.Field, stored: pa.Schema) -> bool:
 
 
 def _is_alike(wanted: pa.Field, stored: pa.Field) -> bool:
-    """Whether the two have equal names, ids and types; what a map calls its pairs means nothing."""
+    """Whether the two have equal names, ids and types. The names of a map's key and item fields are ignored."""
     kind, other = wanted.type, stored.type
     if wanted.name != stored.name or wanted.nullable != stored.nullable or wanted.metadata != stored.metadata:
         return False
@@ -191,14 +195,16 @@ def _is_alike(wanted: pa.Field, stored: pa.Field) -> bool:
 
 
 def _has_true_times(stored: pa.Schema) -> bool:
-    """Whether Spark takes days and moments as they are: what old versions of it wrote it moves to another calendar."""
+    """Whether Spark reads dates and timestamps unchanged. It converts those of files by its old versions to another
+    calendar.
+    """
     about = stored.metadata or {}
     version = about.get(_SPARK_VERSION, b"3").split(b".")[0]
     return not any(key in about for key in _LEGACY_TIMES) and version.isdigit() and int(version) >= 3
 
 
 _DRIVER_BYTES: Final = 512 * 1024 * 1024
-"""Up to so much is looked through on the driver: a job would take longer to begin."""
+"""Up to this many bytes are read on the driver, because a job would take longer to start."""
 _DRIVER_THREADS: Final = 4
 _FILES_OF_TASK: Final = 100
 _TASKS_OF_CORE: Final = 2
@@ -207,26 +213,25 @@ _CORES_OF_CLUSTER: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class WrittenFiles:
-    """Files with rows. `oldest_ms`: when the first was written, in the store's milliseconds; `None`: not known."""
+    """Files with rows. `oldest_ms`: the time of the first write, in the store's milliseconds, or `None` if unknown."""
 
     files: tuple[intent.DataFile, ...] = ()
     oldest_ms: int | None = None
 
     @property
     def row_count(self) -> int:
-        """Of all files."""
+        """The number of rows in all files."""
         return sum(file.record_count for file in self.files)
 
 
 def written_files(
     spark: SparkSession, options: SourceOptions, definition: TableDefinition, place: str, path: str
 ) -> WrittenFiles:
-    """The files below `place`, a folder of the table's, which is at `path`.
+    """The files below `place`, a folder inside the table's folder, at the file path `path`.
 
     Raises:
         Invalid: `rows-invalid`, the rows of a file do not fit the table.
         Unavailable: `store-unavailable`.
-
     """
     written = [found for found in Path(path).rglob("*.parquet") if not _is_hidden(found.relative_to(path))]
     if not written:
@@ -250,7 +255,7 @@ def written_files(
 def _cores(spark: SparkSession) -> int:
     try:
         return int(spark.sparkContext.defaultParallelism)
-    except (AttributeError, NotImplementedError):  # Spark Connect does not say
+    except (AttributeError, NotImplementedError):  # not available on Spark Connect
         return _CORES_OF_CLUSTER
 
 
@@ -259,11 +264,11 @@ def _is_hidden(path: Path) -> bool:
 
 
 def _renamed(path: Path) -> Path:
-    """The file under a name that no other has: Spark names those of one task alike, in a folder of each partition."""
+    """Rename the file to a unique name. Spark uses one name for all files of a task, one in each partition's folder."""
     try:
         return path.rename(path.with_name(f"{uuid.uuid4()}.parquet"))
     except OSError as error:
-        reason = f"{path}: cannot be renamed: {error.strerror or error}; nothing was committed: run the write again"
+        reason = f"{path}: cannot be renamed: {error.strerror or error}. Nothing was committed: run the write again"
         raise Unavailable("store-unavailable", reason) from error
 
 
@@ -288,18 +293,18 @@ def _described(
 
 
 async def _settled(session: Session, options: SourceOptions, location: str) -> tuple[str, int | None]:
-    """The path of a file that outlives a crash from now on, and when it was written."""
+    """Make a file durable. Returns its path and the time at which it was written."""
     store, key = session.store, key_of(options.table, location)
     assert isinstance(store, ObjectFiles), "Spark wrote into a folder"
     await store.make_durable(key)
     path = await store.path_of(key)
     if path is None:
-        raise Invalid("file-missing", f"{key}: Spark wrote this file, and it is gone: run the write again")
+        raise Invalid("file-missing", f"{key}: Spark wrote this file, but it does not exist: run the write again")
     return path, await store.stored_ms(key)
 
 
 def _file(path: str, location: str, definition: TableDefinition, wanted: bytes) -> intent.DataFile | None:
-    """The file at `path`; `None`: it has no rows, as Spark writes one for a DataFrame without any."""
+    """The file at `path`, or `None` if it has no rows. Spark writes such a file for an empty DataFrame."""
     rows = pq.read_metadata(path).num_rows
     if rows == 0:
         return None

@@ -1,11 +1,12 @@
-"""The rows that an overwrite of Spark's removes: every row, those of a filter, or the partitions of the new rows.
+"""Chooses the rows that an overwrite by Spark removes: every row, those of a filter, or the partitions of the new
+rows.
 
 Owns: the choice, the plan of the removal, and the partitions as a filter for the isolation check. Does not own:
 rewriting files that match in part (`row_changes`), the grammar of filters (`rootline.tree.filter`), the intent and its
 commit (`batch_commit`).
-Invariants: a partition is one of the spec under which the batch's files were written. A file of another spec is read,
-and its rows are told apart by that spec. The filter of a plan matches every row that it may replace. Where a transform
-or a type has no filter, the filter is wider, and more changes by others are conflicts.
+Invariants: partitions are those of the spec under which the batch's files were written. A file of another spec is
+read, and its rows are assigned to partitions of that spec. The filter of a plan matches every row that it may replace.
+If a transform or a type has no filter, the filter is wider, and more concurrent changes are conflicts.
 """
 
 from __future__ import annotations
@@ -61,14 +62,14 @@ from rootline.tree.scan.partition_tuple import PartitionTuple, is_unpartitioned,
 from rootline.tree.scan.scan_plan import DeletesFor
 
 PARTITIONS_MAX: Final = 500
-"""More of them make a filter that takes the coordinator longer than the conflicts that it avoids."""
+"""With more partitions, the filter costs the coordinator more time than it saves by avoiding conflicts."""
 _EPOCH: Final = dt.datetime(1970, 1, 1)
 
 
 def filter_of_partitions(
     definition: TableDefinition, spec: PartitionSpec, partitions: Iterable[PartitionTuple]
 ) -> str | None:
-    """A filter that all rows of `partitions` match; `None`: nothing less than every row can be said."""
+    """A filter that all rows of `partitions` match, or `None` if only "every row" is possible."""
     found: set[str] = set()
     for values in partitions:
         said = [_said(definition, member, value) for member, value in zip(spec.expr_ids, values, strict=True)]
@@ -115,7 +116,7 @@ def _literal(value: Any, kind: IcebergType) -> str | None:
 
 
 def _range(transform: Transform[Any, Any], value: int, kind: IcebergType) -> tuple[str, str] | None:
-    """The first moment of a year, month, day or hour, and the first after it."""
+    """The first moment of a year, month, day or hour, and the first moment after it."""
     if not isinstance(kind, DateType | TimestampType | TimestamptzType):
         return None
     starts = [_start(transform, each) for each in (value, value + 1)]
@@ -143,14 +144,16 @@ def _start(transform: Transform[Any, Any], value: int) -> dt.datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """What an overwrite takes out: rows that match `where`, or `partitions`; every row without both."""
+    """The rows that an overwrite removes: those that match `where`, those of `partitions`, or every row without
+    both.
+    """
 
     where: str | None = None
     partitions: frozenset[PartitionTuple] | None = None
     spec_id: int = 0
 
     def filter_for(self, definition: TableDefinition) -> str:
-        """A filter that every row matches which the overwrite may replace."""
+        """A filter that matches every row that the overwrite may replace."""
         if self.partitions is None:
             return self.where or EVERY_ROW
         return filter_of_partitions(definition, definition.spec_by_id(self.spec_id), self.partitions) or EVERY_ROW
@@ -158,11 +161,10 @@ class Replaced:
     async def planned(
         self, session: Session, table: TableName, definition: TableDefinition, target_bytes: int
     ) -> tuple[FilePlan, Removal]:
-        """The files of the present head that leave, and what is left of them; `definition` is what that is written by.
+        """The files of the head to remove, and the files of their remaining rows, written under `definition`.
 
         Raises:
             Invalid: `filter-invalid`.
-
         """
         plan = await plan_files(session, table, self.where, deletes_for=DeletesFor.EVERY_ROW)
         if self.partitions is None:
@@ -185,7 +187,7 @@ class Replaced:
     async def _kept_rows(
         self, session: Session, plan: FilePlan, task: FileTask, definition: TableDefinition
     ) -> pa.Table | None:
-        """Rows of a file of another spec that are in none of the partitions; `None`: all of them."""
+        """The rows of a file of another spec outside the partitions, or `None` if these are all rows."""
         whole = FileTask(task.data, task.vectors, deletes=task.deletes)
         rows = await scan_table(session.store, plan.table, [whole], RowsWanted.to_keep(plan.definition))
         spec = definition.spec_by_id(self.spec_id)
@@ -200,11 +202,10 @@ class Replaced:
 def replaced_by(
     files: Sequence[DataFile], definition: TableDefinition, where: str | None, mode: PartitionMode
 ) -> Replaced | None:
-    """What an overwrite by `files`, written under `definition`, takes out; `None`: nothing, and it brings nothing.
+    """The rows that an overwrite by `files`, written under `definition`, removes. `None` if it changes nothing.
 
     Raises:
         Invalid: `statistics-missing`, a file's partition is not known.
-
     """
     spec = definition.spec_by_id(definition.default_spec_id)
     if where is not None or mode is PartitionMode.STATIC:
@@ -224,11 +225,10 @@ def replaced_by(
 
 
 def check_replaced(rows: Iterable[pa.RecordBatch], definition: TableDefinition, where: str) -> None:
-    """Check that all rows match the filter that says what they replace: another run must replace them too.
+    """Check that all new rows match the filter of replaced rows, so that a repeated run replaces them too.
 
     Raises:
         Invalid: `rows-invalid`, some do not, or a column does not fit.
-
     """
     table = checked_rows(rows, definition)
     wanted, paths = bind_filter(where, definition.schema), column_paths(definition.schema)
@@ -242,11 +242,11 @@ def check_replaced(rows: Iterable[pa.RecordBatch], definition: TableDefinition, 
     if other:
         raise Invalid(
             "rows-invalid",
-            f"{other} of {table.num_rows} rows do not match replaceWhere ({where:.200}): they would stay beside the "
-            "rows of the next such write; leave them out, or widen replaceWhere",
+            f"{other} of {table.num_rows} rows do not match replaceWhere ({where:.200}), so the next such write would "
+            "not replace them: leave them out, or widen replaceWhere",
         )
 
 
 def _key(values: Sequence[Bound | None]) -> PartitionTuple:
-    """Values that can be compared: NaN is in a partition of its own."""
+    """Comparable values, with NaN as a separate partition."""
     return tuple("NaN" if value != value else value for value in values)

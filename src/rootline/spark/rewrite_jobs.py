@@ -4,14 +4,14 @@ Owns: dividing a group into tasks, the order of jobs, reading a share, sending r
 sorting and Z-order as keys that Arrow can compare, the cuts between files from a sample. Does not own: the groups and
 their commits (`compaction`), reading and writing files (`row_changes`), the meaning of a sort field
 (`partition_split`).
-Invariants: a job is one call, so groups run side by side on threads of the driver. Only descriptions of files and
-samples of keys reach the driver, never rows. Rows keep their ids and the numbers of their last change. Between tasks
-rows are Arrow's bytes, so no type becomes one of Spark's. Two rows are never equal, so cuts divide rows of equal
-values too. Every row is in exactly one part, the parts follow each other in the order, and the same rows and cuts give
-the same parts. Nothing is published here, so files of a failed task, or of one that ran twice, are orphans.
+Invariants: a job is one call, so groups run in parallel on threads of the driver. Only descriptions of files and
+samples of keys reach the driver, never rows. Rows keep their ids and the sequence numbers of their last change. Between
+tasks rows are Arrow's bytes, so no type becomes one of Spark's. No two keys are equal, so cuts divide rows of equal
+values too. Every row is in exactly one part, the parts are in order, and the same rows and cuts yield the same parts.
+Nothing is published here, so files of a failed task, or of one that ran twice, are orphans.
 
-Theory. A row's place on the Z-curve has the bits of its columns in turn. The bits of a column are not those of its
-value but of its rank in the sample, so columns of every type that can be sorted count alike, however skewed they are.
+Theory. The key of a row on the Z-curve interleaves the bits of its columns. The bits of a column are those of its rank
+in the sample, not of its value, so all sortable types count alike, however skewed they are.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ Places = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 class Curve(StrEnum):
-    """How several columns become one order."""
+    """The way in which several columns become one order."""
 
     LINEAR = "one after the other"
     Z = "in turn"
@@ -68,7 +68,7 @@ class Curve(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RowOrder:
-    """`sort_order_id`: of the table's sort order that this is, if it is one."""
+    """An order of rows. `sort_order_id`: the id of the table's sort order, if this is one."""
 
     fields: tuple[SortField, ...]
     curve: Curve
@@ -76,12 +76,11 @@ class RowOrder:
 
     @staticmethod
     def of(sort_by: tuple[str, ...] | None, curve: Curve, definition: TableDefinition) -> RowOrder:
-        """The order of these terms; without them, the table's own.
+        """The order by these terms. Without them, the table's own.
 
         Raises:
-            Invalid: `definition-invalid`, a term names no column, or one that cannot be sorted by; `setting-invalid`,
-                there is nothing to sort by.
-
+            Invalid: `definition-invalid`, a term names no column, or an unsortable one; `setting-invalid`, there is no
+                order.
         """
         own = next(order for order in definition.sort_orders if order.order_id == definition.default_sort_order_id)
         fields = own.fields if sort_by is None else sort_fields(sort_by, definition.schema)
@@ -99,20 +98,22 @@ class RowOrder:
         return order
 
     def columns(self, definition: TableDefinition) -> tuple[str, ...]:
-        """The top-level columns that keys are made of."""
+        """The top-level columns from which keys are made."""
         wanted = {field.source_id for field in self.fields}
         return tuple(field.name for field in definition.schema.fields if wanted & set(column_paths(Schema(field))))
 
     def keys(self, rows: pa.Table, paths: dict[int, ColumnPath], task: int = 0) -> SortKeys:
-        """What rows are compared by, column after column; `task`: those of a later one come after their equals."""
+        """The sort keys of rows, column by column. `task` breaks ties: equal rows of a later task are later."""
         found = sort_keys(rows, self.fields, paths)
         if found is None:
-            raise Invalid("definition-invalid", "sort_by: the values of a column cannot be sorted: leave it out")
+            raise Invalid(
+                "definition-invalid", "sort_by: a column has values that cannot be sorted: remove it from sort_by"
+            )
         ties = pa.array(np.arange(rows.num_rows, dtype=np.int64) + (task << _TASK_BITS))
         return SortKeys(found.columns.append_column(_TIE, ties), (*found.directions, (_TIE, "ascending")))
 
     def on_curve(self, keys: SortKeys, cuts: Cuts) -> SortKeys:
-        """`keys` as they are, or by their places on the Z-curve."""
+        """`keys` for a linear order, or the rows' keys on the Z-curve."""
         if self.curve is Curve.LINEAR:
             return keys
         bits = min(_COLUMN_BITS_MAX, _CURVE_BITS // len(self.fields))
@@ -125,7 +126,7 @@ class RowOrder:
         return SortKeys(table, ((_PLACE, "ascending"), (_TIE, "ascending")))
 
     def cuts(self, sample: SortKeys, parts: int) -> Cuts:
-        """Where the rows that `sample` was taken of are cut, so that there are about as many in each of the parts."""
+        """The cuts that divide the sampled rows into parts of about equal size."""
         ranks: tuple[pa.Table, ...] = ()
         if self.curve is Curve.Z:
             ranks = tuple(_quantiles(_keys_of(sample, index), _RANKS_MAX) for index in range(len(self.fields)))
@@ -134,25 +135,27 @@ class RowOrder:
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """`ranks`: of each column of a Z-order; `between`: the keys of the first row of each part but the first."""
+    """The cuts of a group. `ranks`: of each column of a Z-order. `between`: the first key of each part except the
+    first.
+    """
 
     ranks: tuple[pa.Table, ...]
     between: pa.Table | None
 
     def parts(self, keys: SortKeys) -> Places:
-        """The number of the part that each row is in, by its keys on the curve."""
+        """The number of the part of each row, by its keys on the curve."""
         assert self.between is not None, "cuts of a whole sample"
         return _places(self.between, keys)
 
 
 def _keys_of(keys: SortKeys, index: int) -> SortKeys:
-    """Those of one field."""
+    """The keys of one field."""
     directions = keys.directions[2 * index : 2 * index + 2]
     return SortKeys(keys.columns.select([name for name, _ in directions]), directions)
 
 
 def _quantiles(keys: SortKeys, parts: int) -> pa.Table:
-    """`parts` less one rows of `keys`, evenly spread over their order; fewer where there are fewer rows."""
+    """At most `parts` - 1 rows of `keys`, evenly spread over their order."""
     rows = keys.columns.num_rows
     cuts = min(parts, rows) - 1
     if cuts < 1:
@@ -162,7 +165,7 @@ def _quantiles(keys: SortKeys, parts: int) -> pa.Table:
 
 
 def _places(cuts: pa.Table, keys: SortKeys) -> Places:
-    """Of each row, how many of the cuts come before it, or are its equals."""
+    """For each row, the number of cuts that are not greater."""
     both = pa.concat_tables([cuts, keys.columns]).combine_chunks()
     order = SortKeys(both, keys.directions).order().to_numpy()
     is_cut = order < cuts.num_rows
@@ -172,12 +175,12 @@ def _places(cuts: pa.Table, keys: SortKeys) -> Places:
 
 
 def _scaled(keys: SortKeys, cuts: pa.Table, bits: int) -> Any:
-    """The rank of each row among the cuts, as a number that uses all bits."""
+    """The rank of each row among the cuts, scaled to use all bits."""
     return (_places(cuts, keys) << bits) // (cuts.num_rows + 1)
 
 
 def in_order(rows: pa.Table, order: RowOrder, paths: dict[int, ColumnPath], cuts: Cuts | None) -> pa.Table:
-    """`rows` in the order; without cuts, by ranks among themselves."""
+    """`rows` in the order. Without cuts, by ranks among themselves."""
     keys = order.keys(rows, paths)
     known = order.cuts(keys, 1) if cuts is None else cuts
     return rows.take(order.on_curve(keys, known).order())
@@ -193,12 +196,14 @@ RESULT: Final = "result binary"
 PART_ROWS: Final = "part int, task int, rows binary"
 _PARTS_SCHEMA: Final = pa.schema([("part", pa.int32()), ("task", pa.int32()), ("rows", pa.binary())])
 _HARD_CAP: Final = 2
-"""A part that became larger than was planned stays one file up to so many times the target size."""
+"""A part that is larger than planned stays one file up to this multiple of the target size."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilesOfGroup:
-    """New files that the store holds; when it got the first, in its milliseconds, or `None`: that is not known."""
+    """New files in the store. `oldest_ms`: the time of the first upload, in the store's milliseconds, or `None` if
+    unknown.
+    """
 
     files: tuple[DataFile, ...]
     oldest_ms: int | None
@@ -206,7 +211,7 @@ class FilesOfGroup:
 
 @dataclass(frozen=True)
 class GroupWork:
-    """A group, cut into one share of its files for each task, and how its rows are written."""
+    """A group, divided into one share of its files for each task, and the way in which its rows are written."""
 
     options: SourceOptions
     definition_json: bytes
@@ -216,11 +221,11 @@ class GroupWork:
 
     @cached_property
     def definition(self) -> TableDefinition:
-        """The one that rows are read and written by."""
+        """The definition by which rows are read and written."""
         return TableDefinition.from_json(self.definition_json)
 
     def read(self, share: int, wanted: RowsWanted) -> pa.Table:
-        """The rows of a share that live."""
+        """The live rows of a share."""
         return guest_lake(self.options).holder.run(
             lambda session: scan_table(session.store, self.options.table, self.shares[share], wanted)
         )
@@ -232,7 +237,7 @@ class GroupWork:
 
 
 def pack(work: GroupWork, share: int) -> FilesOfGroup:
-    """Write a share's rows again, in the table's order."""
+    """Rewrite a share's rows, in the table's order."""
 
     async def operation(session: Session) -> FilesOfGroup:
         options = work.options
@@ -243,7 +248,7 @@ def pack(work: GroupWork, share: int) -> FilesOfGroup:
 
 
 def sample(work: GroupWork, rate: float, share: int) -> pa.Table:
-    """Some keys of a share's rows; only the columns that they are made of are read."""
+    """Some keys of a share's rows. Only the columns of keys are read."""
     order, definition = work.ordering(), work.definition
     wanted = RowsWanted.of(definition, order.columns(definition))
     rows = work.read(share, wanted)
@@ -251,7 +256,7 @@ def sample(work: GroupWork, rate: float, share: int) -> pa.Table:
 
 
 def share_out(work: GroupWork, cuts: Cuts, share: int) -> Iterator[pa.RecordBatch]:
-    """A share's rows, as bytes for each part that they are of."""
+    """A share's rows, as bytes for each part."""
     order, definition = work.ordering(), work.definition
     rows = work.read(share, RowsWanted.to_rewrite(definition))
     keys = order.on_curve(order.keys(rows, column_paths(definition.schema), share), cuts)
@@ -265,7 +270,7 @@ def share_out(work: GroupWork, cuts: Cuts, share: int) -> Iterator[pa.RecordBatc
 
 
 def write_part(work: GroupWork, cuts: Cuts, sent: pa.Table) -> FilesOfGroup:
-    """The file of a part, of all rows that tasks sent it."""
+    """The file of a part, from all rows that tasks sent to it."""
     pieces = sorted(zip(sent.column("task").to_pylist(), sent.column("rows"), strict=True), key=_task_of)
     return _written(work, pa.concat_tables([_from_bytes(rows.as_buffer()) for _, rows in pieces]), cuts)
 
@@ -303,12 +308,12 @@ def _noted(session: Session, work: GroupWork, files: Sequence[DataFile]) -> File
 
 
 def result_batch(result: object) -> pa.RecordBatch:
-    """What a task found, for the driver."""
+    """The result of a task, for the driver."""
     return pa.record_batch({"result": pa.array([pickle.dumps(result)], pa.binary())})
 
 
 def numbers_of(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
-    """The numbers of the shares that a task was given."""
+    """The numbers of the shares of a task."""
     for batch in batches:
         yield from batch.column(0).to_pylist()
 
@@ -341,16 +346,16 @@ _Found = TypeVar("_Found")
 
 
 def packed(spark: SparkSession, work: GroupWork) -> FilesOfGroup:
-    """The group's files as one task writes them."""
+    """The new files of the group, written by one task."""
     [written] = on_cluster(spark, len(work.shares), partial(pack, work))
     return written
 
 
 def ordered(spark: SparkSession, work: GroupWork) -> FilesOfGroup:
-    """The group's files with their rows in order, within each file and from file to file.
+    """The new files of the group, with rows in order within each file and across files.
 
-    One task is enough for what makes one file. Otherwise a first job takes a sample of the keys, and a second sends
-    each row to the part that its key is in.
+    One task suffices for a single new file. Otherwise a first job takes a sample of the keys, and a second one sends
+    each row to the part of its key.
     """
     tasks = [task for share in work.shares for task in share]
     parts = math.ceil(sum(map(_live_bytes, tasks)) / work.target_bytes)
@@ -387,12 +392,12 @@ def _part_of(found: tuple[int, FilesOfGroup]) -> int:
 
 
 def _shares(tasks: list[FileTask], target_bytes: int) -> tuple[tuple[FileTask, ...], ...]:
-    """One for each task of a job: about as many bytes as a new file has."""
+    """One share for each task, with about as many bytes as a new file."""
     return tuple(filled(tasks, target_bytes, _SHARE_FILES_MAX))
 
 
 def _live_bytes(task: FileTask) -> float:
-    """About how many bytes of the file are of rows that live."""
+    """The approximate bytes of the file's live rows."""
     deleted = sum(vector.record_count for vector in task.vectors)
     return size_of(task) * max(0.0, 1 - deleted / max(task.record_count, 1))
 
@@ -401,8 +406,7 @@ def on_cluster(spark: SparkSession, count: int, run: Callable[[int], _Found]) ->
     """The results of `run` for each number, each from its own task.
 
     Raises:
-        Invalid: as `run` raised it first; in an error of Spark's it would be a text.
-
+        Invalid: the first one that `run` raised. Inside Spark's own error it would only be a text.
     """
 
     def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -419,7 +423,7 @@ def on_cluster(spark: SparkSession, count: int, run: Callable[[int], _Found]) ->
 def _outcome(run: Callable[[int], _Found], number: int) -> _Found | Invalid:
     try:
         return run(number)
-    except Invalid as error:  # trying the task again would not mend it
+    except Invalid as error:  # a retry of the task would fail in the same way
         return error
 
 

@@ -1,20 +1,20 @@
-"""Carries a change of rows out: reads a version, runs the job, publishes one intent, and retries after a conflict.
+"""Executes a change of rows: reads a version, runs the job, publishes one intent, and retries after a conflict.
 
 Owns: the order of these steps and their number, joining the tasks' messages into vectors and removals, the intent,
-Spark's conditions that mean the same as filters of Rootline, Spark's check of recomputed rows during a change. Does
+the translation of Spark's conditions to filters of Rootline, Spark's check of recomputed rows during a change. Does
 not own: the change itself (`statements`), the tasks (`row_change_tasks`), publishing (`batch_commit`).
 Invariants: the version that a job reads is the one that its intent names, and each attempt reads the head again. A
-named change (writer and sequence) that is sent again lands once. A vector has the positions of the one that it
-replaces. A row that two source rows change refuses the whole change. Files that lose all their rows are removed when
-no other file keeps any of its own, and nothing else needs a vector. A condition is translated only where both sides
-agree on every row. A session is left as it was found, also by changes that run side by side.
+named change (writer and sequence) that is sent again commits once. A vector contains the positions of the one that it
+replaces. A row that two source rows change refuses the whole change. If every touched file loses all its rows, the
+files are removed instead of getting vectors. A condition is translated only if both sides agree on every row. The
+settings of a session are restored, also with concurrent changes.
 
-Theory. An executor that dies loses rows that it had computed for others. Spark computes them again, while rows of
-tasks that ended stay unchanged. Where the source does not give the same rows twice, some would be there twice and
-others not at all. And Spark's conditions differ from filters of Rootline: to Spark, NaN is greater than every number,
-moments are in the session's time zone, texts may stand in double quotes and contain backslashes and doubled quotes, a
-number with an exponent is floating, and a text beside a number becomes a number, or the number a text. All this stays
-Spark's alone: where the two may differ nothing is pruned, and every change by others is a conflict.
+Theory. An executor that dies loses rows that it had computed for others. Spark recomputes them, while rows of tasks
+that ended stay unchanged. If the source does not return the same rows twice, some rows would be duplicated and others
+lost. And Spark's conditions differ from filters of Rootline: in Spark, NaN is greater than every number, timestamps
+are in the session's time zone, texts may be in double quotes and contain backslashes and doubled quotes, a number with
+an exponent is floating, and a comparison of a text with a number converts one of them. Where the two may differ, only
+Spark evaluates the condition: no file is pruned, and every concurrent change is a conflict.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ _OTHER_MEANING: Final = re.compile(r"""["\\`]|--|/\*|''|[0-9.][eE]""")
 
 
 def read_condition(condition: object, schema: Schema) -> BoundFilter | None:
-    """The same condition as a filter; `None`: it is Spark's alone."""
+    """The condition as a filter of Rootline, or `None` if it has no filter with the same meaning."""
     if not isinstance(condition, str) or len(condition) > FILTER_CHARS_MAX or _OTHER_MEANING.search(condition):
         return None
     try:
@@ -115,7 +115,7 @@ def _tests(tree: Tree) -> Iterator[Test | NamePair]:
 
 
 def _is_alike(test: Test | NamePair, types: Mapping[str, IcebergType]) -> bool:
-    """Whether Spark compares the two sides as they are."""
+    """Whether Spark compares the two sides without a conversion."""
     if isinstance(test, NamePair):
         left, right = (_type_of(name, types) for name in (test.left, test.right))
         are_numbers = isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS)
@@ -125,7 +125,7 @@ def _is_alike(test: Test | NamePair, types: Mapping[str, IcebergType]) -> bool:
 
 
 def _type_of(name: Name, types: Mapping[str, IcebergType]) -> IcebergType | None:
-    """Of a column, not of what is in one."""
+    """The type of a top-level column, or `None` for a name inside one."""
     return types.get(name.parts[0]) if len(name.parts) == 1 else None
 
 
@@ -140,7 +140,7 @@ _before: Final[WeakKeyDictionary[SparkSession, dict[str, str]]] = WeakKeyDiction
 
 @contextlib.contextmanager
 def checked_shuffles(spark: SparkSession) -> Iterator[None]:
-    """Let Spark fail a job whose rows came out differently when it computed some of them again."""
+    """Let Spark fail a job if rows that it recomputed differ from the first ones."""
     with _lock:
         running = _running.get(spark, 0)
         if not running:
@@ -164,7 +164,7 @@ _VECTORS_AT_ONCE: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """A file that loses rows: `deleted` before, `gone` now."""
+    """A file that loses rows: `deleted` are those deleted before, `gone` those deleted now."""
 
     task: FileTask
     deleted: BitMap64
@@ -172,13 +172,13 @@ class Touched:
 
     @property
     def is_whole(self) -> bool:
-        """Whether no row of it is left."""
+        """Whether the file loses all its remaining rows."""
         return len(self.deleted | self.gone) >= self.task.record_count
 
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """What a job did: its files, and the rows that go, by file."""
+    """The result of a job: its new files, and the deleted positions by file."""
 
     written: tuple[FilesWritten, ...]
     gone: Mapping[str, BitMap64]
@@ -186,11 +186,10 @@ class JobResult:
 
     @staticmethod
     def of(table: TableName, said: Sequence[TaskChanges]) -> JobResult:
-        """The tasks' messages together.
+        """The tasks' messages joined.
 
         Raises:
             Invalid: `merge-ambiguous`, a row of the table was to be changed more than once.
-
         """
         gone: dict[str, BitMap64] = {}
         twice = sum(changes.ambiguous for changes in said)
@@ -211,11 +210,10 @@ class JobResult:
 
 
 async def touched_files(session: Session, plan: FilePlan, gone: Mapping[str, BitMap64]) -> list[Touched]:
-    """The files of `plan` that lose rows, with the positions that are deleted in them already.
+    """The files of `plan` that lose rows, with the positions that are already deleted.
 
     Raises:
-        Corrupt: an object is not what was written.
-
+        Corrupt: an object has other bytes than were written.
     """
     if not gone:
         return []
@@ -230,7 +228,7 @@ async def touched_files(session: Session, plan: FilePlan, gone: Mapping[str, Bit
     reading = DeletesOfScan(session.store, plan.table, plan.definition)
 
     async def touched(task: FileTask) -> Touched:
-        by_position = replace(task.deletes, equality=())  # what they delete is in no vector
+        by_position = replace(task.deletes, equality=())  # rows that equality deletes delete are in no vector
         deletes = await reading.of_task(FileTask(task.data, task.vectors, deletes=by_position))
         return Touched(task, deletes.positions or BitMap64(), gone[task.location])
 
@@ -248,7 +246,7 @@ def change_intent(
     vectors: tuple[AddedVector, ...] = (),
     removed: Sequence[FileTask] = (),
 ) -> Intent | None:
-    """One intent of all changes, held against the plan's filter; `None`: there are none."""
+    """One intent of all changes, checked against the plan's filter, or `None` if there are no changes."""
     if vectors:
         kind = IntentKind.ROW_DELTA
     elif removed:
@@ -264,7 +262,7 @@ def change_intent(
 
 
 async def stored_vectors(session: Session, table: TableName, files: Sequence[Touched]) -> tuple[AddedVector, ...]:
-    """Vectors of the files, in one Puffin file, in the store."""
+    """The vectors of the files, stored in one Puffin file."""
     blobs = [VectorBlob(file.task.location, file.deleted | file.gone) for file in files]
     puffin = await asyncio.to_thread(encode_puffin, blobs)
     location = puffin_name(f"data/{session.environment.fresh_id()}-deletes", puffin.body)
@@ -276,7 +274,7 @@ _OWN: Final = (FILE, POS)
 
 
 class Mode(StrEnum):
-    """How old rows go."""
+    """The way in which old rows are removed."""
 
     MERGE_ON_READ = "merge-on-read"
     COPY_ON_WRITE = "copy-on-write"
@@ -292,9 +290,10 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RowsChanged:
-    """How many rows a change deleted, updated and inserted. `version`: that it made; `None`: there was nothing to do.
+    """The numbers of deleted, updated and inserted rows. `version`: of the commit, `None` if there was nothing to
+    change.
 
-    Of a change that had landed before under its writer and sequence, the numbers are those of the new run.
+    If the change had already been committed under its writer and sequence, the numbers are those of the repeated run.
     """
 
     version: int | None
@@ -305,14 +304,14 @@ class RowsChanged:
 
 @dataclass(frozen=True)
 class JobBegin:
-    """What one attempt reads: the files of a version, those that may have a row to change."""
+    """The input of one attempt: the files of a version that may have rows to change."""
 
     options: SourceOptions
     plan: FilePlan
 
     @property
     def definition(self) -> TableDefinition:
-        """The table's, in that version."""
+        """The table's definition in that version."""
         return self.plan.definition
 
     @property
@@ -322,11 +321,11 @@ class JobBegin:
 
     @property
     def lineage(self) -> list[str]:
-        """The row's id, which it keeps, unless the table has a column of its own of that name."""
+        """The column of row ids, which rows keep, unless the table itself has a column of that name."""
         return [ROW_ID] if may_state_lineage(self.definition) else []
 
     def columns_of(self, condition: object) -> list[str]:
-        """The columns that a condition reads, as far as that is known; else all of them."""
+        """The columns that a condition reads, or all of them if unknown."""
         bound = read_condition(condition, self.definition.schema)
         if bound is None:
             return self.own_columns
@@ -338,7 +337,6 @@ class JobBegin:
 
         Raises:
             Invalid: `column-unknown`; `rows-invalid`, two of them are one column.
-
         """
         names = resolved(given, self.own_columns, is_case_sensitive=self.options.case_sensitive)
         unknown = [name for name in names if name not in self.own_columns]
@@ -350,11 +348,11 @@ class JobBegin:
         return names
 
     def named_values(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """`values` by the table's spelling of their columns. Raises as `named`."""
+        """`values`, keyed by the table's spelling of their columns. Raises as `named`."""
         return dict(zip(self.named(list(values)), values.values(), strict=True))
 
     def read(self, spark: SparkSession, columns: Sequence[str], condition: str | Column | None) -> DataFrame:
-        """Those columns of the rows that match, at this version."""
+        """These columns of the rows that match, at this version."""
         reader = spark.read.format("rootline").option("warehouse", self.options.warehouse)
         if self.options.log is not None:
             reader = reader.option("log", self.options.log)
@@ -367,7 +365,7 @@ class JobBegin:
 
 
 def change_options(spark: SparkSession, table: str, given: Mapping[str, Any]) -> SourceOptions:
-    """The options of a change; where the session has a warehouse and a log, those are the defaults."""
+    """The options of a change. The session's warehouse and log are the defaults."""
     texts = {name: str(value) for name, value in given.items() if value is not None}
     return parse_options({**session_defaults(spark), **texts, "path": table}).checked_for(Use.ROW_CHANGE)
 
@@ -379,12 +377,11 @@ def carried_out(
     frame_of: Callable[[JobBegin], DataFrame],
     condition: object,
 ) -> RowsChanged:
-    """Do what the frame says, again when another change was first, a few times.
+    """Execute the changes of the DataFrame, and retry a few times when another change was first.
 
     Raises:
         Invalid: `merge-ambiguous`; or a rejection that is final.
         OutcomeUnknown: `verdict-timeout`.
-
     """
     ensure_registered(spark)
     patience = Patience(time.monotonic, no_jitter)
@@ -412,7 +409,9 @@ def carried_out(
 
 
 def begun(options: SourceOptions, condition: object) -> JobBegin:
-    """The plan of the head, for `condition`. Raises `Invalid` (`setting-invalid`): its own columns hide `_file`."""
+    """The plan of the head for `condition`. Raises `Invalid` (`setting-invalid`): the table has a column `_file` or
+    `_pos`.
+    """
 
     async def operation(session: Session) -> JobBegin:
         root = await read_head(session.store, options.table)
@@ -426,7 +425,7 @@ def begun(options: SourceOptions, condition: object) -> JobBegin:
     if hidden:
         raise Invalid(
             "setting-invalid",
-            f"{options.table} has a column {hidden[0]!r} of its own, which hides where its rows are: rename it",
+            f"{options.table} has a column {hidden[0]!r} of its own, which hides the metadata column: rename it",
         )
     return begin
 
@@ -434,7 +433,7 @@ def begun(options: SourceOptions, condition: object) -> JobBegin:
 def _run(frame: DataFrame, options: SourceOptions, begin: JobBegin) -> JobResult:
     check_types(frame.schema, options.table)
     task = change_rows(begin.definition.to_json(), options, frame.columns)
-    plain = frame.toDF(*(f"c{at}" for at in range(len(frame.columns))))  # mapInArrow takes a dot in a name for a path
+    plain = frame.toDF(*(f"c{at}" for at in range(len(frame.columns))))  # mapInArrow treats a name with a dot as a path
     with checked_shuffles(frame.sparkSession):
         said = plain.mapInArrow(task, MESSAGE_SCHEMA).collect()
     return JobResult.of(options.table, messages(row[0] for row in said))
@@ -442,7 +441,7 @@ def _run(frame: DataFrame, options: SourceOptions, begin: JobBegin) -> JobResult
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """New files to publish for what `begin` read, and either files that get a vector or files to remove."""
+    """New files to publish on the base of `begin`, and either files that get a vector or files to remove."""
 
     begin: JobBegin
     batch: WrittenBatch
@@ -453,7 +452,7 @@ class _Change:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """The verdict on a change; `None`: it changed nothing, and nothing was published."""
+    """The verdict on a change, or `None` if it changed nothing, and nothing was published."""
 
     change: _Change
     verdict: Verdict | None
@@ -484,7 +483,7 @@ def _intent(lake: Lake, change: _Change) -> Intent | None:
 
 
 def _rewritten(spark: SparkSession, begin: JobBegin, files: Sequence[Touched]) -> list[FilesWritten]:
-    """What is left of the files, written again on the cluster."""
+    """Rewrite the remaining rows of the files on the cluster."""
     if not files:
         return []
     orders = [(rewrite_order(file.task, file.gone),) for file in files]

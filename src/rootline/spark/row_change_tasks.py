@@ -1,4 +1,4 @@
-"""The executor's side of a change of rows: new rows into files, positions of old ones into bitmaps.
+"""The executor's side of a change of rows: writes new rows to files, collects positions of old rows in bitmaps.
 
 Owns: a task's input (the `OF_CHANGE` columns, then the new row's) and its messages, rewriting a file without some of
 its rows. Does not own: the choice of rows (`statements`), the intent (`row_change_job`).
@@ -35,12 +35,12 @@ POS_COLUMN: Final = "__rootline_pos"
 ACTION_COLUMN: Final = "__rootline_action"
 MESSAGE_SCHEMA: Final = "message binary"
 OF_CHANGE: Final = (FILE_COLUMN, POS_COLUMN, ACTION_COLUMN)
-"""Tasks find these by their places, first and in this order: a table may have columns of the same names."""
+"""The first columns, in this order. Tasks use their positions, because a table may have columns with these names."""
 Batches = Iterable[pa.RecordBatch]
 
 
 class Action(IntEnum):
-    """What becomes of a row."""
+    """The change of a row."""
 
     DELETE = 0
     UPDATE = 1
@@ -49,9 +49,9 @@ class Action(IntEnum):
 
 @dataclass
 class TaskChanges:
-    """What one task did: files of new rows; by data file, the positions that go, as bitmaps' bytes.
+    """The result of one task: files of new rows, and by data file the positions of old rows, as serialized bitmaps.
 
-    `ambiguous`: rows of the table that it was to change more than once.
+    `ambiguous`: the number of table rows that it should have changed more than once.
     """
 
     written: FilesWritten
@@ -86,7 +86,7 @@ class _Gone:
 def change_rows(
     definition: bytes, options: SourceOptions, names: Sequence[str]
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """For `mapInArrow`: batches of changes in, whose columns are `names`; one message out."""
+    """A function for `mapInArrow`: takes batches of changes with the columns `names`, yields one message."""
 
     def changed(batches: Batches) -> Iterator[pa.RecordBatch]:
         table, gone = TableDefinition.from_json(definition), _Gone()
@@ -108,7 +108,7 @@ def change_rows(
 
 
 def rewrite_without(definition: bytes, options: SourceOptions) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """For `mapInArrow`: rows of `rewrite_order` in, one message out."""
+    """A function for `mapInArrow`: takes rows of `rewrite_order`, yields one message."""
 
     def rewritten(batches: Batches) -> Iterator[pa.RecordBatch]:
         table = TableDefinition.from_json(definition)
@@ -120,12 +120,12 @@ def rewrite_without(definition: bytes, options: SourceOptions) -> Callable[[Batc
 
 
 def rewrite_order(task: FileTask, gone: BitMap64) -> bytes:
-    """A file that is to be written again without the positions `gone`."""
+    """The serialized order to rewrite a file without the positions `gone`."""
     return pickle.dumps((FileTask(task.data, task.vectors, deletes=task.deletes), gone.serialize()))
 
 
 def messages(rows: Iterable[bytes]) -> list[TaskChanges]:
-    """What the tasks said."""
+    """The decoded messages of the tasks."""
     return [pickle.loads(row) for row in rows]
 
 
@@ -153,7 +153,7 @@ def _changed_files(
     *,
     target_file_size_bytes: int,
 ) -> list[WrittenFile]:
-    """Files of new rows; of those that have it, with the id that they had before."""
+    """Files of new rows. Updated rows keep their row ids."""
     rows = pa.Table.from_batches(part)
     if ROW_ID not in rows.column_names or not may_state_lineage(definition):
         return write_files(rows, definition, ids, target_file_size_bytes=target_file_size_bytes)

@@ -1,12 +1,12 @@
 """Spark's types: a table's types as Spark's, Arrow values both ways, and the columns of a DataFrame to write.
 
-Owns: both mappings, whether a table can store the types of a DataFrame, and the column of the table that each of its
-columns means, at every depth. Does not own: types in files (`arrow_types`), checks of values (`data_file_writer`), new
+Owns: both mappings, the check that a table can store the types of a DataFrame, and the assignment of its columns to
+the table's, at every depth. Does not own: types in files (`arrow_types`), checks of values (`data_file_writer`), new
 columns (`batch_commit`).
 Invariants: no value changes silently: a value that Spark's type cannot represent is an error that names the column.
-Moments are moments, in whatever time zone a session shows them. A type is refused before anything is written, because
-Spark gives VARIANT, GEOMETRY and user-defined types to its tasks as structs of their bytes. A column with exactly the
-name of a column is that column, otherwise `spark.sql.caseSensitive` decides. Two columns are never one.
+Moments are independent of a session's time zone. A type is refused before anything is written, because Spark passes
+VARIANT, GEOMETRY and user-defined types to its tasks as structs of their bytes. A column with exactly the name of a
+table's column is that column, otherwise `spark.sql.caseSensitive` decides. Two columns never become one.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _SIMPLE: Final[dict[type[iceberg.IcebergType], spark.DataType]] = {
 }
 _arrow_schema_of: Final[Callable[..., pa.Schema]] = to_arrow_schema
 _MOMENTS_IN_UTC: Final = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
-"""Spark 4.1 has them in UTC without being told."""
+"""Spark 4.1 uses UTC without this argument."""
 _WIDER: Final[dict[type[spark.DataType], tuple[type[spark.DataType], ...]]] = {
     spark.IntegerType: (spark.LongType, spark.DoubleType),
     spark.FloatType: (spark.DoubleType,),
@@ -60,7 +60,7 @@ _WIDER: Final[dict[type[spark.DataType], tuple[type[spark.DataType], ...]]] = {
 
 
 def spark_schema_of(schema: Schema) -> spark.StructType:
-    """The columns of a table as Spark sees them. Raises `Invalid` (`definition-invalid`) if Spark has no such type."""
+    """The columns of a table in Spark's types. Raises `Invalid` (`definition-invalid`) if Spark has no such type."""
     return spark.StructType([_field(field, "") for field in schema.fields])
 
 
@@ -87,11 +87,10 @@ def _type(wanted: iceberg.IcebergType, name: str) -> spark.DataType:
 
 
 def check_columns(wanted: spark.StructType, whole: spark.StructType, table: str) -> None:
-    """Check that a schema that a user gave can be read from a table whose columns are `whole`.
+    """Check that a user's schema can be read from a table with the columns `whole`.
 
     Raises:
         Invalid: `column-unknown`; `setting-invalid`, a column has another type, or is declared never null.
-
     """
     for field in wanted.fields:
         if field.name not in whole.names:
@@ -126,16 +125,15 @@ def _fits(stored: spark.DataType, wanted: spark.DataType) -> bool:
 
 
 def arrow_schema_for_spark(schema: spark.StructType) -> pa.Schema:
-    """The exact Arrow schema that Spark expects of a reader."""
+    """The exact Arrow schema that Spark expects from a reader."""
     return _arrow_schema_of(schema, **_MOMENTS_IN_UTC)
 
 
 def batch_for_spark(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
-    """`batch` with exactly the types of `target`, whose columns it has in order.
+    """`batch` with exactly the types of `target`. The columns are in the same order.
 
     Raises:
-        Invalid: `file-unreadable`, a value does not fit; the message names the column.
-
+        Invalid: `file-unreadable`, a value does not fit, naming the column.
     """
     columns = [_for_spark(column, field) for column, field in zip(batch.columns, target, strict=True)]
     if not columns:
@@ -150,15 +148,16 @@ def _for_spark(column: pa.Array, field: pa.Field) -> pa.Array:
     try:
         return column.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise Invalid("file-unreadable", f"column {field.name}: Spark's type cannot hold a value: {error}") from error
+        raise Invalid(
+            "file-unreadable", f"column {field.name}: Spark's type cannot represent a value: {error}"
+        ) from error
 
 
 def batch_from_spark(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
-    """`batch` with the texts of UUID columns as UUIDs; every other column as it is.
+    """`batch` with the texts of UUID columns as UUIDs. Other columns are unchanged.
 
     Raises:
-        Invalid: `rows-invalid`, a text is not a UUID; the message names the column.
-
+        Invalid: `rows-invalid`, a text is not a UUID, naming the column.
     """
     ids = [field.name for field in schema.fields if isinstance(field.field_type, iceberg.UUIDType)]
     return reduce(_with_uuids, (name for name in ids if name in batch.schema.names), batch)
@@ -205,15 +204,14 @@ _INSTEAD: Final[Mapping[str, str]] = {
     "YearMonthIntervalType": "cast it to a string, or write a number of months",
     "CalendarIntervalType": "cast it to a string",
 }
-"""By the names of types: not every version of Spark has all of them."""
+"""Keyed by the name of the type, because not every version of Spark has all of them."""
 
 
 def check_types(rows: spark.StructType, table: str) -> None:
     """Check that a table can store the types of the columns of a DataFrame.
 
     Raises:
-        Invalid: `rows-invalid`, naming the column, its type, and what to write instead.
-
+        Invalid: `rows-invalid`, naming the column, its type, and the value to write instead.
     """
     for field in rows.fields:
         _check_type(field.dataType, field.name, table)
@@ -236,11 +234,11 @@ def _check_type(kind: spark.DataType, name: str, table: str) -> None:
 
 
 def check_fit(rows: spark.StructType, definition: TableDefinition, table: str, *, is_case_sensitive: bool) -> None:
-    """Check, before a job runs, that a DataFrame has columns of the table, with types that may become the table's.
+    """Check, before a job runs, that a DataFrame has columns of the table, with types that can be converted to the
+    table's.
 
     Raises:
         Invalid: `rows-invalid`, naming the column.
-
     """
     empty = pa.RecordBatch.from_pylist([], arrow_schema_for_spark(rows))
     named = as_table_names(empty, definition.schema, is_case_sensitive=is_case_sensitive)
@@ -251,16 +249,15 @@ def check_fit(rows: spark.StructType, definition: TableDefinition, table: str, *
 
 
 def renamed(rows: DataFrame, names: Sequence[str]) -> DataFrame:
-    """`rows` with these names, or the same object if it has them, so that columns taken from it stay its own."""
+    """`rows` with these names, or the same object if it has them, so that columns taken from it stay valid."""
     return rows if list(rows.columns) == list(names) else rows.toDF(*names)
 
 
 def resolved(names: Sequence[str], known: Iterable[str], *, is_case_sensitive: bool, path: str = "") -> list[str]:
-    """The table's spelling of each of `names`, or the name unchanged where the table has no such column.
+    """The table's spelling of each of `names`. A name without a column in the table is unchanged.
 
     Raises:
         Invalid: `rows-invalid`, two of them are one column, or one may be two columns.
-
     """
     if is_case_sensitive:
         return list(names)
@@ -318,7 +315,7 @@ def _named_field(field: pa.Field, name: str, wanted: IcebergType | None, path: s
 
 
 def _named_type(given: pa.DataType, wanted: IcebergType, path: str) -> pa.DataType:
-    """`given` itself where its names are the table's."""
+    """`given` with the table's names of members. The same object if the names are equal."""
     match wanted:
         case IcebergStruct() if pa.types.is_struct(given):
             old = [given.field(at) for at in range(given.num_fields)]
@@ -339,7 +336,7 @@ def _is_all(fields: Sequence[pa.Field], others: Sequence[pa.Field]) -> bool:
 
 
 def _labelled(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The same values as `kind`, which differs from their type in names of members only."""
+    """The same values as `kind`, which differs from their type only in names of members."""
     if array.type == kind:
         return array
     mask = array.is_null() if array.null_count else None

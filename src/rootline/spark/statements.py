@@ -1,10 +1,10 @@
 """Deletes, updates and merges that run on the cluster: `rootline.spark.delete_where`, `update_where`, `merge_into`.
 
-Owns: the public functions, the frame of changes that each makes, the casts and defaults of assigned values. Does not
-own: carrying a frame of changes out (`row_change_job`), the check of written rows (`data_file_writer`).
-Invariants: conditions and values are Spark's. A frame of changes has a row for each changed row: its place in the
-table, its action, its new values. A cast changes no value, and a value without such a cast is left to the check of
-rows, which names the column. A default does not depend on the session's time zone.
+Owns: the public functions, the DataFrame of changes that each makes, the casts and defaults of assigned values. Does
+not own: executing the changes (`row_change_job`), the check of written rows (`data_file_writer`).
+Invariants: conditions and values have Spark's semantics. A DataFrame of changes has a row for each changed row: its
+position in the table, its action, its new values. A cast changes no value. A value without such a cast is passed to
+the check of rows, which names the column. A default does not depend on the session's time zone.
 """
 
 from __future__ import annotations
@@ -41,12 +41,14 @@ _IN_FLOATING: Final[Mapping[type[spark.DataType], tuple[type[spark.DataType], ..
     spark.FloatType: _WHOLE[:2],
     spark.DoubleType: _WHOLE[:3],
 }
-"""The whole numbers that a floating type holds, all of them."""
+"""Floating type → the integer types of which it represents every value."""
 _NESTED: Final = (spark.StructType, spark.ArrayType, spark.MapType)
 
 
 def assigned(rows: DataFrame, value: str | Column, kind: spark.DataType, name: str) -> Column:
-    """`value` over `rows` for a column of type `kind`; one that would change is refused where it is written."""
+    """`value` over `rows` for a column of type `kind`. If a cast could change it, it stays uncast, and the writer
+    refuses it.
+    """
     column = sql.expr(value) if isinstance(value, str) else value
     return column.cast(kind) if _may_become(rows.select(column.alias(name)).schema[name].dataType, kind) else column
 
@@ -55,8 +57,7 @@ def one_of(rows: DataFrame, is_first: Column, first: Column, second: Column, nam
     """`first` in the rows for which `is_first` is true, `second` in the others.
 
     Raises:
-        Invalid: `rows-invalid`, the two are of types of which Spark would make a third that may change a value.
-
+        Invalid: `rows-invalid`, Spark would convert both to a third type that may change a value.
     """
     column = sql.when(is_first, first).otherwise(second)
     *given, common = (field.dataType for field in rows.select(first, second, column).schema)
@@ -71,11 +72,10 @@ def one_of(rows: DataFrame, is_first: Column, first: Column, second: Column, nam
 
 
 def default_value(definition: TableDefinition, name: str, kind: spark.DataType) -> Column:
-    """What a new row has in a column that no one gives a value.
+    """The value of a new row in a column without an assigned value.
 
     Raises:
         Invalid: `setting-invalid`, the default is of a struct, a list or a map.
-
     """
     field = next(field for field in definition.schema.fields if field.name == name)
     value = field.write_default
@@ -85,20 +85,20 @@ def default_value(definition: TableDefinition, name: str, kind: spark.DataType) 
             f"column {name!r} has a default of type {kind.simpleString()}, which new rows of a merge do not get: give "
             "the column a value in when_not_matched, or in the source",
         )
-    if isinstance(value, dt.date | dt.time):  # as a text it depends on no time zone
+    if isinstance(value, dt.date | dt.time):  # a text is independent of the time zone
         return sql.lit(value.isoformat()).cast(kind)
     return sql.lit(str(value) if isinstance(value, uuid.UUID) else value).cast(kind)
 
 
 def _may_become(given: spark.DataType, kind: spark.DataType) -> bool:
-    """As `_holds`; and a decimal becomes a floating number, because 1.5 is a decimal to Spark."""
+    """Whether a cast is allowed: as `_holds`, and from decimal to floating, because 1.5 is a decimal in Spark."""
     if isinstance(kind, _NESTED):
         return given == kind
     return _holds(given, kind) or (isinstance(given, spark.DecimalType) and type(kind) in _IN_FLOATING)
 
 
 def _holds(given: spark.DataType, kind: spark.DataType) -> bool:
-    """Whether `kind` has every value of `given`."""
+    """Whether `kind` represents every value of `given`."""
     if given == kind or isinstance(given, spark.NullType):
         return True
     match given, kind:
@@ -129,21 +129,21 @@ _TARGET: Final = "target"
 def delete_where(
     spark: SparkSession, table: str, predicate: str | Column, *, mode: ModeName = "merge-on-read", **options: Any
 ) -> RowsChanged:
-    """Delete the rows for which Spark finds `predicate` true.
+    """Delete the rows for which `predicate` is true in Spark.
 
     Args:
-        spark: the session that reads the rows; `register` it first.
+        spark: the session that reads the rows. `register` it first.
         table: `namespace.table`.
         predicate: Spark SQL, or a column.
-        mode: `merge-on-read` marks rows in vectors, `copy-on-write` writes the files again without them.
+        mode: `merge-on-read` marks rows in vectors, `copy-on-write` rewrites the files without them.
         options: of a write: `warehouse`, `log`, `isolationLevel`, `writerId` with `writerSequence`, `verdictTimeoutMs`,
             `targetFileSizeBytes`.
 
     Returns:
-        How many rows were deleted, and the version; none if no row matched.
+        The number of deleted rows, and the version, `None` if no row matched.
 
     Raises:
-        Invalid: `setting-invalid`, `table-unknown`; or a rejection that new plans do not mend.
+        Invalid: `setting-invalid`, `table-unknown`; or a rejection that a new plan cannot avoid.
         OutcomeUnknown: `verdict-timeout`.
 
     """
@@ -166,18 +166,18 @@ def update_where(
     mode: ModeName = "merge-on-read",
     **options: Any,
 ) -> RowsChanged:
-    """Give the rows for which Spark finds `predicate` true other values; they keep their row ids.
+    """Update the rows for which `predicate` is true in Spark. They keep their row ids.
 
     Args:
         spark: as in `delete_where`.
         table: `namespace.table`.
         predicate: Spark SQL, or a column.
-        set: column → Spark SQL over the row's present values, or a column.
+        set: column → Spark SQL over the row's current values, or a column.
         mode: as in `delete_where`.
         options: as in `delete_where`.
 
     Returns:
-        How many rows were updated, and the version.
+        The number of updated rows, and the version.
 
     Raises:
         Invalid: `column-unknown`; and as `delete_where`.
@@ -186,7 +186,7 @@ def update_where(
     """
     given = change_options(spark, table, options)
     if not set:
-        raise Invalid("setting-invalid", f"{table}: update_where sets no column: name one at least in `set`")
+        raise Invalid("setting-invalid", f"{table}: update_where sets no column: name at least one in `set`")
 
     def frame(begin: JobBegin) -> DataFrame:
         new = begin.named_values(set)
@@ -225,23 +225,23 @@ def merge_into(
     Args:
         spark: as in `delete_where`.
         table: `namespace.table`.
-        source: the rows to merge; at most one of them may match a row of the table. One that reads the table itself
-            stays at the version that it was loaded at, also when the merge is planned again.
-        on: columns that both sides have, equal in rows that match (null matches nothing); or
-        condition: Spark SQL, or a column, that says which rows match.
-        when_matched: `update` sets every column that the source has; `delete`; column → Spark SQL; `None` leaves the
-            row as it is.
+        source: the rows to merge. At most one of them may match a row of the table. If it reads the table itself, it
+            keeps the version at which it was loaded, also when the merge is replanned.
+        on: columns of both sides that are equal in matching rows (null matches nothing), or
+        condition: Spark SQL, or a column, that is true for matching rows.
+        when_matched: `update` sets every column that the source has; `delete`; column → Spark SQL; `None` keeps the
+            row unchanged.
         when_not_matched: `insert` adds the source's row; column → Spark SQL; `None` adds none.
         mode: as in `delete_where`.
         options: as in `delete_where`.
 
     Returns:
-        How many rows were updated, deleted and inserted, and the version.
+        The numbers of updated, deleted and inserted rows, and the version.
 
     Raises:
         Invalid: `merge-ambiguous`, two rows of the source match one row of the table; `column-unknown`;
-            `rows-invalid`, a value's type and that of its column would become a third one that may change either; and
-            as `delete_where`.
+            `rows-invalid`, Spark would convert a value and its column to a third type that may change either; and as
+            `delete_where`.
         OutcomeUnknown: `verdict-timeout`.
 
     """
@@ -249,7 +249,9 @@ def merge_into(
     if (on is None) == (condition is None):
         raise Invalid("setting-invalid", f"{table}: merge_into takes either `on` or `condition`")
     if on is not None and not on:
-        raise Invalid("setting-invalid", f"{table}: `on` names no column: name those that say which rows match")
+        raise Invalid(
+            "setting-invalid", f"{table}: `on` names no column: name the columns that are equal in matching rows"
+        )
     if when_matched is None and when_not_matched is None:
         raise Invalid("setting-invalid", f"{table}: merge_into does nothing with both clauses None")
     for clause, words in ((when_matched, ("update", "delete")), (when_not_matched, ("insert",))):
@@ -323,7 +325,7 @@ def _inserts(joined: DataFrame, begin: JobBegin, clause: Values | str | None, gi
 def _inserted(
     joined: DataFrame, begin: JobBegin, clause: Values | str | None, given: Sequence[str], name: str, kind: Any
 ) -> Column:
-    """A column of a new row: the clause's, the source's of that name, or the table's default."""
+    """A column of a new row: the clause's value, the source's column of that name, or the table's default."""
     if clause is None:  # there are no new rows
         return sql.lit(None).cast(kind)
     if clause == "insert" and name in given:

@@ -1,11 +1,11 @@
-"""`rootline.spark.table`: a table as a DataFrame that reads with Spark's own Parquet reader wherever that is right.
+"""`rootline.spark.table`: a table as a DataFrame that reads with Spark's own Parquet reader where possible.
 
 Owns: the reader of each planned file, the DataFrame of both readers and its count, our row filters as conditions of
-Spark. Does not own: the files that Spark may read (`parquet_files`), the other reader (`batch_reader`), planning
+Spark. Does not own: the choice of files for Spark (`parquet_files`), our reader (`batch_reader`), planning
 (`planned_files`).
-Invariants: every file of the plan is read by exactly one of the two readers. Both are of one version. A condition is
-true of exactly the rows that satisfy the filter, and a filter with a test that Spark cannot express has none. The two
-differ on NaN, which in Spark is greater than every number and equal to itself.
+Invariants: every file of the plan is read by exactly one of the two readers. Both read one version. A condition is
+true for exactly the rows that satisfy the filter. A filter with a test that Spark cannot express has no condition. The
+two differ on NaN, which in Spark is greater than every number and equal to itself.
 """
 
 from __future__ import annotations
@@ -63,29 +63,29 @@ _NUMBERS: Final[dict[type[iceberg.IcebergType], str]] = {
 }
 
 
-class _Unsaid(Exception):
-    """There is no such condition."""
+class _NoCondition(Exception):
+    """Spark has no condition with the same meaning."""
 
 
 def spark_condition(condition: Condition, schema: Schema) -> Column | None:
-    """A condition on the columns of `schema` that is true where `condition` is; `None` if there is none."""
+    """The condition on the columns of `schema` that is true where `condition` is, or `None` if there is none."""
     try:
-        return _said(condition, schema)
-    except (_Unsaid, OverflowError):
+        return _condition_of(condition, schema)
+    except (_NoCondition, OverflowError):
         return None
 
 
-def _said(condition: Condition, schema: Schema) -> Column:
+def _condition_of(condition: Condition, schema: Schema) -> Column:
     match condition:
         case AllOf(parts=()) | AnyOf(parts=()):
             return spark.lit(isinstance(condition, AllOf))
         case AllOf(parts=parts):
-            return reduce(lambda left, right: left & right, [_said(part, schema) for part in parts])
+            return reduce(lambda left, right: left & right, [_condition_of(part, schema) for part in parts])
         case AnyOf(parts=parts):
-            return reduce(lambda left, right: left | right, [_said(part, schema) for part in parts])
+            return reduce(lambda left, right: left | right, [_condition_of(part, schema) for part in parts])
         case Predicate():
             return _tested(condition, schema)
-    raise _Unsaid
+    raise _NoCondition
 
 
 def _tested(test: Predicate, schema: Schema) -> Column:
@@ -112,7 +112,7 @@ def _tested(test: Predicate, schema: Schema) -> Column:
             alike = column.like(str(test.values[0]))
             return alike if test.operator is Operator.LIKE else ~alike
     if test.operator not in _COMPARED:
-        raise _Unsaid
+        raise _NoCondition
     compared = _COMPARED[test.operator](column, values[0])
     return compared & ~spark.isnan(column) if test.operator in _ABOVE and _is_float(kind) else compared
 
@@ -126,10 +126,10 @@ def _field(schema: Schema, field_id: int) -> iceberg.NestedField:
 
 
 def _column(schema: Schema, field_id: int) -> Column:
-    """The column by its path; a name with a dot or a backtick in it is quoted."""
+    """The column by its path. Names are quoted, because they may contain a dot or a backtick."""
     path = _path_to(schema.as_struct(), field_id)
     if path is None:
-        raise _Unsaid
+        raise _NoCondition
     return spark.col(".".join("`" + name.replace("`", "``") + "`" for name in path))
 
 
@@ -159,11 +159,11 @@ def _literal(value: Bound, kind: iceberg.IcebergType) -> Column:
             return spark.timestamp_micros(spark.lit(value).cast("bigint"))
         case iceberg.TimestampType(), int():
             return spark.lit(str(_EPOCH + dt.timedelta(microseconds=value))).cast("timestamp_ntz")
-    raise _Unsaid
+    raise _NoCondition
 
 
 _READ_AS_IT_IS: Final = {
-    "recursiveFileLookup": "true",  # folders named `column=value` say nothing: the columns are in the files
+    "recursiveFileLookup": "true",  # ignore folders named `column=value`: the columns are in the files
     "mergeSchema": "false",
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
@@ -172,17 +172,17 @@ _READ_AS_IT_IS: Final = {
     "__globPaths__": "false",
 }
 _TRUST_NO_BOUNDS: Final = {"parquet.filter.stats.enabled": "false", "parquet.filter.columnindex.enabled": "false"}
-"""Where a column may hold NaN: bounds leave NaN out, and in Spark it is greater than every number."""
+"""For columns that may contain NaN: bounds ignore NaN, and in Spark it is greater than every number."""
 _TRUST_NO_DICTIONARY: Final = {"parquet.filter.dictionary.enabled": "false"}
-"""Where there are floats: a dictionary tells -0.0 from 0.0, and Spark does not."""
+"""For floats: a dictionary distinguishes -0.0 from 0.0, and Spark does not."""
 _log = structlog.get_logger("rootline.spark")
 
 
 @dataclass(frozen=True, slots=True)
 class _Shares:
-    """A plan's files: those that Spark's reader gets, and the numbers of the others.
+    """A plan's files: those for Spark's reader, and the numbers of the others.
 
-    `fields`: the columns that are wanted and those of the filter. `count`: of all rows, where that is known.
+    `fields`: the wanted columns and those of the filter. `count`: the number of rows, where it is known.
     """
 
     plan: FilePlan
@@ -208,21 +208,21 @@ def table(
     warehouse: str | None = None,
     log: str | None = None,
 ) -> DataFrame:
-    """The rows of a table as a DataFrame, at the version that is the newest now, or the one that is named.
+    """The rows of a table as a DataFrame, at the newest version, or at the one that an argument selects.
 
-    Files in which nothing is deleted, and whose columns are the table's, are read by Spark's own Parquet reader: with
-    column pruning, and with whatever filters the DataFrame gets later. The others are read as by `format("rootline")`.
-    `count()` of this DataFrame is answered from the table's metadata, without a job, where that knows it.
+    Files without deleted rows whose columns are the table's are read by Spark's own Parquet reader, with column pruning
+    and with filters that are added to the DataFrame later. The other files are read as by `format("rootline")`.
+    `count()` of this DataFrame uses the table's metadata, without a job, where it has the number.
 
     Args:
-        spark: the session; what `rootline.spark.register` reads of its settings is read here too.
+        spark: the session, with the same settings as for `rootline.spark.register`.
         name: `namespace.table`.
-        where: these rows only, as in `scan`. Files that cannot have any are not even opened, so give what is selective
-            here rather than to the DataFrame.
-        columns: these only, in this order; metadata columns too, and then our reader reads all files.
+        where: a filter of rows, as in `scan`. Files without matching rows are not opened, so put selective conditions
+            here rather than on the DataFrame.
+        columns: the columns, in this order. With metadata columns, our reader reads all files.
         version: as of this version.
         snapshot_id: as of this snapshot.
-        timestamp: as of this moment.
+        timestamp: as of this time.
         tag: as of the version with this tag.
         warehouse: instead of the session's `spark.rootline.warehouse`.
         log: instead of the session's `spark.rootline.log`.
@@ -285,7 +285,7 @@ async def _shared_out(
 
 
 def _parquet_frame(spark: SparkSession, shares: _Shares) -> list[DataFrame]:
-    """The files that Spark's own reader reads."""
+    """The DataFrame of the files that Spark's own reader reads, if there are any."""
     files = shares.handed_over
     if not files:
         return []
@@ -302,12 +302,12 @@ def _parquet_frame(spark: SparkSession, shares: _Shares) -> list[DataFrame]:
 def _other_frame(
     spark: SparkSession, options: SourceOptions, columns: tuple[str, ...] | None, shares: _Shares
 ) -> list[DataFrame]:
-    """The files that are left to our reader; without any file at all, no rows."""
+    """The DataFrame of the other files, for our reader. Without any file at all, it has no rows."""
     if shares.handed_over and not shares.others:
         return []
     ensure_registered(spark)
     choice = TaskChoice.of(shares.others, shares.tasks)
-    # a name with a comma in it cannot be said by option
+    # the option `columns` cannot represent a name with a comma
     named = columns is not None and all("," not in name and name == name.strip() for name in columns)
     more = {"log": options.log, "where": options.where, "columns": ",".join(columns or ()) if named else None}
     reader = spark.read.format("rootline").option("warehouse", options.warehouse)
@@ -322,6 +322,6 @@ def _quoted(name: str) -> str:
 
 
 def _with_count(frame: DataFrame, count: int) -> DataFrame:
-    """The same DataFrame, which knows how many rows it has; what is made from it does not."""
+    """The same DataFrame, with a known `count()`. DataFrames derived from it do not have it."""
     setattr(frame, "count", lambda: count)  # noqa: B010  # an attribute of this object alone, before the class's method
     return frame

@@ -278,7 +278,7 @@ def test_a_file_with_a_value_whose_partition_is_out_of_range_is_refused(value: i
     schema = pa.schema([("id", pa.int64()), ("small", pa.int32())])
     body = pa.BufferOutputStream()
     pq.write_table(pa.table({"id": [value], "small": pa.array([-(2**31)], pa.int32())}), body)
-    with pytest.raises(Invalid, match=r"does not fit a (long|int): leave such rows out") as caught:
+    with pytest.raises(Invalid, match=r"does not fit a (long|int): remove such rows") as caught:
         DataFile.from_parquet("data/x.parquet", definition_of(schema, term), source=body.getvalue().to_pybytes())
     assert caught.value.code == "rows-invalid"
 

@@ -44,7 +44,7 @@ def test_a_table_whose_own_columns_hide_where_rows_are_is_refused(lake: Lake, fo
     elsewhere = FolderCatalog(tmp_path / "elsewhere").make("t", schema, format_version=2)
     lake.adopt(elsewhere.metadata_location, "demo.t")
     options = parse_options({"path": "demo.t", "warehouse": str(folder)})
-    with pytest.raises(Invalid, match="'_file' of its own, which hides where its rows are: rename it"):
+    with pytest.raises(Invalid, match="'_file' of its own, which hides the metadata column: rename it"):
         begun(options, None)
 
 
@@ -58,7 +58,7 @@ def test_a_table_whose_own_columns_hide_where_rows_are_is_refused(lake: Lake, fo
         ({"on": ["id"], "mode": "fast"}, "merge-on-read or copy-on-write"),
         ({"on": ["id"], "createTable": True}, "'createTable' has no meaning for a change of rows"),
         ({"on": ["id"], "where": "id = 1"}, "'where' has no meaning for a change of rows"),
-        ({"on": ["id"], "writerId": "w"}, "come together"),
+        ({"on": ["id"], "writerId": "w"}, "need each other"),
     ],
 )
 def test_calls_that_say_too_much_or_too_little_are_refused(call: dict[str, Any], said: str) -> None:

@@ -197,6 +197,6 @@ def test_a_value_so_low_that_it_cannot_be_truncated_is_refused_with_what_to_do(
     source_type: PrimitiveType, least: Any
 ) -> None:
     column = pa.array([least], arrow_type_of_bound(source_type))
-    with pytest.raises(Invalid, match="leave such rows out, or partition and sort by another transform") as caught:
+    with pytest.raises(Invalid, match="remove such rows, or partition and sort by another transform") as caught:
         partition_column(parse_transform("truncate[10]"), source_type, column)
     assert caught.value.code == "rows-invalid"

@@ -74,7 +74,7 @@ def test_every_flipped_bit_and_every_cut_is_noticed() -> None:
 
 def test_each_reason_is_named() -> None:
     blob = encode_vector(BitMap64([3]))
-    assert "holds 1 positions, its entry says 2" in refuse(blob, cardinality=2)
+    assert "it has 1 positions, its entry says 2" in refuse(blob, cardinality=2)
     assert "length field" in refuse(blob[:-1])
     assert "magic" in refuse(blob[:4] + b"\x00" + blob[5:])
     assert "CRC" in refuse(blob[:-1] + bytes([blob[-1] ^ 1]))
