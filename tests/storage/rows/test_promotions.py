@@ -124,6 +124,6 @@ def test_a_default_of_another_type_in_a_definition_of_earlier_days_is_refused_by
     batch = pa.RecordBatch.from_arrays([pa.array([1])], names=["other"])
     for of_type, default in ((IntegerType(), "x"), (DecimalType(4, 2), "12.345")):
         field = NestedField(1, "c", of_type, required=False, initial_default=default)
-        with pytest.raises(Invalid, match=r"data/a.parquet: column c has the default .*, which is no") as refused:
+        with pytest.raises(Invalid, match=r"data/a.parquet: column c has the default .*, not a value of") as refused:
             projection.columns(batch, [field])
         assert refused.value.code == "file-unreadable"
