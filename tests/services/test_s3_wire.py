@@ -108,7 +108,7 @@ async def test_a_put_that_is_answered_503_is_unknown_and_not_sent_again(s3_servi
 
 async def test_a_silent_store_is_given_up_on_at_the_deadline(s3_service: S3Service) -> None:
     async with recording_proxy(s3_service.address, Fate.SILENT, Fate.SILENT, Fate.SILENT) as recorder:
-        store = s3_service.store(endpoint=recorder.endpoint, request_timeout_s=0.3)
+        store = s3_service.store(endpoint=recorder.endpoint, request_timeout_s=1.5)
         async with asyncio.timeout(20):
             reply = await store.put_if_absent(KEY, b"body")
             with pytest.raises(Unavailable, match="GET"):
