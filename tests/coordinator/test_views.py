@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rootline.adapters.memory.intent_log import MemoryIntentLog
-from rootline.adapters.memory.object_store import MemoryObjectStore
 
+from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
 from rootline.coordinator.protocol.batch_builder import first_root_count
 from rootline.ports.object_store import ObjectStore, PutStatus
 from rootline.schemas.identifiers import CommitId, LogId, LogPosition

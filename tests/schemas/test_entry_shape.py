@@ -161,7 +161,7 @@ def test_a_field_in_a_leaf_is_there_exactly_where_it_may_be(field: str, content_
     "content_type", [ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST, ContentType.MANIFEST_DV]
 )
 def test_content_types_3_to_5_stand_in_no_leaf(content_type: ContentType) -> None:
-    with pytest.raises(Invalid, match="cannot hold"):
+    with pytest.raises(Invalid, match="a data leaf cannot contain"):
         encode_leaf([EXAMPLES[content_type]], DEFINITION, leaf_uuid=LEAF_UUID, content=LeafContent.DATA)
     body, location = forged_leaf(DATA, replace(DATA, content_type=content_type), LeafContent.DATA)
     with pytest.raises(Corrupt, match="content_type"):

@@ -155,7 +155,7 @@ def test_a_write_makes_the_table_and_the_warehouse_that_are_not_there(lake: Lake
 
 def test_options_that_say_two_things_or_nothing_are_refused(flights: TableHandle, sparks: Sparks) -> None:
     assert found(flights) == []
-    with pytest.raises(Invalid, match="give one"):
+    with pytest.raises(Invalid, match="select the replaced rows: set one"):
         sparks.writer(replaceWhere="id = 1", partitionOverwriteMode="dynamic")
     with pytest.raises(Invalid, match=r"mode\('overwrite'\)"):
         sparks.writer(overwrite=False, replaceWhere="id = 1")

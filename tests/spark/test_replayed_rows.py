@@ -53,7 +53,7 @@ def test_a_writer_of_ones_own_that_counts_from_0_again_is_told_that_its_rows_are
         assert sink.send("mine", batch, 10, 5) is VerdictKind.COMMITTED
     assert sink.send("mine", 0, 15) is VerdictKind.DUPLICATE, "a replay: the same rows in files of other names"
     for rows in (40, 14):
-        with pytest.raises(Invalid, match=f"committed in version 1 with 15 rows, and has {rows} now") as refusal:
+        with pytest.raises(Invalid, match=f"committed in version 1 with 15 rows. Now it has {rows} rows") as refusal:
             sink.send("mine", 0, rows)
         assert refusal.value.code == "sequence-reused"
     assert sink.rows() == 45

@@ -8,7 +8,7 @@ from rootline.catalog.export_keys import FormatVersion
 from rootline.catalog.exported_definition import ExportedDefinition
 from rootline.catalog.manifest_writer import (
     CHUNK_ENTRIES,
-    Given,
+    GivenEntries,
     LeafChunk,
     Merged,
     RemovedFromLeaf,
@@ -49,7 +49,7 @@ def names(found: list[Unit]) -> set[str]:
 
 def held(lake: Lake, unit: Unit) -> list[ContentEntry]:
     """The entries of a unit."""
-    if isinstance(unit.part, Given):
+    if isinstance(unit.part, GivenEntries):
         return list(unit.part.entries)
     leaf = lake.leaves[unit.part.row.location].of_row(unit.part.row)
     if isinstance(unit.part, LeafChunk):
@@ -105,7 +105,7 @@ def test_a_commit_of_one_file_makes_one_unit() -> None:
     lake.put(append("three"))
     fresh = [unit for unit in units(lake) if unit.name not in names(before)]
     assert len(fresh) == 1
-    assert isinstance(fresh[0].part, Given)
+    assert isinstance(fresh[0].part, GivenEntries)
 
 
 def test_a_removal_from_a_leaf_makes_its_chunk_anew_and_says_what_went_once() -> None:
@@ -116,7 +116,7 @@ def test_a_removal_from_a_leaf_makes_its_chunk_anew_and_says_what_went_once() ->
     lake.put(remove("r", removed(gone.location)))
     after = units(lake)
     fresh = {type(unit.part) for unit in after if unit.name not in names(before)}
-    assert fresh == {LeafChunk, RemovedFromLeaf, Given}  # and the open block, whose ADDED rows are EXISTING now
+    assert fresh == {LeafChunk, RemovedFromLeaf, GivenEntries}  # and the open block, whose ADDED rows are EXISTING now
     (said,) = (held(lake, unit) for unit in after if isinstance(unit.part, RemovedFromLeaf))
     own = lake.head.header.snapshot.snapshot_id
     assert [(entry.location, entry.version_info.status, entry.version_info.snapshot_id) for entry in said] == [
@@ -137,7 +137,7 @@ def test_a_leaf_without_live_entries_has_no_unit() -> None:
     lake.put(remove("r", removed("data/a.parquet"), removed("data/b.parquet")))
     assert [type(unit.part) for unit in units(lake)] == [RemovedFromLeaf]
     lake.put(append("c"))
-    assert [type(unit.part) for unit in units(lake)] == [Given]
+    assert [type(unit.part) for unit in units(lake)] == [GivenEntries]
 
 
 def test_a_block_is_cut_by_spec_and_content() -> None:

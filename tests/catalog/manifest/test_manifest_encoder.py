@@ -268,7 +268,7 @@ def test_a_position_delete_file_of_v2_names_its_data_file_and_a_vector_is_refuse
     found = records_of(made)[0]["data_file"]
     assert (found["file_format"], found["referenced_data_file"]) == ("PARQUET", absolute("data/a.parquet"))
     assert "content_offset" not in found
-    with pytest.raises(Invalid, match="deletion vector, which format version 2 does not have"):
+    with pytest.raises(Invalid, match="deletion vector, which format version 2 lacks"):
         encoded([vector()], FormatVersion.V2, LeafContent.DELETE)
 
 

@@ -188,6 +188,6 @@ def test_partition_columns_of_a_folder_of_sparks_are_read_from_its_paths_or_refu
             ]
             assert list(table.check(data_files="all")) == []
         else:
-            with pytest.raises(Invalid, match="only where it is partitioned by day itself"):
+            with pytest.raises(Invalid, match="only if it is partitioned by day itself"):
                 rootline.spark.add_folder(spark, "demo.months", "backfill", warehouse=str(folder))
             assert table.head().version == 0

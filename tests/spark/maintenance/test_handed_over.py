@@ -133,7 +133,7 @@ def test_a_process_that_fails_or_takes_too_long_is_an_error_that_says_so(
     table: TableHandle, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert files_of(table) == 4
-    with pytest.raises(Unavailable, match=r"not done after 0\.01 s") as late:
+    with pytest.raises(Unavailable, match=r"it did not end within 0\.01 s") as late:
         asyncio.run(CompactionOnSpark("local[1]", str(folder), None, 0.01)(TABLE))
     assert late.value.code == "spark-unavailable"
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
