@@ -59,7 +59,7 @@ class ExpiryPlan:
         return self.given_up
 
     def write(self, stamp: IntentStamp, _definition: TableDefinition) -> WrittenPlan:
-        """The page of kept versions and the intent, as `Plan.write`."""
+        """The page of kept versions, and the intent that names it."""
         reference = VersionReference(version=self.oldest)
         if not self.kept:
             return WrittenPlan((), stamp.intent(IntentKind.EXPIRE, self.made_from_version, ref=reference))
@@ -219,7 +219,7 @@ class PurgePlan:
         return 0
 
     def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
-        """The intent, as `Plan.write`."""
+        """The intent of the purge. It has no objects."""
         return WrittenPlan((), stamp.intent(IntentKind.PURGE, self.made_from_version))
 
 

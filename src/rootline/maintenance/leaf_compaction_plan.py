@@ -200,7 +200,7 @@ class LeafCompactionPlan:
         return len(self.leaves)
 
     def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
-        """The new leaves and the intent that replaces the old ones by them, as `Plan.write`."""
+        """The new leaves, and the intent that replaces the old leaves with them."""
         written = write_leaves(self.leaves, definition, stamp.object_uuid)
         moved = [
             Reaffiliation(location=location, referenced_file=written.manifests[owner.index].location)

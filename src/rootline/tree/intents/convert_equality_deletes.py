@@ -233,8 +233,9 @@ class _Conversion:
         )
 
     def _show_prior_vector(self, item: _Incoming, converted: BitMap64) -> None:
-        """Add `converted`, the positions that the conversion adds to a vector of this batch, to the vector shown as
-        removed.
+        """Build the vector that the change reports as removed: the earlier deleted positions and `converted`.
+
+        `converted`: the positions that the conversion adds to a vector that was itself added in this batch.
         """
         if not converted:
             return
