@@ -344,7 +344,7 @@ class RootLength(Enum):
 
 
 def root_length(state: TableState) -> RootLength:
-    """The length of the head's root."""
+    """The length class of the head's root."""
     limits = _limits(state)
     if _is_past(state, limits, FAR_PAST):
         return RootLength.FAR_PAST_LIMIT

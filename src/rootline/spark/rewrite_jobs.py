@@ -225,7 +225,7 @@ class GroupWork:
         return TableDefinition.from_json(self.definition_json)
 
     def read(self, share: int, wanted: RowsWanted) -> pa.Table:
-        """The live rows of a share."""
+        """Read the live rows of the files of one Spark task. `share`: the number of the task."""
         return guest_lake(self.options).holder.run(
             lambda session: scan_table(session.store, self.options.table, self.shares[share], wanted)
         )
@@ -237,7 +237,7 @@ class GroupWork:
 
 
 def pack(work: GroupWork, share: int) -> FilesOfGroup:
-    """Rewrite a share's rows, in the table's order."""
+    """Rewrite the rows of one task's files, in the table's sort order. `share`: the number of the task."""
 
     async def operation(session: Session) -> FilesOfGroup:
         options = work.options
@@ -248,7 +248,7 @@ def pack(work: GroupWork, share: int) -> FilesOfGroup:
 
 
 def sample(work: GroupWork, rate: float, share: int) -> pa.Table:
-    """Some keys of a share's rows. Only the columns of keys are read."""
+    """A random sample of the sort keys in one task's files. Only the columns of the keys are read."""
     order, definition = work.ordering(), work.definition
     wanted = RowsWanted.of(definition, order.columns(definition))
     rows = work.read(share, wanted)
@@ -256,7 +256,7 @@ def sample(work: GroupWork, rate: float, share: int) -> pa.Table:
 
 
 def share_out(work: GroupWork, cuts: Cuts, share: int) -> Iterator[pa.RecordBatch]:
-    """A share's rows, as bytes for each part."""
+    """The rows of one task's files, in one record batch for each part of the key range."""
     order, definition = work.ordering(), work.definition
     rows = work.read(share, RowsWanted.to_rewrite(definition))
     keys = order.on_curve(order.keys(rows, column_paths(definition.schema), share), cuts)

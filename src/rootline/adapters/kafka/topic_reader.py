@@ -46,9 +46,9 @@ _Found = TypeVar("_Found")
 
 @dataclass(slots=True)
 class _Tail:
-    """The unread part of a partition, from `start` to before `end`.
+    """The position of a backward read in one partition. Offsets from `start` to before `end` are not fetched yet.
 
-    `records`: the fetched records from `end` on, the newest last.
+    `records`: the fetched records from `end` on that are not returned yet, the newest last.
     """
 
     at: TopicPartition
@@ -196,7 +196,7 @@ _ANSWERS_MAX: Final = 100_000
 
 
 class KafkaLogArchive(LogArchive):
-    """The log's archive. Every search opens its own connection."""
+    """Searches a log's intents, verdicts and dead letters. Every search opens its own connection."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings

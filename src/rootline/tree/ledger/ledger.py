@@ -83,7 +83,7 @@ def _first(run: CommittedRun) -> int:
 
 
 def _extended(run: CommittedRun, sequence: int, version: Version) -> CommittedRun | None:
-    """`run` extended by `sequence`, or `None` if they do not make one run."""
+    """`run` extended by `sequence`, or `None` if `sequence` does not continue the run."""
     first, last, began, stride = run
     if sequence != last + 1 or began == VERSION_FORGOTTEN:
         return None
