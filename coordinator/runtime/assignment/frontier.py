@@ -127,7 +127,7 @@ class Frontier:
         }
 
     def undecided_of(self, table: TableName) -> dict[Partition, int]:
-        """The first undecided offset of one table, in each partition with undecided records of it."""
+        """Partition → the first offset of this table that is undecided. Other partitions are omitted."""
         return {
             place: progress.first_undecided(table)
             for place, progress in self._partitions.items()

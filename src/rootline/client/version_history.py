@@ -145,7 +145,7 @@ async def read_history(
 
 
 async def read_tree(store: ObjectStore, table: TableName, point: PointInTime) -> TreeView:
-    """The tree of the version of `point`."""
+    """Read the metadata tree of the version that `point` names."""
     return TreeView(await load_state(store, await read_root_at(store, table, point)))
 
 

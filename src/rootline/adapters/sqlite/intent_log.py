@@ -123,9 +123,9 @@ class SqliteIntentLog(IntentLog, KnowsItsLake, MayGoBack):
         return self._reader.confirmed_version(table)
 
     async def accept_head(self, table: str, version: int | None) -> None:
-        """Accept an operator's decision that `table` continues from this version, or without any version for `None`.
+        """Store an operator's decision that `table` continues from this version.
 
-        Raises as `publish`.
+        `None`: the table continues without any version. Raises the errors of `publish`.
         """
         await self._write(lambda writer: writer.accept_head(table, version))
 
