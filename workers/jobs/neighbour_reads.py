@@ -168,7 +168,11 @@ class NeighbourReads:
             has_kept = has_kept or bool(count)
             if count:
                 facts = {"table": table, "neighbour": name, "objects": count}
-                _log.info("another table names files here", action="sweep-kept-for-neighbour", **facts)
+                _log.info(
+                    "files of this table kept, because another table names them",
+                    action="sweep-kept-for-neighbour",
+                    **facts,
+                )
             if count and item.trouble:
                 troubles.append(
                     f"{table}: {count} objects that {name} adopted are kept, because it cannot be read "

@@ -251,7 +251,7 @@ class RedisHeadHints(HeadHints):
             await asyncio.wait({self._sending})
 
     async def close(self) -> None:
-        """Discard the queued hints."""
+        """Discard the hints that were not sent yet."""
         self._queued.clear()
         if self._sending is not None:
             self._sending.cancel()

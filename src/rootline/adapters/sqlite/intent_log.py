@@ -175,9 +175,9 @@ class SqliteIntentLog(IntentLog, KnowsItsLake, MayGoBack):
         return self._reader.lifts()
 
     async def mark_stuck(self, stuck: ParkedTable, *, over: bool) -> None:
-        """Store the notice that a table is parked or quarantined, or remove it if that is `over`.
+        """Store the notice that a table is parked or quarantined. `over`: remove the notice instead.
 
-        Raises as `publish`.
+        Raises the errors of `publish`.
         """
         await self._write(lambda writer: writer.mark_stuck(stuck, over=over))
 
