@@ -81,7 +81,7 @@ class RowOverlay:
         return (row for row in self.new_rows.values() if row.entry.version_info.status is Status.ADDED)
 
     def rewritten(self) -> Iterator[Row]:
-        """The rows of files that rewrites made."""
+        """The new rows with the status EXISTING, which rewrites and conversions of the batch made."""
         return (row for row in self.new_rows.values() if row.entry.version_info.status is Status.EXISTING)
 
     def add(self, row: Row) -> None:
