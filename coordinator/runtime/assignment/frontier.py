@@ -23,7 +23,10 @@ from rootline.schemas.root_header import PartitionOffset
 
 @dataclass(slots=True)
 class _Span:
-    """The offsets of the first record that may be undecided and of the last one handed over."""
+    """A range of one table's records in a partition. All of its records before `first` are decided.
+
+    `last`: the last record that was handed to the table.
+    """
 
     first: int
     last: int

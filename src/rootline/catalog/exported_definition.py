@@ -329,7 +329,7 @@ class ExportedDefinition:
 
     @cached_property
     def _whole_specs(self) -> Mapping[Meaning, int]:
-        """The meaning of a whole spec → the id of the first spec with that meaning."""
+        """The fields of a full spec, without names → the id of the first spec with these fields."""
         found: dict[Meaning, int] = {}
         for spec_id, whole in self._whole_by_spec.items():
             found.setdefault(_meaning(whole), spec_id)

@@ -71,7 +71,7 @@ class TreeView:
     state: TableState
 
     def outline(self) -> TreeOutline:
-        """The tree in numbers."""
+        """Counts and sizes of the tree."""
         return outline_of(self.state)
 
     def text(self) -> str:

@@ -377,7 +377,7 @@ def carried_out(
     frame_of: Callable[[JobBegin], DataFrame],
     condition: object,
 ) -> RowsChanged:
-    """Execute the changes of the DataFrame, and retry a few times when another change was first.
+    """Execute the changes of the DataFrame. Retry a few times after a conflict with another commit.
 
     Raises:
         Invalid: `merge-ambiguous`; or a rejection that is final.
