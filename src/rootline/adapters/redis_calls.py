@@ -73,7 +73,7 @@ class LakeKeys:
 
     @property
     def dead(self) -> str:
-        """The key of a hash: kind and table → the task that no worker finished."""
+        """The key of a hash: kind and table → the dead task, which failed too often and is not retried."""
         return f"{self.stem}:dead"
 
 

@@ -169,7 +169,7 @@ def name_of(digest: str, numbers: Iterable[int], kind: str, salt: str = "") -> s
 
 
 class KnownDeletes:
-    """The known stored converted deletes of one table in one format."""
+    """The converted deletes of one table and export format that are known to be stored."""
 
     def __init__(self, format_version: FormatVersion, salt: str = "") -> None:
         """`salt`: the salt in names of new objects."""

@@ -203,7 +203,10 @@ class LedgerDraft:
         return (record, *[part for page in self._pages if (part := page.record_of(writer)) is not None])
 
     def put(self, writer: WriterId, record: WriterRecord) -> None:
-        """Store a writer's record. A duplicate stores it unchanged, because the writer was seen."""
+        """Store a writer's record, which also updates the time at which the writer was last seen.
+
+        Call it for a duplicate too, with an unchanged record.
+        """
         self._touched[writer] = record
 
     def finished(self, now_ms: int, oldest_ms: int) -> HeaderLedger:
