@@ -276,7 +276,11 @@ class NeighbourReads:
             try:
                 await self._store.put_if_absent(ObjectKey(key), names.to_bytes())
             except RootlineError as error:
-                _log.warning("foreign names are not stored", action="foreign-names-not-stored", reason=error.message)
+                _log.warning(
+                    "names of objects outside the table not stored",
+                    action="foreign-names-not-stored",
+                    reason=error.message,
+                )
 
     async def _named_now(self, name: TableName, look: _Look) -> ForeignNames:
         """The objects elsewhere that any existing root of `name` and any of its exports name. Raises as reading

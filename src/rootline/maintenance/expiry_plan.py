@@ -123,7 +123,7 @@ class _Search:
         self._known: dict[int, KeptVersion] = {}
 
     def at(self, version: int) -> Generator[Version, KeptVersion, KeptVersion]:
-        """The facts of the root of a version."""
+        """The commit time and size of a version's root. Yields the version if its root must be read first."""
         if version not in self._known:
             self._known[version] = yield Version(version)
         return self._known[version]

@@ -156,7 +156,7 @@ def _check_horizon(draft: Draft, page: CondemnedPage) -> None:
     if page.horizon_ms > youngest_ms:
         raise Invalid(
             "horizon-wrong",
-            f"the horizon {page.horizon_ms} is too recent: by the log's time it may be at most {youngest_ms}",
+            f"the horizon {page.horizon_ms} is too young: by the log's time it may be at most {youngest_ms}",
         )
 
 
