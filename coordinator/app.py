@@ -151,11 +151,7 @@ class CoordinatorService:
             if self._started and not running.done():
                 await asyncio.wait({running}, timeout=self._settings.stop_timeout_s)
                 if not running.done():
-                    self._logger.warning(
-                        "running work cancelled at the stop timeout",
-                        action="stop",
-                        timeout_s=self._settings.stop_timeout_s,
-                    )
+                    self._logger.warning("stop timed out", action="stop", timeout_s=self._settings.stop_timeout_s)
         finally:
             stopped.cancel()
             running.cancel()

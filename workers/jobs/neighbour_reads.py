@@ -168,11 +168,7 @@ class NeighbourReads:
             has_kept = has_kept or bool(count)
             if count:
                 facts = {"table": table, "neighbour": name, "objects": count}
-                _log.info(
-                    "files of this table kept, because another table names them",
-                    action="sweep-kept-for-neighbour",
-                    **facts,
-                )
+                _log.info("files kept for another table", action="sweep-kept-for-neighbour", **facts)
             if count and item.trouble:
                 troubles.append(
                     f"{table}: {count} objects that {name} adopted are kept, because it cannot be read "
@@ -276,11 +272,7 @@ class NeighbourReads:
             try:
                 await self._store.put_if_absent(ObjectKey(key), names.to_bytes())
             except RootlineError as error:
-                _log.warning(
-                    "names of objects outside the table not stored",
-                    action="foreign-names-not-stored",
-                    reason=error.message,
-                )
+                _log.warning("foreign locations not stored", action="foreign-names-not-stored", reason=error.message)
 
     async def _named_now(self, name: TableName, look: _Look) -> ForeignNames:
         """The objects elsewhere that any existing root of `name` and any of its exports name. Raises as reading
