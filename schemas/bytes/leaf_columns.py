@@ -167,7 +167,7 @@ def may_inherit(table: pa.Table) -> bool:
 
 
 def inherited_columns(table: pa.Table, rows: pa.Table) -> pa.Table:
-    """`table`, read with or without all members of its structs, with the values of flat `rows`."""
+    """`table` with its sequence numbers and first row ids replaced by those in `rows`, whose columns are flat."""
     for index, field in enumerate(table.schema):
         if field.name == "version_info":
             children = [one_chunk(rows.column(child.name)) for child in field.type]

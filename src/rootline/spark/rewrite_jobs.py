@@ -135,8 +135,10 @@ class RowOrder:
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """The cuts of a group. `ranks`: of each column of a Z-order. `between`: the first key of each part except the
-    first.
+    """The keys at which the rows of a group are divided into parts, one for each Spark task.
+
+    * `ranks`: for a Z-order, the quantiles of each column. Otherwise empty.
+    * `between`: the first key of each part except the first.
     """
 
     ranks: tuple[pa.Table, ...]
