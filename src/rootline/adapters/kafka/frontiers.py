@@ -197,7 +197,7 @@ class Recorded:
 
 
 async def read_frontiers(settings: KafkaSettings, log: LogId, *, warns: bool = True) -> Recorded:
-    """Read the topic to its present end. `warns`: log the records that cannot be read.
+    """Read the frontiers topic up to its current end. `warns`: log the records that cannot be read.
 
     Raises:
         Unavailable: `log-unavailable`, no broker answers, or the topic does not exist.
