@@ -154,7 +154,7 @@ def inherited_rows(rows: pa.Table, inherited: Inherited) -> pa.Table:
 
 
 def may_inherit(table: pa.Table) -> bool:
-    """Whether a column of `table`, read from a leaf, has nulls for which its entries may inherit values."""
+    """Whether `table`, read from a leaf, has null sequence numbers or row ids, which entries inherit from the root."""
     for field in table.schema:
         column = table.column(field.name)
         if field.name == "first_row_id" and column.null_count:

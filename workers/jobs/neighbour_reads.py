@@ -79,7 +79,10 @@ class Neighbours(NamedTuple):
 
 
 class _Names(NamedTuple):
-    """The names in one table, or `None` if they are not known. `trouble`: the part of it that could not be read."""
+    """The objects outside its folder that one table names, or `None` if they are not known.
+
+    `trouble`: the part of the table that could not be read.
+    """
 
     names: ForeignNames | None
     trouble: str = ""
