@@ -315,7 +315,7 @@ def result_batch(result: object) -> pa.RecordBatch:
 
 
 def numbers_of(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
-    """The numbers of the shares of a task."""
+    """Yield the numbers of the shares that Spark assigned to this task. A share is a tuple of files to read."""
     for batch in batches:
         yield from batch.column(0).to_pylist()
 

@@ -333,7 +333,7 @@ class JobBegin:
         return [field.name for field in fields if set(Schema(field).field_ids) & bound.field_ids]
 
     def named(self, given: Sequence[str]) -> list[str]:
-        """The table's spelling of the columns `given`.
+        """The names of the columns `given`, in the table's upper and lower case.
 
         Raises:
             Invalid: `column-unknown`; `rows-invalid`, two of them are one column.
