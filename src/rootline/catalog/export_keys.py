@@ -47,7 +47,7 @@ def format_of(properties: Mapping[str, str]) -> FormatVersion:
 
 
 def snapshots_of(properties: Mapping[str, str]) -> int:
-    """The number of snapshots in an export, in addition to those of tags."""
+    """The number of newest versions that an export contains as snapshots, in addition to tagged versions."""
     return whole_number(properties, SNAPSHOTS, SNAPSHOTS_DEFAULT)
 
 

@@ -161,7 +161,7 @@ def _due(leaves: Iterable[LoadedLeaf], limits: CompactionLimits) -> list[LoadedL
 
 
 def _bounded(leaves: Iterable[LoadedLeaf]) -> list[LoadedLeaf]:
-    """The smallest leaves, as many as one compaction may move, at least one."""
+    """The smallest leaves whose entries fit in one compaction. There is at least one leaf."""
     found: list[LoadedLeaf] = []
     entries = 0
     for leaf in sorted(leaves, key=lambda leaf: (leaf.live, leaf.location)):
