@@ -178,7 +178,7 @@ class CoordinatorService:
             await asyncio.gather(checking, return_exceptions=True)
 
     def request_stop(self) -> None:
-        """Start no new work. `run` returns once every root in flight is decided."""
+        """Start no new work. `run` returns once the outcome of every running root PUT is known."""
         self._consumer.request_stop()
 
     def readiness(self) -> Readiness:

@@ -171,7 +171,7 @@ def planned_leaves(
     entries_max: int,
     affinity: InPlan | InRoot | None,
 ) -> list[PlannedLeaf]:
-    """Leaves of at most `entries_max` of `entries`, by spec, clustered."""
+    """Divide `entries` into leaves of one partition spec and at most `entries_max` entries each, clustered."""
     of_spec: dict[int, list[ContentEntry]] = defaultdict(list)
     for entry in entries:
         existing = replace(entry.version_info, status=Status.EXISTING)

@@ -164,7 +164,7 @@ class TaskChoice:
         return "".join(f"{first}-{last}," for first, last in self.ranges) + f"@{self.digest}"
 
     def chosen(self, tasks: Sequence[FileTask]) -> list[FileTask]:
-        """The chosen ones of `tasks`. Raises `Invalid` (`setting-invalid`): they belong to another plan."""
+        """The tasks that this choice selects from the plan `tasks`. Raises `Invalid` (`setting-invalid`): they belong to another plan."""
         found = [task for first, last in self.ranges for task in tasks[first : last + 1]]
         if _digest(iter(found)) != self.digest:
             raise Invalid(

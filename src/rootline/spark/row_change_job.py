@@ -92,7 +92,7 @@ _OTHER_MEANING: Final = re.compile(r"""["\\`]|--|/\*|''|[0-9.][eE]""")
 
 
 def read_condition(condition: object, schema: Schema) -> BoundFilter | None:
-    """The condition as a filter of Rootline, or `None` if it has no filter with the same meaning."""
+    """The Spark condition as a Rootline filter, or `None` if no Rootline filter has the same meaning."""
     if not isinstance(condition, str) or len(condition) > FILTER_CHARS_MAX or _OTHER_MEANING.search(condition):
         return None
     try:
