@@ -240,7 +240,10 @@ def purge_due_ms(head: RootHeader, definition: TableDefinition) -> int | None:
 
 
 def plan_purge(head: RootHeader, definition: TableDefinition, now_ms: int) -> PurgePlan | None:
-    """The purge that is due at `now_ms`, by the store's date. Raises as `purge_due_ms`."""
+    """The purge that is due at `now_ms`, or `None`. `now_ms` is the store's time.
+
+    Raises the errors of `purge_due_ms`.
+    """
     due_ms = purge_due_ms(head, definition)
     if due_ms is None or now_ms < due_ms:
         return None

@@ -404,7 +404,7 @@ def batch_appender(
 ) -> Callable[[DataFrame, int], None]:
     """A function for `writeStream.foreachBatch` that appends each batch to a table, in one commit.
 
-    The query's id and the number identify the batch, so a batch that Spark sends again commits once.
+    The id of the query and the number of the batch identify a batch, so a batch that Spark repeats is committed once.
 
     Args:
         name: `namespace.table`.

@@ -108,7 +108,7 @@ class KafkaTopicReader:
     async def first_since(
         self, since_ms: int, key: bytes | None, chosen: Callable[[Any], _Found | None], *, records_max: int
     ) -> _Found | None:
-        """The first result of `chosen` that is not `None`, over the records since a moment.
+        """Call `chosen` on each record since `since_ms`, and return the first result that is not `None`.
 
         The partition of `key` is read first, then the others (the key was in another one while there were fewer
         partitions). At most `records_max` records of each partition are read. Raises as `backwards`.

@@ -53,7 +53,7 @@ class Carrier(Protocol):
 
 
 def in_place(work: Coroutine[Any, Any, T], /) -> Awaitable[T]:
-    """The carrier of a catalog on the server's own event loop."""
+    """Return `work` unchanged, to await it on the server's own event loop."""
     return work
 
 
