@@ -4,8 +4,8 @@ Owns: reading the lines of the file, many intents in flight, choosing dead lette
 content of an intent (`rootline.schemas.intent`), the store of dead letters (the log's archive), replaying one
 (`rootline.client.dead_letters`).
 Invariants: verdicts are printed in the order of the lines or of the log. A line that is not an intent is rejected by
-the command, and the other lines are published. A letter that cannot be replayed does not stop the others. The exit code of
-`publish` and `replay` is 1 if any intent was rejected, and 3 if the log was unavailable or a verdict did not arrive.
+the command, and the other lines are published. A letter that cannot be replayed does not stop the others. The exit code
+of `publish` and `replay` is 1 if any intent was rejected, and 3 if the log was unavailable or a verdict did not arrive.
 `list` and `show` change nothing. Bytes that are not text are shown as hexadecimal, never written raw to a terminal.
 """
 

@@ -108,7 +108,7 @@ def outgoing(settings: KafkaSettings, record: AnswerRecord) -> Outgoing:
 
 
 def tombstone(settings: KafkaSettings, record: AnswerRecord) -> Outgoing:
-    """The tombstone of a record that no longer counts, so that compaction removes it."""
+    """The Kafka tombstone of a control record that is no longer needed. Compaction then removes the record."""
     return Outgoing(settings.frontiers_topic, answer_key(settings, record), None)
 
 
