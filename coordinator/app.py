@@ -151,7 +151,7 @@ class CoordinatorService:
             if self._started and not running.done():
                 await asyncio.wait({running}, timeout=self._settings.stop_timeout_s)
                 if not running.done():
-                    self._logger.warning("stop cut short", action="stop", timeout_s=self._settings.stop_timeout_s)
+                    self._logger.warning("stop timed out", action="stop", timeout_s=self._settings.stop_timeout_s)
         finally:
             stopped.cancel()
             running.cancel()
@@ -178,7 +178,7 @@ class CoordinatorService:
             await asyncio.gather(checking, return_exceptions=True)
 
     def request_stop(self) -> None:
-        """Start no new work. `run` returns once every root in flight is decided."""
+        """Start no new work. `run` returns once the outcome of every running root PUT is known."""
         self._consumer.request_stop()
 
     def readiness(self) -> Readiness:

@@ -99,9 +99,9 @@ def _shipped_codes() -> Mapping[str, ErrorCode]:
 
 
 def codes_of(texts: Mapping[str, str]) -> Mapping[str, ErrorCode]:
-    """Parse the codes of data files, given as name and text, in their order.
+    """Parse the error codes in TOML files. `texts`: file name → text. The order of the files is kept.
 
-    Raises `ValueError` for a code that is not of the checked form, or that is listed twice.
+    Raises `ValueError` for a code with missing or invalid fields, or that is listed twice.
     """
     found: dict[str, ErrorCode] = {}
     for name, text in texts.items():

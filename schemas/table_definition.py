@@ -251,7 +251,7 @@ class TableDefinition:
 
     @cached_property
     def tracked_by_id(self) -> Mapping[int, TrackedField]:
-        """Tracked id → field."""
+        """Column or expression id → its tracked field, which has statistics."""
         return {field.tracked_id: field for field in self.tracked_fields}
 
     def result_type(self, expression: Expression) -> PrimitiveType | None:

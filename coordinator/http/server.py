@@ -129,7 +129,10 @@ class Console:
         }
 
     async def table(self, name: str, known: int | None) -> dict[str, Any]:
-        """One table: its row, its rejections, and its tree unless version `known` is still the newest."""
+        """One table for its page in the console: its row, its rejections, and its tree.
+
+        The tree is omitted while version `known` is still the newest.
+        """
         row = next((row for row in self.rows() if row.name == name), None)
         body: dict[str, Any] = {
             "row": None if row is None else asdict(row),

@@ -77,7 +77,10 @@ class PutReplied:
 
 @dataclass(frozen=True, slots=True)
 class RootReadBack:
-    """A GET of the root in flight has its commit id (`None` if there is no root) and the store's dates (ms)."""
+    """The result of a GET of the root that was put: its commit id, and the store's dates (ms).
+
+    The commit id is `None` if there is no root.
+    """
 
     commit_id: CommitId | None
     store_ms: int | None

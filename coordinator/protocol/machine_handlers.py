@@ -121,7 +121,7 @@ def _landed(machine: TableMachine, tick: Tick, answered_ms: int | None, dated_ms
 
 
 def head_listed(machine: TableMachine, event: HeadListed, tick: Tick) -> Move:
-    """Confirm the own root if the LIST shows it as the newest, otherwise load the head."""
+    """Confirm the root of this attempt if the LIST shows it as the newest. Otherwise load the head."""
     attempt = moves.in_flight(machine)
     if event.version == attempt.version:
         return Move(Decision.CONFIRMED, machine._replace(attempt=attempt._replace(dated_ms=event.store_ms)))

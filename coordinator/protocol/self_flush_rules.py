@@ -27,7 +27,11 @@ from rootline.tree.state.table_state import TableState
 
 
 def ask_for_leaves(machine: TableMachine, tick: Tick) -> tuple[TableMachine, list[EncodeLeaves]]:
-    """Request leaves if the head's root is too long, unless a request is in flight or a pause after a failure lasts."""
+    """Request the encoding of leaves if the head's root is too long.
+
+    Nothing is requested while an encoding runs, while its leaves wait for the next batch, or in the pause after a
+    failure.
+    """
     head, flush = machine.head, machine.flush
     if head is None or machine.stopping or flush.is_encoding or flush.ready is not None:
         return machine, []

@@ -1,12 +1,12 @@
 """The observable side of a coordinator: its metrics, its log lines, and its recent events.
 
 Owns: names, labels and buckets of the registry, the translation of reports into them, a log line for each verdict
-and each commit with its level and rate, the rings of recent events and their bounds, the numbers by which a client
-asks for newer events. Does not own: the time of a report (`rootline.coordinator.protocol`), the publication of
+and each commit with its level and rate, the ring buffers of recent events, the numbers by which a client requests newer
+events. Does not own: the time of a report (`rootline.coordinator.protocol`), the publication of
 verdicts (`verdict_outbox`, `rejection_outbox`), the presentation of events (`rootline.coordinator.http`).
-Invariants: metrics are a contract with those who watch them. A `table` label has at most `TABLES_MAX` tables, and
-only tables that exist. The rest share `_other` in counters, and have no gauges. Every verdict and every commit is in
-exactly one log line, its own or a count. Rejections have their own limit of lines, so a flood of commits hides none.
+Invariants: metrics are a stable interface for dashboards and alerts. A `table` label has at most `TABLES_MAX` tables,
+and only tables that exist. The rest share `_other` in counters, and have no gauges. Every verdict and every commit is
+in exactly one log line, its own or a count. Rejections have their own limit of lines, so a flood of commits hides none.
 A line that counts is written within a second, even if nothing follows. Memory is bounded for any load, in entries
 and in characters. Recording an event costs the caller a few appends and never waits.
 """

@@ -1,7 +1,7 @@
 """The tables in this coordinator's memory: their states as values, and a check of their heads in the store.
 
 Owns: reading the states of loops and assignment, the choice of the heads to check. Does not own: the state itself
-(the loops), the words for states (`table_states`), the states of other tables in the lake, the views.
+(the loops), the names of states (`table_states`), the states of other tables in the lake, the views.
 Invariants: reading states changes nothing, sends no request and never waits. A check changes nothing either: a table
 with a damaged head continues to commit, from memory.
 

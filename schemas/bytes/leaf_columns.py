@@ -154,7 +154,7 @@ def inherited_rows(rows: pa.Table, inherited: Inherited) -> pa.Table:
 
 
 def may_inherit(table: pa.Table) -> bool:
-    """Whether a column of `table`, read from a leaf, has nulls for which its entries may inherit values."""
+    """Whether `table`, read from a leaf, has null sequence numbers or row ids, which entries inherit from the root."""
     for field in table.schema:
         column = table.column(field.name)
         if field.name == "first_row_id" and column.null_count:
@@ -167,7 +167,7 @@ def may_inherit(table: pa.Table) -> bool:
 
 
 def inherited_columns(table: pa.Table, rows: pa.Table) -> pa.Table:
-    """`table`, read with or without all members of its structs, with the values of flat `rows`."""
+    """`table` with its sequence numbers and first row ids replaced by those in `rows`, whose columns are flat."""
     for index, field in enumerate(table.schema):
         if field.name == "version_info":
             children = [one_chunk(rows.column(child.name)) for child in field.type]

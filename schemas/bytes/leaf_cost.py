@@ -232,7 +232,7 @@ def _repeated_bytes(body: bytes, chunk: ColumnChunk, page: _Page, *, has_levels:
 
 
 def _sum_of_lengths(reader: CompactReader, most: int) -> int:
-    """The sum of lengths in DELTA_BINARY_PACKED. Raises `ValueError` for a negative one."""
+    """Decode lengths in Parquet's DELTA_BINARY_PACKED, and add them. Raises `ValueError` for a negative length."""
     per_block, miniblocks, count, value = reader.unsigned(), reader.unsigned(), reader.unsigned(), reader.integer()
     width = per_block // miniblocks if miniblocks else 0
     if count > most or not 0 < width <= _MINIBLOCK_MAX or width % 8:

@@ -176,7 +176,7 @@ def said_in(headers: Headers) -> bytes | None:
 
 
 def kept_of(writer: str, sequence: int, value: bytes) -> tuple[bytes, bytes]:
-    """(digest of the pair, digest of the content) as a root stores them, 8 bytes each."""
+    """(digest of writer and sequence, digest of the content `value`), 8 bytes each, as a root stores them."""
     pair = sha256(f"{sequence}/{writer}".encode(errors="surrogatepass")).digest()
     return pair[:_KEPT_BYTES], sha256(value).digest()[:_KEPT_BYTES]
 

@@ -137,7 +137,7 @@ _INSTANTS: Final = {
 
 
 def from_generic(items: Sequence[GenericStatistics], tracked_by_id: Mapping[int, TrackedField]) -> ContentStats:
-    """Physical statistics by id.
+    """Convert generic statistics with single-value bytes to typed values: column or expression id → statistics.
 
     Args:
         items: at most one for each id.

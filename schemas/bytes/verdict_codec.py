@@ -82,7 +82,7 @@ def encode_dead_letter(letter: DeadLetter) -> bytes:
 
 
 def decode_dead_letter(value: bytes) -> DeadLetter:
-    """The dead letter of one record. Raises as `decode_verdicts`."""
+    """The dead letter of one record. Raises `Invalid` (`undecodable`) if the bytes are not one."""
     record = _DEAD_LETTER.decode(value, name="dead letter")
     headers = tuple((header["name"], header["value"]) for header in record["headers"])
     try:

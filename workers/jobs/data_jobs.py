@@ -183,7 +183,7 @@ class DataCompactionPlan:
         return 0
 
     def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
-        """The new files and the intent, as `Plan.write`."""
+        """The new files, and the intent that names them."""
         ids: Iterator[uuid.UUID] = map(stamp.object_uuid, count())
         written = self.write_rows(self.rows, definition, ids, target_file_size_bytes=self.target_bytes)
         intent = stamp.intent(

@@ -167,7 +167,10 @@ class ExpiryPlanner:
         self._every_commits = EVERY_COMMITS_IN_FOLDER  # until a response shows that the store dates its objects
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> ExpiryPlan | None:
-        """The plan of an expiry in `root`, as `Planner.plan`."""
+        """Plan the expiry of old versions for the table with this head, or return `None` if none is due.
+
+        Raises the errors of `Planner.plan`.
+        """
         limits = ExpiryLimits.of_properties(definition.properties, every_commits=self._every_commits)
         header = root.header
         self.given_up[table] = header.expiry

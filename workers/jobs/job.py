@@ -265,10 +265,11 @@ class Job(Protocol):
 
 @dataclass(slots=True)
 class WorkerCounters:
-    """Counters since the process started. `looks`: LIST requests for heads. `outcomes`: by the label of a kind and
-    outcome.
+    """Counters since the process started.
 
-    `objects_removed`, `bytes_removed`: by the kind of the objects.
+    * `looks`: LIST requests for heads.
+    * `outcomes`: (kind of maintenance, outcome) → jobs.
+    * `objects_removed`, `bytes_removed`: kind of the objects → number.
     """
 
     tables: int = 0

@@ -192,5 +192,5 @@ class VectorCompactionPlanner:
 
 
 def vector_compaction_job(context: JobContext) -> MaintenanceJob:
-    """A job that moves large manifest vectors out of roots, and joins vectors of data files."""
+    """A job that moves large manifest vectors out of roots, and joins scattered deletion vectors in one Puffin file."""
     return MaintenanceJob(context, VectorCompactionPlanner(context))

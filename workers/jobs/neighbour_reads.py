@@ -79,7 +79,10 @@ class Neighbours(NamedTuple):
 
 
 class _Names(NamedTuple):
-    """The names in one table, or `None` if they are not known. `trouble`: the part of it that could not be read."""
+    """The objects outside its folder that one table names, or `None` if they are not known.
+
+    `trouble`: the part of the table that could not be read.
+    """
 
     names: ForeignNames | None
     trouble: str = ""
@@ -168,7 +171,7 @@ class NeighbourReads:
             has_kept = has_kept or bool(count)
             if count:
                 facts = {"table": table, "neighbour": name, "objects": count}
-                _log.info("another table names files here", action="sweep-kept-for-neighbour", **facts)
+                _log.info("files kept for another table", action="sweep-kept-for-neighbour", **facts)
             if count and item.trouble:
                 troubles.append(
                     f"{table}: {count} objects that {name} adopted are kept, because it cannot be read "
@@ -272,7 +275,7 @@ class NeighbourReads:
             try:
                 await self._store.put_if_absent(ObjectKey(key), names.to_bytes())
             except RootlineError as error:
-                _log.warning("foreign names are not stored", action="foreign-names-not-stored", reason=error.message)
+                _log.warning("foreign locations not stored", action="foreign-names-not-stored", reason=error.message)
 
     async def _named_now(self, name: TableName, look: _Look) -> ForeignNames:
         """The objects elsewhere that any existing root of `name` and any of its exports name. Raises as reading

@@ -72,7 +72,10 @@ class Marks(Protocol):
     """
 
     def reference(self, locations: Iterable[str], *, is_readable: bool) -> None:
-        """Mark `locations`, of a readable root (`is_readable`), or of an expired one that still exists."""
+        """Mark `locations`, which one root names.
+
+        `is_readable`: whether the root is readable. Otherwise it is expired but still stored.
+        """
         ...
 
 

@@ -23,7 +23,10 @@ from rootline.schemas.root_header import PartitionOffset
 
 @dataclass(slots=True)
 class _Span:
-    """The offsets of the first record that may be undecided and of the last one handed over."""
+    """A range of one table's records in a partition. All of its records before `first` are decided.
+
+    `last`: the last record that was handed to the table.
+    """
 
     first: int
     last: int
@@ -127,7 +130,7 @@ class Frontier:
         }
 
     def undecided_of(self, table: TableName) -> dict[Partition, int]:
-        """The first undecided offset of one table, in each partition with undecided records of it."""
+        """Partition → the first offset of this table that is undecided. Other partitions are omitted."""
         return {
             place: progress.first_undecided(table)
             for place, progress in self._partitions.items()

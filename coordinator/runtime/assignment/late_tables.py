@@ -117,10 +117,11 @@ class LateTables:
     def records_of(
         self, place: Partition, records: Sequence[LogRecord], tables: Mapping[TableName, int], *, all_new: bool = False
     ) -> dict[TableName, list[tuple[LogRecord, Record]]]:
-        """The records of these tables, each table's from its offset on.
+        """Select the records of these tables, and reject those that are not intents.
 
-        Records with their keys that are not intents are rejected, except those that a reader has rejected before. With
-        `all_new`, these are rejected too, since the rejection of a parked record must be published.
+        `tables`: table → the first offset wanted. A record belongs to a table by its key. A record that a reader has
+        already rejected is skipped. With `all_new` it is rejected too, because the rejection of a parked record must be
+        published.
         """
         own: dict[TableName, list[tuple[LogRecord, Record]]] = {table: [] for table in tables}
         keys = {table.encode(): table for table in tables}

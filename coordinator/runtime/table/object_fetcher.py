@@ -130,7 +130,7 @@ async def read_adopted(
         except RootlineError:
             raise
         except Exception as error:  # foreign bytes: a decoder that fails on them rejects the intent
-            structlog.get_logger().exception("adoption unreadable", action="reject", table=table)
+            structlog.get_logger().exception("adopted root unreadable", action="reject", table=table)
             fault = invalid(f"adopted root {named.location!r} cannot be read ({type(error).__name__})")
     return fault
 

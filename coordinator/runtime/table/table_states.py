@@ -126,9 +126,9 @@ class LakeView(Protocol):
         ...
 
     async def outline(self, table: TableName) -> TreeOutline | None:
-        """The tree of the newest version, or `None` if there is no such table.
+        """An outline of the metadata tree of the newest version, or `None` if there is no such table.
 
         Raises:
-            RootlineError: as reading a root does. TimeoutError: the store did not answer in time.
+            RootlineError: the root cannot be read. TimeoutError: the store did not answer in time.
         """
         ...

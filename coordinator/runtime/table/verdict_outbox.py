@@ -226,12 +226,12 @@ class CommitTraces:
                 self._arrived_ns[record.position] = now_ns
 
     def putting(self, version: Version) -> None:
-        """The PUT of a root begins, perhaps as a retry."""
+        """Record for traces that the PUT of a root begins, perhaps as a retry."""
         if self._arrived_ns:
             self._put_ns[version] = time.time_ns()
 
     def landed(self, version: Version) -> None:
-        """The root of `version` is confirmed."""
+        """Record for traces that the root of `version` is confirmed."""
         if version in self._put_ns:
             self._landed_ns[version] = time.time_ns()
             while len(self._landed_ns) > _ROOTS_MAX:

@@ -96,7 +96,10 @@ class HeaderLedger(Mapping[WriterId, WriterRecord]):
 
 
 def encode_record(writer: WriterId, record: WriterRecord) -> bytes:
-    """One member of the JSON object: `"writer":[runs,rejections,last seen]`. ASCII, so every string can be encoded."""
+    """The JSON object member for one writer: `"writer":[runs,rejections,last seen]`.
+
+    The text is ASCII with escapes, so that every string can be encoded.
+    """
     runs = ",".join(map(_run_json, record.committed))
     rejected = _encode_json(record.rejected) if record.rejected else "[]"
     return f"{_encode_json(writer)}:[[{runs}],{rejected},{record.last_seen_ms:d}]".encode()

@@ -80,7 +80,10 @@ class RetainedPage:
 def encode_retained_page(
     table_uuid: uuid.UUID, versions: Iterable[KeptVersion], salt: bytes = b""
 ) -> tuple[RetainedPage, bytes]:
-    """(the page, its object's bytes) of at least one version, ascending. `salt` as in `encode_page`."""
+    """(the page of `versions`, the bytes of its object). `versions`: at least one, ascending.
+
+    `salt`: part of the object's name. Another salt makes another object of the same rows.
+    """
     rows_of_page = tuple(versions)
     rows = [encode_value(_ROW, kept._asdict()) for kept in rows_of_page]
     reference, body = encode_page(PageKind.KEPT, KEPT_SCHEMA_JSON, table_uuid, rows, salt=salt)

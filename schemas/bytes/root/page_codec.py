@@ -58,7 +58,7 @@ def encode_page(
     covers: tuple[CoveredOffset, ...] = (),
     salt: bytes = b"",
 ) -> tuple[PageReference, bytes]:
-    """(the root's reference, the object's bytes) of at least one row, encoded by `schema_json`.
+    """(the reference to the page for a root, the bytes of its object). `rows`: at least one, encoded by `schema_json`.
 
     `salt`: another salt makes another object of the same rows, under another name.
     """

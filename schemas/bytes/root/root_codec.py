@@ -2,7 +2,7 @@
 
 Owns: joining blocks under a header, splitting a root into them and proving it intact. Does not own: rows and blocks
 (`root_block_codec`), the header's parts (`header_codec`), which blocks the next root reuses (`rootline.tree`).
-Invariants: Any Avro library reads a root. Every flipped bit and every missing tail raises `Corrupt`. Nothing is
+Invariants: Any Avro library reads a root. Every flipped bit and every truncation raises `Corrupt`. Nothing is
 decompressed or decoded before the digest matches. Hostile bytes only raise `Corrupt`, and use bounded memory.
 
 The digest is SHA-256 over the file header (magic, metadata, sync marker), with its own 64 hex digits as zeros, and then

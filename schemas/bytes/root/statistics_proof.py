@@ -62,7 +62,9 @@ _FLOATING: Final = ("float", "double")
 
 
 class StatisticsProof:
-    """The proof for one table's records. The pattern is compiled after enough calls, or by `prepare`.
+    """Proves by one regular expression that encoded statistics of a table's files are valid.
+
+    The pattern is compiled after some calls, or by `prepare`.
 
     Args:
         tracked: columns and expressions, in the order of the record's fields.
@@ -79,7 +81,7 @@ class StatisticsProof:
             self._pattern = _Pattern(self._tracked)
 
     def proves(self, encoded: bytes, record_count: int, partition_ids: Collection[int]) -> bool:
-        """Whether `encoded` is proven to be valid statistics of a file. `False` means nothing.
+        """Whether `encoded` is proven to be valid statistics of a file. After `False`, the decoder must check them.
 
         Args:
             encoded: one `content_stats` record.

@@ -40,13 +40,14 @@ CHECK_EVERY_S: Final = 5.0
 
 
 class EmbeddedFeed(CoordinatorLog, KnowsItsLake):
-    """A coordinator's side of `log`. Closing the feed does not close the log.
+    """The interface through which a coordinator uses an embedded log. Closing the feed does not close the log.
 
-    `mark`: a file that exists while a coordinator reads, so that the next one detects a crash of this one. `pruning`:
-    deletes old records, so that the log stays small. It runs from the first `next` until `close`. `check_writable`:
-    raises `Unavailable` while verdicts cannot be written. It is called periodically, and `next` raises its error.
-    `pauses`: the tables that operators have paused. `parked_store`: notices of parked and quarantined tables. A log in
-    memory has neither.
+    * `mark`: a file that exists while a coordinator reads, so that the next coordinator detects a crash.
+    * `pruning`: deletes old records. It runs from the first `next` until `close`.
+    * `check_writable`: raises `Unavailable` while verdicts cannot be written. It is called periodically, and `next`
+      raises its error.
+    * `pauses`: reads the tables that operators have paused. `None` for a log in memory.
+    * `parked_store`: notices of parked and quarantined tables. `None` for a log in memory.
     """
 
     def __init__(

@@ -25,18 +25,18 @@ from rootline.schemas.identifiers import TableName
 
 
 class PauseMarks(Protocol):
-    """The pauses of a log. Each method raises `Unavailable` (`log-unavailable`)."""
+    """The pauses of tables that operators have set on a log. Each method raises `Unavailable` (`log-unavailable`)."""
 
     async def pauses(self) -> Sequence[Pause]:
         """The pauses in force."""
         ...
 
     async def pause(self, pause: Pause) -> None:
-        """Begin a pause, durably."""
+        """Store a pause durably."""
         ...
 
     async def resume(self, pause: Pause) -> None:
-        """End a pause, durably."""
+        """Remove a pause durably."""
         ...
 
     async def close(self) -> None:

@@ -293,7 +293,7 @@ class LakeLock:
             self._file = None
 
     def leave_to_parent(self) -> None:
-        """Close the inherited file in a forked child, so that the lock ends with the parent."""
+        """Close the lock file that a forked child inherited. The lock then ends when the parent ends."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

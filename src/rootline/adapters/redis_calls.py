@@ -73,7 +73,7 @@ class LakeKeys:
 
     @property
     def dead(self) -> str:
-        """The key of a hash: kind and table → the task that no worker finished."""
+        """The key of a hash: kind and table → the dead task, which failed too often and is not retried."""
         return f"{self.stem}:dead"
 
 
@@ -251,7 +251,7 @@ class RedisHeadHints(HeadHints):
             await asyncio.wait({self._sending})
 
     async def close(self) -> None:
-        """Discard the queued hints."""
+        """Discard the hints that were not sent yet."""
         self._queued.clear()
         if self._sending is not None:
             self._sending.cancel()

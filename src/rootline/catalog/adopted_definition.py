@@ -161,7 +161,7 @@ class _Reading:
         return uuid.uuid5(_UUIDS, hashlib.sha256(inputs.encode()).hexdigest())
 
     def _is_rootline_export(self) -> bool:
-        """Whether it is a Rootline export, even if other engines have committed to it since."""
+        """Whether the metadata is an export of a Rootline table, even if other engines have committed to it since."""
         summaries = [snapshot.get("summary") or {} for snapshot in self.metadata.get("snapshots") or ()]
         return _EXPORTED in (self.metadata.get("properties") or {}) or any(_VERSION in summary for summary in summaries)
 

@@ -5,10 +5,10 @@ lacks, warnings, and the snapshots from before the adoption that an export names
 (`adopted_definition`), rows of a list and entries of a manifest (`manifest_codec`), the coordinator's rules
 (`rootline.tree.proof.adoption`), publishing (`rootline.client`).
 Invariants: reads only. A table that the coordinator would refuse is refused here, with the same code. Reading a table
-twice produces the same root. A manifest without live entries is skipped. The statements of a list about a manifest are
-in its row, and missing ones are counted from the entries. A snapshot from before the adoption is kept unchanged or
-omitted. If the old metadata was deleted, the history is missing, never the table. Entries are processed on threads,
-because there may be a million: the loop also hosts the coordinator of an embedded log.
+twice produces the same root. A manifest without live entries is skipped. The counts of a manifest list are kept
+in the rows of the root, and missing ones are counted from the entries. A snapshot from before the adoption is kept
+unchanged or omitted. If the old metadata was deleted, the history is missing, never the table. Entries are processed on
+threads, because there may be a million, and the event loop may also run the coordinator of an embedded log.
 
 Source: the Iceberg specification, "Table Metadata", "Snapshots" and "Manifest Lists", docs/decisions/0038.
 """

@@ -47,7 +47,7 @@ def format_of(properties: Mapping[str, str]) -> FormatVersion:
 
 
 def snapshots_of(properties: Mapping[str, str]) -> int:
-    """The number of snapshots in an export, in addition to those of tags."""
+    """The number of newest versions that an export contains as snapshots, in addition to tagged versions."""
     return whole_number(properties, SNAPSHOTS, SNAPSHOTS_DEFAULT)
 
 
@@ -169,7 +169,7 @@ def name_of(digest: str, numbers: Iterable[int], kind: str, salt: str = "") -> s
 
 
 class KnownDeletes:
-    """The known stored converted deletes of one table in one format."""
+    """The converted deletes of one table and export format that are known to be stored."""
 
     def __init__(self, format_version: FormatVersion, salt: str = "") -> None:
         """`salt`: the salt in names of new objects."""

@@ -239,7 +239,7 @@ class TableMemory:
 
 
 class ExportMemory:
-    """The memory of the most recently exported tables."""
+    """A cache of the export state of the most recently exported tables."""
 
     def __init__(self, warehouse: str, tables_max: int = TABLES_MAX) -> None:
         self._warehouse = warehouse
@@ -251,7 +251,7 @@ class ExportMemory:
         return len(self._tables)
 
     def of(self, table: TableName, format_version: FormatVersion) -> TableMemory:
-        """The memory of a table, empty for a new one."""
+        """The cached export state of a table in one format. It is empty if the table was not exported recently."""
         name = (table, format_version)
         found = self._tables.get(name)
         if found is None:

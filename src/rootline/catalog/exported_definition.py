@@ -294,7 +294,10 @@ class ExportedDefinition:
             yield field
 
     def _stated_specs(self, schema_ids: Iterable[int], *, has_history: bool) -> Mapping[int, tuple[ExportedField, ...]]:
-        """Id → fields of every spec that a manifest may use, and of those for later writes to the table."""
+        """Spec id → fields, for every partition spec that the metadata.json lists.
+
+        These are the specs of the exported manifests. With `has_history`, the full specs of the table are included.
+        """
         own = self.definition.current_schema_id
         found: dict[int, tuple[ExportedField, ...]] = {}
         for schema_id in dict.fromkeys((own, *schema_ids)):
@@ -326,7 +329,7 @@ class ExportedDefinition:
 
     @cached_property
     def _whole_specs(self) -> Mapping[Meaning, int]:
-        """The meaning of a whole spec → the id of the first spec with that meaning."""
+        """The fields of a full spec, without names → the id of the first spec with these fields."""
         found: dict[Meaning, int] = {}
         for spec_id, whole in self._whole_by_spec.items():
             found.setdefault(_meaning(whole), spec_id)

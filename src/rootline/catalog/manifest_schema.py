@@ -68,7 +68,7 @@ _LEVEL: Final = 1
 
 
 def encode_container(metadata: Mapping[str, bytes], rows: Iterable[bytes], sync: bytes) -> bytes:
-    """The file of `rows`, with the arguments of `avro_container.encode_container`. The codec is added."""
+    """The Avro file of `rows`, compressed with `CODEC`. `metadata`: the file metadata without `avro.codec`."""
     metadata = {**metadata, "avro.codec": CODEC.encode()}
     return avro_container.encode_container(metadata, rows, sync, pack=_deflated, block_bytes=_BLOCK_BYTES)
 

@@ -3,10 +3,10 @@
 Owns: reading the lines of the file, many intents in flight, choosing dead letters, printing verdicts. Does not own: the
 content of an intent (`rootline.schemas.intent`), the store of dead letters (the log's archive), replaying one
 (`rootline.client.dead_letters`).
-Invariants: verdicts are printed in the order of the lines or of the log. A line without an intent gets its rejection
-here and stops no other line. A letter that cannot be replayed stops no other letter. `publish` and `replay` end with 1
-when any was rejected, with 3 when the log is out of reach or a verdict did not arrive. `list` and `show` change
-nothing. Bytes that are not text are shown as hexadecimal, never written raw to a terminal.
+Invariants: verdicts are printed in the order of the lines or of the log. A line that is not an intent is rejected by
+the command, and the other lines are published. A letter that cannot be replayed does not stop the others. The exit code
+of `publish` and `replay` is 1 if any intent was rejected, and 3 if the log was unavailable or a verdict did not arrive.
+`list` and `show` change nothing. Bytes that are not text are shown as hexadecimal, never written raw to a terminal.
 """
 
 from __future__ import annotations

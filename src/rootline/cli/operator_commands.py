@@ -309,7 +309,7 @@ def retry_tasks(
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Queue a table's dead tasks again, with all their attempts. Ends with 1 if there is none."""
+    """Queue a table's dead tasks again, each with the full number of attempts. The exit code is 1 if none is dead."""
 
     async def retried(tasks: DeadTasks) -> list[tuple[DeadTask, str]]:
         found = _of_table(await tasks.listed(), name, kind)

@@ -144,7 +144,10 @@ def serve_catalog(
 
 
 class KindsInHelp(typer.core.TyperCommand):
-    """A command with help that ends with the kinds. They are imported only for help."""
+    """A command whose help text ends with the list of maintenance kinds.
+
+    The kinds are imported only when the help is shown.
+    """
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the kinds that can be run."""

@@ -30,7 +30,10 @@ from rootline.schemas.verdict import DeadLetter, Verdict
 
 @dataclass(frozen=True, slots=True)
 class LetterChoice:
-    """A choice of letters that match every given part. `records` are named as by `place_of`, or by intent id."""
+    """Criteria that select dead letters. A letter must match all that are given.
+
+    `records`: each is "partition/offset" or an intent id.
+    """
 
     records: frozenset[str] = frozenset()
     table: str | None = None

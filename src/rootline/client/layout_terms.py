@@ -269,7 +269,7 @@ class Layout:
         return parsed_term("partition_by", f"{function}({f'{width}, ' if width else ''}{column})", self.schema)
 
     def _known_name(self, derivation: Derivation) -> str | None:
-        """The field's name in the newest spec that has it, if that name is free."""
+        """The name of a partition field in the newest spec that has it, unless another field or column has the name."""
         member = member_of(self.definition, derivation)
         for spec in reversed(self.definition.partition_specs):
             if member in spec.expr_ids:

@@ -77,7 +77,7 @@ async def read_root_at(store: ObjectStore, table: TableName, point: PointInTime,
 
 
 async def read_older_root(store: ObjectStore, table: TableName, version: int, known: Root | None = None) -> Root:
-    """The root of a version that was just addressable. `known` is as in `read_root`.
+    """Read the root of a version that was addressable a moment ago. `known` is as in `read_root`.
 
     Raises:
         Invalid: `version-unknown`, it has expired meanwhile.

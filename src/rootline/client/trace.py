@@ -359,7 +359,7 @@ class Trace:
 
 
 async def _of_writer(table: TracedTable, query: ByWriter) -> AsyncGenerator[Sighting, None]:
-    """Yield the ledger's answers for a sequence."""
+    """Yield the outcomes that the root's ledger records for a sequence of a writer."""
     known = await table.ledger(query.writer_id, query.writer_sequence)
     if known.is_committed:
         sighting = await _of_version(table, Whereabouts.COMMITTED, "ledger", known.version)

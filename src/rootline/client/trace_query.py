@@ -79,7 +79,7 @@ class Match:
 
 
 def matched(query: TraceQuery, record: LogRecord) -> Match | None:
-    """The relation of `record` to `query`, or `None` if there is none."""
+    """The match of `record` with `query`, or `None` if it does not match."""
     if isinstance(query, ByIntent) and query.intent_id == name_of_undecoded(record.position):
         return Match(record, intent_in(record), Part.IS_IT)
     if not _may_name(query, record.value):

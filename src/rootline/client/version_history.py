@@ -71,15 +71,15 @@ class TreeView:
     state: TableState
 
     def outline(self) -> TreeOutline:
-        """The tree in numbers."""
+        """Counts and sizes of the tree."""
         return outline_of(self.state)
 
     def text(self) -> str:
-        """A few lines for a terminal."""
+        """A few lines of text for a terminal."""
         return tree_text(self.state)
 
     def svg(self) -> str:
-        """A picture."""
+        """A picture of the tree, as SVG."""
         return tree_svg(self.state)
 
     def __str__(self) -> str:
@@ -145,7 +145,7 @@ async def read_history(
 
 
 async def read_tree(store: ObjectStore, table: TableName, point: PointInTime) -> TreeView:
-    """The tree of the version of `point`."""
+    """Read the metadata tree of the version that `point` names."""
     return TreeView(await load_state(store, await read_root_at(store, table, point)))
 
 
@@ -239,7 +239,7 @@ async def changes_of_net(
 
 
 def position_ranges(positions: BitMap64) -> list[tuple[int, int]]:
-    """Ascending ranges of row numbers, both ends included."""
+    """`positions` as ascending ranges (first, last) of row numbers. Both ends are included."""
     ranges: list[tuple[int, int]] = []
     for position in positions:
         if ranges and position == ranges[-1][1] + 1:

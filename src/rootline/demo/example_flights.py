@@ -124,7 +124,10 @@ def late_rows(rows: pd.DataFrame) -> int:
 
 
 def fresh_table(lake: Lake, schema: pa.Schema, *, buckets: int, properties: Mapping[str, str]) -> TableHandle:
-    """A new table `demo.flights`, or `demo.flights_2` and so on, by month and by bucket of the carrier."""
+    """Create a table partitioned by month and by bucket of the carrier.
+
+    Its name is `demo.flights`, or the first free one of `demo.flights_2`, `demo.flights_3` and so on.
+    """
     taken = set(lake.list_tables())
     name = next(
         name for at in range(1, 10_000) if (name := f"demo.flights_{at}" if at > 1 else "demo.flights") not in taken

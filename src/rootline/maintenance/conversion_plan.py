@@ -148,7 +148,7 @@ class ConversionPlan:
         return 0
 
     def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
-        """The intent, with one Puffin file if there are vectors, as `Plan.write`."""
+        """The intent, and one Puffin file if there are vectors."""
         objects: tuple[PendingObject, ...] = ()
         vectors: tuple[AddedVector, ...] = ()
         if self.vectors:

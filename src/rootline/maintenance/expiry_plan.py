@@ -59,7 +59,7 @@ class ExpiryPlan:
         return self.given_up
 
     def write(self, stamp: IntentStamp, _definition: TableDefinition) -> WrittenPlan:
-        """The page of kept versions and the intent, as `Plan.write`."""
+        """The page of kept versions, and the intent that names it."""
         reference = VersionReference(version=self.oldest)
         if not self.kept:
             return WrittenPlan((), stamp.intent(IntentKind.EXPIRE, self.made_from_version, ref=reference))
@@ -123,7 +123,7 @@ class _Search:
         self._known: dict[int, KeptVersion] = {}
 
     def at(self, version: int) -> Generator[Version, KeptVersion, KeptVersion]:
-        """The facts of the root of a version."""
+        """The commit time and size of a version's root. Yields the version if its root must be read first."""
         if version not in self._known:
             self._known[version] = yield Version(version)
         return self._known[version]
@@ -219,7 +219,7 @@ class PurgePlan:
         return 0
 
     def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
-        """The intent, as `Plan.write`."""
+        """The intent of the purge. It has no objects."""
         return WrittenPlan((), stamp.intent(IntentKind.PURGE, self.made_from_version))
 
 
@@ -240,7 +240,10 @@ def purge_due_ms(head: RootHeader, definition: TableDefinition) -> int | None:
 
 
 def plan_purge(head: RootHeader, definition: TableDefinition, now_ms: int) -> PurgePlan | None:
-    """The purge that is due at `now_ms`, by the store's date. Raises as `purge_due_ms`."""
+    """The purge that is due at `now_ms`, or `None`. `now_ms` is the store's time.
+
+    Raises the errors of `purge_due_ms`.
+    """
     due_ms = purge_due_ms(head, definition)
     if due_ms is None or now_ms < due_ms:
         return None

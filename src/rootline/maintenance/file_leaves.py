@@ -71,7 +71,7 @@ def cluster(entries: Sequence[ContentEntry], definition: TableDefinition, spec_i
 
 
 def sort_ids(definition: TableDefinition, spec_id: int) -> tuple[int, ...]:
-    """The ids whose lower bounds sort the entries of one spec, the most significant first."""
+    """The columns and expressions by whose lower bounds a spec's entries are sorted, the most significant first."""
     spec = definition.spec_by_id(spec_id)
     columns = _sort_columns(definition) or tuple(definition.transform_of(expr_id)[0] for expr_id in spec.expr_ids)
     return (*spec.expr_ids, *(column for column in columns if column not in spec.expr_ids))

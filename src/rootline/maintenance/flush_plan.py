@@ -113,7 +113,7 @@ class FlushPlan:
         return len(self.leaves)
 
     def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
-        """The leaves and the intent that names them, as `Plan.write`."""
+        """The new leaves, and the intent that names them."""
         written = write_leaves(self.leaves, definition, stamp.object_uuid)
         intent = stamp.intent(IntentKind.FLUSH, self.made_from_version, add_manifests=written.manifests)
         return WrittenPlan(written.objects, intent)
@@ -344,7 +344,7 @@ class RootLength(Enum):
 
 
 def root_length(state: TableState) -> RootLength:
-    """The length of the head's root."""
+    """The length class of the head's root."""
     limits = _limits(state)
     if _is_past(state, limits, FAR_PAST):
         return RootLength.FAR_PAST_LIMIT

@@ -161,7 +161,7 @@ def _due(leaves: Iterable[LoadedLeaf], limits: CompactionLimits) -> list[LoadedL
 
 
 def _bounded(leaves: Iterable[LoadedLeaf]) -> list[LoadedLeaf]:
-    """The smallest leaves, as many as one compaction may move, at least one."""
+    """The smallest leaves whose entries fit in one compaction. There is at least one leaf."""
     found: list[LoadedLeaf] = []
     entries = 0
     for leaf in sorted(leaves, key=lambda leaf: (leaf.live, leaf.location)):
@@ -200,7 +200,7 @@ class LeafCompactionPlan:
         return len(self.leaves)
 
     def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
-        """The new leaves and the intent that replaces the old ones by them, as `Plan.write`."""
+        """The new leaves, and the intent that replaces the old leaves with them."""
         written = write_leaves(self.leaves, definition, stamp.object_uuid)
         moved = [
             Reaffiliation(location=location, referenced_file=written.manifests[owner.index].location)

@@ -56,10 +56,12 @@ EVERY_COMMITS_IN_FOLDER: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class ExpiryLimits:
-    """The versions that stay readable: all of the last `all_s`, but at most `all_versions`, then one a minute for
-    `minutes_s`, then one an hour for `hours_s`. An expiry is due when it expires `every_commits` versions.
+    """The versions of a table that stay readable.
 
-    `root_retention_s`: the time for which an expired root is kept in a store that dates its objects.
+    * Every version of the last `all_s` seconds stays, but at most `all_versions` of them.
+    * Of older versions, one per minute stays for `minutes_s`, and one per hour for `hours_s`.
+    * `every_commits`: an expiry is due when it would expire this many versions.
+    * `root_retention_s`: the time for which an expired root is kept in a store that dates its objects.
     """
 
     is_on: bool = True

@@ -122,7 +122,10 @@ class Inventory:
         return places[~self._readable[places]]
 
     def keep_foreign(self, names: ForeignNames) -> int:
-        """Mark the names in another table. Returns the number of objects that are kept only because of them."""
+        """Keep the objects that another table names.
+
+        Returns the number of objects that are kept only for this reason.
+        """
         places = self.unneeded_of(names)
         self._readable[places] = True
         return len(places)

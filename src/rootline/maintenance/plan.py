@@ -1,4 +1,4 @@
-"""The form of every plan: the objects to store, the leaves among them, and the intent to publish after them.
+"""The interface of maintenance plans. A plan yields objects to store and one intent to publish after them.
 
 Owns: the interface of a plan and its output, the conversion of entries that move to a leaf, the division of entries
 into leaves, the form in which an intent names leaves and the vectors of a Puffin file. Does not own: the plans
@@ -171,7 +171,7 @@ def planned_leaves(
     entries_max: int,
     affinity: InPlan | InRoot | None,
 ) -> list[PlannedLeaf]:
-    """Leaves of at most `entries_max` of `entries`, by spec, clustered."""
+    """Divide `entries` into leaves of one partition spec and at most `entries_max` entries each, clustered."""
     of_spec: dict[int, list[ContentEntry]] = defaultdict(list)
     for entry in entries:
         existing = replace(entry.version_info, status=Status.EXISTING)

@@ -66,7 +66,7 @@ class VectorCompactionPlan:
         return 0
 
     def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
-        """One Puffin file and the intent that names its vectors, as `Plan.write`."""
+        """One Puffin file, and the intent that names its vectors."""
         blobs = [VectorBlob(leaf, BitMap64(ordinals)) for leaf, ordinals in self.vectors.items()]
         blobs += [VectorBlob(vector.referenced_file or "", positions) for vector, positions in self.joined]
         replaces = [*(None for _ in self.vectors), *(reference_of_entry(vector) for vector, _ in self.joined)]

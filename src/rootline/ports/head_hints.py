@@ -1,4 +1,4 @@
-"""Hints from other processes at the newest version of a table. A hint only saves time.
+"""Hints from other processes about the newest version of a table. A hint only saves time.
 
 Owns: the port, and an implementation without hints. Does not own: where hints are stored
 (`rootline.adapters.redis_calls`), their use (`rootline.storage.metadata.read_cache`).

@@ -137,7 +137,7 @@ class LongObject:
 
 @runtime_checkable
 class ObjectsUpTo(Protocol):
-    """A store that reads objects up to a size."""
+    """A store that can read an object only if it is not larger than a limit."""
 
     async def get_up_to(self, key: ObjectKey, bytes_max: int) -> StoredObject | LongObject | None:
         """Read the object as `ObjectStore.get` does, at the same cost. A larger object is not read, only its length."""

@@ -164,7 +164,11 @@ class TaskChoice:
         return "".join(f"{first}-{last}," for first, last in self.ranges) + f"@{self.digest}"
 
     def chosen(self, tasks: Sequence[FileTask]) -> list[FileTask]:
-        """The chosen ones of `tasks`. Raises `Invalid` (`setting-invalid`): they belong to another plan."""
+        """The tasks of a plan that this choice selects.
+
+        Raises:
+            Invalid: `setting-invalid`, `tasks` are of another plan.
+        """
         found = [task for first, last in self.ranges for task in tasks[first : last + 1]]
         if _digest(iter(found)) != self.digest:
             raise Invalid(

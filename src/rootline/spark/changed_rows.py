@@ -283,9 +283,11 @@ class Changed:
 
 @dataclass(frozen=True)
 class ChangeReading:
-    """Reads changes. `fields`: the columns to show. `more`: further columns by which rows are compared.
+    """Reads the rows that a version inserted, deleted or updated.
 
-    `keys`: the columns that identify a row.
+    * `fields`: the columns of the result.
+    * `more`: columns that are compared too, but are not in the result.
+    * `keys`: the columns that identify a row.
     """
 
     table: TableName

@@ -83,7 +83,10 @@ class CompactionOnSpark(HandOver):
         return self.outcome(table, process.returncode, said, complained)
 
     def outcome(self, table: TableName, exit_code: int | None, said: bytes, complained: bytes) -> HandedOver:
-        """The result of a process that has ended, from its output. Raises as `HandOver`."""
+        """The result of the compaction, parsed from the output of its ended process.
+
+        Raises the same errors as `HandOver`.
+        """
         lines = said.decode(errors="replace").strip().splitlines()
         with contextlib.suppress(ValueError, KeyError, TypeError, IndexError):
             result = json.loads(lines[-1])

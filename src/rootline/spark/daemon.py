@@ -1,4 +1,4 @@
-"""Spark's daemon for Python workers with the library imported, and the choice of Python for Spark's workers.
+"""A daemon for Spark's Python workers that has imported the library, and the choice of Python for these workers.
 
 Spark forks a new worker whenever a query ends before its worker did, as with `show()` and `limit`. Each new worker
 imports the library, which takes most of a second. A worker that is forked from this daemon has it already. Spark runs

@@ -94,7 +94,7 @@ _DAY_US: Final = 24 * _HOUR_US
 def partition_group(definition: TableDefinition) -> Column | None:
     """A number that is the same for all rows of one partition of the default spec.
 
-    `None` if Spark has no function for a member of the spec (such as a bucket), or the spec has no members.
+    `None` if Spark has no function for a field of the spec (such as a bucket), or the spec has no fields.
     """
     members: list[Column] = []
     for member in definition.spec_by_id(definition.default_spec_id).expr_ids:
@@ -106,8 +106,9 @@ def partition_group(definition: TableDefinition) -> Column | None:
 
 
 def _member(definition: TableDefinition, member: int) -> list[Column] | None:
-    """The columns that distinguish values of a member, none for one that is always null. `None` if there is no
-    function.
+    """The Spark columns whose values identify the value of one partition field.
+
+    The list is empty for a field that is always null. `None`: Spark has no function for the transform.
     """
     expression = definition.expressions_by_id.get(member)
     source_ids = (member,) if expression is None else expression.source_ids
@@ -403,7 +404,7 @@ def batch_appender(
 ) -> Callable[[DataFrame, int], None]:
     """A function for `writeStream.foreachBatch` that appends each batch to a table, in one commit.
 
-    The query's id and the number identify the batch, so a batch that Spark sends again commits once.
+    The id of the query and the number of the batch identify a batch, so a batch that Spark repeats is committed once.
 
     Args:
         name: `namespace.table`.

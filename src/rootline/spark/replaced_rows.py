@@ -248,5 +248,5 @@ def check_replaced(rows: Iterable[pa.RecordBatch], definition: TableDefinition, 
 
 
 def _key(values: Sequence[Bound | None]) -> PartitionTuple:
-    """Comparable values, with NaN as a separate partition."""
+    """The values of a partition as a key for sets. All NaN values are one partition."""
     return tuple("NaN" if value != value else value for value in values)

@@ -135,8 +135,10 @@ class RowOrder:
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """The cuts of a group. `ranks`: of each column of a Z-order. `between`: the first key of each part except the
-    first.
+    """The keys at which the rows of a group are divided into parts, one for each Spark task.
+
+    * `ranks`: for a Z-order, the quantiles of each column. Otherwise empty.
+    * `between`: the first key of each part except the first.
     """
 
     ranks: tuple[pa.Table, ...]
@@ -225,7 +227,7 @@ class GroupWork:
         return TableDefinition.from_json(self.definition_json)
 
     def read(self, share: int, wanted: RowsWanted) -> pa.Table:
-        """The live rows of a share."""
+        """Read the live rows of the files of one Spark task. `share`: the number of the task."""
         return guest_lake(self.options).holder.run(
             lambda session: scan_table(session.store, self.options.table, self.shares[share], wanted)
         )
@@ -237,7 +239,7 @@ class GroupWork:
 
 
 def pack(work: GroupWork, share: int) -> FilesOfGroup:
-    """Rewrite a share's rows, in the table's order."""
+    """Rewrite the rows of one task's files, in the table's sort order. `share`: the number of the task."""
 
     async def operation(session: Session) -> FilesOfGroup:
         options = work.options
@@ -248,7 +250,7 @@ def pack(work: GroupWork, share: int) -> FilesOfGroup:
 
 
 def sample(work: GroupWork, rate: float, share: int) -> pa.Table:
-    """Some keys of a share's rows. Only the columns of keys are read."""
+    """A random sample of the sort keys in one task's files. Only the columns of the keys are read."""
     order, definition = work.ordering(), work.definition
     wanted = RowsWanted.of(definition, order.columns(definition))
     rows = work.read(share, wanted)
@@ -256,7 +258,7 @@ def sample(work: GroupWork, rate: float, share: int) -> pa.Table:
 
 
 def share_out(work: GroupWork, cuts: Cuts, share: int) -> Iterator[pa.RecordBatch]:
-    """A share's rows, as bytes for each part."""
+    """The rows of one task's files, in one record batch for each part of the key range."""
     order, definition = work.ordering(), work.definition
     rows = work.read(share, RowsWanted.to_rewrite(definition))
     keys = order.on_curve(order.keys(rows, column_paths(definition.schema), share), cuts)
@@ -313,7 +315,7 @@ def result_batch(result: object) -> pa.RecordBatch:
 
 
 def numbers_of(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
-    """The numbers of the shares of a task."""
+    """Yield the numbers of the shares that Spark assigned to this task. A share is a tuple of files to read."""
     for batch in batches:
         yield from batch.column(0).to_pylist()
 

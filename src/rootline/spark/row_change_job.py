@@ -92,7 +92,7 @@ _OTHER_MEANING: Final = re.compile(r"""["\\`]|--|/\*|''|[0-9.][eE]""")
 
 
 def read_condition(condition: object, schema: Schema) -> BoundFilter | None:
-    """The condition as a filter of Rootline, or `None` if it has no filter with the same meaning."""
+    """The Spark condition as a Rootline filter, or `None` if no Rootline filter has the same meaning."""
     if not isinstance(condition, str) or len(condition) > FILTER_CHARS_MAX or _OTHER_MEANING.search(condition):
         return None
     try:
@@ -333,7 +333,7 @@ class JobBegin:
         return [field.name for field in fields if set(Schema(field).field_ids) & bound.field_ids]
 
     def named(self, given: Sequence[str]) -> list[str]:
-        """The table's spelling of the columns `given`.
+        """The names of the columns `given`, in the table's upper and lower case.
 
         Raises:
             Invalid: `column-unknown`; `rows-invalid`, two of them are one column.
@@ -377,7 +377,7 @@ def carried_out(
     frame_of: Callable[[JobBegin], DataFrame],
     condition: object,
 ) -> RowsChanged:
-    """Execute the changes of the DataFrame, and retry a few times when another change was first.
+    """Execute the changes of the DataFrame. Retry a few times after a conflict with another commit.
 
     Raises:
         Invalid: `merge-ambiguous`; or a rejection that is final.

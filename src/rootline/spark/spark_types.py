@@ -286,10 +286,10 @@ def _folded(name: str, found: Sequence[str], path: str) -> str:
 
 
 def as_table_names(batch: pa.RecordBatch, schema: Schema, *, is_case_sensitive: bool) -> pa.RecordBatch:
-    """`batch` with the table's spelling of the names of its columns, and of their members.
+    """`batch` with its columns and their nested fields renamed to the table's spelling.
 
     Raises:
-        Invalid: `rows-invalid`, as `resolved`.
+        Invalid: `rows-invalid`, two names are one column, or one name may be two columns.
 
     """
     if is_case_sensitive:

@@ -91,7 +91,7 @@ def default_value(definition: TableDefinition, name: str, kind: spark.DataType) 
 
 
 def _may_become(given: spark.DataType, kind: spark.DataType) -> bool:
-    """Whether a cast is allowed: as `_holds`, and from decimal to floating, because 1.5 is a decimal in Spark."""
+    """Whether a cast loses no values (`_holds`), or is from decimal to floating point: in Spark, 1.5 is a decimal."""
     if isinstance(kind, _NESTED):
         return given == kind
     return _holds(given, kind) or (isinstance(given, spark.DecimalType) and type(kind) in _IN_FLOATING)

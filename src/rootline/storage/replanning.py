@@ -144,7 +144,7 @@ def replan_delay_s(error: Invalid, replans: int, jitter: float, rest_s: float) -
 
 
 def no_jitter() -> float:
-    """The middle of the range, for a job with few concurrent changes."""
+    """Return the middle of the jitter range, for a job that rarely conflicts with others."""
     return 0.5
 
 

@@ -1,13 +1,16 @@
-"""An operator's calls on the five topics of a log and on its group: create, check, accept, lift, retention, members.
+"""An operator's calls on the five topics of a log and on its consumer group.
 
-Owns: these calls as one object, faults in the group's committed offsets and their correction, the state of the group as
-seen from outside, the brokers' answers about retention. Does not own: the configuration of each topic (`topics`),
-refusing to start (`group_offsets`), carrying out a lift (coordinators find it in the frontiers' topic).
+The calls create and check topics, correct committed offsets (`accept`), request a retry of a parked table (`lift`), and
+report retention and group members.
+
+Owns: these calls as one object, finding and correcting faults in the group's committed offsets, the state of the group
+as seen from outside, the retention that the brokers report. Does not own: the configuration of each topic (`topics`),
+the refusal to start (`group_offsets`), carrying out a lift (coordinators find it in the frontiers topic).
 Invariants: The calls block. Only `create`, `lift` and `accept` with `apply=True` change anything. Offsets are corrected
 only while no coordinator runs. Only offsets that coordinators would refuse are changed, and never past a record that
-still exists. Offsets that the log never had are not accepted. Reading the group's state joins no group, commits
-nothing, and costs one request of each kind for all partitions and one record of each partition with waiting records. A
-retention that brokers do not report is an error where something is deleted because of it.
+still exists. Offsets that the log never had are not accepted. Reading the group's state neither joins the group nor
+commits offsets. It costs one request of each kind for all partitions, and one record of each partition with a lag. If
+a deletion depends on a retention that the brokers do not report, the call fails.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ def outgoing(settings: KafkaSettings, record: AnswerRecord) -> Outgoing:
 
 
 def tombstone(settings: KafkaSettings, record: AnswerRecord) -> Outgoing:
-    """The tombstone of a record that no longer counts, so that compaction removes it."""
+    """The Kafka tombstone of a control record that is no longer needed. Compaction then removes the record."""
     return Outgoing(settings.frontiers_topic, answer_key(settings, record), None)
 
 
@@ -301,7 +301,7 @@ def lift_outgoing(settings: KafkaSettings, lift: Lift, *, done: bool = False) ->
 
 
 def lift_of(key: ControlKey, value: bytes) -> Lift:
-    """Decode a lift from a record of this kind. Raises `Unreadable`."""
+    """Decode an operator's request to retry a table from a control record. Raises `Unreadable`."""
     log, (table, *rest) = of_log(key), of_names(key, 1, 2)
     body = control_body(value)
     first = body.get("first")

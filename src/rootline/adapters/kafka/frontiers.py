@@ -152,7 +152,10 @@ _LAST_READ: Final = "last-read"
 def frontier_record(
     settings: KafkaSettings, log: LogId, partition: int, next_offset: int, mark: Mark | None = None
 ) -> Outgoing:
-    """The record of a frontier: everything of this partition before `next_offset` is decided, and `mark` was read."""
+    """The Kafka record of a frontier. All records of this partition before `next_offset` are decided.
+
+    `mark`: identifies the last record that was read.
+    """
     key = json.dumps([settings.group_id, log, partition]).encode()
     body: dict[str, Any] = {_NEXT_OFFSET: next_offset}
     if mark is not None:
@@ -197,7 +200,7 @@ class Recorded:
 
 
 async def read_frontiers(settings: KafkaSettings, log: LogId, *, warns: bool = True) -> Recorded:
-    """Read the topic to its present end. `warns`: log the records that cannot be read.
+    """Read the frontiers topic up to its current end. `warns`: log the records that cannot be read.
 
     Raises:
         Unavailable: `log-unavailable`, no broker answers, or the topic does not exist.

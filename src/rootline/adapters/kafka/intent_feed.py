@@ -68,7 +68,7 @@ class KafkaRereaders:
         self._closed = False
 
     async def read(self, name: str, start: PartitionOffset, *, limit: int) -> Reread:
-        """Read as `IntentFeed.read_again`."""
+        """Read some records of a partition, as `IntentFeed.read_again` describes."""
         check_log(self._settings.intents_topic, start.log, await self._membership.identity())
         async with self._turns:
             reader = await self._reader(name)

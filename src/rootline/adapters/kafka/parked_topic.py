@@ -150,7 +150,10 @@ class ParkedTopic:
     async def _portion(
         self, consumer: AIOKafkaConsumer, at: TopicPartition, position: int, last: int
     ) -> tuple[list[Any], int]:
-        """Some records from a position on, none after `last`, and the position to continue from."""
+        """Read the next fetched records from `position` on, up to `last`.
+
+        Returns the records, and the position from which to continue.
+        """
         deadline_s = asyncio.get_running_loop().time() + self._settings.request_timeout_s
         while True:
             try:

@@ -40,7 +40,7 @@ class PauseFollower:
         self._turn = asyncio.Lock()
 
     async def pauses(self) -> Sequence[Pause]:
-        """The pauses in force. Raises `Unavailable` (`log-unavailable`)."""
+        """Read the pauses by operators that are in force. Raises `Unavailable` (`log-unavailable`)."""
         async with self._turn:
             try:
                 async with asyncio.timeout(self._settings.request_timeout_s):

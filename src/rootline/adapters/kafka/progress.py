@@ -138,9 +138,9 @@ class KafkaProgress:
 
 
 class AnswerHolder:
-    """Records rejections for later owners.
+    """Stores rejections in the frontiers topic, so that a later owner of the partition repeats them.
 
-    For one event loop. `committing`: acquired for each commit of this member.
+    Use it on one event loop. `committing`: a lock for the offset commits of this member.
     """
 
     def __init__(self, settings: KafkaSettings, membership: KafkaMembership, committing: asyncio.Lock) -> None:

@@ -490,7 +490,7 @@ class _FetchGate:
         return found.message_set, found.is_cut
 
     def _forget_taken(self) -> None:
-        """Stop counting large batches that the library has handed out completely, or dropped."""
+        """Stop counting large batches that aiokafka no longer buffers, because all records were returned or dropped."""
         if self._heavy:
             fetcher = self._consumer._fetcher
             held = () if fetcher is None else fetcher._records

@@ -46,9 +46,9 @@ _Found = TypeVar("_Found")
 
 @dataclass(slots=True)
 class _Tail:
-    """The unread part of a partition, from `start` to before `end`.
+    """The position of a backward read in one partition. Offsets from `start` to before `end` are not fetched yet.
 
-    `records`: the fetched records from `end` on, the newest last.
+    `records`: the fetched records from `end` on that are not returned yet, the newest last.
     """
 
     at: TopicPartition
@@ -108,7 +108,7 @@ class KafkaTopicReader:
     async def first_since(
         self, since_ms: int, key: bytes | None, chosen: Callable[[Any], _Found | None], *, records_max: int
     ) -> _Found | None:
-        """The first result of `chosen` that is not `None`, over the records since a moment.
+        """Call `chosen` on each record since `since_ms`, and return the first result that is not `None`.
 
         The partition of `key` is read first, then the others (the key was in another one while there were fewer
         partitions). At most `records_max` records of each partition are read. Raises as `backwards`.
@@ -196,7 +196,7 @@ _ANSWERS_MAX: Final = 100_000
 
 
 class KafkaLogArchive(LogArchive):
-    """The log's archive. Every search opens its own connection."""
+    """Searches a log's intents, verdicts and dead letters. Every search opens its own connection."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings

@@ -123,7 +123,7 @@ def of_intents(settings: KafkaSettings, held: Mapping[str, str]) -> Iterable[Top
 
 
 def of_verdicts(settings: KafkaSettings, held: Mapping[str, str]) -> Iterable[TopicProblem]:
-    """Check that waiting writers receive their verdicts."""
+    """Yield the problems of the verdicts topic that would make waiting writers miss their verdicts."""
     name = settings.verdicts_topic
     yield from _uncompacted(name, held, Weight.ADVISED, "a slow writer would miss verdicts and publish again")
     yield from _at_least(
@@ -137,7 +137,7 @@ def of_verdicts(settings: KafkaSettings, held: Mapping[str, str]) -> Iterable[To
 def of_dead_letters(
     settings: KafkaSettings, held: Mapping[str, str], intents: Mapping[str, str] | None
 ) -> Iterable[TopicProblem]:
-    """Check that every intent fits with the reason for its rejection."""
+    """Yield the problems of the dead letters topic. A record must fit an intent and the reason for its rejection."""
     name = settings.dead_letters_topic
     yield from _uncompacted(
         name, held, Weight.REFUSED, "a rejected record would be removed when its table gets another one"

@@ -123,9 +123,9 @@ class SqliteIntentLog(IntentLog, KnowsItsLake, MayGoBack):
         return self._reader.confirmed_version(table)
 
     async def accept_head(self, table: str, version: int | None) -> None:
-        """Accept an operator's decision that `table` continues from this version, or without any version for `None`.
+        """Store an operator's decision that `table` continues from this version.
 
-        Raises as `publish`.
+        `None`: the table continues without any version. Raises the errors of `publish`.
         """
         await self._write(lambda writer: writer.accept_head(table, version))
 
@@ -175,9 +175,9 @@ class SqliteIntentLog(IntentLog, KnowsItsLake, MayGoBack):
         return self._reader.lifts()
 
     async def mark_stuck(self, stuck: ParkedTable, *, over: bool) -> None:
-        """Store the notice that a table is parked or quarantined, or remove it if that is `over`.
+        """Store the notice that a table is parked or quarantined. `over`: remove the notice instead.
 
-        Raises as `publish`.
+        Raises the errors of `publish`.
         """
         await self._write(lambda writer: writer.mark_stuck(stuck, over=over))
 

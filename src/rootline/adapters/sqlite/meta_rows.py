@@ -152,11 +152,11 @@ class StuckLog(Protocol):
     """The methods of a log that `NoticesOnly` needs."""
 
     async def mark_stuck(self, stuck: ParkedTable, *, over: bool) -> None:
-        """Write the notice as `write_stuck` does, durably."""
+        """Write the notice that a table is parked or quarantined, durably. `over`: remove it."""
         ...
 
     async def mark_lift(self, lift: Lift, *, over: bool) -> None:
-        """Write the request as `write_lift` does, durably."""
+        """Write an operator's request to retry a table, durably. `over`: remove it."""
         ...
 
     async def stuck(self) -> Sequence[ParkedTable]:

@@ -55,7 +55,10 @@ class _Seen(NamedTuple):
 
 
 class TableDirectory:
-    """The tables and views of one warehouse. A root is read once for its kind, and after that only listed."""
+    """The tables and views of one warehouse.
+
+    A root is read once to learn whether its name is a table or a view. Later requests only list roots.
+    """
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store

@@ -165,8 +165,10 @@ _CATALOG_PREFIX = "ROOTLINE_CATALOG__"
 
 
 class CatalogSettings(BaseSettings):
-    """Settings of the REST catalog. A name ends in its unit. A file `rootline_catalog__…` in `ROOTLINE_SECRETS_DIR`
-    sets one too.
+    """Settings of the REST catalog, read from environment variables `ROOTLINE_CATALOG__…`.
+
+    A setting can also be the content of a file `rootline_catalog__…` in the folder `ROOTLINE_SECRETS_DIR`. A name with
+    a unit ends in the unit.
     """
 
     model_config = SettingsConfigDict(env_prefix=_CATALOG_PREFIX, extra="forbid", frozen=True)

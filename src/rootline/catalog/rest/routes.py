@@ -53,7 +53,7 @@ class Carrier(Protocol):
 
 
 def in_place(work: Coroutine[Any, Any, T], /) -> Awaitable[T]:
-    """The carrier of a catalog on the server's own event loop."""
+    """Return `work` unchanged, to await it on the server's own event loop."""
     return work
 
 
@@ -241,7 +241,7 @@ def _namespace_in(request: Request) -> str:
 
 
 def _dotted(namespace: str) -> str:
-    """A namespace with dots. Its levels arrive joined by a control character."""
+    """The namespace with its levels joined by dots. In a URL they are joined by the control character 0x1F."""
     return namespace.replace("\x1f", ".")
 
 

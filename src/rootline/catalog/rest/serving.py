@@ -46,7 +46,7 @@ AUTHORIZED: Final = "rootline.authorized"
 
 
 def read_route(path: str, answer: Handler) -> Route:
-    """A route that changes nothing."""
+    """A read-only HTTP route."""
     return Route(path, answer, methods=READS)
 
 

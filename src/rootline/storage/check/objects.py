@@ -50,7 +50,7 @@ class LiveKey(NamedTuple):
 
 
 def key_of(entry: ContentEntry) -> LiveKey:
-    """The live key of an entry."""
+    """The key by which checks identify a live entry."""
     return LiveKey(entry.place, entry.version_info.file_sequence_number)
 
 

@@ -22,7 +22,7 @@ from rootline.tree.state.table_state import TableState
 
 
 def read_back_faults(old: TableState | None, applied: Applied) -> list[str]:
-    """The parts of `applied` that a reader would not decode as intended, as sentences."""
+    """The differences between the new root and its decoded bytes, each as a sentence."""
     new = applied.state
     if old is not None and _rare(old.root) == _rare(new.root):
         return []

@@ -84,7 +84,9 @@ def retirement_of(draft: Draft, location: str) -> bool:
 
 
 def check_arrival(draft: Draft, record: Record, locations: Sequence[str], fetched: FetchedObjects) -> Needs | None:
-    """The dates to read from the store before `locations` may be added, or `None` if all checks passed.
+    """Check that the files at `locations` are not removed, condemned or older than the sweep's horizon.
+
+    Returns the objects whose dates must be read from the store for this check, or `None` if all checks passed.
 
     Raises:
         Invalid: `file-removed`, `expired`, `oldest-file-wrong`, `oldest-file-missing`, `file-missing`.

@@ -86,7 +86,7 @@ class RetiredDraft:
 
     @cached_property
     def _late(self) -> Mapping[bytes, bool]:
-        """The locations in the header itself: hash → whether it was rewritten."""
+        """The retired locations that the header itself contains: hash → whether the file was rewritten."""
         header = self.header
         return {
             packed[at : at + HASH_BYTES]: is_rewritten

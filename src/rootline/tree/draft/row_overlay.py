@@ -54,7 +54,7 @@ class RowOverlay:
         return Live(row.entry, row=row) if row is not None and self.of_parent(row.entry.place) is not None else None
 
     def removed_vector_of(self, data_location: str) -> Row | None:
-        """The vector that the next root shows as removed from a data file, if it was a row of the root."""
+        """The deletion vector of a data file that the next root lists as DELETED, if it was a row of the root."""
         own = (row for row in self.rewritten_removed if row.entry.referenced_file == data_location)
         found = next((row for row in own if row.entry.content_type is ContentType.POSITION_DELETE), None)
         before = self.before.vectors.get(data_location)
@@ -81,7 +81,7 @@ class RowOverlay:
         return (row for row in self.new_rows.values() if row.entry.version_info.status is Status.ADDED)
 
     def rewritten(self) -> Iterator[Row]:
-        """The rows of files that rewrites made."""
+        """The new rows with the status EXISTING, which rewrites and conversions of the batch made."""
         return (row for row in self.new_rows.values() if row.entry.version_info.status is Status.EXISTING)
 
     def add(self, row: Row) -> None:

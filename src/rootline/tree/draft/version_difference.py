@@ -161,7 +161,7 @@ class _Side:
         return (self._rows[key] for key in keys if key in self._rows)
 
     def in_leaves(self, keys: Iterable[Identity]) -> dict[str, tuple[Leaf, BitMap]]:
-        """Location → leaf and ordinals of the entries of `keys` in leaves."""
+        """The entries of `keys` that are in leaves: leaf location → the leaf and the ordinals of the entries in it."""
         found: dict[str, tuple[Leaf, BitMap]] = {}
         for key in keys:
             if key not in self._rows:

@@ -52,7 +52,7 @@ def restored_definition(now: TableDefinition, then: TableDefinition) -> TableDef
 
 
 def _with_defaults(now: TableDefinition, then: TableDefinition) -> TableDefinition:
-    """`now` with the default spec and sort order of `then`, whose columns the restored schema has."""
+    """`now` with the default spec and sort order of `then`. The restored schema has all columns that they need."""
     spec_id, order_id = then.default_spec_id, then.default_sort_order_id
     if all(spec.spec_id != spec_id for spec in now.partition_specs):
         spec_id = now.default_spec_id

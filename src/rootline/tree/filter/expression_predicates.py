@@ -47,7 +47,10 @@ def project_single(
 
 
 def project_together(parts: Iterable[Condition], definition: TableDefinition) -> list[Predicate]:
-    """The tests on buckets of several columns that are implied by the AND of `parts`."""
+    """The predicates on buckets of several columns that follow from the AND of `parts`.
+
+    A bucket has one only if `parts` restrict every one of its columns by equality.
+    """
     allowed: dict[int, tuple[Bound, ...]] = {
         part.field_id: part.values for part in parts if isinstance(part, Predicate) and part.operator in _EQUAL
     }

@@ -80,12 +80,15 @@ class PruningFilter:
 
     @cached_property
     def may(self) -> Check:
-        """The compiled `may_match`, called with statistics, row count or `None`, and the ids of partition values."""
+        """The compiled test whether some row of a file may match.
+
+        Its arguments are statistics, row count (`None`: unknown), and the ids of columns with partition values.
+        """
         return _compiled(self.inclusive, self.float_ids, may_test, unknown=True)
 
     @cached_property
     def must(self) -> Check:
-        """The compiled `must_match`, with the arguments of `may`."""
+        """The compiled test whether every row of a file matches. Its arguments are those of `may`."""
         return _compiled(self.strict, self.float_ids, must_test, unknown=False)
 
     @cached_property

@@ -139,7 +139,10 @@ def _reached(draft: Draft, intent: Intent, deletes: Sequence[Live], read: int) -
 def _incoming(
     draft: Draft, vector: AddedVector, reached: Mapping[str, ContentEntry], newest: int, read: int
 ) -> _Incoming | None:
-    """The checked vector, or `None` if its data file was removed, or was added again after the worker read."""
+    """Check one vector of the conversion against the live data file.
+
+    Returns `None` if the data file was removed, or was added again after the worker read.
+    """
     check_own_location(draft, vector.location)
     check_location(vector.referenced_file, is_live=draft.is_live)
     data = reached.get(vector.referenced_file)
@@ -233,8 +236,9 @@ class _Conversion:
         )
 
     def _show_prior_vector(self, item: _Incoming, converted: BitMap64) -> None:
-        """Add `converted`, the positions that the conversion adds to a vector of this batch, to the vector shown as
-        removed.
+        """Build the vector that the change reports as removed: the earlier deleted positions and `converted`.
+
+        `converted`: the positions that the conversion adds to a vector that was itself added in this batch.
         """
         if not converted:
             return

@@ -147,7 +147,7 @@ def drop_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
 
 
 def starts_new_table(before: RootHeader, after: RootHeader) -> bool:
-    """Whether `after` is the first root of another table of the name."""
+    """Whether `after` is the first root of a new table under the name of a dropped one."""
     return before.is_tombstone and after.table_uuid != before.table_uuid
 
 

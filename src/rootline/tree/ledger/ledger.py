@@ -83,7 +83,7 @@ def _first(run: CommittedRun) -> int:
 
 
 def _extended(run: CommittedRun, sequence: int, version: Version) -> CommittedRun | None:
-    """`run` extended by `sequence`, or `None` if they do not make one run."""
+    """`run` extended by `sequence`, or `None` if `sequence` does not continue the run."""
     first, last, began, stride = run
     if sequence != last + 1 or began == VERSION_FORGOTTEN:
         return None
@@ -203,7 +203,10 @@ class LedgerDraft:
         return (record, *[part for page in self._pages if (part := page.record_of(writer)) is not None])
 
     def put(self, writer: WriterId, record: WriterRecord) -> None:
-        """Store a writer's record. A duplicate stores it unchanged, because the writer was seen."""
+        """Store a writer's record, which also updates the time at which the writer was last seen.
+
+        Call it for a duplicate too, with an unchanged record.
+        """
         self._touched[writer] = record
 
     def finished(self, now_ms: int, oldest_ms: int) -> HeaderLedger:

@@ -67,7 +67,10 @@ class FittedRetired(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NewlyRetired:
-    """Locations retired by a batch, up to sequence number `number`. No location is in both sets."""
+    """The locations of files that stopped being live in a batch, each in one of the two sets.
+
+    `number`: the newest sequence number at which one of them stopped being live.
+    """
 
     removed: LocationHashes
     rewritten: LocationHashes

@@ -44,7 +44,7 @@ def check_added_vector(draft: Draft, vector: AddedVector, data: ContentEntry) ->
 
 
 def vector_entry(draft: Draft, vector: AddedVector, data: ContentEntry, numbers: VersionInfo) -> ContentEntry:
-    """The entry of an added vector."""
+    """The content entry of a deletion vector that an intent adds. `data`: the entry of its data file."""
     spec_ids = draft.definition.spec_by_id(data.partition_spec_id).expr_ids
     return ContentEntry(
         content_type=ContentType.POSITION_DELETE,

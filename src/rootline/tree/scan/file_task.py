@@ -283,7 +283,7 @@ class FilesOfLeaf:
 
     @cached_property
     def _may_have_deletes(self) -> list[bool] | None:
-        """One flag for each file, or `None` if no file has deletes."""
+        """For each file, whether an equality or position delete may apply to it. `None` if none applies to any."""
         deletes = self.context.deletes
         if not deletes:
             return None
