@@ -33,7 +33,7 @@ from rootline.storage.metadata.root_reader import read_definition, read_root
 from rootline.storage.metadata.table_loader import plan_scan
 from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft.batch import Applied, FetchedObjects, Needs, Record, Stamp
-from rootline.tree.filter.prune import PruningFilter
+from rootline.tree.filter.pruning import PruningFilter
 from rootline.tree.state.table_state import TableState
 from tests.services.s3_service import S3Service, running_s3
 from tests.services.toxiproxy import running_toxiproxy

@@ -26,7 +26,7 @@ from rootline.storage.stored_objects import stored_key
 from rootline.tree.check.invariants import violations
 from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft.batch import Applied, FetchedObjects, Needs, NoTable, Record, Stamp
-from rootline.tree.filter.prune import PruningFilter
+from rootline.tree.filter.pruning import PruningFilter
 from tests.schemas.iceberg_manifests import DEFINITION, list_entry, manifest, manifest_list, record
 from tests.seed.migrated_table import Migrated, rows_of
 from tests.support.state_rules import state_violations

@@ -12,7 +12,7 @@ from rootline.schemas.content_entry import ContentStats, FieldStatistics
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.table_definition import TableDefinition
-from rootline.tree.filter.prune import PruningFilter, may_match
+from rootline.tree.filter.pruning import PruningFilter, may_match
 from rootline.tree.intents.create import definition_of
 
 TS, STR, A, B = 9, 11, 2, 3

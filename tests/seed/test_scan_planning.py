@@ -16,8 +16,7 @@ import pyarrow as pa
 from rootline.client.create_drop import build_definition
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.filter.filters import AllOf, Operator, Predicate
-from rootline.tree.filter.prune import PruningFilter
-from rootline.tree.filter.residuals import text_of
+from rootline.tree.filter.pruning import PruningFilter, text_of
 from tests.storage.stored_tables import StoredTable
 
 EVENTS = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us"))])

@@ -24,7 +24,7 @@ from rootline.schemas.content_entry import (
 )
 from rootline.schemas.field_ids import statistics_field_id
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortOrder, TableDefinition
-from rootline.tree.filter.prune import PruningFilter, entry_may_match
+from rootline.tree.filter.pruning import PruningFilter, entry_may_match
 from rootline.tree.state.aggregates import aggregates_of
 
 EVENT_TYPE, EVENT_TS, EVENT_DATE = 1, 2, 101

@@ -13,7 +13,7 @@ from pyspark.sql import datasource as spark
 
 from rootline.client.given_schema import iceberg_schema
 from rootline.spark.batch_reader import translated
-from rootline.tree.filter.column_predicates import rows_matching
+from rootline.tree.filter.conditions import rows_matching
 from rootline.tree.filter.filters import bind_filter
 
 NAN = float("nan")

@@ -40,7 +40,7 @@ from rootline.storage.metadata.read_cache import ReadCache
 from rootline.storage.metadata.table_loader import plan_scan
 from rootline.storage.metadata.table_loader import read_root_vectors as read_stored_manifest_vectors
 from rootline.storage.stored_objects import plain_task_group
-from rootline.tree.filter.prune import PruningFilter
+from rootline.tree.filter.pruning import PruningFilter
 from rootline.tree.scan.scan_plan import DeletesFor
 from rootline.tree.state.live_index import StoredAt, ordinals_of_vector
 

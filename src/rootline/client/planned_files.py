@@ -36,7 +36,7 @@ from rootline.storage.rows.metadata_columns import POS
 from rootline.storage.rows.row_deletes import DeletesOfScan, RowDeletes
 from rootline.storage.stored_objects import read_file
 from rootline.tree.filter.filters import BoundFilter
-from rootline.tree.filter.prune import PruningFilter
+from rootline.tree.filter.pruning import PruningFilter
 from rootline.tree.scan.file_task import FileTask
 from rootline.tree.scan.scan_plan import DeletesFor, ScanPlan
 

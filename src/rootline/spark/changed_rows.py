@@ -38,7 +38,7 @@ from rootline.storage.rows.metadata_columns import metadata_field
 from rootline.storage.rows.row_deletes import EqualityKeys
 from rootline.storage.rows.scan_executor import scan_batches
 from rootline.tree.check.net_changes import NetChange, NetChanges
-from rootline.tree.filter.prune import PruningFilter
+from rootline.tree.filter.pruning import PruningFilter
 from rootline.tree.scan.delete_index import NO_DELETES, FileDeletes
 from rootline.tree.scan.file_task import FileTask
 

@@ -54,7 +54,7 @@ from rootline.schemas.table_definition import PartitionSpec, TableDefinition
 from rootline.spark.options import PartitionMode
 from rootline.storage.rows.data_file_reader import RowsWanted
 from rootline.storage.rows.scan_executor import scan_table
-from rootline.tree.filter.column_predicates import rows_matching
+from rootline.tree.filter.conditions import rows_matching
 from rootline.tree.filter.filters import bind_filter
 from rootline.tree.rules.isolation_rules import FILTER_CHARS_MAX
 from rootline.tree.scan.file_task import FileTask

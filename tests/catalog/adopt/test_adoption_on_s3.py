@@ -15,7 +15,7 @@ from rootline.storage.metadata.root_reader import read_definition, read_root
 from rootline.storage.metadata.table_loader import plan_scan
 from rootline.storage.rows.data_file_reader import RowsWanted
 from rootline.storage.rows.scan_executor import scan_table
-from rootline.tree.filter.prune import PruningFilter
+from rootline.tree.filter.pruning import PruningFilter
 from tests.catalog.hand_written_table import HandWritten, rows
 from tests.coordinator.running_service import TABLE, running
 from tests.services.s3_service import S3Service

@@ -33,7 +33,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.rows.data_file_reader import RowsWanted, read_rows
 from rootline.storage.rows.parquet_file import open_parquet
 from rootline.storage.rows.row_deletes import RowDeletes
-from rootline.tree.filter.prune import PruningFilter, may_match, must_match
+from rootline.tree.filter.pruning import PruningFilter, may_match, must_match
 from tests.storage.stored_tables import uuids
 from tests.support.examples import examples
 

@@ -10,7 +10,7 @@ from rootline.schemas.content_entry import FieldStatistics
 from rootline.schemas.identifiers import Version
 from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.table_loader import plan_scan
-from rootline.tree.filter.prune import PruningFilter
+from rootline.tree.filter.pruning import PruningFilter
 from tests.storage.stored_tables import TABLE, StoredTable, flights, flights_definition
 
 FILES = 20_000  # two row groups

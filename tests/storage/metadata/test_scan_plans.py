@@ -19,7 +19,7 @@ from rootline.storage.metadata.object_reader import read_leaves
 from rootline.storage.metadata.table_loader import plan_scan
 from rootline.storage.rows.data_file_reader import RowsWanted
 from rootline.storage.rows.scan_executor import count_rows
-from rootline.tree.filter.prune import PruningFilter
+from rootline.tree.filter.pruning import PruningFilter
 from rootline.tree.scan.scan_plan import leaves_to_read, manifest_vectors, plan
 from tests.storage.stored_tables import (
     TABLE,

@@ -38,7 +38,7 @@ from rootline.storage.metadata.table_loader import plan_scan
 from rootline.storage.rows.arrow_types import arrow_schema_of
 from rootline.storage.rows.data_file_reader import RowsWanted
 from rootline.storage.rows.scan_executor import scan_batches
-from rootline.tree.filter.prune import PruningFilter
+from rootline.tree.filter.pruning import PruningFilter
 from tests.storage.stored_tables import (
     FLIGHTS,
     TABLE,

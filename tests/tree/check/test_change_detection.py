@@ -27,7 +27,7 @@ from rootline.schemas.entry_rules import ManifestKind, entry_violations
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import Version, snapshot_id_of
 from rootline.tree.check.root_diff import RootDiff, diff
-from rootline.tree.filter.prune import PruningFilter
+from rootline.tree.filter.pruning import PruningFilter
 from rootline.tree.scan.scan_plan import ScanPlanner, manifest_vectors
 from rootline.tree.state.aggregates import aggregates_of
 from rootline.tree.state.table_state import TableState

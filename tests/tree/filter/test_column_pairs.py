@@ -19,10 +19,9 @@ from rootline.client.create_drop import build_definition
 from rootline.client.given_schema import given_schema
 from rootline.schemas.content_entry import FieldStatistics
 from rootline.storage.rows.arrow_types import arrow_type_of
-from rootline.tree.filter.column_predicates import rows_matching
+from rootline.tree.filter.conditions import rows_matching
 from rootline.tree.filter.filters import bind_filter
-from rootline.tree.filter.prune import PruningFilter, may_match, must_match
-from rootline.tree.filter.residuals import text_of
+from rootline.tree.filter.pruning import PruningFilter, may_match, must_match, text_of
 from tests.support.examples import examples
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {

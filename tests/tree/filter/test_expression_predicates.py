@@ -12,8 +12,8 @@ from pyiceberg.types import IntegerType, NestedField, StringType
 from rootline.schemas.bytes.transform_values import expression_value
 from rootline.schemas.content_entry import FieldStatistics
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortOrder, TableDefinition
-from rootline.tree.filter.expression_predicates import COMBINATIONS_MAX
-from rootline.tree.filter.prune import PruningFilter, may_match, must_match
+from rootline.tree.filter.projections import COMBINATIONS_MAX
+from rootline.tree.filter.pruning import PruningFilter, may_match, must_match
 from tests.support.examples import examples
 
 A, B, TEXT, BUCKET, LOWER = 1, 2, 3, 4, 5

@@ -23,9 +23,9 @@ from pyiceberg.types import (
 
 from rootline.schemas.bytes.leaf_schema import arrow_type_of_bound, column_of_physical
 from rootline.schemas.bytes.transform_values import partition_value
-from rootline.tree.filter.column_predicates import satisfied
-from rootline.tree.filter.filter_projection import project_inclusive, project_strict
+from rootline.tree.filter.conditions import satisfied
 from rootline.tree.filter.filters import Operator, Predicate
+from rootline.tree.filter.projections import project_inclusive, project_strict
 
 DAY = 86_400_000_000
 TEXT = st.text("abc", max_size=5)

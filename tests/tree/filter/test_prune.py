@@ -25,8 +25,8 @@ from rootline.schemas.content_entry import (
     VersionInfo,
 )
 from rootline.schemas.table_definition import Expression, PartitionSpec, TableDefinition
-from rootline.tree.filter.column_predicates import rows_matching
-from rootline.tree.filter.prune import PruningFilter, entry_may_match, may_match, must_match
+from rootline.tree.filter.conditions import rows_matching
+from rootline.tree.filter.pruning import PruningFilter, entry_may_match, may_match, must_match
 from rootline.tree.scan.leaf_pruning import prune_leaf
 from tests.support.examples import examples
 

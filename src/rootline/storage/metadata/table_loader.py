@@ -39,7 +39,7 @@ from rootline.storage.metadata.read_cache import ReadCache, mapped
 from rootline.storage.metadata.root_reader import proven_root, read_definition, read_root
 from rootline.tree.check.net_changes import NetChange, NetChanges, VectorsChange
 from rootline.tree.check.root_diff import Changes, RootDiff
-from rootline.tree.filter.prune import PruningFilter
+from rootline.tree.filter.pruning import PruningFilter
 from rootline.tree.proof.adopted_rows import is_adopted
 from rootline.tree.scan.scan_plan import DeletesFor, ScanPlan, ScanPlanner, manifest_vectors
 from rootline.tree.state.live_index import StoredAt

@@ -40,9 +40,9 @@ from rootline.storage.rows.metadata_columns import (
 from rootline.storage.rows.parquet_file import BATCH_ROWS, COLLECTED, STREAMED, ParquetRows, Run, group_check, runs_of
 from rootline.storage.rows.row_deletes import EqualityKeys, RowDeletes, innermost, key_field
 from rootline.storage.rows.row_projection import RowProjection, finder_for, initial_default
-from rootline.tree.filter.column_predicates import rows_matching
+from rootline.tree.filter.conditions import rows_matching
 from rootline.tree.filter.filters import BoundFilter
-from rootline.tree.filter.prune import PruningFilter
+from rootline.tree.filter.pruning import PruningFilter
 
 _Flags = np.ndarray[Any, np.dtype[np.bool_]]
 

@@ -2,7 +2,7 @@
 
 Owns: opening and decoding, the places of column chunks, joining neighbouring ranges into one request, a file with only
 some parts in memory, statistics of row groups in the form of entries, runs of row groups. Does not own: the meaning of
-columns (`row_projection`), statistics against a filter (`rootline.tree.filter.prune`), fetching (`stored_rows`).
+columns (`row_projection`), statistics against a filter (`rootline.tree.filter.pruning`), fetching (`stored_rows`).
 Invariants: an encrypted file is refused by name. Checksums of pages are compared if there are any. A fault of the disk
 is not reported as a fault of the file. Bytes that are not in memory are an error, never zeros. A row group is skipped
 only if no row of it can match. A bound whose order in Parquet may differ from the table's (decimals, bytes, uuids,
@@ -42,7 +42,7 @@ from rootline.schemas.bytes.parquet_footer import ColumnChunk, column_chunks
 from rootline.schemas.content_entry import Bound, FieldStatistics
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
 from rootline.tree.filter.filters import BoundFilter
-from rootline.tree.filter.prune import PruningFilter
+from rootline.tree.filter.pruning import PruningFilter
 
 HOLE_BYTES_MAX: Final = 128 * 1024
 """The maximum gap between two ranges that are read with one request, because another request costs more."""

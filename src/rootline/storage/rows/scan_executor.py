@@ -30,7 +30,7 @@ from rootline.storage.rows.parquet_file import BATCH_ROWS, COLLECTED, CachedPart
 from rootline.storage.rows.row_deletes import DeletesOfScan
 from rootline.storage.rows.stored_rows import PART_READS, PartReads, StoredRows, find_stored
 from rootline.tree.filter.filters import BoundFilter
-from rootline.tree.filter.prune import PruningFilter
+from rootline.tree.filter.pruning import PruningFilter
 from rootline.tree.scan.file_task import FileTask
 from rootline.tree.scan.scan_plan import ScanPlan
 

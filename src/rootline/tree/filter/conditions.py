@@ -1,19 +1,39 @@
-"""Bound conditions: tests on field ids, joined by AND and OR.
+"""Bound conditions: tests on field ids, joined by AND and OR, and their evaluation on Arrow columns.
 
-Owns: the structure of conditions.
-Does not own: binding text or expressions (`filters`), evaluation on files (`prune`) or rows (`column_predicates`).
-Invariants: Values are physical (see `rootline.schemas.content_entry`) and exact. All values of a test have one type.
-There is no NOT: negation is pushed down into the tests.
+Owns: the structure of conditions, the pairs of column types that can be compared, and the evaluation on arrays.
+Does not own: binding text or expressions (`filters`), the evaluation on statistics (`pruning`), reading the arrays.
+Invariants:
+* Values are physical (see `rootline.schemas.content_entry`) and exact. All values of a test have one type.
+* There is no NOT: negation is pushed down into the tests.
+* Logic is three-valued as in SQL, with null for "unknown". A null on either side of a comparison gives null.
+* NaN satisfies IS NAN, `!=` and NOT IN only. Numbers of different types are compared by value, without rounding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum
-from typing import Final
+from functools import reduce
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+)
 
 from rootline.schemas.content_entry import Bound
+from rootline.schemas.errors import Invalid
 
 
 class Operator(Enum):
@@ -122,3 +142,172 @@ def any_of(parts: tuple[Condition, ...]) -> Condition:
     if ALWAYS in flat:
         return ALWAYS
     return flat[0] if len(flat) == 1 else AnyOf(tuple(flat))
+
+
+_WHOLE: Final = (IntegerType, LongType)
+_FLOATING: Final = (FloatType, DoubleType)
+_TOO_LARGE: Final = 2.0**63
+_COMPARE: Final[dict[Operator, Callable[[Any, Any], Any]]] = {
+    Operator.EQ: pc.equal,
+    Operator.NE: pc.not_equal,
+    Operator.LT: pc.less,
+    Operator.LE: pc.less_equal,
+    Operator.GT: pc.greater,
+    Operator.GE: pc.greater_equal,
+}
+
+
+def column_pair(left: NestedField, operator: Operator, right: NestedField) -> ColumnPair:
+    """The test `left operator right`.
+
+    Raises:
+        Invalid: `filter-invalid`, columns of these two types cannot be compared.
+    """
+    if not _are_comparable(left.field_type, right.field_type):
+        raise Invalid(
+            "filter-invalid",
+            f"column {left.name} is a {left.field_type} and column {right.name} is a {right.field_type}; only "
+            "columns of one type, or numbers, can be compared",
+        )
+    return ColumnPair(left.field_id, operator, right.field_id)
+
+
+def _are_comparable(left: IcebergType, right: IcebergType) -> bool:
+    if not isinstance(left, PrimitiveType) or not isinstance(right, PrimitiveType):
+        return False
+    for others in (_FLOATING, (DecimalType,)):
+        if isinstance(left, (*_WHOLE, *others)) and isinstance(right, (*_WHOLE, *others)):
+            return True
+    return left == right
+
+
+def compared(left: pa.Array, operator: Operator, right: pa.Array) -> pa.Array:
+    """The result of `operator` for each row, null where one of the two values is null."""
+    if pa.types.is_decimal(left.type) or pa.types.is_decimal(right.type):
+        scale = max(getattr(left.type, "scale", 0), getattr(right.type, "scale", 0))
+        both = pa.decimal256(76, scale)
+        return _COMPARE[operator](left.cast(both), right.cast(both))
+    if pa.types.is_integer(left.type) and pa.types.is_floating(right.type):
+        return _of_order(_order(left, right), operator, left, right)
+    if pa.types.is_floating(left.type) and pa.types.is_integer(right.type):
+        return _of_order(-_order(right, left), operator, left, right)
+    return _COMPARE[operator](left, right)
+
+
+def _order(whole: pa.Array, floating: pa.Array) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """-1, 0 or 1 for less, equal or greater, and NaN where the float is NaN. Rows with a null contain any value."""
+    exact = whole.fill_null(0).to_numpy(zero_copy_only=False)
+    other = floating.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
+    order: np.ndarray[Any, np.dtype[np.float64]] = np.sign(exact.astype(np.float64) - other)
+    is_tie = (exact.astype(np.float64) == other) & (other < _TOO_LARGE)  # conversion may have rounded the integer
+    order[is_tie] = _sign(exact[is_tie], other[is_tie].astype(np.int64))
+    order[other == _TOO_LARGE] = -1
+    return order
+
+
+def _sign(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return (left > right).astype(np.float64) - (left < right)
+
+
+def _of_order(order: np.ndarray[Any, Any], operator: Operator, left: pa.Array, right: pa.Array) -> pa.Array:
+    found = _COMPARE[operator](pa.array(order), 0.0)
+    return pc.if_else(pc.and_(left.is_valid(), right.is_valid()), found, pa.scalar(None, pa.bool_()))
+
+
+ArrayOf = Callable[[int], pa.Array]
+"""The column of a field id."""
+
+COMPARISONS: Final[dict[Operator, Callable[[pa.Array, pa.Scalar], pa.Array]]] = {
+    Operator.EQ: pc.equal,
+    Operator.NE: pc.not_equal,
+    Operator.LT: pc.less,
+    Operator.LE: pc.less_equal,
+    Operator.GT: pc.greater,
+    Operator.GE: pc.greater_equal,
+}
+
+
+def rows_matching(condition: Condition, array_of: ArrayOf, length: int) -> pa.Array:
+    """The mask of the rows that satisfy `condition`: `length` booleans, none of them null."""
+    return pc.fill_null(_evaluated(condition, array_of, length), False)
+
+
+def _evaluated(condition: Condition, array_of: ArrayOf, length: int) -> pa.Array:
+    if isinstance(condition, Predicate):
+        return satisfied(condition, array_of(condition.field_id))
+    if isinstance(condition, ColumnPair):
+        left, right = _plain(array_of(condition.left_id)), _plain(array_of(condition.right_id))
+        return compared(left, condition.operator, right)
+    is_all = isinstance(condition, AllOf)
+    if not condition.parts:
+        return pa.repeat(pa.scalar(is_all), length)
+    combine = pc.and_kleene if is_all else pc.or_kleene
+    return reduce(combine, (_evaluated(part, array_of, length) for part in condition.parts))
+
+
+def satisfied(predicate: Predicate, column: pa.Array) -> pa.Array:
+    """The result of `predicate` for each value of `column`, null where the value is null.
+
+    The null tests (`IS_NULL`, `NOT_NULL`) give true or false for every value.
+    """
+    array = _plain(column)
+    operator = predicate.operator
+    if operator is Operator.IS_NULL:
+        return array.is_null()
+    if operator is Operator.NOT_NULL:
+        return array.is_valid()
+    if operator is Operator.IS_NAN:
+        return pc.is_nan(array)
+    if operator is Operator.NOT_NAN:
+        return pc.invert(pc.is_nan(array))
+    if operator is Operator.STARTS_WITH:
+        return pc.starts_with(array, pattern=str(predicate.values[0]))
+    if operator is Operator.NOT_STARTS_WITH:
+        return pc.invert(pc.starts_with(array, pattern=str(predicate.values[0])))
+    if operator is Operator.LIKE:
+        return pc.match_like(array, pattern=str(predicate.values[0]))
+    if operator is Operator.NOT_LIKE:
+        return pc.invert(pc.match_like(array, pattern=str(predicate.values[0])))
+    if operator is Operator.IN or operator is Operator.NOT_IN:
+        values = values_of(predicate.values, array.type)
+        if pa.types.is_floating(array.type) and 0.0 in predicate.values:  # is_in distinguishes 0.0 from -0.0
+            values = pa.concat_arrays([values, pa.array([0.0, -0.0], array.type)])
+        is_listed = pc.if_else(array.is_valid(), pc.is_in(array, value_set=values), pa.scalar(None, pa.bool_()))
+        return is_listed if operator is Operator.IN else pc.invert(is_listed)
+    return COMPARISONS[operator](array, scalar_of(predicate.values[0], array.type))
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+
+def values_of(values: tuple[Bound, ...], arrow_type: pa.DataType) -> pa.Array:
+    """The physical `values` as an array of `arrow_type`, into which each of them must fit."""
+    if pa.types.is_date32(arrow_type):
+        return pa.array(values, pa.int32()).cast(arrow_type)
+    if pa.types.is_temporal(arrow_type):
+        return pa.array(values, pa.int64()).cast(arrow_type)
+    return pa.array(values, arrow_type)
+
+
+def scalar_of(value: Bound, arrow_type: pa.DataType) -> pa.Scalar:
+    """A physical value (days, microseconds, …) as a scalar that compares exactly with a column of `arrow_type`.
+
+    The scalar has a wider type if the value is out of range for `arrow_type`. That happens for leaves written before
+    the column's type was promoted.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        if pa.types.is_date32(arrow_type):
+            return pa.scalar(value, pa.int32()).cast(arrow_type)
+        if pa.types.is_temporal(arrow_type):
+            return pa.scalar(value, pa.int64()).cast(arrow_type)
+        return pa.scalar(value, arrow_type if -(2**31) <= value < 2**31 else pa.int64())
+    if isinstance(value, float) and pa.types.is_float32(arrow_type):
+        narrow = pa.scalar(value, arrow_type)
+        return narrow if narrow.as_py() == value else pa.scalar(value, pa.float64())
+    if isinstance(value, Decimal):
+        try:
+            return pa.scalar(value, arrow_type)
+        except pa.ArrowInvalid:
+            return pa.scalar(value)
+    return pa.scalar(value, arrow_type)

@@ -1,7 +1,7 @@
 r"""The parser of filter text: a tree of tests, with names and literals as in the text.
 
 Owns: the grammar, and the position that an error message shows.
-Does not own: the meaning of names and literals (`filters`, `filter_values`).
+Does not own: the meaning of names and literals (`filters`).
 Invariants: Parsing takes time linear in the length of the text. A filter nested too deeply or with too many tests is
 refused. A list of values may have any length.
 

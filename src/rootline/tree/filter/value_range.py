@@ -1,34 +1,83 @@
 """The range of a column's values in one file, derived from statistics, and the tests that it decides.
 
-Owns: the meaning of absent, null and NaN in statistics (format page, "Absent and null"), and tests on one range.
-Does not own: the tables of flags and bounds (`range_rules`), conditions of several tests (`prune`), the vectorised form
-over a leaf's columns (`rootline.tree.scan.leaf_pruning`).
-Invariants: A `may_test` is False only if no row can satisfy the test. A `must_test` is True only if every row does.
-Both forms agree (checked by `tests/tree/filter/test_prune.py`).
+Owns: the meaning of absent, null and NaN in statistics (format page, "Absent and null"), tests on one range, and the
+tables of flags and bounds that decide each kind of test, for one file and for the columns of a leaf.
+Does not own: conditions of several tests (`pruning`), the vectorized form over a leaf's columns
+(`rootline.tree.scan.leaf_pruning`). Each form implements tests of prefixes and value lists itself.
+Invariants:
+* A `may_test` is False only if no row can satisfy the test. A `must_test` is True only if every row does.
+* Both forms agree (checked by `tests/tree/filter/test_prune.py`).
+* Every flag and bound in the tables is a member of `ValueRange`. A test that is in no table tests prefixes or a value
+  list.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import ge, gt, le, lt
 from typing import Any, Final
 
 from rootline.schemas.content_entry import FieldStatistics
 from rootline.tree.filter.conditions import Operator, Predicate
-from rootline.tree.filter.range_rules import (
-    DIFFERING,
-    EQUALLING,
-    MAY_BOUND,
-    MAY_COMPARE,
-    MAY_DIFFER,
-    MAY_FLAGS,
-    MUST_BOUND,
-    MUST_COMPARE,
-    MUST_FLAGS,
-    Flags,
-)
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """A rule on flags of a range: `is_set` is set (unless `None`), and none of `not_set` is."""
+
+    is_set: str | None = None
+    not_set: tuple[str, ...] = ()
+
+
+_NEVER: Final = Flags("is_without_values", ("is_without_values",))
+
+MAY_FLAGS: Final[Mapping[Operator, Flags]] = {
+    Operator.IS_NULL: Flags("may_have_null"),
+    Operator.NOT_NULL: Flags(not_set=("is_all_null",)),
+    Operator.IS_NAN: Flags("may_have_nan", ("is_all_null",)),
+    Operator.NOT_NAN: Flags(not_set=("is_without_values",)),
+    Operator.LIKE: Flags(not_set=("is_without_values",)),
+    Operator.NOT_LIKE: Flags(not_set=("is_without_values",)),
+}
+"""The rule for "a row may satisfy the test", for tests that do not use bounds.
+
+A filter with a LIKE pattern has a separate test of the pattern's prefix, which uses bounds.
+"""
+MUST_FLAGS: Final[Mapping[Operator, Flags]] = {
+    Operator.IS_NULL: Flags("is_all_null"),
+    Operator.NOT_NULL: Flags(not_set=("may_have_null",)),
+    Operator.IS_NAN: Flags("is_all_nan", ("may_have_null",)),
+    Operator.NOT_NAN: Flags(not_set=("may_have_null", "may_have_nan")),
+    Operator.LIKE: _NEVER,
+    Operator.NOT_LIKE: _NEVER,
+}
+"""The rule for "every row satisfies the test", for tests that do not use bounds."""
+
+MAY_COMPARE: Final = Flags(not_set=("is_without_values",))
+"""The further condition for "a row may satisfy the comparison", next to the bounds."""
+MAY_DIFFER: Final = MAY_FLAGS[Operator.IS_NAN]
+"""A sufficient condition for "a row may satisfy `!=` or NOT IN", since NaN differs from every value."""
+MUST_COMPARE: Final = MUST_FLAGS[Operator.NOT_NAN]
+"""The further condition for "every row satisfies the comparison", next to the bounds."""
+
+MAY_BOUND: Final[Mapping[Operator, str]] = {
+    Operator.LT: "lower",
+    Operator.LE: "lower",
+    Operator.GT: "upper",
+    Operator.GE: "upper",
+}
+"""The bound to compare for "some value satisfies the test". An unknown bound counts as true."""
+MUST_BOUND: Final[Mapping[Operator, str]] = {
+    Operator.LT: "upper",
+    Operator.LE: "upper",
+    Operator.GT: "lower",
+    Operator.GE: "lower",
+}
+"""The bound to compare for "every value satisfies the test". An unknown bound counts as false."""
+DIFFERING: Final = frozenset({Operator.NE, Operator.NOT_IN})
+EQUALLING: Final = frozenset({Operator.EQ, Operator.IN})
 
 
 @dataclass(frozen=True, slots=True)

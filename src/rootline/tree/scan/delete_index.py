@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from rootline.schemas.content_entry import ContentEntry, ContentType
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.table_definition import TableDefinition
-from rootline.tree.filter.prune import PruningFilter, may_match
+from rootline.tree.filter.pruning import PruningFilter, may_match
 from rootline.tree.scan.equality_reach import columns_apart
 from rootline.tree.scan.partition_tuple import PartitionTuple, is_unpartitioned, partition_tuple
 

@@ -21,7 +21,7 @@ from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.leaf_columns import Mask, mask_of
 from rootline.schemas.bytes.leaf_schema import CONTENT_STATS
 from rootline.schemas.content_entry import ContentEntry, FieldStatistics
-from rootline.tree.filter.column_predicates import scalar_of
+from rootline.tree.filter.conditions import scalar_of
 from rootline.tree.scan.delete_index import DeleteIndex
 
 _ONE_BY_ONE: Final = 64

@@ -1,7 +1,7 @@
 """Scan tasks: one data file to read, or the files of a plan that are in one leaf.
 
 Owns: tasks, and finding a file's deletion vectors.
-Does not own: the choice of files (`scan_plan`), finding delete files (`delete_index`), residual filters (`residuals`).
+Does not own: the choice of files (`scan_plan`), finding delete files (`delete_index`), residual filters (`pruning`).
 Invariants: A task made from a leaf decodes its entry on first access. Its leaf knows its row in the root, so entries
 have their inherited sequence numbers. A task can be pickled. Of the statistics, a pickled task keeps only the
 partition values.
@@ -22,8 +22,7 @@ from pyroaring import BitMap
 from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.tree.filter.filters import BoundFilter
-from rootline.tree.filter.prune import PruningFilter
-from rootline.tree.filter.residuals import residual_of
+from rootline.tree.filter.pruning import PruningFilter, residual_of
 from rootline.tree.scan.delete_index import NO_DELETES, DeleteIndex, FileDeletes
 from rootline.tree.scan.delete_mask import may_have_deletes
 

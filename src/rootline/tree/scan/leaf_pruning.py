@@ -1,7 +1,7 @@
 """Vectorised pruning: the evaluation of a filter on the statistics of all entries of a leaf.
 
 Owns: the vectorised form of `value_range`, and the choice of the leaf's columns to read.
-Does not own: the tables of flags and bounds (`range_rules`), pruning of single entries (`prune`), the live entries
+Does not own: the tables of flags and bounds (`value_range`), pruning of single entries (`prune`), the live entries
 (`scan_plan`).
 Invariants: The result for an entry is the same as in `prune` (checked by `tests/tree/filter/test_prune.py`). Only the
 statistics that the filter needs are read.
@@ -21,10 +21,18 @@ import pyarrow.compute as pc
 from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.leaf_columns import Mask, mask_of, one_chunk
 from rootline.schemas.bytes.leaf_schema import CONTENT_STATS
-from rootline.tree.filter.column_predicates import COMPARISONS, scalar_of
-from rootline.tree.filter.conditions import AllOf, ColumnPair, Condition, Operator, Predicate, predicates_of
-from rootline.tree.filter.prune import PruningFilter
-from rootline.tree.filter.range_rules import (
+from rootline.tree.filter.conditions import (
+    COMPARISONS,
+    AllOf,
+    ColumnPair,
+    Condition,
+    Operator,
+    Predicate,
+    predicates_of,
+    scalar_of,
+)
+from rootline.tree.filter.pruning import PruningFilter
+from rootline.tree.filter.value_range import (
     DIFFERING,
     EQUALLING,
     MAY_BOUND,
@@ -35,8 +43,8 @@ from rootline.tree.filter.range_rules import (
     MUST_COMPARE,
     MUST_FLAGS,
     Flags,
+    has_one_of,
 )
-from rootline.tree.filter.value_range import has_one_of
 
 _MEMBERS: Final = ("lower_bound", "upper_bound", "value_count", "null_value_count", "nan_value_count")
 _VALUES_ONE_BY_ONE: Final = 20

@@ -25,7 +25,7 @@ from rootline.schemas.bytes.vector_codec import decode_inline
 from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, Status
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.table_definition import TableDefinition
-from rootline.tree.filter.prune import PruningFilter, entry_may_match, entry_must_match
+from rootline.tree.filter.pruning import PruningFilter, entry_may_match, entry_must_match
 from rootline.tree.scan.delete_index import DeleteIndex
 from rootline.tree.scan.file_task import FilesOfLeaf, FileTask, TaskContext, VectorsOfLeaf, VectorSource
 from rootline.tree.scan.leaf_pruning import prune_leaf

@@ -38,7 +38,7 @@ from rootline.schemas.content_entry import (
     Status,
 )
 from rootline.schemas.errors import Corrupt, Invalid
-from rootline.tree.filter.prune import PruningFilter
+from rootline.tree.filter.pruning import PruningFilter
 from rootline.tree.scan.leaf_pruning import prune_leaf
 from rootline.tree.state.aggregates import aggregates_of
 from tests.schemas.iceberg_manifests import (
