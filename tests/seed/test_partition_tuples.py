@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status, VersionInfo
-from rootline.tree.scan.equality_rules import may_apply
-from rootline.tree.scan.partition_tuple import partition_tuple
+from rootline.tree.scan.delete_index import may_apply, partition_tuple
 from tests.seed.test_statistics import DAY, DEFINITION, file_of
 
 

@@ -52,8 +52,8 @@ from rootline.schemas.intent import AddedVector, DataFile, Intent, IntentKind
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.rows.data_file_reader import RowsWanted
 from rootline.storage.rows.scan_executor import scan_table
+from rootline.tree.scan.delete_index import partition_tuple
 from rootline.tree.scan.file_task import FileTask
-from rootline.tree.scan.partition_tuple import partition_tuple
 from rootline.tree.scan.scan_plan import DeletesFor
 
 

@@ -29,9 +29,8 @@ from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.live_deletes import live_equality_deletes
 from rootline.tree.rules.equality_reach_rules import reached_files
 from rootline.tree.rules.removal_rules import reference_of
-from rootline.tree.scan.delete_index import DeleteIndex
+from rootline.tree.scan.delete_index import DeleteIndex, partition_tuple
 from rootline.tree.scan.file_task import FileTask, VectorsOfLeaf
-from rootline.tree.scan.partition_tuple import partition_tuple
 from rootline.tree.state.live_index import Live
 from rootline.tree.state.table_state import TableState
 

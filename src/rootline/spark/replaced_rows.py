@@ -57,8 +57,8 @@ from rootline.storage.rows.scan_executor import scan_table
 from rootline.tree.filter.conditions import rows_matching
 from rootline.tree.filter.filters import bind_filter
 from rootline.tree.rules.isolation_rules import FILTER_CHARS_MAX
+from rootline.tree.scan.delete_index import PartitionTuple, is_unpartitioned, partition_tuple
 from rootline.tree.scan.file_task import FileTask
-from rootline.tree.scan.partition_tuple import PartitionTuple, is_unpartitioned, partition_tuple
 from rootline.tree.scan.scan_plan import DeletesFor
 
 PARTITIONS_MAX: Final = 500

@@ -9,7 +9,7 @@ from rootline.schemas.intent import DataFile, Intent, IntentKind, Isolation, Rem
 from rootline.schemas.root_header import Operation
 from rootline.tree.check.invariants import violations
 from rootline.tree.check.root_diff import diff
-from rootline.tree.scan.equality_rules import may_apply
+from rootline.tree.scan.delete_index import may_apply
 from tests.support.state_rules import state_violations
 from tests.tree.tables import (
     BY_BUCKET,

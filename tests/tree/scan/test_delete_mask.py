@@ -19,8 +19,7 @@ from rootline.schemas.content_entry import (
     VersionInfo,
 )
 from rootline.schemas.errors import Invalid
-from rootline.tree.scan.delete_index import DeleteIndex
-from rootline.tree.scan.delete_mask import may_have_deletes
+from rootline.tree.scan.delete_index import DeleteIndex, may_have_deletes
 from tests.support.examples import examples
 from tests.tree.filter.test_prune import BUCKET, DEFINITION, MONTH, NUMBER, RATIO, TEXT, entry_statistics
 from tests.tree.filter.test_prune import entry as data_entry

@@ -31,7 +31,7 @@ from rootline.schemas.content_entry import Bound, ContentEntry
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.rows.arrow_types import arrow_type_of, as_type, repeated
-from rootline.tree.scan.partition_tuple import partition_tuple
+from rootline.tree.scan.delete_index import partition_tuple
 
 
 def constants_of(entry: ContentEntry, definition: TableDefinition) -> Callable[[NestedField], pa.Array | None]:

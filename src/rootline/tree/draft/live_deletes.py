@@ -1,6 +1,6 @@
 """The live equality deletes of a draft.
 
-Owns: the iteration over them. Does not own: the files that they reach (`equality_reach`).
+Owns: the iteration over them. Does not own: the files that they reach (`delete_index`).
 Invariants: Costs nothing for a table without equality deletes.
 """
 

@@ -33,8 +33,7 @@ from rootline.tree.proof.adopted_rows import has_older_deletes
 from rootline.tree.rules.file_rules import added_rows
 from rootline.tree.rules.read_number import read_number
 from rootline.tree.rules.removal_rules import removals
-from rootline.tree.scan.equality_reach import may_delete_rows
-from rootline.tree.scan.partition_tuple import is_unpartitioned
+from rootline.tree.scan.delete_index import is_unpartitioned, may_delete_rows
 from rootline.tree.state.live_index import Live
 
 

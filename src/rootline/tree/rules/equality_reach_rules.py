@@ -1,7 +1,7 @@
 """The live data files of a draft that equality deletes may reach, by the rule that scans apply.
 
 Owns: the iteration over root and leaves. Does not own: the rule (`rootline.tree.scan.delete_index`, and over columns
-`delete_mask`).
+`delete_index`).
 Invariants: No file within reach is omitted. A leaf whose files are all newer than the deletes is not read.
 """
 
@@ -14,8 +14,7 @@ import numpy as np
 
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.tree.draft.draft import Draft
-from rootline.tree.scan.delete_index import DeleteIndex
-from rootline.tree.scan.delete_mask import may_have_deletes
+from rootline.tree.scan.delete_index import DeleteIndex, may_have_deletes
 
 _AT_ONCE: Final = 64
 

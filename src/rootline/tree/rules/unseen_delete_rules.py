@@ -9,7 +9,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.live_deletes import live_equality_deletes
-from rootline.tree.scan.equality_reach import may_delete_rows
+from rootline.tree.scan.delete_index import may_delete_rows
 
 
 def check_no_unseen_deletes(draft: Draft, intent: Intent, files: Iterable[ContentEntry], code: str) -> None:

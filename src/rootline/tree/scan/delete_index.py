@@ -1,27 +1,127 @@
-"""The index that finds the delete files of a data file.
+"""The delete files that apply to a data file, by sequence number, partition and statistics.
 
-Owns: the search among all live delete files of a plan, by sequence number, partition and statistics.
-Does not own: deletion vectors (`file_task`), the vectorised form over a leaf (`delete_mask`), reading delete files
-(`rootline.storage.rows.row_deletes`).
-Invariants: A delete file that may remove a row matching the scan's filter is never omitted. If the partition of a file
-is unknown, the plan is refused, because neither applying nor omitting a delete would be safe.
+Owns: the partition tuple of a file, the check of one equality delete against one data file, the index of all live
+delete files of a plan, and the mask of the files in a leaf that may have delete files.
+Does not own: deletion vectors (`file_task`), computing partition values when writing
+(`rootline.schemas.bytes.transform_values`), reading delete files (`rootline.storage.rows.row_deletes`).
+Invariants:
+* A delete file that may remove a row matching the scan's filter is never omitted. Missing statistics mean "may".
+* If the partition of a file is unknown, the plan is refused, because neither applying nor omitting a delete would be
+  safe.
+* Two files are in the same partition if and only if their specs are the same and their tuples are equal. Null equals
+  null, and NaN equals NaN.
+* The mask excludes a file only if the index finds no delete for it (checked by `tests/tree/scan/test_delete_mask.py`).
+  It is coarser than the index and shares no code with it.
 
 Source: the Iceberg specification, "Scan Planning". A position delete file applies to data files of its partition that
 are as old or older. An equality delete applies to strictly older data files of its partition, or of every partition if
-its spec is unpartitioned. A delete file is ignored if its metrics prove that none of its rows match the filter.
+its spec is unpartitioned. A delete file is ignored if its metrics prove that none of its rows match the filter. Format
+page, "Partition values are statistics" and the Single File Commits proposal, "How do we remove partition tuple".
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final
 
-from rootline.schemas.content_entry import ContentEntry, ContentType
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.transforms import VoidTransform
+
+from rootline.schemas.bytes.leaf import Leaf
+from rootline.schemas.bytes.leaf_columns import Mask, mask_of
+from rootline.schemas.bytes.leaf_schema import CONTENT_STATS
+from rootline.schemas.content_entry import Bound, ContentEntry, ContentType, FieldStatistics
 from rootline.schemas.errors import Corrupt, Invalid
-from rootline.schemas.table_definition import TableDefinition
+from rootline.schemas.table_definition import PartitionSpec, TableDefinition
+from rootline.tree.filter.conditions import scalar_of
 from rootline.tree.filter.pruning import PruningFilter, may_match
-from rootline.tree.scan.equality_reach import columns_apart
-from rootline.tree.scan.partition_tuple import PartitionTuple, is_unpartitioned, partition_tuple
+
+PartitionTuple = tuple[Bound | None, ...]
+_NAN: Final = math.nan
+"""The single object for every NaN. Tuples compare their members by identity first, so NaN equals NaN."""
+
+
+def partition_tuple(entry: ContentEntry, definition: TableDefinition) -> PartitionTuple | None:
+    """The partition values of a file, in the order of its spec, or `None` if the statistics lack one.
+
+    Raises:
+        Invalid: `spec-unknown`.
+
+    """
+    found: list[Bound | None] = []
+    for member in definition.spec_by_id(entry.partition_spec_id).expr_ids:
+        if _is_void(member, definition):
+            found.append(None)
+            continue
+        known = entry.content_stats.get(member)
+        if known is None or (known.lower_bound is None and known.upper_bound is not None):
+            return None
+        value = known.lower_bound
+        found.append(_NAN if value != value else value)
+    return tuple(found)
+
+
+def is_unpartitioned(spec: PartitionSpec, definition: TableDefinition) -> bool:
+    """Whether `spec` has no members, or only `void` ones."""
+    return all(_is_void(member, definition) for member in spec.expr_ids)
+
+
+def _is_void(member: int, definition: TableDefinition) -> bool:
+    return isinstance(definition.transform_of(member)[1], VoidTransform)
+
+
+def may_apply(delete: ContentEntry, data: ContentEntry, definition: TableDefinition) -> bool:
+    """Whether the equality delete `delete` may remove rows of `data`."""
+    newer, older = delete.version_info.sequence_number, data.version_info.sequence_number
+    if newer is not None and older is not None and newer <= older:
+        return False
+    if is_unpartitioned(definition.spec_by_id(delete.partition_spec_id), definition):
+        return True
+    if delete.partition_spec_id != data.partition_spec_id:
+        return False
+    ours, theirs = partition_tuple(delete, definition), partition_tuple(data, definition)
+    return ours is None or theirs is None or ours == theirs
+
+
+def may_delete_rows(equality: ContentEntry, data: ContentEntry, definition: TableDefinition) -> bool:
+    """Whether `equality` may delete rows of `data`."""
+    return may_apply(equality, data, definition) and not columns_apart(equality, data)
+
+
+def columns_apart(equality: ContentEntry, data: ContentEntry) -> bool:
+    """Whether bounds prove that no row of `data` equals a row of `equality` in all equality columns."""
+    return any(
+        _values_apart(equality.content_stats.get(column_id), data.content_stats.get(column_id))
+        for column_id in equality.equality_ids or ()
+    )
+
+
+def _values_apart(one: FieldStatistics | None, other: FieldStatistics | None) -> bool:
+    """Whether no value of one column can equal one of the other.
+
+    For equality deletes null equals null, and NaN equals NaN.
+    """
+    if one is None or other is None:
+        return False
+    if one.null_value_count != 0 != other.null_value_count or _may_both_have_nan(one, other):
+        return False
+    return _below(one, other) or _below(other, one)
+
+
+def _may_both_have_nan(one: FieldStatistics, other: FieldStatistics) -> bool:
+    bounds = (one.lower_bound, one.upper_bound, other.lower_bound, other.upper_bound)
+    is_float = any(isinstance(bound, float) for bound in bounds)
+    return is_float and one.nan_value_count != 0 != other.nan_value_count
+
+
+def _below(one: FieldStatistics, other: FieldStatistics) -> bool:
+    upper, lower = one.upper_bound, other.lower_bound
+    return upper is not None and lower is not None and upper < lower  # type: ignore[operator]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +245,72 @@ def _may_delete_match(entry: ContentEntry, definition: TableDefinition, pruning:
         }
         stats = {tracked_id: stats[tracked_id] for tracked_id in stats if tracked_id in usable}
     return may_match(pruning, stats, entry.record_count, entry.partition_spec_id)
+
+
+_ONE_BY_ONE: Final = 64
+"""The most equality deletes whose statistics are compared. Beyond it, only sequence numbers are."""
+
+
+def may_have_deletes(index: DeleteIndex, leaf: Leaf, leaf_row: ContentEntry) -> Mask:
+    """One flag for each entry of a data leaf: whether the file may have delete files."""
+    numbers = leaf.columns(["version_info.sequence_number"]).column(0).combine_chunks().field("sequence_number")
+    inherited = leaf_row.version_info.sequence_number or 0
+    ages = numbers.fill_null(inherited).to_numpy(zero_copy_only=False)
+    deletes = index.reaching(leaf_row.partition_spec_id)
+    found: Mask = np.zeros(len(leaf), dtype=np.bool_)
+    if deletes.positions:
+        found |= ages <= max(map(_number, deletes.positions))
+    if len(deletes.equality) > _ONE_BY_ONE:
+        found |= ages < max(map(_number, deletes.equality))
+        return found
+    for entry in deletes.equality:
+        is_older: Mask = ages < _number(entry)
+        if is_older.any():
+            found |= is_older & ~_entries_apart(index, leaf, leaf_row, entry)
+    return found
+
+
+def _number(entry: ContentEntry) -> int:
+    return entry.version_info.sequence_number or 0
+
+
+def _entries_apart(index: DeleteIndex, leaf: Leaf, leaf_row: ContentEntry, delete: ContentEntry) -> Mask:
+    """The entries that the delete cannot affect: in other partitions, or with disjoint bounds of an equality column."""
+    predicates = [
+        _beyond_bounds(leaf, column_id, known)
+        for column_id in delete.equality_ids or ()
+        if (known := delete.content_stats.get(column_id)) is not None and column_id in leaf.tracked_ids
+    ]
+    if not any(entry is delete for entry in index.everywhere):
+        predicates += [
+            _other_value(leaf, member, known.lower_bound)
+            for member in index.definition.spec_by_id(leaf_row.partition_spec_id).expr_ids
+            if (known := delete.content_stats.get(member)) is not None and member in leaf.tracked_ids
+        ]
+    return reduce(np.logical_or, predicates, np.zeros(len(leaf), dtype=np.bool_))
+
+
+def _beyond_bounds(leaf: Leaf, column_id: int, delete: FieldStatistics) -> Mask:
+    lower, upper = delete.lower_bound, delete.upper_bound
+    if delete.null_value_count != 0 or lower is None or upper is None or isinstance(lower, float):
+        return np.zeros(len(leaf), dtype=np.bool_)
+    stats = _statistics(leaf, column_id, ["lower_bound", "upper_bound"])
+    try:
+        below = pc.less(stats[1], scalar_of(lower, stats[1].type))
+        above = pc.greater(stats[0], scalar_of(upper, stats[0].type))
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError):  # a type that Arrow does not order
+        return np.zeros(len(leaf), dtype=np.bool_)
+    return mask_of(pc.or_(pc.fill_null(below, False), pc.fill_null(above, False)))
+
+
+def _other_value(leaf: Leaf, member: int, value: Any) -> Mask:
+    if value is None or value != value:
+        return np.zeros(len(leaf), dtype=np.bool_)
+    (lower,) = _statistics(leaf, member, ["lower_bound"])
+    return mask_of(pc.fill_null(pc.not_equal(lower, scalar_of(value, lower.type)), False))
+
+
+def _statistics(leaf: Leaf, tracked_id: int, names: list[str]) -> list[pa.Array]:
+    column = leaf.columns([f"{CONTENT_STATS}._{tracked_id}.{name}" for name in names]).column(0).combine_chunks()
+    stats = pc.struct_field(column, 0)
+    return [pc.struct_field(stats, name) for name in names]

@@ -23,8 +23,7 @@ from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.tree.filter.filters import BoundFilter
 from rootline.tree.filter.pruning import PruningFilter, residual_of
-from rootline.tree.scan.delete_index import NO_DELETES, DeleteIndex, FileDeletes
-from rootline.tree.scan.delete_mask import may_have_deletes
+from rootline.tree.scan.delete_index import NO_DELETES, DeleteIndex, FileDeletes, may_have_deletes
 
 _CHUNK: Final = 1024
 _VECTOR_OFFSET: Final = "deletion_vector.offset"
