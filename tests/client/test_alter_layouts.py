@@ -22,7 +22,7 @@ from rootline.client.table_handle import TableHandle
 from rootline.schemas.intent import EqualityDeleteFile, Intent, IntentKind
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import VerdictKind
-from rootline.tree.evolution.partition_fields import partition_field_names
+from rootline.tree.evolution.specs_and_orders import partition_field_names
 
 COLUMNS = {"id": "int not null", "city": "string", "ts": "timestamp"}
 

@@ -22,7 +22,7 @@ from rootline.schemas.intent import EqualityDeleteFile, Intent, IntentKind
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import VerdictKind
 from rootline.storage.rows.arrow_types import arrow_schema_of
-from rootline.tree.evolution.partition_fields import partition_field_names
+from rootline.tree.evolution.specs_and_orders import partition_field_names
 from tests.engines.test_evolved_tables import STEPS, TABLE, Column, Evolving, _agree, _engines_agree, _filters_agree
 from tests.support.examples import drawn
 

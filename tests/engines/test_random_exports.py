@@ -32,7 +32,7 @@ from rootline.schemas.bytes.record_headers import content_headers
 from rootline.schemas.identifiers import SnapshotId, TableName, Version, snapshot_id_of
 from rootline.schemas.intent import IntentKind
 from rootline.tree.draft.batch import Record
-from rootline.tree.evolution.partition_fields import partition_field_names
+from rootline.tree.evolution.specs_and_orders import partition_field_names
 from rootline.workers.kinds import BY_HAND, maintain
 from tests.engines.duckdb_reader import DuckDBReader, open_duckdb
 from tests.engines.pyiceberg_reader import pyiceberg_rows, pyiceberg_table

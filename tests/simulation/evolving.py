@@ -31,7 +31,7 @@ from rootline.tree.evolution.changes import (
     schema_changes,
     spec_changes,
 )
-from rootline.tree.evolution.partition_fields import derivation_of
+from rootline.tree.evolution.specs_and_orders import derivation_of
 
 _BY_K: Final = PartitionField((2,), "identity", "k")
 _BY_ID: Final = PartitionField((1,), "bucket[4]", "id_bucket")

@@ -67,7 +67,7 @@ from rootline.schemas.table_definition import (
     TableDefinition,
     TrackedField,
 )
-from rootline.tree.evolution.partition_fields import FIRST_PARTITION_FIELD, partition_field_ids
+from rootline.tree.evolution.specs_and_orders import FIRST_PARTITION_FIELD, partition_field_ids
 
 __all__ = ["ExportedDefinition", "ExportedField", "Meaning", "stated_specs"]
 

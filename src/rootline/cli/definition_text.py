@@ -25,7 +25,7 @@ from pyiceberg.types import NestedField
 from rootline.client.given_schema import type_of_words
 from rootline.client.layout_terms import sort_term
 from rootline.schemas.errors import Invalid
-from rootline.tree.evolution.partition_fields import partition_field_names
+from rootline.tree.evolution.specs_and_orders import partition_field_names
 
 if TYPE_CHECKING:
     from rootline.schemas.table_definition import PartitionSpec, SortField, TableDefinition

@@ -63,7 +63,7 @@ from rootline.tree.evolution.changes import (
     spec_changes,
 )
 from rootline.tree.evolution.evolution_rules import placed_fields
-from rootline.tree.evolution.evolve import evolved
+from rootline.tree.evolution.next_definition import evolved
 from rootline.tree.proof.added_rules import NESTED_DEFAULT
 from rootline.tree.proof.default_rules import default_fault
 

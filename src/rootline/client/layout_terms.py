@@ -23,7 +23,7 @@ from rootline.client import checks
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import LOWER, Function, SortField, TableDefinition, function_of
 from rootline.tree.evolution.changes import PartitionField
-from rootline.tree.evolution.partition_fields import (
+from rootline.tree.evolution.specs_and_orders import (
     IDENTITY,
     Derivation,
     derivation_of,

@@ -43,7 +43,7 @@ from rootline.storage.metadata.root_reader import read_definition
 from rootline.storage.rows.arrow_types import arrow_type_of, exactly
 from rootline.tree.evolution.changes import DefinitionChanges
 from rootline.tree.evolution.evolution_rules import may_become
-from rootline.tree.evolution.evolve import evolved
+from rootline.tree.evolution.next_definition import evolved
 
 _CODE: Final = "definition-invalid"
 _MISFITS: Final = (pa.ArrowInvalid, pa.ArrowNotImplementedError)

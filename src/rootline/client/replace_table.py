@@ -48,7 +48,7 @@ from rootline.tree.evolution.changes import (
     spec_changes,
 )
 from rootline.tree.evolution.evolution_rules import may_become
-from rootline.tree.evolution.evolve import replaced_definition
+from rootline.tree.evolution.next_definition import replaced_definition
 
 _NO_TABLE: Final = {"table-unknown", "table-dropped"}
 _LOST_RACES: Final = {"table-exists", "table-replaced", "table-uuid-mismatch", "table-uuid-missing"}

@@ -31,7 +31,7 @@ from rootline.tree.evolution.changes import (
     SetCurrentSchema,
     schema_changes,
 )
-from rootline.tree.evolution.evolve import evolved
+from rootline.tree.evolution.next_definition import evolved
 from tests.tree.tables import DEFINITION
 
 

@@ -33,8 +33,8 @@ from rootline.tree.evolution.changes import (
     schema_changes,
     spec_changes,
 )
-from rootline.tree.evolution.evolve import evolved
-from rootline.tree.evolution.partition_fields import partition_field_ids
+from rootline.tree.evolution.next_definition import evolved
+from rootline.tree.evolution.specs_and_orders import partition_field_ids
 from tests.tree.tables import DEFINITION
 
 COLUMNS = (

@@ -25,7 +25,7 @@ from rootline.tree.evolution.changes import (
     SetProperties,
     schema_changes,
 )
-from rootline.tree.evolution.evolve import evolved
+from rootline.tree.evolution.next_definition import evolved
 from rootline.tree.intents.alter import alter_violations
 from rootline.tree.state.table_state import TableState
 from tests.tree.tables import (

@@ -20,7 +20,7 @@ from rootline.schemas.root_header import Operation
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.draft import Draft
 from rootline.tree.evolution.changes import DefinitionChange, DefinitionChanges, SetProperties, schema_changes
-from rootline.tree.evolution.evolve import evolved
+from rootline.tree.evolution.next_definition import evolved
 from rootline.tree.intents.fast_append import fast_append_row
 from tests.tree.tables import (
     DEFINITION,

@@ -35,7 +35,7 @@ from rootline.schemas.table_definition import PartitionSpec, SortField, SortOrde
 from rootline.tree.draft import version_difference
 from rootline.tree.evolution.changes import DefinitionChanges, schema_changes
 from rootline.tree.evolution.evolution_rules import placed_fields
-from rootline.tree.evolution.restored import restored_definition
+from rootline.tree.evolution.next_definition import restored_definition
 from rootline.tree.state.table_state import TableState
 from tests.tree.tables import Lake, append, as_existing, create, data_file, intent, remove, removed
 

@@ -15,7 +15,7 @@ from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.intent import IntentKind
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.evolution.changes import DefinitionChanges, SetProperties, schema_changes
-from rootline.tree.evolution.evolve import evolved
+from rootline.tree.evolution.next_definition import evolved
 from rootline.tree.proof.definition_rules import check_definition
 from tests.tree.tables import DEFINITION, Lake, changed_definition, create, intent
 

@@ -1,7 +1,7 @@
 """Changes of a table definition, as carried by an intent.
 
 Owns: the value types of changes, and their JSON.
-Does not own: applying changes (`evolve`), the rules for a step (`evolution_rules`).
+Does not own: applying changes (`next_definition`), the rules for a step (`evolution_rules`).
 Invariants: A change contains the addition only, never the whole definition. The JSON has the names of Iceberg's REST
 catalog (`updates` of "UpdateTableRequest").
 """

@@ -2,7 +2,7 @@
 
 Owns: the rules that need both definitions.
 Does not own: the rules for one definition (`definition_rules`, and the schema model for identifier fields), making the
-next definition (`evolve`).
+next definition (`next_definition`).
 Invariants: A step that passes keeps every data file of the table readable, and keeps the meaning of every id.
 
 Source: the table specification, "Schema Evolution" and "Default Values".

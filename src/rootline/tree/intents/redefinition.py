@@ -22,7 +22,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.change import Change
 from rootline.tree.draft.draft import Draft
 from rootline.tree.evolution.changes import DefinitionChanges
-from rootline.tree.evolution.evolve import evolved, replaced_definition
+from rootline.tree.evolution.next_definition import evolved, replaced_definition
 from rootline.tree.intents.create import stored_definition
 from rootline.tree.state.pending_object import PendingObject
 

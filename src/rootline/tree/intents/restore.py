@@ -28,7 +28,7 @@ from rootline.tree.draft.change import Change, Effect, IncomingLeaf
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import RESTORED_VERSIONS
 from rootline.tree.draft.version_difference import Difference, OlderVersion, difference, manifest_vectors_in_files
-from rootline.tree.evolution.restored import restored_definition
+from rootline.tree.evolution.next_definition import restored_definition
 from rootline.tree.intents.drop import restored_table
 from rootline.tree.intents.redefinition import Redefinition
 from rootline.tree.proof.adopted_rows import is_adopted
