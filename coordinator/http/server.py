@@ -37,7 +37,7 @@ from rootline.coordinator.runtime.table.table_states import LakeTables, LakeView
 from rootline.schemas.error_codes import CATEGORIES, CODES, explained
 from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import TableName
-from rootline.tree.view.outline import LeafOutline, TreeOutline
+from rootline.tree.view import LeafOutline, TreeOutline
 
 PAGE: Final = {"/": ("index.html", "text/html; charset=utf-8")} | {
     f"/console/{name}": (name, kind)

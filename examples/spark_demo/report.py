@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from examples.spark_demo.quantiles import Quantiles
 from rootline.demo.example_flights import Agreement
-from rootline.tree.view.outline import LeafOutline, TreeOutline
+from rootline.tree.view import LeafOutline, TreeOutline
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ from rootline.demo.example_flights import (
 from rootline.schemas.errors import OutcomeUnknown
 from rootline.schemas.object_keys import table_prefix
 from rootline.spark.spark_types import spark_schema_of
-from rootline.tree.view.outline import TreeOutline
+from rootline.tree.view import TreeOutline
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,7 +15,7 @@ from rootline.coordinator.http.server import LEAVES_MAX, PAGE, ROWS_MAX, http_ap
 from rootline.coordinator.runtime.table.table_states import LakeTables, TableState, TableStatus
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName
-from rootline.tree.view.outline import TreeOutline, outline_of
+from rootline.tree.view import TreeOutline, outline_of
 from tests.coordinator.running_service import TABLE, Running, append_intent, running
 
 LOCAL = "http://127.0.0.1"

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 from rootline.schemas.identifiers import TableName
-from rootline.tree.view.outline import TreeOutline
+from rootline.tree.view import TreeOutline
 
 
 class TableState(StrEnum):

@@ -44,7 +44,7 @@ from rootline.storage.metadata.root_reader import HeadKey, at_head, find_head, n
 from rootline.storage.metadata.table_loader import read_root_vectors as read_stored_manifest_vectors
 from rootline.storage.stored_objects import gather_bounded
 from rootline.tree.scan.scan_plan import manifest_vectors
-from rootline.tree.view.outline import TreeOutline, outline_of_root
+from rootline.tree.view import TreeOutline, outline_of_root
 
 REREAD_MAX: Final = 50
 NAMES_EVERY: Final = 10

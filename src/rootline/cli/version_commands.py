@@ -149,7 +149,7 @@ def tree(
     as_json: Json = False,
 ) -> None:
     """Show the metadata tree: the root's rows, the leaves below them, the vectors beside them."""
-    from rootline.tree.view.outline import outline_json
+    from rootline.tree.view import outline_json
 
     with lake_to_read(warehouse, log) as lake:
         picture = lake.table(table).tree(version=version)

@@ -59,9 +59,7 @@ from rootline.tree.intents.tag import check_tag_name
 from rootline.tree.rules.vector_merge import place_of_vector
 from rootline.tree.state.addressable import Addressable
 from rootline.tree.state.table_state import TableState
-from rootline.tree.view.outline import TreeOutline, outline_of
-from rootline.tree.view.picture import tree_svg
-from rootline.tree.view.text import tree_text
+from rootline.tree.view import TreeOutline, outline_of, tree_svg, tree_text
 
 
 @dataclass(frozen=True, slots=True)

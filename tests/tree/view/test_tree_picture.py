@@ -6,9 +6,7 @@ from xml.etree import ElementTree
 
 from rootline.maintenance.limits import FlushLimits
 from rootline.schemas.content_entry import ContentType
-from rootline.tree.view.outline import outline_of
-from rootline.tree.view.picture import tree_svg
-from rootline.tree.view.text import tree_text
+from rootline.tree.view import outline_of, tree_svg, tree_text
 from tests.maintenance.table_builder import TableBuilder
 
 SVG = "{http://www.w3.org/2000/svg}"
