@@ -29,7 +29,7 @@ from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, Intent, IntentKind
 from rootline.schemas.object_keys import key_of
-from rootline.tree.proof.file_verification import FOOTER, PROPERTY
+from rootline.tree.proof.file_proof import FOOTER, PROPERTY
 from tests.services.s3_service import S3Service, running_s3
 
 SAMPLES: Final = int(os.environ.get("ROOTLINE_BENCH_VERIFY_SAMPLES", "60"))

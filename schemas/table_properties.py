@@ -1,7 +1,7 @@
 """The table properties that Rootline reads: their names, and the valid values of each.
 
 Owns: the table of names, kinds and bounds, the reason why a value is invalid. Does not own: defaults and meanings (the
-modules that read them), the time of the check (`rootline.tree.proof.added_rules`).
+modules that read them), the time of the check (`rootline.tree.proof.definition_rules`).
 Invariants: one rule for the coordinator, clients and readers. An unknown name below `rootline.` is a fault, because a
 misspelt name would be ignored silently.
 

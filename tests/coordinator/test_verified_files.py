@@ -28,7 +28,7 @@ from rootline.storage.rows.file_footers import FooterReader
 from rootline.testing.virtual_loop import run_virtually
 from rootline.tree.draft.batch import FetchedObjects, Needs, Record
 from rootline.tree.evolution.changes import DefinitionChanges, SetProperties
-from rootline.tree.proof.file_verification import PROPERTY, StatedFile
+from rootline.tree.proof.file_proof import PROPERTY, StatedFile
 from tests.coordinator.hooked_ports import HookedStore, taking
 from tests.coordinator.running_service import TABLE, running
 from tests.coordinator.test_table_loop import owned

@@ -48,7 +48,7 @@ from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft.batch import Applied, FetchedObjects, Needs, Record, Stamp, VectorAt
 from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.ledger.header_limits import HEADER_LIMITS
-from rootline.tree.proof.statistics_rules import statistics_of
+from rootline.tree.proof.file_proof import statistics_of
 from rootline.tree.state.table_state import TableState
 
 LOG = LogId("embedded/tests")

@@ -20,7 +20,7 @@ from rootline.schemas.content_entry import (
 )
 from rootline.schemas.intent import AddedManifest, DataFile, Intent, IntentKind, RemovedFile
 from rootline.tree.check.root_diff import Changes, diff
-from rootline.tree.proof.statistics_rules import partition_statistics
+from rootline.tree.proof.file_proof import partition_statistics
 from rootline.tree.state.live_index import ordinals_of_vector
 from tests.support.state_rules import state_violations
 from tests.tree.tables import (

@@ -48,7 +48,7 @@ from rootline.storage.metadata.table_loader import plan_scan
 from rootline.storage.rows.data_file_reader import RowsWanted
 from rootline.storage.rows.scan_executor import scan_table
 from rootline.tree.filter.pruning import PruningFilter
-from rootline.tree.proof.statistics_rules import partition_statistics
+from rootline.tree.proof.file_proof import partition_statistics
 from rootline.tree.scan.scan_plan import ScanPlan
 from tests.storage.adopted_leaves import adopted
 

@@ -33,7 +33,7 @@ from rootline.schemas.intent import (
 )
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.evolution.changes import DefinitionChanges, schema_changes
-from rootline.tree.proof.statistics_rules import partition_statistics
+from rootline.tree.proof.file_proof import partition_statistics
 from rootline.tree.state.table_state import TableState
 from tests.tree.reference_model import STALE
 from tests.tree.reference_plan import Plan

@@ -21,8 +21,7 @@ from rootline.schemas.intent import Intent, IntentKind, RemovedFile
 from rootline.schemas.object_keys import key_of
 from rootline.storage.check.chain import check_table
 from rootline.storage.metadata.table_loader import load_to_build_on
-from rootline.tree.proof.adopted_rows import is_adopted
-from rootline.tree.proof.adoption import encode_adopted
+from rootline.tree.proof.adoption import encode_adopted, is_adopted
 from rootline.workers.app import WorkerService
 from rootline.workers.jobs.job import JobContext, JobOutcome
 from rootline.workers.jobs.maintenance_job import MaintenanceJob

@@ -50,7 +50,7 @@ from rootline.storage.rows.file_footers import FooterReader
 from rootline.storage.stored_objects import get_up_to, read_stored, stored_dates, stored_key
 from rootline.tree.draft.batch import UNKNOWN_SIZE, AdoptedTable, FetchedObjects, Needs, Record, VectorAt
 from rootline.tree.proof.adoption import adopted_state, invalid, leaves_of, proven_adopted
-from rootline.tree.proof.file_verification import StatedFile, verifies_files
+from rootline.tree.proof.file_proof import StatedFile, verifies_files
 from rootline.tree.proof.leaf_proof import LeafProof, prove_leaf
 from rootline.tree.rules.verified_files import is_in_place, stated
 from rootline.tree.state.live_mask import live_mask

@@ -2,7 +2,7 @@
 record.
 
 Owns: the pattern of a table's records, and the comparisons of its groups. Does not own: the decoder and its error
-messages (`statistics_codec`), the rules (`rootline.tree.proof.statistics_rules`).
+messages (`statistics_codec`), the rules (`rootline.tree.proof.file_proof`).
 Invariants: One-sided: the decoder and the rules accept everything that is proven here (a property test compares the
 two). A record that is not proven may still be valid: the decoder decides, and gives the reason.
 

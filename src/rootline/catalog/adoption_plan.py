@@ -52,8 +52,16 @@ from rootline.schemas.root_header import Operation, Snapshot, Totals
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.object_reader import read_leaves
 from rootline.storage.stored_objects import read_stored
-from rootline.tree.proof.adopted_leaf_rules import absent_among, live_deletes, live_files
-from rootline.tree.proof.adoption import NO_SNAPSHOT, adopted_location, adopted_state, encode_adopted, proven_adopted
+from rootline.tree.proof.adoption import (
+    NO_SNAPSHOT,
+    absent_among,
+    adopted_location,
+    adopted_state,
+    encode_adopted,
+    live_deletes,
+    live_files,
+    proven_adopted,
+)
 from rootline.tree.state.aggregates import LeafAggregates, aggregates_of
 from rootline.tree.state.leaf_tally import tally_of_leaf
 from rootline.tree.state.totals import Tally, totals_after

@@ -49,7 +49,7 @@ from rootline.storage.rows.data_file_reader import RowsWanted, read_rows
 from rootline.storage.rows.metadata_columns import DELETED, POS, metadata_field
 from rootline.storage.rows.row_deletes import DeletesOfScan, RowDeletes
 from rootline.storage.stored_objects import plain_task_group, read_stored
-from rootline.tree.proof.statistics_rules import partition_statistics
+from rootline.tree.proof.file_proof import partition_statistics
 from rootline.tree.scan.file_task import FileTask
 from rootline.tree.scan.scan_plan import ScanPlan
 

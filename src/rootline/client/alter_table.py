@@ -64,8 +64,8 @@ from rootline.tree.evolution.changes import (
 )
 from rootline.tree.evolution.evolution_rules import placed_fields
 from rootline.tree.evolution.next_definition import evolved
-from rootline.tree.proof.added_rules import NESTED_DEFAULT
 from rootline.tree.proof.default_rules import default_fault
+from rootline.tree.proof.definition_rules import NESTED_DEFAULT
 
 if TYPE_CHECKING:
     from pyiceberg.table.update.schema import UpdateSchema

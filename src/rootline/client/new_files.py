@@ -54,8 +54,8 @@ from rootline.storage.metadata.root_reader import newest_root
 from rootline.storage.rows.metadata_columns import LINEAGE, may_state_lineage
 from rootline.storage.stored_objects import store_dated, stored_dates
 from rootline.tree.commit import arrival_rules
-from rootline.tree.proof.leaf_statistics_rules import statistics_fault
-from rootline.tree.proof.statistics_rules import statistics_of
+from rootline.tree.proof.file_proof import statistics_of
+from rootline.tree.proof.leaf_proof import statistics_fault
 
 _ATTEMPTS: Final = 5
 _RETRY: Final = RetryPolicy(delay_s_min=0.25, delay_s_max=2.0)

@@ -43,7 +43,7 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import IntentKind, Reaffiliation
 from rootline.schemas.table_definition import TableDefinition
-from rootline.tree.proof.adopted_rows import is_adopted
+from rootline.tree.proof.adoption import is_adopted
 
 _BITS_A_TIER: Final = 3
 """Leaves are of similar size when their live entries differ by less than a factor of about eight."""

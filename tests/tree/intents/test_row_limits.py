@@ -6,7 +6,7 @@ import pytest
 
 from rootline.schemas.content_entry import FileFormat
 from rootline.schemas.intent import Intent, IntentKind
-from rootline.tree.proof.row_limits import FILE_ROWS_MAX, INTENT_ROWS_MAX, limits_of
+from rootline.tree.proof.file_proof import FILE_ROWS_MAX, INTENT_ROWS_MAX, limits_of
 from tests.tree.tables import (
     Lake,
     append,

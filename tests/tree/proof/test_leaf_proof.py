@@ -25,8 +25,8 @@ from rootline.schemas.content_entry import (
 )
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent_rules import check_location
+from rootline.tree.proof.file_proof import examined_statistics
 from rootline.tree.proof.leaf_proof import prove_leaf
-from rootline.tree.proof.statistics_rules import examined_statistics
 from rootline.tree.state.leaf_tally import tally_of_leaf
 from rootline.tree.state.totals import Tally
 from tests.support.examples import examples

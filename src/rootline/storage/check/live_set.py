@@ -24,7 +24,7 @@ from rootline.schemas.errors import Corrupt
 from rootline.schemas.root_header import Totals
 from rootline.storage.check.findings import FindingBook
 from rootline.storage.check.objects import LeafFacts, LiveKey, ObjectCheck, key_of
-from rootline.tree.proof.adopted_rows import is_adopted
+from rootline.tree.proof.adoption import is_adopted
 from rootline.tree.state.totals import Tally, totals_after
 
 _FILES = (ContentType.DATA, ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE)

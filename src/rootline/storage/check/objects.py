@@ -37,7 +37,7 @@ from rootline.storage.check.findings import CheckSummary, Fault, FindingBook
 from rootline.storage.check.header import faults_of_outcomes, faults_of_record
 from rootline.storage.metadata.object_reader import condemned_page_of, read_manifest_vector
 from rootline.storage.stored_objects import stored_key
-from rootline.tree.proof.adopted_rows import is_adopted
+from rootline.tree.proof.adoption import is_adopted
 from rootline.tree.state.aggregates import LeafAggregates, aggregates_of
 from rootline.tree.state.table_pages import TablePages
 

@@ -40,7 +40,7 @@ from rootline.storage.metadata.root_reader import proven_root, read_definition, 
 from rootline.tree.check.net_changes import NetChange, NetChanges, VectorsChange
 from rootline.tree.check.root_diff import Changes, RootDiff
 from rootline.tree.filter.pruning import PruningFilter
-from rootline.tree.proof.adopted_rows import is_adopted
+from rootline.tree.proof.adoption import is_adopted
 from rootline.tree.scan.scan_plan import DeletesFor, ScanPlan, ScanPlanner, manifest_vectors
 from rootline.tree.state.live_index import StoredAt
 from rootline.tree.state.table_pages import NO_PAGES

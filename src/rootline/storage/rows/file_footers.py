@@ -27,7 +27,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent_rules import is_plain
 from rootline.storage.stored_objects import gather_bounded, parts_of, stored_key
-from rootline.tree.proof.file_verification import StatedFile
+from rootline.tree.proof.file_proof import StatedFile
 
 FOOTER_BYTES_MAX: Final = 16 * 1024 * 1024
 FILES_AT_ONCE: Final = 32

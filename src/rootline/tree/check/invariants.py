@@ -25,8 +25,7 @@ from rootline.tree.intents.drop import purges, starts_new_table
 from rootline.tree.intents.kinds import carried_violations
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.ledger.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
-from rootline.tree.proof.adopted_rows import has_older_deletes
-from rootline.tree.proof.adoption import faults_of_first, totals_of_leaves
+from rootline.tree.proof.adoption import faults_of_first, has_older_deletes, totals_of_leaves
 from rootline.tree.state.leaf_tally import tally_of_leaf
 from rootline.tree.state.live_index import ordinals_of_vector
 from rootline.tree.state.table_state import TableState

@@ -26,7 +26,7 @@ from rootline.schemas.intent import AdoptedRoot, Intent, StoredPage
 from rootline.schemas.root_header import DefinitionReference
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict
-from rootline.tree.proof.file_verification import StatedFile
+from rootline.tree.proof.file_proof import StatedFile
 from rootline.tree.proof.leaf_proof import LeafProof
 from rootline.tree.state.pending_object import PendingObject
 from rootline.tree.state.table_state import TableState

@@ -36,7 +36,7 @@ from rootline.tree.draft.leaf_overlay import LeafOverlay
 from rootline.tree.draft.left import RetiredDraft
 from rootline.tree.draft.removals import removals_after, removals_of
 from rootline.tree.draft.row_overlay import RowOverlay
-from rootline.tree.proof.row_limits import RowLimits, limits_of
+from rootline.tree.proof.file_proof import RowLimits, limits_of
 from rootline.tree.state.addressable import Addressable
 from rootline.tree.state.leaf_tally import tally_of_leaf
 from rootline.tree.state.live_index import Live, LiveIndex

@@ -31,7 +31,7 @@ from rootline.schemas.root_header import Removal, Removals, RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.change import Change
 from rootline.tree.filter.pruning import PruningFilter, may_match
-from rootline.tree.proof.statistics_rules import partition_statistics
+from rootline.tree.proof.file_proof import partition_statistics
 
 REMEMBERED_MAX: Final = 16
 """The most partitions recorded. Each costs some tens of bytes in every root."""

@@ -47,8 +47,7 @@ from rootline.tree.evolution.changes import (
 )
 from rootline.tree.evolution.evolution_rules import Placed, check_evolution, known_fields, placed_fields
 from rootline.tree.evolution.specs_and_orders import with_order, with_spec
-from rootline.tree.proof.added_rules import check_added
-from rootline.tree.proof.definition_rules import check_definition
+from rootline.tree.proof.definition_rules import check_added, check_definition
 
 
 def evolved(before: TableDefinition, changes: DefinitionChanges) -> TableDefinition:

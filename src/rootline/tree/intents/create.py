@@ -30,9 +30,8 @@ from rootline.tree.draft.change import Beginning, Effect
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import check_user_summary
 from rootline.tree.intents.drop import without_past
-from rootline.tree.proof.added_rules import check_added
 from rootline.tree.proof.adoption import check_named
-from rootline.tree.proof.definition_rules import check_definition, given_definition
+from rootline.tree.proof.definition_rules import check_added, check_definition, given_definition
 from rootline.tree.state.pending_object import PendingObject
 
 _DEFINITIONS: Final = UUID("6b1f3a52-6f0e-5d6c-9d4e-2f8f6a3f1c57")

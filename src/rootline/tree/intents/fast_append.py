@@ -1,7 +1,7 @@
 """The row of the most common intent, an append of one data file, with all its rules checked together.
 
 Owns: recognizing an intent that breaks no rule, and its row. Does not own: the rules, which have their own modules
-(`decide`, `file_rules`, `statistics_rules`, `root_room`) and give the reasons of a rejection.
+(`decide`, `file_rules`, `file_proof`, `root_room`) and give the reasons of a rejection.
 Invariants: One-sided: if a row is returned, the general path makes the same row (a property test compares the two). If
 none is returned, the general path decides, and may accept the intent.
 
@@ -19,8 +19,7 @@ from rootline.schemas.intent_rules import is_plain
 from rootline.schemas.object_keys import RESERVED_PREFIXES
 from rootline.tree.draft.draft import LONG_MAX, Draft
 from rootline.tree.draft.root_room import has_room
-from rootline.tree.proof.file_verification import verifies_files
-from rootline.tree.proof.row_limits import is_plausible
+from rootline.tree.proof.file_proof import is_plausible, verifies_files
 
 
 def fast_append_row(draft: Draft, intent: Intent) -> Row | None:

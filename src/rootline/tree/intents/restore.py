@@ -31,7 +31,7 @@ from rootline.tree.draft.version_difference import Difference, OlderVersion, dif
 from rootline.tree.evolution.next_definition import restored_definition
 from rootline.tree.intents.drop import restored_table
 from rootline.tree.intents.redefinition import Redefinition
-from rootline.tree.proof.adopted_rows import is_adopted
+from rootline.tree.proof.adoption import is_adopted
 from rootline.tree.rules.restored_leaves import restored_leaf
 from rootline.tree.rules.vector_merge import place_of_vector
 from rootline.tree.state.live_index import Live

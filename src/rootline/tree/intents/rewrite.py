@@ -29,7 +29,7 @@ from rootline.tree.draft.change import Change, Effect
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.live_deletes import live_equality_deletes
 from rootline.tree.draft.summary import REPLACED_FILES, REWRITTEN_FILES
-from rootline.tree.proof.adopted_rows import has_older_deletes
+from rootline.tree.proof.adoption import has_older_deletes
 from rootline.tree.rules.file_rules import added_rows
 from rootline.tree.rules.read_number import read_number
 from rootline.tree.rules.removal_rules import removals

@@ -1,24 +1,33 @@
-"""Adoption: a table that continues a table of Iceberg V1 to V3.
+"""Adoption: the first metadata of a table that continues a table of Iceberg V1 to V3.
 
-Owns: the adopted root, which the client makes and the coordinator checks, and its rules.
-Does not own: reading the Iceberg table (`rootline.catalog`) and its manifests (`manifest_codec`), the table's root 0
-(`apply`).
-Invariants: Adopted metadata obeys every rule of later roots, or the adoption is refused with the rule that it breaks.
-Counts that the client states are recomputed. The blocks of the root are re-encoded.
+Owns: the adopted root, which the client makes and the coordinator checks, its rules, and the rules for the Iceberg
+manifests that are its leaves, for each alone and across all of them.
+Does not own: reading the Iceberg table (`rootline.catalog`) and its manifests (`manifest_codec`), the shape of every
+leaf (`leaf_columns`), rows of leaves that Rootline wrote, which equal their recomputation, the table's root 0 (`apply`).
+Invariants:
+* Adopted metadata obeys every rule of later roots, or the adoption is refused with the rule that it breaks. The first
+  fault is reported with its leaf and entry.
+* Counts that the client states are recomputed. The blocks of the root are re-encoded.
+* Stated bounds of a leaf's row contain those of every live entry. Absent bounds are not a fault, because a manifest
+  list has bounds for partitions only.
 
-Source: docs/decisions/0038 and invariants page, numbers 10, 11, 20, 21.
+Source: docs/decisions/0038, format page, "Aggregates" and invariants page, numbers 10, 11, 20, 21.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap
 
-from rootline.schemas.bytes.leaf import Leaf
+from rootline.schemas.bytes.leaf import Leaf, LeafContent
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.root_codec import Root, Row, decode_root, encode_root, seal, sync_marker
 from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, FileFormat, Status
@@ -26,13 +35,186 @@ from rootline.schemas.entry_rules import ManifestKind, entry_violations
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import CommitId, SnapshotId, TableName, Version
 from rootline.schemas.intent import AdoptedRoot
+from rootline.schemas.intent_rules import check_location
+from rootline.schemas.object_keys import is_absolute
 from rootline.schemas.root_header import DefinitionReference, RootHeader, Snapshot, Totals
 from rootline.schemas.table_definition import TableDefinition
-from rootline.tree.proof.adopted_leaf_rules import check_adopted_location, fault_across, fault_of_leaf
+from rootline.tree.state.aggregates import LeafAggregates, aggregates_of
 from rootline.tree.state.leaf_tally import tally_of_leaf
 from rootline.tree.state.live_index import ordinals_of_vector
+from rootline.tree.state.live_mask import live_mask
 from rootline.tree.state.table_state import TableState
 from rootline.tree.state.totals import Tally, totals_after
+
+__all__ = [
+    "ADOPTED_PREFIX",
+    "ADOPTED_SNAPSHOT",
+    "ENTRIES_MAX",
+    "LEAVES_BYTES_MAX",
+    "LEAVES_MAX",
+    "NO_SNAPSHOT",
+    "ROOT_BYTES_MAX",
+    "absent_among",
+    "adopted_location",
+    "adopted_state",
+    "check_adopted_location",
+    "check_named",
+    "encode_adopted",
+    "fault_across",
+    "fault_of_leaf",
+    "faults_of_first",
+    "invalid",
+    "is_adopted_location",
+    "leaves_of",
+    "live_deletes",
+    "live_files",
+    "proven_adopted",
+    "totals_of_leaves",
+]
+
+
+def is_adopted(row: ContentEntry) -> bool:
+    """Whether a leaf's root row names an Avro manifest of Iceberg V1 to V3."""
+    return row.file_format is FileFormat.AVRO
+
+
+def has_older_deletes(leaf_rows: Iterable[ContentEntry]) -> bool:
+    """Whether a leaf of these rows may contain position delete files, which must be read to count deleted rows."""
+    return any(row.content_type is ContentType.DELETE_MANIFEST and is_adopted(row) for row in leaf_rows)
+
+
+def faults_of_adopted(row: ContentEntry, recomputed: LeafAggregates) -> Iterator[str]:
+    """The rules that the row breaks, as ends of error messages."""
+    stated, found = row.manifest_stats, recomputed.manifest_stats
+    if stated is not None and replace(stated, min_sequence_number=0) != replace(found, min_sequence_number=0):
+        yield f"its row says {stated}, its entries add up to {found}"
+    if stated is not None and stated.min_sequence_number > found.min_sequence_number and found.existing_files_count:
+        yield f"its least sequence number is {found.min_sequence_number}, but its row has {stated.min_sequence_number}"
+    for tracked_id, outer in row.content_stats.items():
+        inner = recomputed.content_stats.get(tracked_id)
+        if inner is None:
+            continue
+        low, high = inner.lower_bound, inner.upper_bound
+        if outer.lower_bound is not None and low is not None and low < outer.lower_bound:  # type: ignore[operator]
+            yield f"its row has lower bound {outer.lower_bound!r} for id {tracked_id}, but an entry has {low!r}"
+        if outer.upper_bound is not None and high is not None and high > outer.upper_bound:  # type: ignore[operator]
+            yield f"its row has upper bound {outer.upper_bound!r} for id {tracked_id}, but an entry has {high!r}"
+
+
+_CONTENT: Final = {ContentType.DATA_MANIFEST: LeafContent.DATA, ContentType.DELETE_MANIFEST: LeafContent.DELETE}
+
+
+def fault_of_leaf(row: ContentEntry, leaf: Leaf, header: RootHeader, definition: TableDefinition) -> str | None:
+    """The first rule that a leaf breaks, given the root row that names it, or `None`."""
+    fault = next(_faults(row, leaf, header, definition), None)
+    return None if fault is None else f"manifest {row.location}: {fault}"
+
+
+def _faults(row: ContentEntry, leaf: Leaf, header: RootHeader, definition: TableDefinition) -> Iterator[str]:
+    if leaf.length != row.record_count or leaf.size_in_bytes != row.file_size_in_bytes:
+        yield (
+            f"it has {leaf.length} entries in {leaf.size_in_bytes} bytes, but its row states {row.record_count} in "
+            f"{row.file_size_in_bytes}"
+        )
+    if leaf.content is not _CONTENT[row.content_type]:
+        yield f"it lists {leaf.content} files, but its row states {_CONTENT[row.content_type]}"
+    members = definition.spec_by_id(row.partition_spec_id).expr_ids
+    yield from faults_of_adopted(row, aggregates_of(leaf, members))
+    for ordinal, entry in enumerate(leaf.entries()):
+        for fault in _entry(entry, members, header):
+            yield f"entry {ordinal}, {entry.location[:200]!r}: {fault}"
+
+
+def _entry(entry: ContentEntry, members: tuple[int, ...], header: RootHeader) -> Iterator[str]:
+    yield from entry_violations(entry, ManifestKind.ADOPTED_LEAF)
+    info = entry.version_info
+    if (info.sequence_number or 0) > header.snapshot.sequence_number:
+        yield f"its sequence number {info.sequence_number} is after the snapshot's, {header.snapshot.sequence_number}"
+    if entry.first_row_id is not None and entry.first_row_id + entry.record_count > header.next_row_id:
+        yield f"its row ids from {entry.first_row_id} are not all below the next free one, {header.next_row_id}"
+    missing = [member for member in members if member not in entry.content_stats]
+    if missing:
+        yield f"its partition values of ids {missing} cannot be read"
+    if entry.key_metadata is not None:
+        yield "it is encrypted, which this version does not read"
+    try:
+        check_adopted_location(entry.location)
+    except Invalid as error:
+        yield error.message
+
+
+def fault_across(state: TableState) -> str | None:
+    """The first rule that the leaves break together, or `None`."""
+    return next(_faults_across(state), None)
+
+
+def _faults_across(state: TableState) -> Iterator[str]:
+    for location, dead in state.live.dead.items():
+        columns = state.leaves[location].columns(["version_info.status"])
+        if not dead <= BitMap(pc.indices_nonzero(live_mask(columns)).to_pylist()):
+            yield f"manifest {location}: its vector names entries that do not exist, or are deleted already"
+    files = live_files(state.leaves.values(), state.live.dead)
+    twice = _first_twice(files)
+    if twice is not None:
+        yield f"data file {twice!r} is listed twice: its rows would be counted twice"
+    places: Counter[tuple[str, int | None]] = Counter()
+    targets: Counter[str] = Counter()
+    for leaf, ordinal, entry in live_deletes(state.leaves.values(), state.live.dead):
+        place = (entry.location, None if entry.deletion_vector is None else entry.deletion_vector.offset)
+        places[place] += 1
+        if places[place] > 1:
+            yield f"manifest {leaf.location}: entry {ordinal}, {entry.location!r}: this delete is listed twice"
+        if entry.deletion_vector is not None:
+            targets[entry.referenced_file or ""] += 1
+    for target, count in targets.items():
+        if count > 1:
+            yield f"data file {target!r} has {count} deletion vectors"
+    absent = absent_among(list(targets), files)
+    if absent:
+        yield f"a deletion vector is of {sorted(absent)[0]!r}, which is not a live data file"
+
+
+def check_adopted_location(location: str) -> None:
+    """Raise `Invalid` (`location-invalid`) unless `location` is allowed for an adopted manifest or a file in one."""
+    check_location(location, is_live=is_absolute)
+
+
+def live_files(leaves: Iterable[Leaf], dead: Mapping[str, BitMap]) -> pa.ChunkedArray:
+    """The locations of the live data files. `dead` has the dead ordinals of each leaf."""
+    chunks: list[pa.Array] = []
+    for leaf in leaves:
+        if leaf.content is LeafContent.DATA:
+            columns = leaf.columns(["location", "version_info.status"])
+            chunks += columns.column("location").filter(live_mask(columns, dead.get(leaf.location))).chunks
+    return pa.chunked_array(chunks, pa.string())
+
+
+def live_deletes(leaves: Iterable[Leaf], dead: Mapping[str, BitMap]) -> Iterator[tuple[Leaf, int, ContentEntry]]:
+    """Every live delete, as (leaf, ordinal, entry). See `live_files` for the arguments."""
+    for leaf in leaves:
+        if leaf.content is LeafContent.DELETE:
+            dead_here = dead.get(leaf.location, BitMap())
+            for ordinal, entry in enumerate(leaf.entries()):
+                if entry.version_info.status is not Status.DELETED and ordinal not in dead_here:
+                    yield leaf, ordinal, entry
+
+
+def absent_among(targets: Sequence[str], files: pa.ChunkedArray) -> set[str]:
+    """The `targets` that are not in `files`."""
+    if not targets:
+        return set()
+    wanted = pa.array(targets, pa.string())
+    return set(wanted.filter(pc.invert(pc.is_in(wanted, value_set=files.combine_chunks()))).to_pylist())
+
+
+def _first_twice(files: pa.ChunkedArray) -> str | None:
+    if pc.count_distinct(files).as_py() == len(files):
+        return None
+    counts = pc.value_counts(files)
+    twice = counts.filter(pc.greater(pc.struct_field(counts, "counts"), 1))
+    found: str = twice[0]["values"].as_py()
+    return found
+
 
 ADOPTED_PREFIX: Final = "metadata/adopted/"
 _ADOPTED: Final = re.compile(f"{ADOPTED_PREFIX}[0-9a-f]{{32}}\\.avro")
@@ -259,24 +441,3 @@ def _digest_of(definition: TableDefinition) -> bytes:
 def invalid(reason: str) -> Invalid:
     """The error of a rejected adoption (`adoption-invalid`)."""
     return Invalid("adoption-invalid", reason)
-
-
-__all__ = [
-    "ADOPTED_PREFIX",
-    "ADOPTED_SNAPSHOT",
-    "ENTRIES_MAX",
-    "LEAVES_BYTES_MAX",
-    "LEAVES_MAX",
-    "NO_SNAPSHOT",
-    "ROOT_BYTES_MAX",
-    "adopted_location",
-    "adopted_state",
-    "check_named",
-    "encode_adopted",
-    "faults_of_first",
-    "invalid",
-    "is_adopted_location",
-    "leaves_of",
-    "proven_adopted",
-    "totals_of_leaves",
-]

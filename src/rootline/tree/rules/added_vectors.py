@@ -21,7 +21,7 @@ from rootline.schemas.content_entry import (
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedVector
 from rootline.tree.draft.draft import Draft
-from rootline.tree.proof.statistics_rules import partition_statistics
+from rootline.tree.proof.file_proof import partition_statistics
 from rootline.tree.rules.vector_merge import MERGED_LOCATION
 
 

@@ -1,6 +1,6 @@
 """Rules for a file that an intent adds, and its row.
 
-Owns: the rules that data files and equality delete files share. Does not own: statistics (`statistics_rules`), the text
+Owns: the rules that data files and equality delete files share. Does not own: statistics (`file_proof`), the text
 of locations (`intent_rules`), which kinds add files.
 Invariants: Every returned row can be encoded. Its status and numbers are those of the next accepted intent.
 """
@@ -16,8 +16,7 @@ from rootline.schemas.intent import DataFile, EqualityDeleteFile, Intent, Intent
 from rootline.schemas.intent_rules import check_location, is_plain
 from rootline.schemas.object_keys import RESERVED_PREFIXES
 from rootline.tree.draft.draft import LONG_MAX, Draft
-from rootline.tree.proof.row_limits import check_file_rows, check_intent_rows
-from rootline.tree.proof.statistics_rules import statistics_of
+from rootline.tree.proof.file_proof import check_file_rows, check_intent_rows, statistics_of
 
 
 def added_rows(draft: Draft, intent: Intent) -> list[Row]:

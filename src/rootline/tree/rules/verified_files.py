@@ -2,7 +2,7 @@
 
 Owns: which files must be verified, and rejecting an intent with a faulty one. Does not own: reading them
 (`rootline.storage.rows.file_footers`), files in leaves, which are verified when their leaf is proven, the property
-(`file_verification`).
+(`file_proof`).
 Invariants: An intent is not decided before all its data files are verified. Only locations where a writer may store a
 file are read. Equality deletes are not verified, because their record counts assign no row ids.
 
@@ -16,7 +16,7 @@ from rootline.schemas.intent_rules import is_plain
 from rootline.schemas.object_keys import RESERVED_PREFIXES
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.draft import Draft
-from rootline.tree.proof.file_verification import StatedFile, verifies_files
+from rootline.tree.proof.file_proof import StatedFile, verifies_files
 from rootline.tree.rules.file_rules import check_own_location
 
 

@@ -30,9 +30,8 @@ from rootline.schemas.intent_rules import check_location
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import IncomingLeaf
 from rootline.tree.draft.draft import LONG_MAX, Draft
-from rootline.tree.proof.file_verification import verifies_files
+from rootline.tree.proof.file_proof import check_intent_rows, verifies_files
 from rootline.tree.proof.leaf_proof import LeafProof, prove_leaf
-from rootline.tree.proof.row_limits import check_intent_rows
 from rootline.tree.rules.named_leaves import CONTENT_OF, LEAVES_PREFIX, check_stated
 from rootline.tree.state.leaf_lookup import LeafLookup
 

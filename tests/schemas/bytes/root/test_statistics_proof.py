@@ -36,7 +36,7 @@ from rootline.schemas.content_entry import ContentStats, FieldStatistics
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile
 from rootline.schemas.table_definition import PartitionSpec, SortOrder, TableDefinition, TrackedField
-from rootline.tree.proof.statistics_rules import examined_statistics, statistics_of
+from rootline.tree.proof.file_proof import examined_statistics, statistics_of
 from tests.schemas.entry_values import bounds, nan_bytes
 from tests.support.examples import examples
 

@@ -1,27 +1,117 @@
-"""Rules for the statistics that a writer sends: partition values are present, and the numbers are consistent.
+"""The check of a file that a writer states: its row count and statistics, and whether its footer is compared.
 
-Owns: the rules for one file, and the conversion of received statistics to those of an entry.
-Does not own: encodings (`statistics_codec`, `single_values`), the consistency of one column's statistics
-(`statistics_violations`), the vectorised rules (`leaf_statistics_rules`, checked against these by
-`tests/tree/proof/test_leaf_proof.py`), pruning (`prune`).
-Invariants: Statistics that pass can be read back with the table's types. Encoded statistics stay encoded, and are not
-decoded if their bytes prove them valid (`statistics_proof`).
+Owns: the limits of the row counts that files and intents state, with their table properties and messages. The property
+`rootline.verify.files`. The rules for the statistics of one file, and their conversion to those of an entry.
+Does not own: the same rules over a leaf's columns (`leaf_proof`, checked against these by
+`tests/tree/proof/test_leaf_proof.py`), the consistency of one column's statistics (`statistics_violations`), encodings
+(`statistics_codec`, `single_values`), reading footers (`rootline.storage.rows.file_footers`).
+Invariants:
+* A refused count is impossible for a Parquet, ORC or Avro file in practice. Exhausting the row ids of a table takes
+  some ninety million intents with false counts, because row ids are assigned by these counts and never reused.
+* Statistics that pass can be read back with the table's types. Encoded statistics stay encoded, and are not decoded if
+  their bytes prove them valid (`statistics_proof`).
 
-Source: format page, "Absent and null" and "Partition values are statistics".
+Theory. The length of a file bounds its rows only loosely. A Parquet column with a single value is a run of a few bytes
+for each page of up to 2^31 rows, and an ORC or Avro file with a single value compresses well. For 33 million equal rows
+pyarrow writes 460 rows per byte in Parquet and 2,800 in ORC, so a limit of 2^20 is far from both. Stated lengths may be
+false too, so a file and an intent have absolute limits, which table properties can raise.
+
+`rootline.verify.files` is `none` or `footer`. `none` accepts the lengths and row counts that an intent states, within
+the limits. `footer` compares them with the stored files: the length of each file, and the row count in the footer of
+each Parquet file.
+
+Source: format page, "Absent and null" and "Partition values are statistics", docs/decisions/0010.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.statistics_codec import LazyStats, StatisticsCodec
 from rootline.schemas.bytes.single_values import from_generic
-from rootline.schemas.content_entry import ContentStats, FieldStatistics, statistics_violations
+from rootline.schemas.content_entry import ContentStats, FieldStatistics, FileFormat, statistics_violations
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile
 from rootline.schemas.table_definition import TableDefinition, TrackedField
+from rootline.schemas.table_properties import property_fault
+
+FILE_PROPERTY: Final = "rootline.rows.file-max"
+INTENT_PROPERTY: Final = "rootline.rows.intent-max"
+FILE_ROWS_MAX: Final = 10_000_000_000
+INTENT_ROWS_MAX: Final = 100_000_000_000
+ROWS_PER_BYTE_MAX: Final = 2**20
+_CODE: Final = "row-count-implausible"
+
+
+class RowLimits(NamedTuple):
+    """The most rows of one data file, and of all data files that one intent adds."""
+
+    file: int = FILE_ROWS_MAX
+    intent: int = INTENT_ROWS_MAX
+
+
+def limits_of(definition: TableDefinition) -> RowLimits:
+    """The limits by the properties of a table."""
+    return _chosen(definition.properties.get(FILE_PROPERTY), definition.properties.get(INTENT_PROPERTY))
+
+
+def is_plausible(rows: int, size_in_bytes: int, limits: RowLimits) -> bool:
+    """Whether a file of this length may have this many rows."""
+    return rows <= limits.file and rows <= size_in_bytes * ROWS_PER_BYTE_MAX
+
+
+def why_implausible(rows: int, size_in_bytes: int, limits: RowLimits) -> str:
+    """The message for a file whose row count is not plausible."""
+    if rows > limits.file:
+        return f"{rows} rows are more than table property {FILE_PROPERTY} allows, which is {limits.file}"
+    return f"{rows} rows do not fit {size_in_bytes} bytes: correct record_count or file_size_in_bytes"
+
+
+def check_file_rows(location: str, rows: int, size_in_bytes: int, limits: RowLimits) -> None:
+    """Raise `Invalid` (`row-count-implausible`) if the row count of a file exceeds the limits."""
+    if not is_plausible(rows, size_in_bytes, limits):
+        raise Invalid(_CODE, f"{location!r}: {why_implausible(rows, size_in_bytes, limits)}")
+
+
+def check_intent_rows(rows: int, limits: RowLimits) -> None:
+    """Raise `Invalid` (`row-count-implausible`) if an intent adds too many rows."""
+    if rows > limits.intent:
+        raise Invalid(
+            _CODE,
+            f"the intent adds {rows} rows, more than table property {INTENT_PROPERTY} allows, which is "
+            f"{limits.intent}: split the intent, or create the table with a larger limit",
+        )
+
+
+@lru_cache(maxsize=256)
+def _chosen(file: str | None, intent: str | None) -> RowLimits:
+    return RowLimits(_number(FILE_PROPERTY, file, FILE_ROWS_MAX), _number(INTENT_PROPERTY, intent, INTENT_ROWS_MAX))
+
+
+def _number(name: str, text: str | None, default: int) -> int:
+    return default if text is None or property_fault(name, text) is not None else int(text)
+
+
+PROPERTY: Final = "rootline.verify.files"
+FOOTER: Final = "footer"
+
+
+class StatedFile(NamedTuple):
+    """A data file as stated by an intent or a leaf. Only the length of an encrypted file can be verified."""
+
+    location: str
+    file_format: FileFormat
+    record_count: int
+    size_in_bytes: int
+    is_encrypted: bool
+
+
+def verifies_files(definition: TableDefinition) -> bool:
+    """Whether the table verifies new data files before it accepts them."""
+    return definition.properties.get(PROPERTY) == FOOTER
+
 
 MORE_VALUES: Final = "more values than the file has rows"
 NO_PARTITION_VALUE: Final = "no partition value: give its lower_bound (both bounds null for null)"
