@@ -115,8 +115,8 @@ CROSSED_BOUNDS: Final = "the lower bound is above the upper bound"
 def statistics_violations(item: FieldStatistics) -> Iterator[str]:
     """The contradictions in one column's statistics, a sentence for each rule that `item` breaks.
 
-    The rules are code, because reading them from a table would take more than twice as long. `leaf_statistics_rules`
-    has the same rules over columns, and `tests/tree/proof/test_leaf_proof.py` proves both equal.
+    The rules are code, because reading them from a table would take more than twice as long. `leaf_proof` has the
+    same rules over columns, and `tests/tree/proof/test_leaf_proof.py` proves both equal.
     """
     values = item.value_count
     if values is not None and (item.null_value_count or 0) + (item.nan_value_count or 0) > values:

@@ -28,7 +28,7 @@ from rootline.storage.rows.file_footers import FooterReader
 from rootline.testing.virtual_loop import run_virtually
 from rootline.tree.draft.batch import FetchedObjects, Needs, Record
 from rootline.tree.evolution.changes import DefinitionChanges, SetProperties
-from rootline.tree.proof.file_proof import PROPERTY, StatedFile
+from rootline.tree.proof.file_proof import VERIFY_PROPERTY, StatedFile
 from tests.coordinator.hooked_ports import HookedStore, taking
 from tests.coordinator.running_service import TABLE, running
 from tests.coordinator.test_table_loop import owned
@@ -38,13 +38,13 @@ def definition(verify: str = "footer") -> TableDefinition:
     return build_definition(
         pa.schema([pa.field("id", pa.int64()), pa.field("k", pa.int32())]),
         table_uuid=uuid.uuid5(uuid.NAMESPACE_DNS, TABLE),
-        properties={PROPERTY: verify},
+        properties={VERIFY_PROPERTY: verify},
     )
 
 
 def creating(verify: str = "footer") -> Intent:
     made = dataclasses.replace(
-        definition(), properties={PROPERTY: verify}
+        definition(), properties={VERIFY_PROPERTY: verify}
     )  # the client would refuse a wrong value sooner
     text = made.to_json().decode()
     return Intent(intent_id="create", table=TABLE, kind=IntentKind.CREATE, definition=text)
@@ -244,7 +244,7 @@ async def test_a_leaf_that_comes_with_the_creation_of_its_table_is_looked_at_too
 
 
 def altering(name: str, verify: str) -> Intent:
-    text = DefinitionChanges(None, (SetProperties({PROPERTY: verify}),)).to_json()
+    text = DefinitionChanges(None, (SetProperties({VERIFY_PROPERTY: verify}),)).to_json()
     return Intent(intent_id=name, table=TABLE, kind=IntentKind.ALTER, definition=text)
 
 

@@ -3,7 +3,7 @@
 Owns: the adopted root, which the client makes and the coordinator checks, its rules, and the rules for the Iceberg
 manifests that are its leaves, for each alone and across all of them.
 Does not own: reading the Iceberg table (`rootline.catalog`) and its manifests (`manifest_codec`), the shape of every
-leaf (`leaf_columns`), rows of leaves that Rootline wrote, which equal their recomputation, the table's root 0 (`apply`).
+leaf (`leaf_columns`), rows of leaves that Rootline wrote, which equal their recomputation, root 0 (`apply`).
 Invariants:
 * Adopted metadata obeys every rule of later roots, or the adoption is refused with the rule that it breaks. The first
   fault is reported with its leaf and entry.

@@ -94,7 +94,7 @@ def _number(name: str, text: str | None, default: int) -> int:
     return default if text is None or property_fault(name, text) is not None else int(text)
 
 
-PROPERTY: Final = "rootline.verify.files"
+VERIFY_PROPERTY: Final = "rootline.verify.files"
 FOOTER: Final = "footer"
 
 
@@ -110,7 +110,7 @@ class StatedFile(NamedTuple):
 
 def verifies_files(definition: TableDefinition) -> bool:
     """Whether the table verifies new data files before it accepts them."""
-    return definition.properties.get(PROPERTY) == FOOTER
+    return definition.properties.get(VERIFY_PROPERTY) == FOOTER
 
 
 MORE_VALUES: Final = "more values than the file has rows"

@@ -1,6 +1,6 @@
 """Serializable isolation: no row that may match the intent's filter was added or removed after the snapshot it read.
 
-Owns: the check. Does not own: filters (`filters`), matching statistics against them (`prune`), the recorded removals
+Owns: the check. Does not own: filters (`filters`), matching statistics against them (`pruning`), the recorded removals
 (`removals`).
 Invariants: An intent that passes would read the same rows now. A restore may remove a vector without leaving an entry
 that shows the restored rows, so a writer that read before a restore is always rejected.

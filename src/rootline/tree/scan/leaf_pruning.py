@@ -1,9 +1,9 @@
-"""Vectorised pruning: the evaluation of a filter on the statistics of all entries of a leaf.
+"""Vectorized pruning: the evaluation of a filter on the statistics of all entries of a leaf.
 
-Owns: the vectorised form of `value_range`, and the choice of the leaf's columns to read.
-Does not own: the tables of flags and bounds (`value_range`), pruning of single entries (`prune`), the live entries
+Owns: the vectorized form of `value_range`, and the choice of the leaf's columns to read.
+Does not own: the tables of flags and bounds (`value_range`), pruning of single entries (`pruning`), the live entries
 (`scan_plan`).
-Invariants: The result for an entry is the same as in `prune` (checked by `tests/tree/filter/test_prune.py`). Only the
+Invariants: The result for an entry is the same as in `pruning` (checked by `tests/tree/filter/test_prune.py`). Only the
 statistics that the filter needs are read.
 """
 

@@ -1,6 +1,6 @@
 """The aggregates of a leaf in its root row: counts, the least sequence number, and statistics over its entries.
 
-Owns: the aggregation of columns. Does not own: the leaf's bytes, pruning by aggregates (`prune`).
+Owns: the aggregation of columns. Does not own: the leaf's bytes, pruning by aggregates (`pruning`).
 Invariants: Aggregates describe the entries as written, so a manifest vector changes none of them. Bounds contain those
 of every entry. If any entry lacks statistics of a column, the aggregate has none of it. `tight_bounds` is the AND.
 
