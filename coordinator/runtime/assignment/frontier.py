@@ -56,6 +56,10 @@ class _Progress:
         return min(chain(spans, behind, self.rejected, self.parked.values()), default=self.next_offset)
 
     def first_undecided(self, table: TableName) -> int:
+        """The first offset that `table` may not have decided, parked or not.
+
+        It is the position of the main reader if the table has decided everything.
+        """
         span, behind = self.undecided.get(table), self.behind.get(table, self.next_offset)
         return behind if span is None else min(span.first, behind)
 
@@ -117,13 +121,6 @@ class Frontier:
     def caught_up(self, place: Partition, table: TableName) -> None:
         """Note that `table` gets its records from the main reader again."""
         self._partitions[place].behind.pop(table, None)
-
-    def first_undecided(self, place: Partition, table: TableName) -> int:
-        """The first offset that `table` may not have decided, parked or not.
-
-        It is the position of the main reader if the table has decided everything.
-        """
-        return self._partitions[place].first_undecided(table)
 
     def undecided(self) -> dict[Where, int]:
         """The first undecided offset of each table and partition with undecided records."""
