@@ -185,6 +185,70 @@ def test_a_table_that_is_revoked_or_paused_in_the_middle_of_parking_decides_each
     run_virtually(main())
 
 
+def test_a_table_that_is_resumed_when_part_of_its_records_is_parked_gets_the_others_from_the_log() -> None:
+    """Its first loop had all of them. The new one has none, and goes on where the parked records end."""
+
+    async def main() -> None:
+        log, store, asked = GroupLog(1, retention_s=WEEK_S, read_max=4), HookedStore(), Counter[str]()
+        damage = Damage(store)
+
+        async def fail(operation: str, reader: str) -> None:
+            asked[operation] += 1
+            if operation == "park" and asked["park"] > 3:
+                raise Unavailable("log-unavailable", "the topic is full")
+
+        async with coordinating("a", log=log, store=store) as group:
+            await quarantined(group, damage)
+            log.hooks.before = fail
+            stuck = group.publish(*(append_intent(f"stuck-{number}", STUCK) for number in range(30)))
+            await until_passed(group, stuck[0].offset)
+            pause(group, STUCK)
+            await group.until(lambda: paused_of(group) == {STUCK})
+            damage.mend()
+            resume(group)
+            await all_decided_once(group, stuck, STUCK, 30)
+            await group.until(lambda: not log.group.parked.tables)
+
+    run_virtually(main())
+
+
+@pytest.mark.parametrize("room_bytes", [500, 64_000_000])
+def test_records_that_a_reader_was_reading_when_their_table_was_parked_come_from_the_parked_ones(
+    room_bytes: int,
+) -> None:
+    """Those over the limit were rejected in the meantime, so the reader must not hand them over."""
+
+    async def main() -> None:
+        stop, outage, log = Stop("read_again"), Outage(STUCK), GroupLog(1, retention_s=WEEK_S, read_max=8)
+        log.hooks.after = stop
+        async with coordinating(
+            "a", log=log, store=HookedStore(before=outage), table_queue_intents_max=3, parked_bytes_max=room_bytes
+        ) as group:
+            await group.create(STUCK, FREE)
+            await group.until_settled()
+            outage.on = stop.is_armed = True
+            stuck = group.publish(*(append_intent(f"s-{number}", STUCK) for number in range(40)))
+            await asyncio.sleep(1.0)
+            outage.on = False
+            await stop.reached.wait()
+            outage.on = True
+            stuck += group.publish(append_intent("last", STUCK))
+            await until_passed(group, stuck[-1].offset)
+            stop.go_on.set()
+            await asyncio.sleep(60.0)
+            outage.on = False
+            verdicts = await group.decided(stuck)
+            await group.until(lambda: not log.group.parked.tables)
+            await group.until_settled()
+            kinds = {(verdict.kind, verdict.code) for verdict in verdicts}
+            rejected = {(VerdictKind.REJECTED, "table-parked")} if room_bytes < 10_000 else set()
+            assert kinds == {(VerdictKind.COMMITTED, None)} | rejected
+            assert len(await group.files(STUCK)) == sum(verdict.kind is VerdictKind.COMMITTED for verdict in verdicts)
+            group.check_order(STUCK)
+
+    run_virtually(main())
+
+
 def test_a_lift_that_the_log_does_not_confirm_restarts_its_table_and_is_confirmed_later() -> None:
     async def main() -> None:
         log, store, asked = GroupLog(1, retention_s=WEEK_S), HookedStore(), Counter[str]()
