@@ -33,7 +33,8 @@ from rootline.coordinator.protocol.effects import Noted, Report
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.machine_state import Phase, Policy
 from rootline.coordinator.runtime.assignment.consumer_loop import ConsumerLoop
-from rootline.coordinator.runtime.assignment.partition_assignment import AssignmentSettings, PartitionAssignment
+from rootline.coordinator.runtime.assignment.intake import AssignmentSettings
+from rootline.coordinator.runtime.assignment.partition_assignment import PartitionAssignment
 from rootline.coordinator.runtime.observing import CoordinatorMetrics, RecentEvents, VerdictLines
 from rootline.coordinator.runtime.own_tables import HeadCheck, OwnTable, own_tables
 from rootline.coordinator.runtime.records import UNREAD, read_principals

@@ -3,7 +3,7 @@
 Owns: names, labels and buckets of the registry, the translation of reports into them, a log line for each verdict
 and each commit with its level and rate, the ring buffers of recent events, the numbers by which a client requests newer
 events. Does not own: the time of a report (`rootline.coordinator.protocol`), the publication of
-verdicts (`verdict_outbox`, `rejection_outbox`), the presentation of events (`rootline.coordinator.http`).
+verdicts (`verdict_outbox`, `intake`), the presentation of events (`rootline.coordinator.http`).
 Invariants: metrics are a stable interface for dashboards and alerts. A `table` label has at most `TABLES_MAX` tables,
 and only tables that exist. The rest share `_other` in counters, and have no gauges. Every verdict and every commit is
 in exactly one log line, its own or a count. Rejections have their own limit of lines, so a flood of commits hides none.

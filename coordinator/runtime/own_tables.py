@@ -65,10 +65,10 @@ def own_tables(
         return []
     parked: dict[TableName, int] = {}
     reasons: dict[TableName, str] = {}
-    for (table, _), item in assignment.late.parked.items():
-        parked[table] = parked.get(table, 0) + item.records
-        reasons.setdefault(table, item.why)
-    missing = {table: why for (table, _), why in assignment.late.missing.items()}
+    for item in assignment.parked.tables:
+        parked[item.table] = parked.get(item.table, 0) + item.records
+        reasons.setdefault(item.table, item.why)
+    missing = {table: why for (table, _), why in assignment.parked.missing.items()}
     found = []
     for table, loop in assignment.tables.items():
         machine, held = loop.machine, parked.get(table, 0)

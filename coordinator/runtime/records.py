@@ -3,7 +3,7 @@
 Owns: the choice which records are intents of a table, the rejection of the others, the child process that decodes
 suspect records first, the policy file of keys, tables and kinds. Does not own: framing
 (`rootline.schemas.bytes.intent_codec`), the child's side (`decoding_child`), the choice of suspects (the feed), the
-time at which a rejection is published (`consumer_loop`), signatures (`rootline.schemas.bytes.record_headers`), the
+time at which a rejection is published (`intake`), signatures (`rootline.schemas.bytes.record_headers`), the
 order of refusals among decisions (`rootline.tree.commit.decide`).
 Invariants: any record yields an intent or a rejection, never an error, because a record that ends this process would
 end the next one. A record that damages the child does not affect this process. The child's end is blamed on the one

@@ -89,8 +89,8 @@ def test_pausing_and_resuming_tables_costs_each_the_same_however_many_wait(
             positions = group.publish(*(append_intent("one", table) for table in tables))
             await group.until(lambda: _undecided(group) == count)
             with counted_steps(OURS) as counted:
-                group.assignment("a").pausing.take(pauses(tables))
-                group.assignment("a").pausing.take([])
+                group.assignment("a").take_pauses(pauses(tables))
+                group.assignment("a").take_pauses([])
             steps[count] = counted.count
             is_slow = False
             await group.decided(positions)

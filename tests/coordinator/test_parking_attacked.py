@@ -120,20 +120,20 @@ def test_a_table_that_recovers_before_anything_of_it_was_parked_is_given_nothing
             outage.on = True
             group.start("a")
             await group.until(lambda: group.services["a"]._consumer.assignment is not None)
-            assignment = group.assignment("a")
-            hand_over = type(assignment).hand_over
+            served = group.assignment("a").served
+            hand_over = type(served).hand_over
 
             def noting(self, loop, table, place, records):  # type: ignore[no-untyped-def]
                 handed.extend(record.position.offset for record in records if table == STUCK)
                 hand_over(self, loop, table, place, records)
 
-            type(assignment).hand_over = noting  # type: ignore[method-assign]
+            type(served).hand_over = noting  # type: ignore[method-assign]
             try:
                 stuck = group.publish(*(append_intent(f"stuck-{number}", STUCK) for number in range(20)))
                 await until_passed(group, stuck[-1].offset)
                 verdicts = await group.decided(stuck)
             finally:
-                type(assignment).hand_over = hand_over  # type: ignore[method-assign]
+                type(served).hand_over = hand_over  # type: ignore[method-assign]
             assert {verdict.kind for verdict in verdicts} == {VerdictKind.COMMITTED}
             await group.until_settled()
             assert len(await group.files(STUCK)) == 20

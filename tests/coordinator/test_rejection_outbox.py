@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rootline.coordinator.runtime.assignment.rejection_outbox import RejectionOutbox
+from rootline.coordinator.runtime.assignment.intake import RejectionOutbox
 from rootline.coordinator.runtime.records import Rejection, decoded
 from rootline.ports.intent_feed import RecordedRejection
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
@@ -67,13 +67,9 @@ class Outbox:
     def __init__(self, log: GroupLog) -> None:
         self.log = log
         self.told: list[int] = []
-        self.buffered_bytes = 0
         self.outbox = RejectionOutbox(
-            Holding(log), SeededEnvironment(1), self._published, self._held, BYTES_MAX, TIMEOUT_S, retry_s=1.0
+            Holding(log), SeededEnvironment(1), self._published, BYTES_MAX, TIMEOUT_S, retry_s=1.0
         )
-
-    def _held(self, more_bytes: int) -> None:
-        self.buffered_bytes += more_bytes
 
     def _published(self, rejections: Sequence[Rejection]) -> None:
         for verdict, _ in rejections:
@@ -180,7 +176,7 @@ def test_a_letter_that_the_log_does_not_take_holds_up_no_other_one(hangs: bool) 
         box.outbox.request_stop()
         await task
         assert sorted(box.told) == sorted(box.letters()) == list(range(1_010))
-        assert (box.outbox.waiting, box.outbox.trouble, box.buffered_bytes) == (0, "", 0)
+        assert (box.outbox.waiting, box.outbox.trouble, box.outbox.buffered_bytes) == (0, "", 0)
 
     virtually(main())
 
@@ -256,7 +252,7 @@ def test_large_ones_are_published_few_at_a_time_and_count_until_they_are() -> No
 
         async def look(operation: str, reader: str) -> None:
             if operation == "letters":
-                sizes.append(box.buffered_bytes)
+                sizes.append(box.outbox.buffered_bytes)
 
         log = GroupLog(before=look)
         box = Outbox(log)
@@ -267,7 +263,7 @@ def test_large_ones_are_published_few_at_a_time_and_count_until_they_are() -> No
         assert box.outbox.is_full
         box.outbox.request_stop()
         await box.outbox.run()
-        assert (box.told, box.buffered_bytes) == (list(range(60)), 0)
+        assert (box.told, box.outbox.buffered_bytes) == (list(range(60)), 0)
         assert all(before - after <= 4_000_000 for before, after in pairwise(sizes))
 
     virtually(main())

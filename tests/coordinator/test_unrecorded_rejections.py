@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 from prometheus_client import generate_latest
 
-from rootline.coordinator.runtime.assignment import partition_assignment
+from rootline.coordinator.runtime.assignment import intake
 from rootline.coordinator.runtime.records import Rejection, decoded
 from rootline.schemas.bytes.intent_codec import encode_intent_json
 from rootline.schemas.errors import Unavailable
@@ -102,7 +102,7 @@ def test_a_record_that_was_told_unreadable_is_not_committed_by_a_newer_version_t
             [told] = await group.decided(early)
             assert told.code == "kind-unknown"
             await group.crash("a")
-            monkeypatch.setattr(partition_assignment, "decoded", newer)
+            monkeypatch.setattr(intake, "decoded", newer)
             group.start("c")
             await asyncio.sleep(60)
             assert await group.files(LATE) == []

@@ -16,13 +16,9 @@ from typing import Final
 
 import structlog
 
-from rootline.coordinator.runtime.assignment.partition_assignment import (
-    AssignmentSettings,
-    End,
-    LoopFactory,
-    OnPublished,
-    PartitionAssignment,
-)
+from rootline.coordinator.runtime.assignment.intake import AssignmentSettings, OnPublished
+from rootline.coordinator.runtime.assignment.partition_assignment import End, PartitionAssignment
+from rootline.coordinator.runtime.assignment.served_tables import LoopFactory
 from rootline.coordinator.runtime.table.table_loop import TableLoop
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import Assigned, CoordinatorLog, Delivered, FeedEvent, Partition, Revoked
@@ -75,7 +71,7 @@ class ConsumerLoop:
     @property
     def paused(self) -> str:
         """The reason if an operator paused all tables, or an empty string."""
-        pause = None if self._assignment is None else self._assignment.pausing.of_all
+        pause = None if self._assignment is None else self._assignment.pauses.of_all
         return "" if pause is None else pause.reason
 
     async def run(self) -> None:
@@ -126,8 +122,7 @@ class ConsumerLoop:
                         self.caught_up.set()
                 case Delivered():
                     if self._assignment is not None and (event.records or event.passed):
-                        await self._assignment.examine(event.records)
-                        self._assignment.hand_out(event.records, event.passed)
+                        await self._assignment.hand_out(event.records, event.passed)
                     if event.at_end:
                         self.caught_up.set()
                     self._remember_now_and_then(tasks)

@@ -1,6 +1,7 @@
 """The frontier of each partition: the offset before which every record has an acknowledged verdict.
 
-Owns: the progress of all tables that share partitions. Does not own: committing offsets (`consumer_loop`, the feed).
+Owns: the progress of all tables that share partitions, and the tables that made progress last.
+Does not own: committing offsets (`consumer_loop`, the feed), the handing over of records (`served_tables`).
 Invariants: The frontier never passes a record without an acknowledged verdict. It never moves back. Its memory is
 proportional to the tables with undecided records, not to the records.
 
@@ -19,6 +20,9 @@ from itertools import chain
 from rootline.ports.intent_feed import Partition
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.root_header import PartitionOffset
+
+Where = tuple[TableName, Partition]
+"""A table and one of its partitions."""
 
 
 @dataclass(slots=True)
@@ -52,6 +56,10 @@ class _Progress:
         return min(chain(spans, behind, self.rejected, self.parked.values()), default=self.next_offset)
 
     def first_undecided(self, table: TableName) -> int:
+        """The first offset that `table` may not have decided, parked or not.
+
+        It is the position of the main reader if the table has decided everything.
+        """
         span, behind = self.undecided.get(table), self.behind.get(table, self.next_offset)
         return behind if span is None else min(span.first, behind)
 
@@ -114,14 +122,7 @@ class Frontier:
         """Note that `table` gets its records from the main reader again."""
         self._partitions[place].behind.pop(table, None)
 
-    def first_undecided(self, place: Partition, table: TableName) -> int:
-        """The first offset that `table` may not have decided, parked or not.
-
-        It is the position of the main reader if the table has decided everything.
-        """
-        return self._partitions[place].first_undecided(table)
-
-    def undecided(self) -> dict[tuple[TableName, Partition], int]:
+    def undecided(self) -> dict[Where, int]:
         """The first undecided offset of each table and partition with undecided records."""
         return {
             (table, place): progress.first_undecided(table)
@@ -129,13 +130,13 @@ class Frontier:
             for table in {**progress.undecided, **progress.behind}
         }
 
-    def undecided_of(self, table: TableName) -> dict[Partition, int]:
-        """Partition → the first offset of this table that is undecided. Other partitions are omitted."""
-        return {
-            place: progress.first_undecided(table)
+    def undecided_of(self, table: TableName) -> list[PartitionOffset]:
+        """The first undecided offset of this table in each partition. Partitions without one are omitted."""
+        return [
+            PartitionOffset(*place, progress.first_undecided(table))
             for place, progress in self._partitions.items()
             if table in progress.undecided or table in progress.behind
-        }
+        ]
 
     def handed_over_to(self, place: Partition, table: TableName) -> int:
         """The offset after the last undecided record that was handed to `table`, or 0."""
@@ -197,3 +198,22 @@ class Frontier:
         for log, partition, offset in offsets:
             progress = self._partitions[log, partition]
             progress.remembered = max(progress.remembered, offset)
+
+
+@dataclass(slots=True)
+class LastProgress:
+    """The two tables that made progress last, with the times."""
+
+    _newest: tuple[TableName, float] | None = None
+    _other: tuple[TableName, float] | None = None
+
+    def note(self, table: TableName, now_s: float) -> None:
+        """Note that `table` has decided a record."""
+        if self._newest is not None and self._newest[0] != table:
+            self._other = self._newest
+        self._newest = (table, now_s)
+
+    def other_than(self, table: TableName) -> float | None:
+        """The time of the last progress of a table other than this one, or `None`."""
+        found = self._other if self._newest is not None and self._newest[0] == table else self._newest
+        return None if found is None else found[1]

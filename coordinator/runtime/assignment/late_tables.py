@@ -1,7 +1,9 @@
 """Separate readers for tables that have fallen behind the main reader or have parked records.
 
-Owns: these readers, which read the parked records first and then the log until they reach the main reader.
-Does not own: parking (`parking`), the rules of the frontier (`frontier`).
+Owns: these readers, which read the parked records first and then the log until they reach the main reader, and the
+names of the parked records.
+Does not own: parking (`parking`), decoding and rejecting (`intake`), the tables' loops (`served_tables`), the rules of
+the frontier (`frontier`).
 Invariants: A table gets its records of a partition in order and without a gap. While records of a table are parked, it
 gets none from the log. A record that is not an intent is rejected once, by the main reader or by a separate one.
 """
@@ -9,51 +11,37 @@ gets none from the log. A record that is not an intent is rejected once, by the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import structlog
 
-from rootline.coordinator.runtime.assignment.frontier import Frontier
-from rootline.coordinator.runtime.assignment.parking_rules import Where
-from rootline.coordinator.runtime.records import Rejection
+from rootline.coordinator.runtime.assignment.frontier import Frontier, Where
+from rootline.coordinator.runtime.assignment.intake import Intake
 from rootline.coordinator.runtime.table.table_loop import TableLoop
-from rootline.ports.intent_feed import CoordinatorLog, ParkedTable, Partition, Reread
+from rootline.ports.intent_feed import CoordinatorLog, Lift, ParkedTable, Partition
 from rootline.schemas.errors import Corrupt, Fenced, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import LogRecord, TableName
 from rootline.schemas.root_header import PartitionOffset
 from rootline.tree.draft.batch import Record
 
-READ_MAX: Final = 256
 _PARKED_READERS_MAX: Final = 4
 """The most tables that read parked records concurrently. Each uses a connection."""
 
 
-class LateOwner(Protocol):
-    """The part of the assignment that a separate reader uses."""
+class CatchUpPort(Protocol):
+    """The part of the served tables that a separate reader uses."""
 
-    log: CoordinatorLog
-    frontier: Frontier
-    turn: asyncio.Lock
-    tables: dict[TableName, TableLoop]
-
-    async def examine(self, records: Sequence[LogRecord]) -> None:
-        """Decode records that may have crashed a process in a separate process first."""
-        ...
-
-    def decoded(self, raw: LogRecord) -> Record | Rejection:
-        """The intent of a record, or its rejection."""
-        ...
-
-    def reject(self, rejection: Rejection) -> None:
-        """Publish a rejection. It blocks the frontier until it is acknowledged."""
+    @property
+    def loops(self) -> Mapping[TableName, TableLoop]:
+        """The loops of tables. A table with a separate reader has one."""
         ...
 
     @property
-    def has_room_for_rejections(self) -> bool:
-        """Whether the buffer of rejections has room."""
+    def turn(self) -> asyncio.Lock:
+        """The lock around each piece of work. The main reader hands out nothing while a reader that has it works."""
         ...
 
     def hand_over(self, loop: TableLoop, table: TableName, place: Partition, records: tuple[Record, ...]) -> None:
@@ -64,50 +52,109 @@ class LateOwner(Protocol):
         """Run `work` as a task of the assignment."""
         ...
 
-    async def pause(self) -> None:
+    async def wait_to_retry(self) -> None:
         """Wait before a retry."""
         ...
 
 
 @dataclass(slots=True)
-class LateTables:
-    """The separate readers of an assignment.
+class ParkedRecords:
+    """The names of the parked records of each table and partition.
 
-    * `places`: the tables and partitions that have or will get a separate reader.
-    * `parked`: the parked records, updated by `Parking`.
-    * `missing`: places with missing parked records, and the reason. They wait for an operator.
-    * `without_missing`: places where an operator allowed to continue without the missing records.
+    If some of them are missing, their table waits for an operator, who may allow it to continue without them.
     """
 
-    owner: LateOwner
-    places: set[Where] = field(default_factory=set)
-    parked: dict[Where, ParkedTable] = field(default_factory=dict)
-    missing: dict[Where, str] = field(default_factory=dict)
-    without_missing: set[Where] = field(default_factory=set)
+    _parked: dict[Where, ParkedTable] = field(default_factory=dict)
+    _missing: dict[Where, str] = field(default_factory=dict)
+    _without_missing: set[Where] = field(default_factory=set)
+
+    @property
+    def tables(self) -> Collection[ParkedTable]:
+        """The parked records of all tables and partitions."""
+        return self._parked.values()
+
+    @property
+    def missing(self) -> Mapping[Where, str]:
+        """The tables and partitions with missing records, and the reason. They wait for an operator."""
+        return self._missing
+
+    def find(self, where: Where) -> ParkedTable | None:
+        """The parked records of a table and partition, or `None`."""
+        return self._parked.get(where)
+
+    def of(self, where: Where) -> ParkedTable:
+        """The parked records of a parked table and partition."""
+        return self._parked[where]
+
+    def put(self, where: Where, parked: ParkedTable) -> None:
+        """Note the parked records of a table and partition, in place of those known before."""
+        self._parked[where] = parked
+
+    def remove(self, where: Where) -> None:
+        """Note that all parked records are decided. The permission to continue without some ends with them."""
+        del self._parked[where]
+        self._without_missing.discard(where)
+
+    def note_missing(self, where: Where, why: str) -> None:
+        """Note that some of the records are missing."""
+        self._missing[where] = why
+
+    def skips_missing(self, where: Where) -> bool:
+        """Whether an operator has allowed to continue without the missing records."""
+        return where in self._without_missing
+
+    def lift(self, where: Where, lift: Lift) -> bool:
+        """Let the reader retry. Returns whether missing records had stopped it."""
+        if lift.without_missing and self._is_about(lift, where):
+            self._without_missing.add(where)
+        return self._missing.pop(where, None) is not None
+
+    def _is_about(self, lift: Lift, where: Where) -> bool:
+        """Whether a lift without missing records was given for the records that are parked at present."""
+        parked = self._parked.get(where)
+        if parked is None or lift.first_offset is None:
+            return where in self._missing
+        return lift.first_offset == parked.first_offset
+
+
+@dataclass(slots=True)
+class LateTables:
+    """The separate readers of an assignment."""
+
+    log: CoordinatorLog
+    frontier: Frontier
+    intake: Intake
+    served: CatchUpPort
+    parked: ParkedRecords
+    _places: set[Where] = field(default_factory=set)
     _rejected_to: dict[Where, int] = field(default_factory=dict)
     _readers: dict[Where, asyncio.Task[None]] = field(default_factory=dict)
     _reading_parked: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_PARKED_READERS_MAX))
 
+    @property
+    def places(self) -> Collection[Where]:
+        """The tables and partitions that have or will get a separate reader."""
+        return self._places
+
     def take_over(self, table: TableName, place: Partition, offset: int, rejected_to: int) -> None:
-        """Serve `table` by a separate reader from `offset` on.
+        """Serve `table` by a separate reader from `offset` on, in place of one that runs.
 
         The main reader has rejected invalid records before `rejected_to`, so the separate reader skips them.
         """
         where = (table, place)
-        self.places.add(where)
+        self._places.add(where)
         self._rejected_to.setdefault(where, rejected_to)
-        self.owner.frontier.fell_behind(place, table, offset)
+        self.frontier.fell_behind(place, table, offset)
+        self._read(table, place)
 
-    def read(self, table: TableName, place: Partition) -> None:
-        """Start the table's reader at its position, in place of one that runs."""
-        where = (table, place)
-        self._stop(where)
-        reader = self._readers[where] = self.owner.start(self._catch_up(table, place), f"reader of {table}")
-        reader.add_done_callback(lambda done: self._forget(where, done))
+    def serves(self, table: TableName) -> bool:
+        """Whether `table` has or will get a separate reader."""
+        return bool(self._places_of(table))
 
-    def places_of(self, table: TableName) -> list[Partition]:
-        """The partitions for which `table` has or will get a separate reader."""
-        return [place for place in self.owner.frontier.places if (table, place) in self.places] if self.places else []
+    def restart(self, table: TableName) -> None:
+        """Start the table's readers again at their positions. They may be waiting for room in a loop that has ended."""
+        for place in self._places_of(table):
+            self._read(table, place)
 
     def stop(self) -> None:
         """Stop all separate readers."""
@@ -128,7 +175,7 @@ class LateTables:
         for raw in records:
             if raw.key is not None and raw.key not in keys:
                 continue
-            offset, found = raw.position.offset, self.owner.decoded(raw)
+            offset, found = raw.position.offset, self.intake.decoded(raw)
             if isinstance(found, Record):
                 table = TableName(found.intent.table)
                 if table in own and offset >= tables[table]:
@@ -137,80 +184,89 @@ class LateTables:
                 where = (keys[raw.key], place)
                 if all_new or offset >= self._rejected_to.get(where, 0):  # otherwise it was rejected before
                     self._rejected_to[where] = max(offset + 1, self._rejected_to.get(where, 0))
-                    self.owner.reject(found)
+                    self.intake.reject(found)
         return own
+
+    def _places_of(self, table: TableName) -> list[Partition]:
+        return [place for place in self.frontier.places if (table, place) in self._places] if self._places else []
+
+    def _read(self, table: TableName, place: Partition) -> None:
+        where = (table, place)
+        self._stop(where)
+        reader = self._readers[where] = self.served.start(self._catch_up(table, place), f"reader of {table}")
+        reader.add_done_callback(lambda done: self._forget(where, done))
 
     async def _catch_up(self, table: TableName, place: Partition) -> None:
         """Hand the table its records, the parked ones first, until it reaches the main reader."""
-        owner, where = self.owner, (table, place)
+        frontier, served, where = self.frontier, self.served, (table, place)
         name = f"{table}/{place[1]}"
         try:
             while True:
-                loop, parked = owner.tables[table], self.parked.get(where)
-                position = owner.frontier.reader_at(place, table)
+                loop, parked = served.loops[table], self.parked.find(where)
+                position = frontier.reader_at(place, table)
                 if parked is not None:
-                    if where in self.missing or position >= parked.next_offset or not loop.takes_records:
-                        await owner.pause()
+                    if where in self.parked.missing or position >= parked.next_offset or not loop.takes_records:
+                        await served.wait_to_retry()
                     elif not loop.has_room:
                         await loop.wait_for_room()
                     else:
                         await self._read_parked(table, place, parked, position)
                     continue
-                if position >= owner.frontier.next_offset(place):
+                if position >= frontier.next_offset(place):
                     break
                 await loop.wait_for_room()
-                if not owner.has_room_for_rejections:
-                    await owner.pause()
+                if not self.intake.has_room:
+                    await served.wait_to_retry()
                     continue
-                found = await read_again(owner, name, PartitionOffset(*place, position))
+                found = await self.intake.read_again(name, PartitionOffset(*place, position))
                 if found is None or (not found.records and found.next_offset == position):
-                    await owner.pause()
+                    await served.wait_to_retry()
                     continue
-                async with owner.turn:
+                async with served.turn:
                     # no await until the end of the turn, so that the main reader hands out nothing in between and
                     # no record is skipped
-                    if where in self.parked:
+                    if self.parked.find(where) is not None:
                         continue
-                    end = owner.frontier.next_offset(place)
+                    end = frontier.next_offset(place)
                     records = [raw for raw in found.records if raw.position.offset < end]
                     own = self.records_of(place, records, {table: position})[table]
                     if own:
-                        owner.hand_over(loop, table, place, tuple(record for _, record in own))
-                    owner.frontier.reread(place, table, min(found.next_offset, end))
-            self.places.discard(where)
+                        served.hand_over(loop, table, place, tuple(record for _, record in own))
+                    frontier.reread(place, table, min(found.next_offset, end))
+            self._places.discard(where)
             self._rejected_to.pop(where, None)
-            owner.frontier.caught_up(place, table)
+            frontier.caught_up(place, table)
         finally:
-            await owner.log.forget_reader(name)
+            await self.log.forget_reader(name)
 
     async def _read_parked(self, table: TableName, place: Partition, parked: ParkedTable, position: int) -> None:
-        store, owner, where = self.owner.log.parking, self.owner, (table, place)
+        store, frontier, served, where = self.log.parking, self.frontier, self.served, (table, place)
         if store is None:
             return
-        skips = where in self.without_missing
+        skips = self.parked.skips_missing(where)
         try:
             async with (
                 self._reading_parked,
                 aclosing(store.parked_records(parked, position, without_missing=skips)) as portions,
             ):
                 async for portion in portions:
-                    async with owner.turn:
-                        loop = owner.tables[table]
+                    async with served.turn:
+                        loop = served.loops[table]
                         if not (loop.takes_records and loop.has_room):
                             return  # frees the connection for other tables
                         own = self.records_of(place, portion, {table: position}, all_new=True)[table]
                         if own:
-                            owner.hand_over(loop, table, place, tuple(record for _, record in own))
-                        owner.frontier.reread(place, table, portion[-1].position.offset + 1)
-            owner.frontier.reread(place, table, parked.next_offset)
+                            served.hand_over(loop, table, place, tuple(record for _, record in own))
+                        frontier.reread(place, table, portion[-1].position.offset + 1)
+            frontier.reread(place, table, parked.next_offset)
         except (Unavailable, OutcomeUnknown, Fenced) as error:
             structlog.get_logger().warning("parked records unreadable", action="retry", table=table, reason=str(error))
-            await owner.pause()
+            await served.wait_to_retry()
         except Corrupt as error:
             structlog.get_logger().error(
                 "parked records are missing", action="stop-table", table=table, reason=str(error)
             )
-            self.missing[where] = error.message
+            self.parked.note_missing(where, error.message)
 
     def _stop(self, where: Where) -> None:
         reader = self._readers.pop(where, None)
@@ -220,14 +276,3 @@ class LateTables:
     def _forget(self, where: Where, done: asyncio.Task[None]) -> None:
         if self._readers.get(where) is done:
             del self._readers[where]
-
-
-async def read_again(owner: LateOwner, name: str, start: PartitionOffset) -> Reread | None:
-    """Read the log from an offset on. Returns `None` if it cannot be read at present."""
-    try:
-        found = await owner.log.read_again(name, start, limit=READ_MAX)
-        await owner.examine(found.records)
-        return found
-    except (Unavailable, OutcomeUnknown, Fenced) as error:  # the main reader detects fencing too
-        structlog.get_logger().warning("log unreadable", action="retry", reader=name, reason=str(error))
-        return None

@@ -1,14 +1,16 @@
 """Parking: storing the records of a stuck table aside, so that the offset of its partition can pass them.
 
-Owns: finding stuck tables, parking their records, removing decided ones, and the lifts of an operator.
-Does not own: the rule (`parking_rules`), the storage of parked records (the log's `ParkedStore`), reading them
-(`late_tables`).
+Owns: the rule for parking, finding stuck tables, parking their records, removing decided ones, and the lifts of an
+operator.
+Does not own: the storage of parked records (the log's `ParkedStore`), reading them (`late_tables`), new loops for
+tables that are lifted (`partition_assignment`).
 Invariants: The offset passes a record only after the record is parked durably, or its rejection is acknowledged. A
 record that was handed to a table is never rejected for lack of room. Parked records are removed only after the verdicts
-on all of them are published.
+on all of them are published. During an outage of the store, in which no table makes progress, no table is parked before
+half of the log's retention has passed. A table that makes progress, however slowly, is never parked.
 
 Theory. A table is parked separately for each partition. While it is parked, it gets nothing of that partition from the
-main reader. This loop re-reads the log from the table's first undecided record on, stores the table's records, and
+main reader. Each round re-reads the log from the table's first undecided record on, stores the table's records, and
 advances the offset by which the table bounds the frontier. The table's own reader hands it the parked records first, as
 soon as it takes any. When all of them are decided, that reader continues with the log where parking has stopped.
 """
@@ -16,116 +18,177 @@ soon as it takes any. When all of them are decided, that reader continues with t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 
 from rootline.coordinator.protocol.machine_state import Phase
-from rootline.coordinator.runtime.assignment.late_tables import LateOwner, LateTables, read_again
-from rootline.coordinator.runtime.assignment.parking_rules import LastProgress, ParkingLimits, StuckSince, Where, is_due
+from rootline.coordinator.runtime.assignment.frontier import Frontier, LastProgress, Where
+from rootline.coordinator.runtime.assignment.intake import Intake
+from rootline.coordinator.runtime.assignment.late_tables import LateTables, ParkedRecords
 from rootline.coordinator.runtime.records import with_recorded_rejection
 from rootline.coordinator.runtime.table.table_loop import TableLoop
 from rootline.coordinator.runtime.table.table_states import written_reason
 from rootline.ports.environment import Environment
-from rootline.ports.intent_feed import Lift, ParkedStore, ParkedTable, Partition
-from rootline.schemas.errors import Fenced, Invalid, OutcomeUnknown, Unavailable
+from rootline.ports.intent_feed import IntentFeed, ParkedStore, ParkedTable, Partition
+from rootline.schemas.errors import Invalid, OutcomeUnknown
 from rootline.schemas.identifiers import LogRecord, TableName
 from rootline.schemas.root_header import PartitionOffset
 from rootline.tree.draft.batch import Record
 
-_WHY_CHARS_MAX = 400
+_WHY_CHARS_MAX: Final = 400
 _Own = tuple[LogRecord, Record]
 
 
-class ParkingOwner(LateOwner, Protocol):
-    """The part of the assignment that parking uses."""
+@dataclass(frozen=True, slots=True)
+class ParkingLimits:
+    """The limits of parking.
 
-    environment: Environment
+    * `patience_s`: the time that a table may be stuck.
+    * `table_bytes_max`: the most parked bytes of a table and partition.
+    * `retention_s`: the retention of the log, or `None` if it keeps records forever.
+    """
 
-    def open_table(self, table: TableName, undecided: Iterable[PartitionOffset]) -> None:
-        """Start a new loop for the table, in place of the present one.
+    patience_s: float
+    table_bytes_max: int
+    retention_s: float | None
 
-        `undecided` has the first offset of each partition whose verdict may not be acknowledged. It may be before the
-        offset at which the assignment started.
-        """
+
+def is_due(
+    limits: ParkingLimits, *, stuck_since_s: float, now_s: float, others_s: float | None, oldest_age_s: float | None
+) -> bool:
+    """Whether a table that has decided nothing since `stuck_since_s` must be parked.
+
+    `others_s` is the last progress of another table of this process. Both times are monotonic. `oldest_age_s` is the
+    age of the table's oldest undecided record.
+    """
+    if limits.retention_s is None or now_s - stuck_since_s < limits.patience_s:
+        return False
+    others_progress = others_s is not None and others_s - stuck_since_s >= limits.patience_s
+    return others_progress or (oldest_age_s is not None and oldest_age_s > limits.retention_s / 2)
+
+
+@dataclass(slots=True)
+class _StuckSince:
+    """The times since when the first undecided offsets have not changed."""
+
+    _known: dict[Where, tuple[int, float]] = field(default_factory=dict)
+
+    def look(self, offsets: dict[Where, int], now_s: float) -> dict[Where, float]:
+        """The time at which the present offset was first seen, for each table and partition."""
+        known = self._known
+        self._known = {
+            where: known[where] if where in known and known[where][0] == offset else (offset, now_s)
+            for where, offset in offsets.items()
+        }
+        return {where: since_s for where, (_, since_s) in self._known.items()}
+
+
+class StuckTables(Protocol):
+    """The part of the served tables that parking reads."""
+
+    @property
+    def loops(self) -> Mapping[TableName, TableLoop]:
+        """The loops of tables."""
         ...
 
-    def restart_table(self, table: TableName) -> None:
-        """Start a new loop for the table, and hand it all of its undecided records again."""
+    @property
+    def last_progress(self) -> LastProgress:
+        """The tables that decided records last."""
+        ...
+
+    @property
+    def turn(self) -> asyncio.Lock:
+        """The lock around each piece of work."""
         ...
 
 
 @dataclass(slots=True)
 class Parking:
-    """The parking loop of one assignment.
+    """The parking of one assignment.
 
-    `noticed` has stuck tables without parked records. Their notices are stored, so that later owners know of them.
+    `_noticed` has stuck tables without parked records. Their notices are stored, so that later owners know of them.
     """
 
-    owner: ParkingOwner
+    log: IntentFeed
+    store: ParkedStore
+    environment: Environment
+    frontier: Frontier
+    intake: Intake
+    served: StuckTables
     late: LateTables
-    parked_store: ParkedStore
+    parked: ParkedRecords
     limits: ParkingLimits
-    look_s: float
-    last_progress: LastProgress = field(default_factory=LastProgress)
-    noticed: dict[Where, ParkedTable] = field(default_factory=dict)
-    _stuck: StuckSince = field(default_factory=StuckSince)
+    _noticed: dict[Where, ParkedTable] = field(default_factory=dict)
+    _stuck: _StuckSince = field(default_factory=_StuckSince)
     _given_to: dict[Where, int] = field(default_factory=dict)
     """The offset before which all records had been handed to the table when it was parked. A root may contain them."""
     _resumes_at: dict[Where, int] = field(default_factory=dict)
     """The same offset while the loop that received these records exists, since it must not get them again."""
 
-    def take(self, parked: Sequence[ParkedTable], starts: Iterable[PartitionOffset]) -> None:
-        """Take over the records that earlier owners of these partitions have parked, and start reading them."""
+    def take(
+        self, parked: Sequence[ParkedTable], starts: Iterable[PartitionOffset]
+    ) -> Mapping[TableName, Sequence[PartitionOffset]]:
+        """Take over the records that earlier owners of these partitions have parked, and start reading them.
+
+        Returns the tables to open, each with its first parked offsets.
+        """
         start_of = {(log, partition): offset for log, partition, offset in starts}
-        frontier, opened = self.owner.frontier, set()
+        to_open: dict[TableName, list[PartitionOffset]] = {}
         for item in parked:
             place = (item.log, item.partition)
             where = (item.table, place)
             if not item.records:
-                self.noticed[where] = item
+                self._noticed[where] = item
                 continue
-            if item.table not in opened:
-                opened.add(item.table)
-                own = [each for each in parked if each.table == item.table and each.records]
-                firsts = [PartitionOffset(each.log, each.partition, each.first_offset) for each in own]
-                self.owner.open_table(item.table, firsts)
-            self.late.parked[where] = item
+            to_open.setdefault(item.table, []).append(PartitionOffset(*place, item.first_offset))
+            self.parked.put(where, item)
+            self.frontier.parked(place, item.table, start_of[place])
             self.late.take_over(item.table, place, item.first_offset, start_of[place])
-            frontier.parked(place, item.table, start_of[place])
-            self.late.read(item.table, place)
+        return to_open
 
-    async def run(self) -> None:
-        """Run until cancelled."""
-        while True:
-            await asyncio.sleep(self.look_s)
-            asks_for_lifts = bool(self.late.parked or self.noticed)
-            try:
-                await self._look()
-                if asks_for_lifts or self.late.parked or self.noticed:
-                    await self._lift()
-            except (
-                Unavailable,
-                OutcomeUnknown,
-                Fenced,
-                TimeoutError,
-            ) as error:  # the next round retries, or another owner does
-                structlog.get_logger().warning("parking delayed", action="retry", reason=str(error))
+    async def round(self) -> AsyncGenerator[TableName, None]:
+        """Park the records of stuck tables, and carry out the lifts of operators.
+
+        Yields each table that needs a new loop. Give it one before the next step, because the lift is confirmed then.
+        Raises `Unavailable`, `OutcomeUnknown`, `Fenced` or `TimeoutError`: the next round retries, or another owner
+        does.
+        """
+        may_be_lifted = self._has_any
+        await self._look()
+        if not (may_be_lifted or self._has_any):
+            return
+        for lift in await self.store.lifts():
+            is_stopped = self.parked.lift((lift.table, (lift.log, lift.partition)), lift)
+            loop = self.served.loops.get(lift.table)
+            if loop is not None and (is_stopped or loop.phase is Phase.QUARANTINED):
+                structlog.get_logger().info("quarantine lifted", action="lift", table=lift.table)
+                yield lift.table
+            await self.store.lifted(lift)
+
+    def note_restart(self, where: Where) -> None:
+        """Note that the table has a new loop, which gets all undecided records again, the parked ones first."""
+        self._resumes_at.pop(where, None)
+
+    @property
+    def _has_any(self) -> bool:
+        """Whether a table is parked or noticed."""
+        return bool(self.parked.tables or self._noticed)
 
     async def _look(self) -> None:
-        now_s, now_ms = self.owner.environment.monotonic_s(), self.owner.environment.now_ms()
-        offsets = self.owner.frontier.undecided()
+        now_s, now_ms = self.environment.monotonic_s(), self.environment.now_ms()
+        offsets = self.frontier.undecided()
         since = self._stuck.look(offsets, now_s)
         to_park: dict[Partition, list[TableName]] = {}
         for where, offset in offsets.items():
             table, place = where
-            loop, parked = self.owner.tables.get(table), self.late.parked.get(where)
+            loop, parked = self.served.loops.get(table), self.parked.find(where)
             if loop is None:
                 continue
             oldest_ms = loop.pending_since_ms if parked is None else parked.oldest_ms
-            notice = self.noticed.get(where)
+            notice = self._noticed.get(where)
             stuck_since_s = since[where]
             if notice is not None:  # it may be from an earlier owner
                 stuck_since_s = min(stuck_since_s, now_s - (now_ms - notice.since_ms) / 1000)
@@ -133,29 +196,29 @@ class Parking:
                 self.limits if parked is None else self._limits_of_parked,
                 stuck_since_s=stuck_since_s,
                 now_s=now_s,
-                others_s=self.last_progress.other_than(table),
+                others_s=self.served.last_progress.other_than(table),
                 oldest_age_s=None if oldest_ms is None else (now_ms - oldest_ms) / 1000,
             )
             is_stuck = loop.is_stuck
             since_ms = now_ms - int(1000 * (now_s - since[where]))
             if parked is not None:
-                why = self.late.missing.get(where, _why(loop) if is_stuck else parked.why)
+                why = self.parked.missing.get(where, _why(loop) if is_stuck else parked.why)
                 if why != parked.why:  # an operator fixed one cause, and there is another
-                    self.late.parked[where] = await self.parked_store.park(replace(parked, why=why), ())
-                if due or is_stuck or where in self.late.missing:
+                    self.parked.put(where, await self.store.park(replace(parked, why=why), ()))
+                if due or is_stuck or where in self.parked.missing:
                     to_park.setdefault(place, []).append(table)
-                elif offset >= parked.next_offset and not self.owner.frontier.rejects_before(place, parked.next_offset):
+                elif offset >= parked.next_offset and not self.frontier.rejects_before(place, parked.next_offset):
                     await self._unpark(where, parked)
             elif due:
                 self._begin(where, loop, offset, since_ms)
                 to_park.setdefault(place, []).append(table)
             elif is_stuck and (notice is None or notice.why != _why(loop)):
                 known = _empty(where, offset, since_ms, "") if notice is None else notice
-                self.noticed[where] = await self.parked_store.park(replace(known, why=_why(loop)), ())
-        for where, notice in list(self.noticed.items()):
+                self._noticed[where] = await self.store.park(replace(known, why=_why(loop)), ())
+        for where, notice in list(self._noticed.items()):
             if self._is_over(where, notice, where in offsets):
-                await self.parked_store.unpark(notice)
-                del self.noticed[where]
+                await self.store.unpark(notice)
+                del self._noticed[where]
         for place, tables in to_park.items():
             await self._park(place, tables)
 
@@ -166,21 +229,20 @@ class Parking:
 
     def _is_over(self, where: Where, notice: ParkedTable, has_undecided: bool) -> bool:
         """Whether a notice is outdated, because its table is no longer stuck."""
-        loop = self.owner.tables.get(where[0])
+        loop = self.served.loops.get(where[0])
         if loop is None:
-            return not has_undecided and self.owner.frontier.next_offset(where[1]) > notice.next_offset
+            return not has_undecided and self.frontier.next_offset(where[1]) > notice.next_offset
         return not loop.is_stuck and (not has_undecided or not loop.is_unknown)
 
     def _begin(self, where: Where, loop: TableLoop, offset: int, since_ms: int) -> None:
         table, place = where
-        frontier = self.owner.frontier
-        known = self.noticed.pop(where, None)
+        frontier = self.frontier
+        known = self._noticed.pop(where, None)
         empty = _empty(where, offset, since_ms if known is None else known.since_ms, _why(loop))
         if where not in self.late.places:
             read_to = frontier.next_offset(place)
             self.late.take_over(table, place, read_to, read_to)
-            self.late.read(table, place)
-        self.late.parked[where] = empty
+        self.parked.put(where, empty)
         self._given_to[where] = self._resumes_at[where] = frontier.reader_at(place, table)
         frontier.parked(place, table, offset)
         structlog.get_logger().error(
@@ -189,21 +251,21 @@ class Parking:
 
     async def _park(self, place: Partition, tables: list[TableName]) -> None:
         """Park the records of `tables`, from the end of each table's parked records up to the main reader."""
-        owner, frontier = self.owner, self.owner.frontier
+        frontier = self.frontier
         name = f"parking/{place[1]}"
         try:
-            while tables and owner.has_room_for_rejections:
+            while tables and self.intake.has_room:
                 parked_to = {table: frontier.parked_to(place, table) for table in tables}
                 start = min(parked_to.values())
                 if start >= frontier.next_offset(place):
                     return
-                found = await read_again(owner, name, PartitionOffset(*place, start))
+                found = await self.intake.read_again(name, PartitionOffset(*place, start))
                 if found is None:
                     return
-                async with owner.turn:
+                async with self.served.turn:
                     end = min(found.next_offset, frontier.next_offset(place))
                     froms = {
-                        table: max(offset, self.late.parked[table, place].next_offset)
+                        table: max(offset, self.parked.of((table, place)).next_offset)
                         for table, offset in parked_to.items()
                     }
                     records = [raw for raw in found.records if raw.position.offset < end]
@@ -214,12 +276,12 @@ class Parking:
                     if end > parked_to[table] and not await self._is_stored((table, place), mine, end):
                         tables.remove(table)
         finally:
-            await owner.log.forget_reader(name)
+            await self.log.forget_reader(name)
 
     async def _is_stored(self, where: Where, mine: Sequence[_Own], end: int) -> bool:
         """Whether all of these records are parked or rejected. If not, the next round retries this table."""
         table, place = where
-        frontier = self.owner.frontier
+        frontier = self.frontier
         fit, over = self._split(where, mine)
         if fit:
             try:
@@ -240,9 +302,9 @@ class Parking:
 
     async def _stored(self, where: Where, items: Sequence[_Own]) -> None:
         next_offset = items[-1][0].position.offset + 1
-        after = replace(self.late.parked[where], next_offset=next_offset)
-        self.late.parked[where] = await self.parked_store.park(after, [raw for raw, _ in items])
-        self.owner.frontier.parked(where[1], where[0], next_offset)
+        after = replace(self.parked.of(where), next_offset=next_offset)
+        self.parked.put(where, await self.store.park(after, [raw for raw, _ in items]))
+        self.frontier.parked(where[1], where[0], next_offset)
 
     async def _is_stored_or_rejected(self, where: Where, item: _Own) -> bool:
         table, place = where
@@ -254,7 +316,7 @@ class Parking:
                 structlog.get_logger().error("record not parked", action="retry", table=table, reason=str(error))
                 return False
             self._reject(table, [item], f"this intent is too large to be parked ({error.message})")
-            self.owner.frontier.parked(place, table, offset + 1)  # otherwise the next pass would reject it again
+            self.frontier.parked(place, table, offset + 1)  # otherwise the next pass would reject it again
         return True
 
     def _split(self, where: Where, mine: Sequence[_Own]) -> tuple[list[_Own], list[_Own]]:
@@ -262,7 +324,7 @@ class Parking:
 
         Records that were handed to the table are never rejected, since they may be decided.
         """
-        size = self.late.parked[where].size_in_bytes
+        size = self.parked.of(where).size_in_bytes
         given_to = self._may_be_decided_to(where)
         for number, (raw, record) in enumerate(mine):
             size += record.size_in_bytes
@@ -272,46 +334,22 @@ class Parking:
 
     def _may_be_decided_to(self, where: Where) -> int:
         table, place = where
-        return max(self._given_to.get(where, 0), self.owner.frontier.handed_over_to(place, table))
+        return max(self._given_to.get(where, 0), self.frontier.handed_over_to(place, table))
 
     def _reject(self, table: TableName, over: Sequence[_Own], why: str) -> None:
         reason = (
             f"{table} is stuck, and {why}: fix the table, run `rootline quarantine lift {table}`, and publish again"
         )
         for raw, record in over:
-            self.owner.reject(with_recorded_rejection(raw, record, "table-parked", reason))
+            self.intake.reject(with_recorded_rejection(raw, record, "table-parked", reason))
 
     async def _unpark(self, where: Where, parked: ParkedTable) -> None:
-        await self.parked_store.unpark(parked)
+        await self.store.unpark(parked)
         table, place = where
-        del self.late.parked[where]
-        self.late.without_missing.discard(where)
+        self.parked.remove(where)
         self._given_to.pop(where, None)
-        self.owner.frontier.unparked(place, table, at_least=self._resumes_at.pop(where, 0))
+        self.frontier.unparked(place, table, at_least=self._resumes_at.pop(where, 0))
         structlog.get_logger().info("parked records decided", action="unpark", table=table, records=parked.records)
-
-    async def _lift(self) -> None:
-        for lift in await self.parked_store.lifts():
-            where = (lift.table, (lift.log, lift.partition))
-            if lift.without_missing and self._is_about(lift, where):
-                self.late.without_missing.add(where)
-            is_stopped = self.late.missing.pop(where, None) is not None
-            loop = self.owner.tables.get(lift.table)
-            if loop is not None and (is_stopped or loop.phase is Phase.QUARANTINED):
-                structlog.get_logger().info("quarantine lifted", action="lift", table=lift.table)
-                self.owner.restart_table(lift.table)
-            await self.parked_store.lifted(lift)
-
-    def _is_about(self, lift: Lift, where: Where) -> bool:
-        """Whether a lift without missing records was given for the records that are parked at present."""
-        parked = self.late.parked.get(where)
-        if parked is None or lift.first_offset is None:
-            return where in self.late.missing
-        return lift.first_offset == parked.first_offset
-
-    def note_restart(self, where: Where) -> None:
-        """Note that the table has a new loop, which gets all undecided records again, the parked ones first."""
-        self._resumes_at.pop(where, None)
 
 
 def _empty(where: Where, offset: int, since_ms: int, why: str) -> ParkedTable:
