@@ -140,7 +140,7 @@ CHOICES: Final[Mapping[Decision, Choice]] = {
         {
             Phase.PUTTING: "a root without new objects",
             Phase.STAGING: "a root with new objects",
-            Phase.FETCHING: "leaves or vectors are needed",
+            Phase.FETCHING: "objects are needed",
             Phase.LOADING: "decided by the head, log not compared yet",
             Decision.NEXT: "no root is needed",
             Phase.QUARANTINED: "an invariant is broken, or the log lost records",

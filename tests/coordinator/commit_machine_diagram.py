@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from textwrap import wrap
 from typing import Final, NamedTuple
 
 from rootline.coordinator.protocol import commit, gather
@@ -33,7 +34,8 @@ _TROUBLE: Final = frozenset(
 
 
 _SPACED: Final = '%%{init: {"flowchart": {"nodeSpacing": 90, "rankSpacing": 70}}}%%'
-"""Without it the labels of neighbouring arrows cover each other."""
+_LABEL_CHARS_MAX: Final = 18
+"""Without these two the labels of neighboring arrows cover each other."""
 
 
 class Arrow(NamedTuple):
@@ -54,13 +56,13 @@ def page() -> str:
             "",
             "The handlers are in `gather.py`. `build` and `loading` continue in the next picture.",
             "",
-            *_mermaid(arrows_without_failures(gather.__name__), start=Phase.COLD),
+            *_mermaid(arrows_without_failures(gather.__name__), "LR", start=Phase.COLD),
             "",
             "## A commit",
             "",
             "The handlers are in `commit.py`. `next` continues in the picture above.",
             "",
-            *_mermaid(arrows_without_failures(commit.__name__)),
+            *_mermaid(arrows_without_failures(commit.__name__), "TD"),
             "",
             "## When something fails",
             "",
@@ -68,7 +70,7 @@ def page() -> str:
             + ", ".join(phase for phase in Phase if phase in IN_FLIGHT)
             + ".",
             "",
-            *_mermaid(trouble_arrows(), end=Phase.STOPPED),
+            *_mermaid(trouble_arrows(), "TD", end=Phase.STOPPED),
             "",
             "## The table",
             "",
@@ -125,10 +127,12 @@ def _joined(arrows: Iterable[Arrow]) -> list[Arrow]:
     return [Arrow(source, target, "<br>".join(sorted(set(whys[source, target])))) for source, target in pairs]
 
 
-def _mermaid(arrows: list[Arrow], *, start: Phase | None = None, end: Phase | None = None) -> Iterator[str]:
+def _mermaid(
+    arrows: list[Arrow], direction: str, *, start: Phase | None = None, end: Phase | None = None
+) -> Iterator[str]:
     yield "```mermaid"
     yield _SPACED
-    yield "flowchart TD"
+    yield f"flowchart {direction}"
     nodes = {node for arrow in arrows for node in (arrow.source, arrow.target)}
     for phase in Phase:
         if phase in nodes:
@@ -139,7 +143,8 @@ def _mermaid(arrows: list[Arrow], *, start: Phase | None = None, end: Phase | No
     if None in nodes:
         yield f"    {_name(None)}[[in flight]]"
     for arrow in arrows:
-        yield f'    {_name(arrow.source)} -->|"{arrow.why}"| {_name(arrow.target)}'
+        words = "<br>".join(line for why in arrow.why.split("<br>") for line in wrap(why, _LABEL_CHARS_MAX))
+        yield f'    {_name(arrow.source)} -->|"{words}"| {_name(arrow.target)}'
     yield "```"
 
 
