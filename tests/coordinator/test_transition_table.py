@@ -6,7 +6,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -68,10 +68,11 @@ class Explorer:
 
     heads: list[TableState | None]
     taken: set[Arrow] = field(default_factory=set)
+    visited: list[TableMachine] = field(default_factory=list)
     _seen: set[Any] = field(default_factory=set)
     _waiting: deque[tuple[TableMachine, int, int]] = field(default_factory=deque)
 
-    def explore(self, *starts: tuple[TableMachine, int]) -> set[Arrow]:
+    def explore(self, *starts: tuple[TableMachine, int]) -> None:
         for machine, offset in starts:
             self._visit(machine, offset, 0)
         while self._waiting:
@@ -87,7 +88,6 @@ class Explorer:
                 if depth < DEPTH:
                     assert not isinstance(move.to, AtDecision)
                     self._visit(move.machine._replace(phase=move.to), after_offset, depth + 1)
-        return self.taken
 
     def _visit(self, machine: TableMachine, offset: int, depth: int) -> None:
         kinds = tuple(record.intent.kind for record in (*machine.batch, *machine.queue[:1]))
@@ -101,6 +101,7 @@ class Explorer:
         )
         if signature not in self._seen:
             self._seen.add(signature)
+            self.visited.append(machine)
             self._waiting.append((machine, offset, depth))
 
     def _events(self, machine: TableMachine, offset: int) -> Iterator[tuple[Event, int]]:
@@ -184,13 +185,23 @@ def a_world() -> World:
 
 
 def arrows_taken(world: World) -> set[Arrow]:
+    return explored(world).taken
+
+
+def machines_visited(world: World) -> list[TableMachine]:
+    return explored(world).visited
+
+
+def explored(world: World) -> Explorer:
     cold = TableMachine(TABLE, POLICY)
     idle = TableMachine(TABLE, POLICY, head=world.young, base_ms=1_000, phase=Phase.IDLE, put_s=0.1)
     # the head is far past a limit of one row, and its leaves are being encoded: commits wait for them
     held = idle._replace(head=world.long, flush=SelfFlush(is_encoding=True))
     paused = idle._replace(phase=Paused("an operator"))  # a loop that is paused begins there
     starts = [(cold, 0), (idle, world.offset), (held, world.offset), (paused, world.offset)]
-    return Explorer([None, world.old, world.young]).explore(*starts)
+    explorer = Explorer([None, world.old, world.young])
+    explorer.explore(*starts)
+    return explorer
 
 
 def stated() -> set[Arrow]:
@@ -228,3 +239,19 @@ def test_every_decision_is_reached_and_leads_back_to_a_phase() -> None:
             edge = {to for at in edge if isinstance(at, Decision) for to in leads_to[at]} - reached
             reached |= edge
         assert any(isinstance(node, Phase) for node in reached)
+
+
+def test_every_handler_is_made_for_the_phases_and_events_of_its_rows() -> None:
+    for (phase, event), transition in TRANSITIONS.items():
+        hints = get_type_hints(transition.handler)
+        assert phase in kinds_of(hints["phase"]), (phase, transition.handler)
+        assert event in (get_args(hints["event"]) or (hints["event"],)), (event, transition.handler)
+    for decision, choice in CHOICES.items():
+        assert kinds_of(get_type_hints(choice.handler)["decision"]) == {decision}
+
+
+def kinds_of(hint: Any) -> set[Kind]:
+    """The kinds of nodes that a type hint admits."""
+    if get_args(hint):
+        return set().union(*map(kinds_of, get_args(hint)))
+    return {hint if isinstance(hint, Phase) else hint.kind}
