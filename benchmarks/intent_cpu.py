@@ -200,7 +200,7 @@ def _carried_out(machine: TableMachine, raws: Sequence[LogRecord]) -> Taken:
     wall = time.perf_counter() - wall
     kinds = {item.verdict.kind for effect in published for item in effect.decided}
     if not isinstance(effects[-1], PutRoot) or kinds != {VerdictKind.COMMITTED} or not all(encoded):
-        raise RuntimeError(f"the benchmark's own intents came to {kinds}, phase {done.phase}")
+        raise RuntimeError(f"the benchmark's own intents came to {kinds}, phase {done.kind}")
     stages = dict(zip(_STAGES, (read - began, built - read, ended - built), strict=True))
     return Taken(stages, wall, machine, done)
 

@@ -24,6 +24,7 @@ STATES: Final = tuple(TableState)
 """The worst first."""
 PENDING_BAD_MS: Final = 60_000
 """An intent that waits longer than this is a finding."""
+_WAITS: Final = frozenset((TableState.HELD, TableState.PENDING))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ def _worse(mine: TableRow, status: TableStatus, now_ms: int) -> TableRow:
 
 def _severity(state: TableState, oldest_ms: int | None, now_ms: int) -> str:
     waits_long = oldest_ms is not None and now_ms - oldest_ms > PENDING_BAD_MS
-    if state in BAD or (state is TableState.PENDING and waits_long):
+    if state in BAD or (state in _WAITS and waits_long):
         return "bad"
     return "warn" if state in WARNS else "ok"
 
@@ -250,6 +251,16 @@ def _of_tables(now: Situation) -> Iterator[Finding]:
             f"{_tables(len(unowned))} no coordinator",
             _names(unowned),
             "Start one: `rootline coordinator`, or `rootline up`. Intents wait on the log until then.",
+        )
+    for row in [row for row in now.rows if row.state == "held" and row.severity == "bad"][:_EACH_MAX]:
+        yield Finding(
+            "bad",
+            f"{row.name} is held",
+            row.why,
+            "If the log does not acknowledge verdicts, check the log. If leaves are being encoded, wait, and start a "
+            "worker, which keeps roots short. Do not restart the coordinator: the next one waits for the same.",
+            row.name,
+            code_in(row.why),
         )
     late = [row for row in now.rows if row.state == "pending" and row.severity == "bad"]
     if late:

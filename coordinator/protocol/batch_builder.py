@@ -2,7 +2,7 @@
 
 Owns: splitting a batch into decided and undecided records, the calls into the tree, and the interpretation of their
 results.
-Does not own: the tree's rules (`rootline.tree.commit.apply`), the moves that follow (`machine_handlers`).
+Does not own: the tree's rules (`rootline.tree.commit.apply`), the moves that follow (`commit`).
 Invariants: A record below the head's offset gets its verdict and is never applied again. A root that fails the tree's
 own checks is never written.
 """

@@ -1,7 +1,7 @@
 """The commit machine of one table: a pure function (state, event) → (state, effects).
 
-Owns: the transition table and `step`. Does not own: the handlers of events (`machine_handlers`) and of decisions
-(`machine_moves`), any I/O.
+Owns: the transition table and `step`. Does not own: the handlers that the table names (`gather`, `commit`, `trouble`),
+the state (`machine_state`), any I/O.
 Invariants: At most one root is in flight. While the outcome of root N is unknown, no PUT is sent except for the
 identical bytes of N. A verdict is published only after its root is confirmed. No record is lost, since records without
 a verdict are still on the log.
@@ -24,8 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rootline.coordinator.protocol import machine_handlers as handlers
-from rootline.coordinator.protocol import machine_moves as moves
+from rootline.coordinator.protocol import commit, gather, trouble
 from rootline.coordinator.protocol.effects import Effect
 from rootline.coordinator.protocol.events import (
     Arrived,
@@ -45,8 +44,7 @@ from rootline.coordinator.protocol.events import (
     TimerFired,
     VerdictsPublished,
 )
-from rootline.coordinator.protocol.machine_moves import Move
-from rootline.coordinator.protocol.machine_state import Decision, Node, Phase, TableMachine
+from rootline.coordinator.protocol.machine_state import AtDecision, Decision, Kind, Move, Phase, TableMachine, kind_of
 from rootline.schemas.errors import Internal
 
 Step = tuple[TableMachine, list[Effect]]
@@ -61,42 +59,51 @@ def step(machine: TableMachine, event: Event, tick: Tick) -> Step:
     effects: list[Effect] = []
     for move in path(machine, event, tick):
         effects += move.effects
-    assert isinstance(move.to, Phase), "a path ends in a phase"
-    return move.machine if move.to is machine.phase else move.machine._replace(phase=move.to), effects
+    return _arrived(move), effects
 
 
 def path(machine: TableMachine, event: Event, tick: Tick) -> Iterator[Move]:
     """The moves that follow from `event`, through decisions to the next phase. Raises the errors of `step`."""
-    transition = TRANSITIONS.get((machine.phase, type(event)))
+    transition = TRANSITIONS.get((machine.kind, type(event)))
     if transition is None:
         raise Internal(
             "invariant-broken",
-            f"{machine.table}: {type(event).__name__} arrived in phase {machine.phase}; report a bug",
+            f"{machine.table}: {type(event).__name__} arrived in phase {machine.kind}; report a bug",
         )
-    move = _allowed(machine, machine.phase, transition.leads_to, transition.handler(machine, event, tick))
-    yield move
-    while isinstance(move.to, Decision):
-        choice = CHOICES[move.to]
-        move = _allowed(machine, move.to, choice.leads_to, choice.handler(move.machine, tick))
-        yield move
-
-
-def _allowed(machine: TableMachine, at: Node, leads_to: Iterable[Node], move: Move) -> Move:
-    if move.to not in leads_to:
-        raise Internal("invariant-broken", f"{machine.table}: {at} led to {move.to}; report a bug")
-    return move
+    move = transition.handler(machine, machine.phase, event, tick)
+    yield _allowed(machine.kind, transition.leads_to, move)
+    while isinstance(move.to, AtDecision):
+        decision = move.to
+        choice = CHOICES[decision.kind]
+        move = choice.handler(move.machine, decision, tick)
+        yield _allowed(decision.kind, choice.leads_to, move)
 
 
 def quarantine(machine: TableMachine, why: str) -> Step:
     """Quarantine the machine after an internal error, so that other tables can continue."""
-    move = moves.quarantine(machine, why)
-    return move.machine._replace(phase=Phase.QUARANTINED), list(move.effects)
+    move = trouble.quarantine(machine, why)
+    return _arrived(move), list(move.effects)
+
+
+def _allowed(at: Kind, leads_to: Iterable[Kind], move: Move) -> Move:
+    to = kind_of(move.to)
+    if to not in leads_to:
+        raise Internal("invariant-broken", f"{move.machine.table}: {at} led to {to}; report a bug")
+    return move
+
+
+def _arrived(move: Move) -> TableMachine:
+    """The machine in the phase in which the move ends."""
+    assert not isinstance(move.to, AtDecision), "a path ends in a phase"
+    return move.machine if move.to is move.machine.phase else move.machine._replace(phase=move.to)
 
 
 # The transition table
 
-EventHandler = Callable[[TableMachine, Any, Tick], Move]
-DecisionHandler = Callable[[TableMachine, Tick], Move]
+EventHandler = Callable[[TableMachine, Any, Any, Tick], Move]
+"""(machine, its phase, an event, the tick) → the move. A test compares the types of phase and event with the rows."""
+DecisionHandler = Callable[[TableMachine, Any, Tick], Move]
+"""(machine, a decision, the tick) → the move."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +111,7 @@ class Transition:
     """The handler of an event in a phase, and the nodes that may follow, each with its condition."""
 
     handler: EventHandler
-    leads_to: Mapping[Node, str]
+    leads_to: Mapping[Kind, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +119,16 @@ class Choice:
     """The handler of a decision, and the nodes that may follow, each with its condition."""
 
     handler: DecisionHandler
-    leads_to: Mapping[Node, str]
+    leads_to: Mapping[Kind, str]
 
 
 CHOICES: Final[Mapping[Decision, Choice]] = {
     Decision.NEXT: Choice(
-        moves.choose_next,
+        gather.choose_next,
         {
             Decision.BUILD: "records wait",
-            Phase.GATHERING: "more records are expected, or the batch is blocked",
+            Phase.GATHERING: "more records are expected",
+            Phase.HELD: "leaves or acknowledgements are missing",
             Phase.IDLE: "nothing waits",
             Phase.COLD: "nothing waits, no table is known",
             Phase.LOADING: "records wait, no table is known",
@@ -128,31 +136,31 @@ CHOICES: Final[Mapping[Decision, Choice]] = {
         },
     ),
     Decision.BUILD: Choice(
-        moves.build_next,
+        commit.build_next,
         {
             Phase.PUTTING: "a root without new objects",
             Phase.STAGING: "a root with new objects",
-            Phase.FETCHING: "leaves or vectors are needed",
+            Phase.FETCHING: "objects are needed",
             Phase.LOADING: "decided by the head, log not compared yet",
             Decision.NEXT: "no root is needed",
             Phase.QUARANTINED: "an invariant is broken, or the log lost records",
         },
     ),
     Decision.LANDED: Choice(
-        moves.landed,
+        commit.landed,
         {Decision.CONFIRMED: "in time to be the head", Phase.CONFIRMING: "too late to be sure"},
     ),
-    Decision.CONFIRMED: Choice(moves.confirmed, {Decision.NEXT: "its verdicts are published"}),
+    Decision.CONFIRMED: Choice(commit.confirmed, {Decision.NEXT: "its verdicts are published"}),
     Decision.LOST: Choice(
-        moves.lost,
-        {Phase.LOADING: "first lost race", Phase.WAITING: "further lost race", Phase.STOPPED: "stop requested"},
+        trouble.lost,
+        {Decision.RETRY: "first lost race", Phase.WAITING: "further lost race", Phase.STOPPED: "stop requested"},
     ),
     Decision.FAILED: Choice(
-        moves.failed,
+        trouble.failed,
         {Phase.WAITING: "back off", Phase.STOPPED: "stop requested, no undecided PUT"},
     ),
     Decision.RETRY: Choice(
-        moves.retry,
+        commit.resend,
         {
             Phase.LOADING: "loading the head failed, or a race was lost",
             Decision.BUILD: "a fetch failed",
@@ -187,7 +195,7 @@ _Rows = dict[tuple[Phase, type[Event]], Transition]
 
 
 def _rows(
-    phases: Iterable[Phase], event: type[Event], handler: EventHandler, leads_to: Node | Mapping[Node, str]
+    phases: Iterable[Phase], event: type[Event], handler: EventHandler, leads_to: Kind | Mapping[Kind, str]
 ) -> _Rows:
     following = leads_to if isinstance(leads_to, Mapping) else {leads_to: ""}
     return {(phase, event): Transition(handler, following) for phase in phases}
@@ -199,100 +207,80 @@ def _staying(phases: Iterable[Phase], event: type[Event], handler: EventHandler)
 
 TRANSITIONS: Final[Mapping[tuple[Phase, type[Event]], Transition]] = {
     # records arrive
-    **_rows(AT_REST, Arrived, handlers.arrived, Decision.NEXT),
+    **_rows(AT_REST, Arrived, gather.arrived, Decision.NEXT),
     **_rows(
         [Phase.GATHERING],
         Arrived,
-        handlers.arrived_gathering,
-        {Decision.BUILD: "full", Phase.GATHERING: "not full, or blocked"},
+        gather.arrived_gathering,
+        {Decision.BUILD: "full", Phase.GATHERING: "not full"},
     ),
-    **_staying(IN_FLIGHT | {Phase.WAITING}, Arrived, handlers.arrived_later),
+    **_staying(IN_FLIGHT | {Phase.HELD, Phase.WAITING}, Arrived, gather.arrived_later),
     **_rows(
         [Phase.GATHERING],
         TimerFired,
-        handlers.window_ended,
-        {Decision.NEXT: "the window ends", Phase.GATHERING: "a stale timer, or the batch is blocked"},
+        gather.window_ended,
+        {Decision.NEXT: "the window ends", Phase.GATHERING: "a stale timer"},
     ),
+    # verdicts are acknowledged, and the coordinator's own leaves are encoded: held commits wait for these
+    **_rows([Phase.HELD], VerdictsPublished, gather.published, Decision.NEXT),
+    **_rows([Phase.HELD], LeavesEncoded, gather.leaves_encoded, Decision.NEXT),
+    **_rows([Phase.HELD], EncodingFailed, gather.encoding_failed, Decision.NEXT),
+    **_staying(_ALL - {Phase.HELD}, VerdictsPublished, gather.published),
+    **_staying(_ALL - ENDED - {Phase.HELD}, LeavesEncoded, gather.leaves_encoded),
+    **_staying(_ALL - ENDED - {Phase.HELD}, EncodingFailed, gather.encoding_failed),
     # a commit
     **_rows(
         [Phase.LOADING],
         HeadLoaded,
-        handlers.head_loaded,
+        commit.head_loaded,
         {Decision.BUILD: "as new as the known head", Phase.QUARANTINED: "older than the known head"},
     ),
-    **_rows([Phase.FETCHING], Fetched, handlers.fetched, Decision.BUILD),
-    **_rows([Phase.STAGING], ObjectsStored, handlers.objects_stored, Phase.PUTTING),
+    **_rows([Phase.FETCHING], Fetched, commit.fetched, Decision.BUILD),
+    **_rows([Phase.STAGING], ObjectsStored, commit.objects_stored, Phase.PUTTING),
     **_rows(
         [Phase.PUTTING],
         PutReplied,
-        handlers.put_replied,
+        commit.put_replied,
         {Decision.LANDED: "created", Decision.LOST: "stale", Phase.READING_BACK: "any other reply"},
     ),
     **_rows(
         [Phase.READING_BACK],
         RootReadBack,
-        handlers.read_back,
+        commit.read_back,
         {Decision.LANDED: "own root", Decision.LOST: "another coordinator's root", Decision.FAILED: "no root"},
     ),
     **_rows(
         [Phase.CONFIRMING],
         HeadListed,
-        handlers.head_listed,
+        commit.head_listed,
         {Decision.CONFIRMED: "own root", Phase.LOADING: "another root"},
     ),
-    # verdicts are acknowledged
-    **_rows(
-        [Phase.GATHERING],
-        VerdictsPublished,
-        handlers.published_gathering,
-        {Decision.NEXT: "unblocked", Phase.GATHERING: "still blocked, or not blocked before"},
-    ),
-    **_staying(_ALL - {Phase.GATHERING}, VerdictsPublished, handlers.published),
-    # the coordinator's own leaves, for a root that is too long
-    **_rows(
-        [Phase.GATHERING],
-        LeavesEncoded,
-        handlers.leaves_encoded_gathering,
-        {Decision.NEXT: "unblocked", Phase.GATHERING: "still blocked, or not blocked before"},
-    ),
-    **_rows(
-        [Phase.GATHERING],
-        EncodingFailed,
-        handlers.encoding_failed_gathering,
-        {Decision.NEXT: "unblocked", Phase.GATHERING: "still blocked, or not blocked before"},
-    ),
-    **_staying(_ALL - ENDED - {Phase.GATHERING}, LeavesEncoded, handlers.leaves_encoded),
-    **_staying(_ALL - ENDED - {Phase.GATHERING}, EncodingFailed, handlers.encoding_failed),
-    # failures
+    # trouble
     **_rows(
         [Phase.LOADING],
         LoadFailed,
-        handlers.load_failed,
+        trouble.load_failed,
         {Decision.FAILED: "no answer", Phase.QUARANTINED: "corrupt metadata"},
     ),
-    **_rows([Phase.READING_BACK], LoadFailed, handlers.root_unreadable, {Phase.QUARANTINED: "corrupt root"}),
-    **_rows(IN_FLIGHT - {Phase.LOADING, Phase.PUTTING}, RequestFailed, handlers.request_failed, Decision.FAILED),
+    **_rows([Phase.READING_BACK], LoadFailed, trouble.root_unreadable, {Phase.QUARANTINED: "corrupt root"}),
+    **_rows(IN_FLIGHT - {Phase.LOADING, Phase.PUTTING}, RequestFailed, trouble.request_failed, Decision.FAILED),
     **_rows(
         [Phase.WAITING],
         TimerFired,
-        handlers.waited,
+        trouble.waited,
         {Decision.RETRY: "the pause is over", Phase.WAITING: "a stale timer"},
     ),
-    **_staying(_ALL - {Phase.GATHERING, Phase.WAITING}, TimerFired, handlers.ignore),
-    # stopping
-    **_rows(
-        AT_REST | {Phase.GATHERING, Phase.QUARANTINED, Phase.PAUSED, Phase.STOPPED},
-        StopRequested,
-        handlers.stop_now,
-        Phase.STOPPED,
-    ),
-    **_staying(IN_FLIGHT, StopRequested, handlers.stop_soon),
+    # a stop
+    **_rows(AT_REST | ENDED | {Phase.GATHERING, Phase.HELD}, StopRequested, trouble.stop_now, Phase.STOPPED),
+    **_staying(IN_FLIGHT, StopRequested, trouble.stop_soon),
     **_rows(
         [Phase.WAITING],
         StopRequested,
-        handlers.stop_waiting,
+        trouble.stop_waiting,
         {Phase.STOPPED: "no undecided PUT", Phase.WAITING: "a root is undecided"},
     ),
-    **{row: found for event in (Arrived, *_ANSWERS) for row, found in _staying(ENDED, event, handlers.ignore).items()},
+    # what means nothing
+    **_staying(_ALL - {Phase.GATHERING, Phase.WAITING}, TimerFired, trouble.ignore),
+    **{row: found for event in (Arrived, *_ANSWERS) for row, found in _staying(ENDED, event, trouble.ignore).items()},
 }
 """The handler of each event in each phase, and the nodes that may follow."""

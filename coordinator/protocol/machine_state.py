@@ -1,19 +1,24 @@
-"""The state of the commit machine of one table.
+"""The state of the commit machine of one table: where it is, what that place carries, and what it knows anywhere.
 
-Owns: the value types of the state. Does not own: its transitions (`commit_machine`).
+Owns: the value types of the state, and the `Move` between two places. Does not own: the moves (`gather`, `commit`,
+`trouble`), the table of those that are allowed (`commit_machine`).
 Invariants: The state is immutable. It consists of tuples, because every event makes a new one. All of it can be lost in
-a crash without losing an intent.
+a crash without losing an intent. What only one phase or decision needs is a field of that phase or decision, so there
+is no root in flight while a batch gathers, and no reason for a quarantine that has not begun.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
+from rootline.coordinator.protocol.effects import Effect
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.identifiers import CommitId, LogId, ObjectKey, TableName, Version
+from rootline.schemas.root_header import PartitionOffset
 from rootline.tree.draft.batch import NOTHING_FETCHED, Applied, FetchedObjects, Record
 from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
@@ -22,12 +27,13 @@ from rootline.tree.state.table_state import TableState
 
 
 class Phase(StrEnum):
-    """The phases of a table, in which the machine waits for an event."""
+    """The kinds of phases. In a phase the machine waits for an event."""
 
     COLD = "cold"  # the head has not been loaded
     LOADING = "loading"  # a LIST and GETs of the head are in flight
     IDLE = "idle"  # the head is confirmed, no record waits
-    GATHERING = "gathering"  # a batch is open
+    GATHERING = "gathering"  # a batch is open for a moment, so that more records can share its root
+    HELD = "held"  # records wait until the log acknowledges verdicts, or until the coordinator's leaves are encoded
     FETCHING = "fetching"  # leaves or vectors that the batch needs are being read
     STAGING = "staging"  # the objects that the root will reference are being stored
     PUTTING = "putting"  # the PUT of the root is in flight
@@ -40,7 +46,7 @@ class Phase(StrEnum):
 
 
 class Decision(StrEnum):
-    """The nodes from which the machine moves on without an event."""
+    """The kinds of decisions. From a decision the machine moves on without an event."""
 
     NEXT = "next"  # nothing is in flight, choose what follows
     BUILD = "build"  # a batch is closed, build the next root
@@ -48,10 +54,186 @@ class Decision(StrEnum):
     CONFIRMED = "confirmed"  # the own root is the head, publish its verdicts
     LOST = "lost"  # another coordinator made this version, apply the batch to the new head
     FAILED = "failed"  # the store did not answer, choose the pause before a retry
-    RETRY = "retry"  # the pause is over, retry the phase that failed
+    RETRY = "retry"  # send the request that failed once more
 
 
-Node = Phase | Decision
+Kind = Phase | Decision
+
+
+class Attempt(NamedTuple):
+    """A root that was built and is not yet decided.
+
+    `takes_leaves`: whether it was built with the coordinator's own leaves.
+    """
+
+    applied: Applied
+    version: Version
+    key: ObjectKey
+    commit_id: CommitId
+    takes_leaves: bool = False
+
+
+# The phases that carry something
+
+
+@dataclass(frozen=True, slots=True)
+class Gathering:
+    """A batch is open until `expected` records wait, or until its timer fires."""
+
+    kind: ClassVar[Phase] = Phase.GATHERING
+    expected: int
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """The objects of the attempt are being stored. Its PUT was not sent."""
+
+    kind: ClassVar[Phase] = Phase.STAGING
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Putting:
+    """The PUT of the attempt was sent at `put_at_s` (monotonic)."""
+
+    kind: ClassVar[Phase] = Phase.PUTTING
+    attempt: Attempt
+    put_at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingBack:
+    """The outcome of the PUT sent at `put_at_s` is unknown."""
+
+    kind: ClassVar[Phase] = Phase.READING_BACK
+    attempt: Attempt
+    put_at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Confirming:
+    """The PUT sent at `put_at_s` landed, perhaps at a version that had expired."""
+
+    kind: ClassVar[Phase] = Phase.CONFIRMING
+    attempt: Attempt
+    put_at_s: float
+
+
+Undecided = Putting | ReadingBack | Confirming
+"""A PUT was sent, so its outcome must be known before the machine stops."""
+Request = Literal[Phase.LOADING, Phase.FETCHING] | Staging | Undecided
+"""A request to the store is in flight. It can be sent again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A pause, after which the request `resume` is sent once more."""
+
+    kind: ClassVar[Phase] = Phase.WAITING
+    resume: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """Nothing is committed, because of `why`."""
+
+    kind: ClassVar[Phase] = Phase.QUARANTINED
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """Nothing is committed, because an operator gave the reason `why`."""
+
+    kind: ClassVar[Phase] = Phase.PAUSED
+    why: str
+
+
+AtPhase = (
+    Literal[Phase.COLD, Phase.IDLE, Phase.HELD, Phase.STOPPED] | Gathering | Request | Waiting | Quarantined | Paused
+)
+"""A phase with what it carries. A phase that carries nothing is its own kind."""
+
+
+# The decisions, with what they decide about
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """Choose what follows. `served`: the number of intents in the root that was just confirmed."""
+
+    kind: ClassVar[Decision] = Decision.NEXT
+    served: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """Build the next root."""
+
+    kind: ClassVar[Decision] = Decision.BUILD
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """The attempt is in the store.
+
+    * `answered_ms`: the store's date of the answer that shows it.
+    * `dated_ms`: the store's date at which the root counts as confirmed, for building the next one.
+    """
+
+    kind: ClassVar[Decision] = Decision.LANDED
+    attempt: Attempt
+    put_at_s: float
+    answered_ms: int | None
+    dated_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """The attempt is the head since `dated_ms`, by the store's date."""
+
+    kind: ClassVar[Decision] = Decision.CONFIRMED
+    attempt: Attempt
+    put_at_s: float
+    dated_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Another root has the version of the attempt."""
+
+    kind: ClassVar[Decision] = Decision.LOST
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A request failed because of `detail`. `resume` is the request to send after a pause."""
+
+    kind: ClassVar[Decision] = Decision.FAILED
+    resume: Request
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Send the request `resume` once more."""
+
+    kind: ClassVar[Decision] = Decision.RETRY
+    resume: Request
+
+
+AtDecision = Next | Build | Landed | Confirmed | Lost | Failed | Retry
+"""A decision with what it decides about."""
+Node = AtPhase | AtDecision
+
+
+def kind_of(node: Node) -> Kind:
+    """The kind of a phase or decision."""
+    return node if isinstance(node, Phase) else node.kind
+
+
+# The machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +245,6 @@ class Policy:
     retry: RetryPolicy
     unpublished_roots_max: int
     header_limits: HeaderLimits = HEADER_LIMITS
-
-
-class Attempt(NamedTuple):
-    """The root in flight.
-
-    * `put_at_s`: the monotonic time at which its PUT was sent.
-    * `answered_ms`: the store's date of the answer that shows that it landed.
-    * `dated_ms`: the store's date at which the root counts as confirmed, for building the next one.
-    * `takes_leaves`: whether it was built with the coordinator's own leaves.
-    """
-
-    applied: Applied
-    version: Version
-    key: ObjectKey
-    commit_id: CommitId
-    put_at_s: float = 0.0
-    answered_ms: int | None = None
-    dated_ms: int | None = None
-    takes_leaves: bool = False
 
 
 class SelfFlush(NamedTuple):
@@ -97,39 +260,62 @@ class SelfFlush(NamedTuple):
 
 
 class TableMachine(NamedTuple):
-    """The state of one table.
+    """The state of one table: its phase, and what is known in every phase.
 
     * `base_ms`: the store's date at which the head was confirmed, `None` if the store has no dates.
+    * `batch`: the records of the next root. They stay while a lost race is repeated, and so do the objects `fetched`
+      for them.
     * `compared`: the partitions whose records were compared with a loaded head.
     * `publishing`: the number of `PublishVerdicts` effects that are not acknowledged.
-    * `served`: the number of intents in the root that was just confirmed.
-    * `resume`: the phase to retry after a pause.
+    * `put_s`: the average duration of a PUT.
+    * `timer`: the token of the newest timer. It only grows, so that an older timer closes no newer batch.
     """
 
     table: TableName
     policy: Policy
-    phase: Phase = Phase.COLD
+    phase: AtPhase = Phase.COLD
     head: TableState | None = None
     base_ms: int | None = None
     queue: tuple[Record, ...] = ()
     batch: tuple[Record, ...] = ()
-    attempt: Attempt | None = None
     fetched: FetchedObjects = NOTHING_FETCHED
     flush: SelfFlush = SelfFlush()
     acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED
     compared: frozenset[tuple[LogId, int]] = frozenset()
     publishing: int = 0
-    served: int = 0
-    expected: int = 1
     put_s: float | None = None
     timer: int = 0
-    resume: Phase = Phase.COLD
     losses: int = 0
     failures: int = 0
     stopping: bool = False
-    why: str = ""
+
+    @property
+    def kind(self) -> Phase:
+        """The kind of the phase."""
+        return self.phase if isinstance(self.phase, Phase) else self.phase.kind
+
+    @property
+    def why(self) -> str:
+        """The reason why the table is quarantined or paused. Empty if it is not."""
+        return self.phase.why if isinstance(self.phase, Quarantined | Paused) else ""
 
     @property
     def queued(self) -> int:
         """The number of records that wait or are being committed."""
         return len(self.queue) + len(self.batch)
+
+    def with_acknowledged(self, up_to: Iterable[PartitionOffset]) -> TableMachine:
+        """The machine that knows that every verdict before these offsets is acknowledged."""
+        old = self.acknowledged
+        new = {(item.log, item.partition): item.next_offset for item in up_to}
+        if not new:
+            return self
+        return self._replace(acknowledged={**old, **{at: max(offset, old.get(at, 0)) for at, offset in new.items()}})
+
+
+class Move(NamedTuple):
+    """One step along an arrow of the diagram: the next node, the new machine, and its effects."""
+
+    to: Node
+    machine: TableMachine
+    effects: Sequence[Effect] = ()

@@ -18,6 +18,7 @@ from typing import Final
 
 import structlog
 
+from rootline.coordinator.protocol.held_rules import reason_held
 from rootline.coordinator.protocol.machine_state import Phase
 from rootline.coordinator.runtime.assignment.partition_assignment import PartitionAssignment
 from rootline.coordinator.runtime.table.table_loop import TableLoop
@@ -77,7 +78,8 @@ def own_tables(
         header = None if machine.head is None else machine.head.header
         waits = loop.pending_since_ms is not None
         gone = missing.get(table, "")
-        delay = delay_of(table) if waits else ""
+        held_for = _reason_held(loop)
+        delay = delay_of(table) if waits and not held_for else ""  # a held table has no request in flight
         state, why = state_of(
             TableFacts(
                 paused=loop.why if loop.phase is Phase.PAUSED else "",
@@ -85,6 +87,7 @@ def own_tables(
                 damaged="" if header is None else damage_of(table, header.version),
                 parked=gone or (reasons[table] if held else ""),
                 delayed=delay,
+                held=held_for,
                 waits="intents wait" if waits else "",
             )
         )
@@ -105,6 +108,10 @@ def own_tables(
             )
         )
     return found
+
+
+def _reason_held(loop: TableLoop) -> str:
+    return "; ".join(filter(None, (reason, loop.trouble))) if (reason := reason_held(loop.machine)) else ""
 
 
 CHECK_EVERY_S: Final = 60.0

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from textwrap import wrap
 from typing import Final, NamedTuple
 
+from rootline.coordinator.protocol import commit, gather
 from rootline.coordinator.protocol.commit_machine import CHOICES, IN_FLIGHT, TRANSITIONS
 from rootline.coordinator.protocol.events import StopRequested
-from rootline.coordinator.protocol.machine_state import Decision, Node, Phase
+from rootline.coordinator.protocol.machine_state import Decision, Kind, Phase
 
 _HEADER: Final = """# The commit machine
 
@@ -25,32 +27,50 @@ change the phase (records that arrive while a request is in flight, acknowledged
 table only.
 """
 
-_TROUBLE: Final = frozenset({Decision.FAILED, Decision.RETRY, Phase.WAITING, Phase.QUARANTINED, Phase.STOPPED})
+_TROUBLE: Final = frozenset(
+    {Decision.LOST, Decision.FAILED, Decision.RETRY, Phase.WAITING, Phase.QUARANTINED, Phase.STOPPED}
+)
 """The nodes that a commit without failures does not visit."""
 
 
-class Arrow(NamedTuple):
-    """An arrow between two nodes. `None` stands for any phase in flight."""
+_SPACED: Final = '%%{init: {"flowchart": {"nodeSpacing": 90, "rankSpacing": 70}}}%%'
+_LABEL_CHARS_MAX: Final = 18
+"""Without these two the labels of neighboring arrows cover each other."""
 
-    source: Node | None
-    target: Node | None
+
+class Arrow(NamedTuple):
+    """An arrow between two nodes. `None` stands for any phase in flight. `room` is the module of its handler."""
+
+    source: Kind | None
+    target: Kind | None
     why: str
+    room: str = ""
 
 
 def page() -> str:
-    """The Markdown page: the diagrams of a commit and of failures, and every row of the table."""
+    """The Markdown page: a diagram for each module of handlers, and every row of the table."""
     return "\n".join(
         [
             _HEADER,
+            "## Between two commits",
+            "",
+            "The handlers are in `gather.py`. `build` and `loading` continue in the next picture.",
+            "",
+            *_mermaid(arrows_without_failures(gather.__name__), "LR", start=Phase.COLD),
+            "",
             "## A commit",
             "",
-            *_mermaid(commit_arrows(), start=Phase.COLD),
+            "The handlers are in `commit.py`. `next` continues in the picture above.",
+            "",
+            *_mermaid(arrows_without_failures(commit.__name__), "TD"),
             "",
             "## When something fails",
             "",
-            "`in flight` is each of " + ", ".join(phase for phase in Phase if phase in IN_FLIGHT) + ".",
+            "The handlers are in `trouble.py`. `in flight` is each of "
+            + ", ".join(phase for phase in Phase if phase in IN_FLIGHT)
+            + ".",
             "",
-            *_mermaid(trouble_arrows(), end=Phase.STOPPED),
+            *_mermaid(trouble_arrows(), "TD", end=Phase.STOPPED),
             "",
             "## The table",
             "",
@@ -64,15 +84,15 @@ def page() -> str:
     )
 
 
-def commit_arrows() -> list[Arrow]:
-    """The arrows of a commit without failures."""
-    return _joined(arrow for arrow in _arrows() if not _TROUBLE & {arrow.source, arrow.target})
+def arrows_without_failures(room: str) -> list[Arrow]:
+    """The arrows of the handlers in one module, without failures."""
+    return _joined(arrow for arrow in _arrows() if arrow.room == room and not _TROUBLE & {arrow.source, arrow.target})
 
 
 def trouble_arrows() -> list[Arrow]:
     """The other arrows, with all phases in flight as one node. A stop at rest is in the table only."""
     arrows: list[Arrow] = []
-    for source, target, why in _arrows():
+    for source, target, why, _ in _arrows():
         if not _TROUBLE & {source, target} or (why.startswith(StopRequested.__name__) and source not in _TROUBLE):
             continue
         back = target in IN_FLIGHT or (source is Decision.RETRY and target is Decision.BUILD)
@@ -90,26 +110,30 @@ def _arrows() -> Iterator[Arrow]:
     for (phase, event), transition in TRANSITIONS.items():
         for following, when in transition.leads_to.items():
             if following is not phase:
-                yield Arrow(phase, following, f"{event.__name__}: {when}" if when else event.__name__)
+                why = f"{event.__name__}: {when}" if when else event.__name__
+                yield Arrow(phase, following, why, transition.handler.__module__)
     for decision, choice in CHOICES.items():
         for following, why in choice.leads_to.items():
-            yield Arrow(decision, following, why)
+            yield Arrow(decision, following, why, choice.handler.__module__)
 
 
 def _joined(arrows: Iterable[Arrow]) -> list[Arrow]:
     """Merge the arrows between the same two nodes, and sort them."""
-    whys: dict[tuple[Node | None, Node | None], list[str]] = defaultdict(list)
-    for source, target, why in arrows:
+    whys: dict[tuple[Kind | None, Kind | None], list[str]] = defaultdict(list)
+    for source, target, why, _ in arrows:
         whys[source, target].append(why)
-    order: list[Node | None] = [*Phase, *Decision, None]
+    order: list[Kind | None] = [*Phase, *Decision, None]
     pairs = sorted(whys, key=lambda pair: (order.index(pair[0]), order.index(pair[1])))
     return [Arrow(source, target, "<br>".join(sorted(set(whys[source, target])))) for source, target in pairs]
 
 
-def _mermaid(arrows: list[Arrow], *, start: Phase | None = None, end: Phase | None = None) -> Iterator[str]:
+def _mermaid(
+    arrows: list[Arrow], direction: str, *, start: Phase | None = None, end: Phase | None = None
+) -> Iterator[str]:
     yield "```mermaid"
-    yield "flowchart TD"
-    nodes = {node for arrow in arrows for node in arrow[:2]}
+    yield _SPACED
+    yield f"flowchart {direction}"
+    nodes = {node for arrow in arrows for node in (arrow.source, arrow.target)}
     for phase in Phase:
         if phase in nodes:
             yield f"    {_name(phase)}[{phase}]" if phase not in (start, end) else f"    {_name(phase)}([{phase}])"
@@ -119,16 +143,17 @@ def _mermaid(arrows: list[Arrow], *, start: Phase | None = None, end: Phase | No
     if None in nodes:
         yield f"    {_name(None)}[[in flight]]"
     for arrow in arrows:
-        yield f'    {_name(arrow.source)} -->|"{arrow.why}"| {_name(arrow.target)}'
+        words = "<br>".join(line for why in arrow.why.split("<br>") for line in wrap(why, _LABEL_CHARS_MAX))
+        yield f'    {_name(arrow.source)} -->|"{words}"| {_name(arrow.target)}'
     yield "```"
 
 
-def _name(node: Node | None) -> str:
+def _name(node: Kind | None) -> str:
     return "in_flight" if node is None else node.name.lower()
 
 
 def _table() -> Iterator[str]:
-    order: list[Node] = [*Phase, *Decision]
+    order: list[Kind] = [*Phase, *Decision]
     yield "| phase | event | leads to | when |"
     yield "|---|---|---|---|"
     for (phase, event), transition in sorted(

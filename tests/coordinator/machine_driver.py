@@ -14,7 +14,15 @@ from rootline.coordinator.protocol.commit_machine import step
 from rootline.coordinator.protocol.effects import Effect, PublishVerdicts
 from rootline.coordinator.protocol.events import Arrived, Event, HeadLoaded, ObjectsStored, PutReplied, Tick
 from rootline.coordinator.protocol.group_window import BatchLimits
-from rootline.coordinator.protocol.machine_state import Phase, Policy, TableMachine
+from rootline.coordinator.protocol.machine_state import (
+    Attempt,
+    Phase,
+    Policy,
+    Staging,
+    TableMachine,
+    Undecided,
+    Waiting,
+)
 from rootline.ports.object_store import PutReply, PutStatus
 from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.identifiers import LogId, LogPosition, TableName
@@ -67,7 +75,17 @@ class Driver:
 
     @property
     def phase(self) -> Phase:
-        return self.machine.phase
+        return self.machine.kind
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """The root in flight, also while its request waits to be sent again."""
+        return attempt_of(self.machine)
+
+
+def attempt_of(machine: TableMachine) -> Attempt | None:
+    phase = machine.phase.resume if isinstance(machine.phase, Waiting) else machine.phase
+    return phase.attempt if isinstance(phase, Staging | Undecided) else None
 
 
 def with_table() -> Driver:

@@ -192,7 +192,7 @@ def test_no_root_is_made_before_the_rejections_of_the_time_without_a_table_are_a
     driver.tell(HeadLoaded(None, 0))
     rejections = driver.asked(PublishVerdicts)
     driver.arrive(create_intent())  # its root's offset would pass the rejected record, and does not record it
-    assert driver.phase is Phase.GATHERING
+    assert driver.phase is Phase.HELD
     driver.tell(VerdictsPublished(rejections.up_to))
     driver.asked(LoadHead)
     driver.tell(HeadLoaded(None, 0))
@@ -273,7 +273,7 @@ def test_commits_pause_while_too_many_verdicts_wait_to_be_acknowledged() -> None
         driver.arrive(append_intent(f"file-{number}"))
         driver.put_answers(PutStatus.CREATED)
     driver.arrive(append_intent("held"))
-    assert driver.phase is Phase.GATHERING
+    assert driver.phase is Phase.HELD
     assert driver.machine.head is not None
     driver.tell(VerdictsPublished(driver.machine.head.header.offsets))
     assert driver.phase is Phase.PUTTING

@@ -155,7 +155,7 @@ def test_a_coordinator_that_dies_anywhere_in_between_leaves_one_story(steps: int
             break
         succeed(driver)
         stored = head_of(driver)
-    attempt = driver.machine.attempt
+    attempt = driver.attempt
     if landed and driver.phase is Phase.PUTTING and attempt is not None:
         stored = attempt.applied.state
     told = {verdict.position_key: verdict for verdict in map(Told, driver.verdicts)}
@@ -187,8 +187,8 @@ def test_a_tombstone_with_a_long_root_is_not_flushed_and_takes_what_it_must() ->
     driver.arrive(made, *(append_intent(str(at)) for at in range(20)), drop())
     driver.tell(HeadLoaded(None, 0))
     for _ in range(10):
-        assert driver.phase in (Phase.STAGING, Phase.PUTTING, Phase.GATHERING), driver.phase
-        if driver.phase is Phase.GATHERING:
+        assert driver.phase in (Phase.STAGING, Phase.PUTTING, Phase.HELD), driver.phase
+        if driver.phase is Phase.HELD:
             break  # it waits for leaves of the first root
         driver.tell(ObjectsStored()) if driver.phase is Phase.STAGING else driver.put_answers(PutStatus.CREATED)
     assert not head_of(driver).header.is_tombstone

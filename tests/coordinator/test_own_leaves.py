@@ -195,11 +195,11 @@ def settle(driver: Driver) -> None:
             case Phase.STAGING:
                 driver.tell(ObjectsStored())
             case Phase.READING_BACK:
-                assert driver.machine.attempt is not None
-                driver.tell(RootReadBack(driver.machine.attempt.commit_id, 1_000, 1_000))
+                assert driver.attempt is not None
+                driver.tell(RootReadBack(driver.attempt.commit_id, 1_000, 1_000))
             case Phase.CONFIRMING:
-                assert driver.machine.attempt is not None
-                driver.tell(HeadListed(driver.machine.attempt.version, driver.answers_ms))
+                assert driver.attempt is not None
+                driver.tell(HeadListed(driver.attempt.version, driver.answers_ms))
             case Phase.PUTTING:
                 driver.put_answers(PutStatus.CREATED)
             case _:
@@ -265,10 +265,10 @@ def test_a_root_of_twice_the_limit_waits_for_its_leaves_and_no_longer(answer: st
     for number in range(LIMIT):
         commit(driver, f"fast-{number}")
     driver.arrive(append_intent("held"))
-    assert driver.phase is Phase.GATHERING
+    assert driver.phase is Phase.HELD
     assert rows(driver) == 2 * LIMIT
     driver.tell(TimerFired(driver.machine.timer))
-    assert driver.phase is Phase.GATHERING
+    assert driver.phase is Phase.HELD
     driver.tell(LeavesEncoded(leaves) if answer == "leaves" else EncodingFailed("no memory"))
     finish(driver)
     assert rows(driver) == (LIMIT + 1 if answer == "leaves" else 2 * LIMIT + 1)

@@ -6,7 +6,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -31,7 +31,19 @@ from rootline.coordinator.protocol.events import (
     VerdictsPublished,
 )
 from rootline.coordinator.protocol.group_window import BatchLimits
-from rootline.coordinator.protocol.machine_state import Decision, Node, Phase, Policy, SelfFlush, TableMachine
+from rootline.coordinator.protocol.machine_state import (
+    AtDecision,
+    Decision,
+    Gathering,
+    Kind,
+    Paused,
+    Phase,
+    Policy,
+    SelfFlush,
+    TableMachine,
+    Waiting,
+    kind_of,
+)
 from rootline.coordinator.protocol.put_rules import CONFIRMED_FOR_MS
 from rootline.ports.object_store import PutReply, PutStatus
 from rootline.ports.retry_policy import RetryPolicy
@@ -41,13 +53,13 @@ from rootline.schemas.intent import AddedManifest, Intent, IntentKind
 from rootline.tree.draft.batch import FetchedObjects, Record
 from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.state.table_state import TableState
-from tests.coordinator.machine_driver import LOG, TABLE, append_intent, create_intent, with_table
+from tests.coordinator.machine_driver import LOG, TABLE, append_intent, attempt_of, create_intent, with_table
 
 POLICY = Policy("me", BatchLimits(100, 1_000_000, 0.25), RetryPolicy(0.02, 5.0, 2), 2)
 LEAF = "metadata/leaves/absent.parquet"
 DEPTH = 7
 """Every arrow is taken within four events."""
-Arrow = tuple[Node, type[Event] | None, Node]
+Arrow = tuple[Kind, type[Event] | None, Kind]
 
 
 @dataclass(slots=True)
@@ -56,46 +68,50 @@ class Explorer:
 
     heads: list[TableState | None]
     taken: set[Arrow] = field(default_factory=set)
+    visited: list[TableMachine] = field(default_factory=list)
     _seen: set[Any] = field(default_factory=set)
     _waiting: deque[tuple[TableMachine, int, int]] = field(default_factory=deque)
 
-    def explore(self, *starts: tuple[TableMachine, int]) -> set[Arrow]:
+    def explore(self, *starts: tuple[TableMachine, int]) -> None:
         for machine, offset in starts:
             self._visit(machine, offset, 0)
         while self._waiting:
             machine, offset, depth = self._waiting.popleft()
             for event, after_offset in self._events(machine, offset):
                 tick = Tick(1_700_000_000_000 + 10 * depth, 0.01 * depth, f"{len(self._seen):032x}", 0.5)
-                at: Node = machine.phase
+                at: Kind = machine.kind
                 cause: type[Event] | None = type(event)
                 for move in path(machine, event, tick):
-                    self.taken.add((at, cause, move.to))
-                    at, cause = move.to, None
-                    after = move.machine
+                    to = kind_of(move.to)
+                    self.taken.add((at, cause, to))
+                    at, cause = to, None
                 if depth < DEPTH:
-                    assert isinstance(at, Phase)
-                    self._visit(after._replace(phase=at), after_offset, depth + 1)
-        return self.taken
+                    assert not isinstance(move.to, AtDecision)
+                    self._visit(move.machine._replace(phase=move.to), after_offset, depth + 1)
 
     def _visit(self, machine: TableMachine, offset: int, depth: int) -> None:
         kinds = tuple(record.intent.kind for record in (*machine.batch, *machine.queue[:1]))
+        phase = machine.phase
+        resume = kind_of(phase.resume) if isinstance(phase, Waiting) else None
+        expected = phase.expected if isinstance(phase, Gathering) else 0
         signature = (
-            *(machine.phase, machine.resume, machine.stopping, kinds[:2], len(machine.queue) > 1),
-            *(machine.head is None, machine.attempt is None, min(machine.publishing, 2), min(machine.losses, 2)),
-            *(bool(machine.fetched.leaves), machine.expected > 1, machine.put_s is None, machine.flush.is_encoding),
+            *(machine.kind, resume, machine.stopping, kinds[:2], len(machine.queue) > 1),
+            *(machine.head is None, attempt_of(machine) is None, min(machine.publishing, 2), min(machine.losses, 2)),
+            *(bool(machine.fetched.leaves), expected > 1, machine.put_s is None, machine.flush.is_encoding),
         )
         if signature not in self._seen:
             self._seen.add(signature)
+            self.visited.append(machine)
             self._waiting.append((machine, offset, depth))
 
     def _events(self, machine: TableMachine, offset: int) -> Iterator[tuple[Event, int]]:
         for event, after in self._any(machine, offset):
-            if (machine.phase, type(event)) in TRANSITIONS:
+            if (machine.kind, type(event)) in TRANSITIONS:
                 yield event, after
 
     def _any(self, machine: TableMachine, offset: int) -> Iterator[tuple[Event, int]]:
         yield from arrivals(offset)
-        own = machine.attempt
+        own = attempt_of(machine)
         late_ms = 10 * CONFIRMED_FOR_MS
         always: list[Event] = [
             *(LeavesEncoded(OwnFlush()), EncodingFailed("no memory")),
@@ -169,13 +185,23 @@ def a_world() -> World:
 
 
 def arrows_taken(world: World) -> set[Arrow]:
+    return explored(world).taken
+
+
+def machines_visited(world: World) -> list[TableMachine]:
+    return explored(world).visited
+
+
+def explored(world: World) -> Explorer:
     cold = TableMachine(TABLE, POLICY)
     idle = TableMachine(TABLE, POLICY, head=world.young, base_ms=1_000, phase=Phase.IDLE, put_s=0.1)
     # the head is far past a limit of one row, and its leaves are being encoded: commits wait for them
     held = idle._replace(head=world.long, flush=SelfFlush(is_encoding=True))
-    paused = idle._replace(phase=Phase.PAUSED)  # a loop that is paused begins there
+    paused = idle._replace(phase=Paused("an operator"))  # a loop that is paused begins there
     starts = [(cold, 0), (idle, world.offset), (held, world.offset), (paused, world.offset)]
-    return Explorer([None, world.old, world.young]).explore(*starts)
+    explorer = Explorer([None, world.old, world.young])
+    explorer.explore(*starts)
+    return explorer
 
 
 def stated() -> set[Arrow]:
@@ -199,11 +225,11 @@ def test_most_rows_have_one_next_node_and_every_fork_says_when() -> None:
     assert sum(len(nodes) == 1 for nodes in following) > 0.8 * len(following)
     forks = [nodes for nodes in (*following, *(choice.leads_to for choice in CHOICES.values())) if len(nodes) > 1]
     assert all(all(nodes.values()) for nodes in forks)
-    assert max(map(len, forks)) <= 6
+    assert max(map(len, forks)) <= 7
 
 
 def test_every_decision_is_reached_and_leads_back_to_a_phase() -> None:
-    leads_to: dict[Node, set[Node]] = defaultdict(set)
+    leads_to: dict[Kind, set[Kind]] = defaultdict(set)
     for at, _, to in stated():
         leads_to[at].add(to)
     assert set(Decision) <= set().union(*leads_to.values())
@@ -213,3 +239,19 @@ def test_every_decision_is_reached_and_leads_back_to_a_phase() -> None:
             edge = {to for at in edge if isinstance(at, Decision) for to in leads_to[at]} - reached
             reached |= edge
         assert any(isinstance(node, Phase) for node in reached)
+
+
+def test_every_handler_is_made_for_the_phases_and_events_of_its_rows() -> None:
+    for (phase, event), transition in TRANSITIONS.items():
+        hints = get_type_hints(transition.handler)
+        assert phase in kinds_of(hints["phase"]), (phase, transition.handler)
+        assert event in (get_args(hints["event"]) or (hints["event"],)), (event, transition.handler)
+    for decision, choice in CHOICES.items():
+        assert kinds_of(get_type_hints(choice.handler)["decision"]) == {decision}
+
+
+def kinds_of(hint: Any) -> set[Kind]:
+    """The kinds of nodes that a type hint admits."""
+    if get_args(hint):
+        return set().union(*map(kinds_of, get_args(hint)))
+    return {hint if isinstance(hint, Phase) else hint.kind}

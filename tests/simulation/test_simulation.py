@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rootline.client import lake_names as namespaces
-from rootline.coordinator.protocol import machine_handlers
+from rootline.coordinator.protocol import commit
 from rootline.coordinator.protocol.put_rules import Outcome, outcome_of_put
 from rootline.coordinator.runtime.assignment.frontier import Frontier
 from rootline.maintenance.expiry_plan import Steps, plan_expiry
@@ -138,7 +138,7 @@ def test_a_coordinator_that_takes_409_for_its_own_success_is_found(monkeypatch: 
     def wrong(answer: PutStatus) -> Outcome:
         return Outcome.LANDED if answer is PutStatus.EXISTS else outcome_of_put(answer)
 
-    monkeypatch.setattr(machine_handlers, "outcome_of_put", wrong)
+    monkeypatch.setattr(commit, "outcome_of_put", wrong)
     with pytest.raises(BaseException, match=SOMETHING_BROKE):
         _until_it_fails()
 
@@ -147,7 +147,7 @@ def test_a_coordinator_that_takes_any_root_it_reads_back_for_its_own_is_found(mo
     def wrong(found: CommitId | None, own: CommitId) -> Outcome:
         return Outcome.ABSENT if found is None else Outcome.LANDED
 
-    monkeypatch.setattr(machine_handlers, "outcome_of_read_back", wrong)
+    monkeypatch.setattr(commit, "outcome_of_read_back", wrong)
     with pytest.raises(BaseException, match=SOMETHING_BROKE):
         _until_it_fails()
 

@@ -2,8 +2,8 @@
 
 Owns: the translation effect → store requests → event, with a deadline around each, the comparison of a head with the
 log, the thread that encodes the leaves of a root that is too long. Does not own: the reaction to an event
-(`machine_handlers`), the order of verdicts (`table_loop`), the contents of leaves
-(`rootline.maintenance.flush_plan`), the time of their encoding (`rootline.coordinator.protocol.self_flush_rules`).
+(`rootline.coordinator.protocol.commit`), the order of verdicts (`table_loop`), the contents of leaves
+(`rootline.maintenance.flush_plan`), the time of their encoding (`rootline.coordinator.protocol.held_rules`).
 Invariants: every effect yields exactly one event, whatever fails, so no table can end another. A PUT that was cut
 off is NO_ANSWER, never a failure. Corrupt bytes are distinguished from an unavailable store. They are reported as
 corrupt only after a second read, because a truncated response looks the same. A head is refused if the log ends

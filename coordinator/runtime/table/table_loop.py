@@ -39,7 +39,7 @@ from rootline.coordinator.protocol.events import (
     TimerFired,
     VerdictsPublished,
 )
-from rootline.coordinator.protocol.machine_state import Phase, Policy, TableMachine
+from rootline.coordinator.protocol.machine_state import Paused, Phase, Policy, TableMachine
 from rootline.coordinator.runtime.table.effect_runner import EffectRunner, StoreEffect
 from rootline.coordinator.runtime.table.object_fetcher import FooterPrefetch, ReadLeaf, read_leaf
 from rootline.coordinator.runtime.table.verdict_outbox import CommitTraces, Publication, VerdictOutbox
@@ -215,8 +215,8 @@ class TableLoop:
 
     @property
     def phase(self) -> Phase:
-        """The phase of the table's commit machine."""
-        return self._machine.phase
+        """The kind of phase in which the table's commit machine is."""
+        return self._machine.kind
 
     @property
     def machine(self) -> TableMachine:
@@ -237,7 +237,7 @@ class TableLoop:
     def is_absent(self) -> bool:
         """Whether no table of this name is known, and no work for it is in flight."""
         machine = self._machine
-        return machine.phase is Phase.COLD and machine.publishing == 0 and self._delivered == 0 and self._inbox.empty()
+        return machine.kind is Phase.COLD and machine.publishing == 0 and self._delivered == 0 and self._inbox.empty()
 
     @property
     def is_unknown(self) -> bool:
@@ -252,12 +252,12 @@ class TableLoop:
     @property
     def is_stuck(self) -> bool:
         """Whether the table commits nothing until an operator acts: it is quarantined or paused."""
-        return self._machine.phase in (Phase.QUARANTINED, Phase.PAUSED)
+        return self._machine.kind in (Phase.QUARANTINED, Phase.PAUSED)
 
     @property
     def takes_records(self) -> bool:
         """Whether a delivered record may be decided. A quarantined or paused table ignores records."""
-        return not self.is_stuck and self._machine.phase is not Phase.STOPPED
+        return not self.is_stuck and self._machine.kind is not Phase.STOPPED
 
     @property
     def has_room(self) -> bool:
@@ -273,7 +273,7 @@ class TableLoop:
     def is_idle_since(self, monotonic_s: float) -> bool:
         """Whether nothing has happened since this time, and nothing is in flight."""
         machine = self._machine
-        at_rest = machine.phase is Phase.IDLE and machine.publishing == 0 and self._delivered == 0
+        at_rest = machine.kind is Phase.IDLE and machine.publishing == 0 and self._delivered == 0
         return at_rest and self._active_s < monotonic_s and self._inbox.empty()
 
     @property
@@ -302,7 +302,7 @@ class TableLoop:
 
         `pending_since_ms`: the append time of the table's oldest waiting record.
         """
-        self._machine = self._machine._replace(phase=Phase.PAUSED, why=why)
+        self._machine = self._machine._replace(phase=Paused(why))
         self._paused_since_ms = pending_since_ms
 
     def request_stop(self) -> None:
@@ -314,7 +314,7 @@ class TableLoop:
         async with asyncio.TaskGroup() as tasks:
             publisher = tasks.create_task(self._outbox.run(), name=f"verdicts of {self._context.table}")
             try:
-                while self._machine.phase is not Phase.STOPPED:
+                while self._machine.kind is not Phase.STOPPED:
                     event = await self._inbox.get()
                     await self._take(event, tasks)
                 await self._outbox.drained()

@@ -4,7 +4,7 @@ Owns: the words, their order and severity, the values and the interface of the w
 because each view has different ones (`own_tables` the memory of a coordinator, `rootline.cli.lake_status` the log
 and the store), the requests to store and log (the process that composes the service).
 Invariants: pure. Two views with the same facts use the same word. A view with fewer facts reports `pending` instead of
-`delayed`, because only the coordinator that owns the table can tell them apart.
+`delayed` or `held`, because only the coordinator that owns the table can tell them apart.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class TableState(StrEnum):
     DELAYED = "delayed"  # the store fails or is slow: the coordinator retries
     PAUSED = "paused"  # by an operator
     UNKNOWN = "unknown"  # the log does not answer
+    HELD = "held"  # commits wait until the log acknowledges verdicts, or for the coordinator's own leaves
     PENDING = "pending"  # intents wait for their verdicts
     IDLE = "idle"  # nothing waits
 
@@ -52,6 +53,7 @@ class TableFacts:
     parked: str = ""
     unowned: str = ""
     delayed: str = ""
+    held: str = ""
     waits: str = ""
 
 
@@ -67,6 +69,7 @@ def state_of(facts: TableFacts) -> tuple[TableState, str]:
         (TableState.PARKED, facts.parked),
         (TableState.UNOWNED, facts.unowned),
         (TableState.DELAYED, facts.delayed),
+        (TableState.HELD, facts.held),
         (TableState.PENDING, facts.waits),
     ]
     if facts.paused:

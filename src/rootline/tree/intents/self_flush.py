@@ -1,7 +1,7 @@
 """Leaves that the coordinator writes itself when the root has become too long.
 
 Owns: how such leaves become part of a draft. Does not own: when this is due and their content
-(`rootline.maintenance.flush_plan`), when they are written (`rootline.coordinator.protocol.self_flush_rules`),
+(`rootline.maintenance.flush_plan`), when they are written (`rootline.coordinator.protocol.held_rules`),
 storing them (the caller stores a batch's objects).
 Invariants: They contain EXISTING entries of the draft's parent or of an earlier root. An entry that is no longer live
 at its source is dead in the leaf. No live entry changes, and no intent's verdict changes.

@@ -1,11 +1,12 @@
-"""The rules by which a coordinator requests leaves for a root that is too long, and by which commits wait for them.
+"""The rules by which commits wait in phase `HELD`, and by which the leaves are made that they may wait for.
 
-Owns: requesting leaves, waiting for them, and keeping them for a batch.
-Does not own: the length limit and the content of leaves (`rootline.maintenance.flush_plan`), committing them
-(`rootline.tree.intents.self_flush`).
-Invariants: At most one request for leaves is in flight, and none while leaves are ready. Every request ends with an
-event. Commits wait only for the first request, not for a retry after a failure. Leaves stay ready until a root that was
-built with them is confirmed.
+Owns: the two reasons to wait, requesting leaves for a root that is too long, and keeping them for a batch.
+Does not own: the phase (`gather`), the length limit and the content of leaves (`rootline.maintenance.flush_plan`),
+committing them (`rootline.tree.intents.self_flush`).
+Invariants: Each reason to wait ends with an event that is certain to arrive: verdicts are published until the log
+acknowledges them, and every request for leaves is answered. At most one request for leaves is in flight, and none while
+leaves are ready. Commits wait only for the first request, not for a retry after a failure. Leaves stay ready until a
+root that was built with them is confirmed.
 
 Theory. Leaves are encoded from one head and committed by a later root, while other commits continue. That is safe for
 the same reason as the flush of a worker: an entry of the leaf is live only if the root still has the row that it was
@@ -19,11 +20,35 @@ from __future__ import annotations
 
 from rootline.coordinator.protocol.effects import EncodeLeaves
 from rootline.coordinator.protocol.events import Tick
-from rootline.coordinator.protocol.machine_state import Attempt, SelfFlush, TableMachine
+from rootline.coordinator.protocol.machine_state import Attempt, Phase, SelfFlush, TableMachine
 from rootline.maintenance.flush_plan import RootLength, root_length
 from rootline.schemas.root_header import NameState
 from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.state.table_state import TableState
+
+
+def is_held(machine: TableMachine) -> bool:
+    """Whether the next root must wait for leaves (the head is far too long) or for acknowledged verdicts.
+
+    Without a table, it must wait for every acknowledgement. Otherwise the offset of its first root would pass
+    rejections that no root records, and nobody could publish their verdicts again after a crash.
+    """
+    return _is_for_leaves(machine) or machine.publishing >= _publishing_max(machine)
+
+
+def reason_held(machine: TableMachine) -> str:
+    """The reason for phase `HELD`, in words for an operator. Empty in every other phase."""
+    if machine.kind is not Phase.HELD:
+        return ""
+    if _is_for_leaves(machine):
+        return "commits wait for leaves that the coordinator is encoding: the root is at twice its hard limit"
+    if machine.head is None:
+        return "the first commit waits until the log acknowledges the rejections of intents without a table"
+    return f"commits wait until the log acknowledges verdicts: those of {machine.publishing} commits are not"
+
+
+def _publishing_max(machine: TableMachine) -> int:
+    return 1 if machine.head is None else machine.policy.unpublished_roots_max
 
 
 def ask_for_leaves(machine: TableMachine, tick: Tick) -> tuple[TableMachine, list[EncodeLeaves]]:
@@ -40,8 +65,8 @@ def ask_for_leaves(machine: TableMachine, tick: Tick) -> tuple[TableMachine, lis
     return machine._replace(flush=flush._replace(is_encoding=True)), [EncodeLeaves(head)]
 
 
-def is_awaited(machine: TableMachine) -> bool:
-    """Whether the next root must wait for leaves: the head is far past the limit, and leaves are being encoded.
+def _is_for_leaves(machine: TableMachine) -> bool:
+    """Whether the head is far past the limit, and leaves are being encoded for the first time.
 
     Commits wait for the first try only, because each further one may take minutes and fail too.
     """
