@@ -26,6 +26,7 @@ from rootline.schemas.intent_rules import IntentLimits
 from rootline.schemas.object_keys import key_of, root_key
 from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft.batch import Applied, FetchedObjects, Record, Stamp
+from rootline.tree.rules.named_leaves import LeafNeed, ReadLeaf
 from rootline.tree.state.table_state import TableState
 
 LOG: Final = LogId("embedded/large")
@@ -68,7 +69,7 @@ async def build(store: ObjectStore, files: int) -> TableState:
             record_count=count,
             partition_spec_id=0,
         )
-        fetched = FetchedObjects({leaf.location: decode_leaf(leaf.body, location=leaf.location)})
+        fetched = FetchedObjects({LeafNeed(leaf.location): ReadLeaf(decode_leaf(leaf.body, location=leaf.location))})
         state = await _commit(store, state, _append(number, manifest), fetched)
     return state
 

@@ -167,7 +167,7 @@ async def _step(store: ObjectStore, state: TableState, intent: Intent) -> Applie
         found = apply_batch(state, TABLE, [record], fetched, stamp, acknowledged={(LOG, 0): version})
         if not isinstance(found, Needs):
             break
-        fetched = FetchedObjects({}, {at: BitMap64([1]) for at in found.vectors})
+        fetched = FetchedObjects(dict.fromkeys(found, BitMap64([1])))
     assert isinstance(found, Applied), found
     _check(found.verdicts)
     await store.put_if_absent(root_key(TABLE, version), found.body)

@@ -33,7 +33,7 @@ class LoadHead:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Read leaves and vectors that the batch needs."""
+    """Read the objects that the batch needs."""
 
     needs: Needs
 

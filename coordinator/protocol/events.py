@@ -51,7 +51,7 @@ class LoadFailed:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Leaves and vectors that a batch needs were read. `None` stands for an object that is missing or unreadable."""
+    """The objects that a batch needs were read. An object that is missing or unreadable is `Absent`."""
 
     fetched: FetchedObjects
 

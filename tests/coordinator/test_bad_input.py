@@ -26,7 +26,9 @@ from rootline.schemas.intent import AddedVector, DataFile, Intent, IntentKind
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.stored_objects import read_stored
-from rootline.tree.draft.batch import Needs, VectorAt
+from rootline.tree.draft.batch import ABSENT, Absent, Needs
+from rootline.tree.rules.named_leaves import LeafNeed
+from rootline.tree.rules.vector_merge import VectorNeed
 from tests.coordinator.running_service import TABLE, Running, running
 
 
@@ -253,14 +255,14 @@ def test_vectors_inside_each_other_are_decoded_a_few_times_only() -> None:
     for _ in range(40):
         blob = around(blob)
     body = b"PFA1" + blob
-    places = [VectorAt("f", at - 4) for at in range(len(body)) if body.startswith(MAGIC, at)]
-    found = [vector for _, vector in vectors_at(body, places)]
+    places = [VectorNeed("f", at - 4) for at in range(len(body)) if body.startswith(MAGIC, at)]
+    found = list(vectors_at(body, places).values())
     assert len(found) == 41
-    assert found[0] is not None, "the outermost"
-    assert 4 <= sum(vector is not None for vector in found) <= 8
+    assert found[0] != ABSENT, "the outermost"
+    assert 4 <= sum(vector != ABSENT for vector in found) <= 8
     apart = b"".join(encode_vector(BitMap64([number])) for number in range(40))
-    each = [VectorAt("f", at - 4) for at in range(len(apart)) if apart.startswith(MAGIC, at)]
-    assert [list(vector or ()) for _, vector in vectors_at(apart, each)] == [[number] for number in range(40)]
+    each = [VectorNeed("f", at - 4) for at in range(len(apart)) if apart.startswith(MAGIC, at)]
+    assert vectors_at(apart, each) == {place: BitMap64([number]) for number, place in enumerate(each)}
 
 
 async def test_other_work_goes_on_while_a_costly_vector_is_decoded() -> None:
@@ -275,10 +277,12 @@ async def test_other_work_goes_on_while_a_costly_vector_is_decoded() -> None:
             await asyncio.sleep(0)
 
     neighbour = asyncio.ensure_future(turning())
-    place = VectorAt("metadata/vectors/v.puffin", 0)
-    fetched = await fetch_objects(store, table, Needs(vectors=frozenset([place])))
+    place = VectorNeed("metadata/vectors/v.puffin", 0)
+    fetched = await fetch_objects(store, table, Needs.of([place]))
     neighbour.cancel()
-    assert len(fetched.vectors[place] or ()) == 20_000
+    found = fetched.of(place)
+    assert not isinstance(found, Absent)
+    assert len(found) == 20_000
     assert turns > 100
 
 
@@ -288,9 +292,10 @@ async def test_an_object_that_is_far_longer_than_any_is_not_read(tmp_path: Path)
     path.parent.mkdir(parents=True)
     path.touch()
     os.truncate(path, 1 << 42)
-    place = VectorAt(location, 4)
-    fetched = await fetch_objects(store, table, Needs(frozenset([location]), frozenset([place])))
-    assert (fetched.leaves[location], fetched.vectors[place]) == (None, None)
+    place = VectorNeed(location, 4)
+    leaf = LeafNeed(location)
+    fetched = await fetch_objects(store, table, Needs.of([leaf, place]))
+    assert fetched.found == {leaf: ABSENT, place: ABSENT}
     with pytest.raises(Corrupt, match=f"{1 << 42} bytes are stored, its entry states 100"):
         await read_stored(store, table, location, code="vector-corrupt", length=100)
     await store.close()

@@ -37,7 +37,10 @@ from rootline.schemas.object_keys import root_key
 from rootline.schemas.root_header import PartitionOffset, RootHeader
 from rootline.testing.object_stores import Fault, FaultyObjectStore, scripted
 from rootline.testing.virtual_loop import run_virtually
-from rootline.tree.draft.batch import Needs, VectorAt
+from rootline.tree.draft.batch import Absent, Needs
+from rootline.tree.intents.restore import RootNeed
+from rootline.tree.rules.named_leaves import LeafNeed
+from rootline.tree.rules.vector_merge import VectorNeed
 from rootline.tree.state.pending_object import PendingObject
 from tests.coordinator.hooked_ports import HookedStore, taking
 from tests.coordinator.running_service import TABLE, running
@@ -48,7 +51,7 @@ KEY = root_key(TABLE, Version(0))
 PUT = PutRoot(Version(0), KEY, b"root", Predecessor(None))
 READ_BACK = ReadBack(Version(0), KEY, CommitId("own"))
 PENDING = PendingObject(Location("metadata/definitions/x.json"), b"definition")
-NEEDS = Needs(frozenset({"metadata/leaves/x.parquet"}), frozenset({VectorAt("data/x.puffin", 4)}))
+NEEDS = Needs.of([LeafNeed("metadata/leaves/x.parquet"), VectorNeed("data/x.puffin", 4)])
 EFFECTS: list[StoreEffect] = [LoadHead(None), Fetch(NEEDS), StoreObjects((PENDING,)), PUT, READ_BACK, ListHead()]
 
 
@@ -223,20 +226,20 @@ async def test_an_object_that_did_not_arrive_or_has_other_bytes_is_not_stored() 
 async def test_what_cannot_be_read_is_looked_for_and_not_found(location: str) -> None:
     store = MemoryObjectStore()
     store.place(f"{TABLE.replace('.', '/')}/data/garbage", b"\x00\x00\x00\x10PAR1" * 40)  # type: ignore[arg-type]
-    place = VectorAt(location, 0)
-    event = await runner(store).run(Fetch(Needs(frozenset({location}), frozenset({place}))))
+    needs = Needs.of([LeafNeed(location), VectorNeed(location, 0)])
+    event = await runner(store).run(Fetch(needs))
     assert isinstance(event, Fetched)
-    assert event.fetched.leaves == {location: None}
-    assert event.fetched.vectors == {place: None}
+    assert event.fetched.found.keys() == set(needs)
+    assert all(isinstance(event.fetched.of(need), Absent) for need in needs)
 
 
 async def test_an_older_root_is_read_and_one_that_is_absent_or_corrupt_is_looked_for_and_not_found() -> None:
     store = await stored_table()
     store.place(root_key(TABLE, Version(1)), b"no root")
-    event = await runner(store).run(Fetch(Needs(frozenset(), frozenset(), versions=frozenset(map(Version, range(3))))))
+    event = await runner(store).run(Fetch(Needs.of(RootNeed(Version(at)) for at in range(3))))
     assert isinstance(event, Fetched)
-    found = event.fetched.roots
-    assert {version: root is not None for version, root in found.items()} == {0: True, 1: False, 2: False}
+    roots = [event.fetched.of(RootNeed(Version(at))) for at in range(3)]
+    assert [isinstance(root, Absent) for root in roots] == [False, True, True]
 
 
 @pytest.mark.parametrize(("not_read", "is_refused"), [("no codec for zstd", False), ("", True)])

@@ -31,6 +31,7 @@ from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.check.chain import check_table
 from rootline.testing.virtual_loop import run_virtually
 from rootline.tree.draft.batch import Needs, Record
+from rootline.tree.rules.named_leaves import LeafNeed, ReadLeaf
 from tests.coordinator.hooked_ports import HookedStore, taking
 from tests.coordinator.running_service import TABLE, append_intent, create_intent, running
 from tests.coordinator.test_table_loop import owned
@@ -303,10 +304,11 @@ def test_a_leaf_that_could_not_be_read_ahead_is_read_when_it_is_needed() -> None
         shelf = LeafPrefetch(store, TABLE)
         async with asyncio.TaskGroup() as tasks:
             shelf.expect((Record(LogPosition(LogId("l"), 0, 0), adding("a", manifest), 1),), None, tasks)
-            needs = Needs(frozenset({manifest.location}), frozenset(), {manifest.location: DEFINITION})
-            fetched = await fetch_objects(store, TABLE, needs, shelf)
-        assert fetched.leaves[manifest.location] is not None
-        assert fetched.proofs[manifest.location].fault is None
+            need = LeafNeed(manifest.location, DEFINITION)
+            found = (await fetch_objects(store, TABLE, Needs.of([need]), shelf)).of(need)
+        assert isinstance(found, ReadLeaf)
+        assert found.proof is not None
+        assert found.proof.fault is None
 
     virtually(main())
 

@@ -30,8 +30,10 @@ from rootline.ports.object_store import PutStatus
 from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.intent import Intent, IntentKind, RemovedFile, VersionReference
-from rootline.tree.draft.batch import FetchedObjects
+from rootline.tree.draft.batch import ABSENT, FetchedObjects
+from rootline.tree.intents.restore import RootNeed
 from rootline.tree.intents.self_flush import OwnFlush
+from rootline.tree.rules.named_leaves import LeafNeed
 from tests.coordinator.machine_driver import POLICY, TABLE, Driver, append_intent
 from tests.coordinator.test_transition_table import LEAF, of_a_leaf
 from tests.support.own_flush import own_flush
@@ -127,8 +129,9 @@ def test_a_file_that_left_and_came_back_while_leaves_were_encoded_stays_in_the_r
     driver.arrive(Intent(intent_id="remove", table=TABLE, kind=IntentKind.REMOVE, remove_files=removed))
     finish(driver)
     driver.arrive(restore)
-    assert driver.asked(Fetch).needs.versions == {full.header.version}
-    driver.tell(Fetched(FetchedObjects(roots={full.header.version: full})))
+    need = RootNeed(full.header.version)
+    assert set(driver.asked(Fetch).needs) == {need}
+    driver.tell(Fetched(FetchedObjects({need: full})))
     finish(driver)
     driver.tell(LeavesEncoded(leaves))
     commit(driver, "after")
@@ -191,7 +194,7 @@ def settle(driver: Driver) -> None:
             case Phase.LOADING:
                 driver.tell(HeadLoaded(head, 1_000))
             case Phase.FETCHING:
-                driver.tell(Fetched(FetchedObjects({LEAF: None})))
+                driver.tell(Fetched(FetchedObjects({LeafNeed(LEAF): ABSENT})))
             case Phase.STAGING:
                 driver.tell(ObjectsStored())
             case Phase.READING_BACK:

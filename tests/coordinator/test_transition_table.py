@@ -50,8 +50,9 @@ from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import CommitId, LogPosition, Version
 from rootline.schemas.intent import AddedManifest, Intent, IntentKind
-from rootline.tree.draft.batch import FetchedObjects, Record
+from rootline.tree.draft.batch import ABSENT, FetchedObjects, Record
 from rootline.tree.intents.self_flush import OwnFlush
+from rootline.tree.rules.named_leaves import LeafNeed
 from rootline.tree.state.table_state import TableState
 from tests.coordinator.machine_driver import LOG, TABLE, append_intent, attempt_of, create_intent, with_table
 
@@ -97,7 +98,7 @@ class Explorer:
         signature = (
             *(machine.kind, resume, machine.stopping, kinds[:2], len(machine.queue) > 1),
             *(machine.head is None, attempt_of(machine) is None, min(machine.publishing, 2), min(machine.losses, 2)),
-            *(bool(machine.fetched.leaves), expected > 1, machine.put_s is None, machine.flush.is_encoding),
+            *(bool(machine.fetched.found), expected > 1, machine.put_s is None, machine.flush.is_encoding),
         )
         if signature not in self._seen:
             self._seen.add(signature)
@@ -118,7 +119,7 @@ class Explorer:
             *(VerdictsPublished(()), StopRequested(), TimerFired(machine.timer), TimerFired(machine.timer - 1)),
             *(HeadLoaded(head, 1_000) for head in self.heads),
             *(LoadFailed(False, "503"), LoadFailed(True, "corrupt"), RequestFailed("503"), ObjectsStored()),
-            Fetched(FetchedObjects({LEAF: None})),
+            Fetched(FetchedObjects({LeafNeed(LEAF): ABSENT})),
             *(PutReplied(PutReply(answer, 1_000)) for answer in PutStatus),
             *(PutReplied(PutReply(PutStatus.CREATED, late_ms)), RootReadBack(None, 1_000, None)),
             *(RootReadBack(CommitId("another's"), 1_000, 1_000), HeadListed(None, 1_000)),

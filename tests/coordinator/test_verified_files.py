@@ -29,6 +29,7 @@ from rootline.testing.virtual_loop import run_virtually
 from rootline.tree.draft.batch import FetchedObjects, Needs, Record
 from rootline.tree.evolution.changes import DefinitionChanges, SetProperties
 from rootline.tree.proof.file_proof import VERIFY_PROPERTY, StatedFile
+from rootline.tree.rules.named_leaves import LeafNeed, ReadLeaf
 from tests.coordinator.hooked_ports import HookedStore, taking
 from tests.coordinator.running_service import TABLE, running
 from tests.coordinator.test_table_loop import owned
@@ -287,9 +288,12 @@ def test_two_definitions_in_one_batch_never_ask_for_a_leaf_in_turn() -> None:
         second = dataclasses.replace(second, properties={**second.properties, "owner": "tests"})
         fetched = FetchedObjects()
         for asked in (first, second, first, second):
-            needs = Needs(frozenset({manifest.location}), proving={manifest.location: asked})
-            fetched = fetched.with_more(await fetch_objects(store, TABLE, needs))
-            proof = fetched.proofs[manifest.location]
+            need = LeafNeed(manifest.location, asked)
+            fetched = fetched.with_more(await fetch_objects(store, TABLE, Needs.of([need])))
+            found = fetched.of(need)
+            assert isinstance(found, ReadLeaf)
+            proof = found.proof
+            assert proof is not None
             assert proof.file_faults is not None  # which is all that either of them waits for
             assert proof.fault is None
             assert [fault.code for fault in proof.file_faults] == ["data-file-missing"]

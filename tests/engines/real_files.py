@@ -19,7 +19,7 @@ from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import AddedVector, DataFile, EqualityDeleteFile, VectorReference
 from rootline.schemas.object_keys import key_of, root_key
 from rootline.storage.rows.arrow_types import arrow_schema_of
-from rootline.tree.draft.batch import VectorAt
+from rootline.tree.rules.vector_merge import VectorNeed
 from tests.tree.planned_intents import DescribedFiles
 from tests.tree.reference_model import ReferenceTable
 from tests.tree.tables import DEFINITION, TABLE, Lake
@@ -38,7 +38,7 @@ class WrittenLake(Lake):
         place = puffin.places[0]
         location = f"data/{name}.puffin"
         assert self.objects.setdefault(location, puffin.body) == puffin.body
-        self.vectors[VectorAt(location, place.offset)] = BitMap64(positions)
+        self.vectors[VectorNeed(location, place.offset)] = BitMap64(positions)
         return AddedVector(
             location=location,
             offset=place.offset,

@@ -21,7 +21,7 @@ from rootline.maintenance.leaf_compaction_plan import LeafCompactionPlan, LeafLo
 from rootline.maintenance.limits import FLUSH_NOW, CompactionLimits, FlushLimits
 from rootline.maintenance.plan import PlannedLeaf, write_leaves
 from rootline.ports.object_store import ObjectStore, PutStatus
-from rootline.schemas.bytes.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.bytes.leaf_codec import LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.vector_codec import VectorBlob, decode_vector, encode_puffin, puffin_name
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status, VersionInfo
@@ -45,10 +45,12 @@ from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles
 from rootline.tree.commit.apply import apply_batch
-from rootline.tree.draft.batch import Applied, FetchedObjects, Needs, Record, Stamp, VectorAt
+from rootline.tree.draft.batch import ABSENT, Absent, Applied, FetchedObjects, Need, Needs, Record, Stamp
 from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.ledger.header_limits import HEADER_LIMITS
 from rootline.tree.proof.file_proof import statistics_of
+from rootline.tree.rules.named_leaves import LeafNeed, ReadLeaf
+from rootline.tree.rules.vector_merge import VectorNeed
 from rootline.tree.state.table_state import TableState
 
 LOG = LogId("embedded/tests")
@@ -308,7 +310,7 @@ class TableBuilder:
             answer = apply_batch(self._state, self.table, records, fetched, stamp, limits=self.limits, relief=relief)
             if not isinstance(answer, Needs):
                 break
-            fetched = await self._fetched(fetched, answer)
+            fetched = fetched.with_more(FetchedObjects({need: await self._found(need) for need in answer}))
         assert isinstance(answer, Applied), answer
         for pending in answer.objects:
             await self.put(pending.location, pending.body)
@@ -317,30 +319,27 @@ class TableBuilder:
         self._state = answer.state
         return answer.verdicts
 
-    async def _fetched(self, fetched: FetchedObjects, needs: Needs) -> FetchedObjects:
-        leaves: dict[str, Leaf | None] = dict(fetched.leaves)
-        vectors: dict[VectorAt, BitMap64 | None] = dict(fetched.vectors)
-        for location in needs.leaves:
-            stored = await self.store.get(key_of(self.table, location))
-            leaves[location] = None if stored is None else decode_leaf(stored.body, location=location)
-        for at in needs.vectors:
-            vectors[at] = await self._vector_at(at)
-        return FetchedObjects(leaves, vectors)
+    async def _found(self, need: Need[object]) -> object:
+        if isinstance(need, VectorNeed):
+            return await self._vector_at(need)
+        assert isinstance(need, LeafNeed), need
+        stored = await self.store.get(key_of(self.table, need.location))
+        return ABSENT if stored is None else ReadLeaf(decode_leaf(stored.body, location=need.location))
 
-    async def _vector_at(self, at: VectorAt) -> BitMap64 | None:
+    async def _vector_at(self, at: VectorNeed) -> BitMap64 | Absent:
         stored = await self.store.get(key_of(self.table, at.location))
         if stored is None:
-            return None
+            return ABSENT
         length = int.from_bytes(stored.body[at.offset : at.offset + 4], "big")
         try:
             return decode_vector(stored.body[at.offset : at.offset + length + 8], name=at.location)
         except Corrupt:
-            return None
+            return ABSENT
 
     async def read_vector(self, entry: ContentEntry) -> BitMap64:
         assert entry.deletion_vector is not None
-        found = await self._vector_at(VectorAt(entry.location, entry.deletion_vector.offset or 0))
-        assert found is not None
+        found = await self._vector_at(VectorNeed(entry.location, entry.deletion_vector.offset or 0))
+        assert not isinstance(found, Absent)
         return found
 
     async def put(self, location: str, body: bytes) -> None:

@@ -44,6 +44,7 @@ from rootline.tree.check.invariants import violations
 from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft.batch import Applied, FetchedObjects, Record, Stamp
 from rootline.tree.filter.pruning import PruningFilter
+from rootline.tree.rules.named_leaves import LeafNeed, ReadLeaf
 from rootline.tree.scan.scan_plan import ScanPlan
 from rootline.tree.state.table_state import TableState
 from rootline.tree.state.totals import totals_of
@@ -169,9 +170,8 @@ class Migrated:
     async def commit(self, intent: Intent, leaves: dict[str, Leaf] | None = None) -> None:
         position = LogPosition(LogId("embedded/log"), 0, self.version)
         stamp = Stamp(CommitId(f"{self.version + 1:032x}"), "coordinator-1", 1_000_000 + self.version)
-        applied = apply_batch(
-            self.state, self.name, [Record(position, intent, 100)], FetchedObjects(leaves or {}), stamp
-        )
+        fetched = FetchedObjects({LeafNeed(location): ReadLeaf(leaf) for location, leaf in (leaves or {}).items()})
+        applied = apply_batch(self.state, self.name, [Record(position, intent, 100)], fetched, stamp)
         assert isinstance(applied, Applied)
         assert [verdict.code for verdict in applied.verdicts] == [None]
         assert violations(self.state, applied.state) == []

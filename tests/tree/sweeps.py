@@ -11,7 +11,9 @@ from rootline.schemas.bytes.root.location_hashes import LocationHashes, location
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import Verdict
-from rootline.tree.draft.batch import FetchedObjects, Needs
+from rootline.tree.commit.arrival_rules import DateNeed
+from rootline.tree.draft.batch import ABSENT, Need
+from rootline.tree.intents.sweep import CondemnedPageNeed
 from rootline.tree.state.table_pages import TablePages
 from tests.tree.tables import TABLE_UUID, Lake, append, create, intent
 
@@ -27,10 +29,14 @@ class SweptLake(Lake):
     dates: dict[str, int] = field(default_factory=dict)
     now_ms: int = 100 * DAY_MS
 
-    def fetched(self, needs: Needs) -> FetchedObjects:
-        pages = {name: self._page(name) for name in needs.condemned}
-        dates = {name: self.dates.get(name) for name in needs.dates}
-        return replace(super().fetched(needs), condemned=pages, dates=dates)
+    def found(self, need: Need[object]) -> object:
+        match need:
+            case CondemnedPageNeed():
+                return self._page(need.page.location) or ABSENT
+            case DateNeed():
+                return self.dates.get(need.location, ABSENT)
+            case _:
+                return super().found(need)
 
     def pages_of(self, header: RootHeader) -> TablePages:
         pages = [self._page(item.page.location) for item in header.condemned]

@@ -48,9 +48,13 @@ from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.check.invariants import violations
 from rootline.tree.check.read_back import read_back_faults
 from rootline.tree.commit.apply import apply_batch
-from rootline.tree.draft.batch import Applied, FetchedObjects, Needs, NoTable, Record, Stamp, VectorAt
+from rootline.tree.draft.batch import ABSENT, Applied, FetchedObjects, Need, Needs, NoTable, Record, Stamp
+from rootline.tree.intents.expire import RetainedPageNeed
+from rootline.tree.intents.restore import DefinitionNeed, RootNeed
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.ledger.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
+from rootline.tree.rules.named_leaves import LeafNeed, ReadLeaf
+from rootline.tree.rules.vector_merge import VectorNeed
 from rootline.tree.state.table_pages import TablePages
 from rootline.tree.state.table_state import TableState
 
@@ -188,7 +192,7 @@ class Lake:
     """One table without I/O: what is stored is in dictionaries; every step is checked."""
 
     state: TableState | None = None
-    vectors: dict[VectorAt, BitMap64] = field(default_factory=dict)
+    vectors: dict[VectorNeed, BitMap64] = field(default_factory=dict)
     leaves: dict[str, Leaf] = field(default_factory=dict)
     objects: dict[str, bytes] = field(default_factory=dict)
     bodies: list[bytes] = field(default_factory=list)
@@ -232,7 +236,7 @@ class Lake:
                 self.leaves[pending.location] = decode_leaf(pending.body, location=pending.location)
             if pending.location.endswith(".puffin"):
                 for blob in decode_puffin(pending.body, name=pending.location):
-                    self.vectors[VectorAt(pending.location, blob.place.offset)] = blob.vector
+                    self.vectors[VectorNeed(pending.location, blob.place.offset)] = blob.vector
         return [*outcome.verdicts, *(self.put_records(rest, acknowledged=acknowledged) if rest else ())]
 
     def try_records(
@@ -251,13 +255,22 @@ class Lake:
             fetched = fetched.with_more(self.fetched(outcome))
 
     def fetched(self, needs: Needs) -> FetchedObjects:
-        return FetchedObjects(
-            {name: self.leaves.get(name) for name in needs.leaves},
-            {at: self.vectors.get(VectorAt(at.location, at.offset)) for at in needs.vectors},
-            roots={version: self.states[version].root for version in needs.versions},
-            kept={page: self.kept.get(page) for page in needs.kept},
-            definitions={named: TableDefinition.from_json(self.objects[named.location]) for named in needs.definitions},
-        )
+        return FetchedObjects({need: self.found(need) for need in needs})
+
+    def found(self, need: Need[object]) -> object:
+        match need:
+            case LeafNeed():
+                return ReadLeaf(self.leaves[need.location]) if need.location in self.leaves else ABSENT
+            case VectorNeed():
+                return self.vectors.get(VectorNeed(need.location, need.offset), ABSENT)
+            case RootNeed():
+                return self.states[need.version].root
+            case RetainedPageNeed():
+                return self.kept.get(need.page, ABSENT)
+            case DefinitionNeed():
+                return TableDefinition.from_json(self.objects[need.reference.location])
+            case _:
+                raise AssertionError(f"{need} is not stored here")
 
     def vector(
         self,
@@ -270,7 +283,7 @@ class Lake:
     ) -> AddedVector:
         """Store a vector as a writer would, and name it; one Puffin file may hold several."""
         held = BitMap64(positions)
-        self.vectors[VectorAt(f"data/{name}.puffin", offset)] = held
+        self.vectors[VectorNeed(f"data/{name}.puffin", offset)] = held
         return AddedVector(
             location=f"data/{name}.puffin",
             offset=offset,
@@ -364,7 +377,7 @@ class Lake:
     def positions(self, vector: ContentEntry) -> BitMap64:
         stored = vector.deletion_vector
         assert stored is not None
-        return self.vectors[VectorAt(vector.location, stored.offset or 0)]
+        return self.vectors[VectorNeed(vector.location, stored.offset or 0)]
 
     def reloaded_lake(self) -> Lake:
         """A lake that knows the head from its bytes only."""

@@ -1,11 +1,11 @@
-"""Fetches the leaves, vectors and older roots that a batch needs before it can be applied, and checks its data
-files.
+"""Fetches the objects that a batch needs before it can be applied, and checks its data files.
 
-Owns: the reads, proving leaves outside the event loop, the source objects of an adoption from an Iceberg table, the
-prefetch of footers and its limit. Does not own: the choice of objects (`rootline.tree.commit.apply`), their formats
+Owns: a row for each kind of need, the reads, proving leaves outside the event loop, the source objects of an adoption
+from an Iceberg table, the prefetch of footers and its limit. Does not own: the choice of objects
+(`rootline.tree.commit.apply`), the kinds of needs (each beside its rule in `rootline.tree`), their formats
 (`rootline.schemas`), the proofs (`rootline.tree.proof.leaf_proof`, `rootline.tree.proof.adoption`), the prefetch of
 leaves (`table_loop`), reading a footer (`rootline.storage.rows.file_footers`).
-Invariants: absent or unreadable objects become `None`, so only the intent that named them is rejected, whatever is
+Invariants: absent or unreadable objects become `Absent`, so only the intent that named them is rejected, whatever is
 wrong with them. Corrupt objects are read twice first. An unavailable *store* raises instead, because it proves
 nothing. A prefetch records success only. Any other result is checked when the batch needs it, so a file that was
 stored late, or a store outage, rejects no intent. Nothing is written.
@@ -15,13 +15,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
-from typing import Final, Protocol
-from uuid import UUID
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import structlog
 from pyroaring import BitMap, BitMap64
@@ -37,10 +35,9 @@ from rootline.schemas.bytes.vector_codec import VECTOR_MAGIC as MAGIC
 from rootline.schemas.bytes.vector_codec import decode_vector
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
-from rootline.schemas.identifiers import TableName, Version
-from rootline.schemas.intent import AdoptedRoot, StoredPage
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent import AdoptedRoot
 from rootline.schemas.object_keys import is_absolute, resolved, root_key, table_in
-from rootline.schemas.root_header import DefinitionReference
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata import object_reader as leaf_reader
 from rootline.storage.metadata.object_reader import read_condemned, read_leaves
@@ -48,11 +45,18 @@ from rootline.storage.metadata.read_cache import mapped
 from rootline.storage.metadata.root_reader import find_head, named_definition, names_of_folders, proven_root, read_root
 from rootline.storage.rows.file_footers import FooterReader
 from rootline.storage.stored_objects import get_up_to, read_stored, stored_dates, stored_key
-from rootline.tree.draft.batch import UNKNOWN_SIZE, AdoptedTable, FetchedObjects, Needs, Record, VectorAt
+from rootline.tree.commit.arrival_rules import DateNeed
+from rootline.tree.draft.batch import ABSENT, Absent, FetchedObjects, Need, Needs, Record
+from rootline.tree.intents.create import AdoptedTable, AdoptionNeed
+from rootline.tree.intents.expire import RetainedPageNeed
+from rootline.tree.intents.restore import DefinitionNeed, RootNeed
+from rootline.tree.intents.sweep import CondemnedPageNeed
 from rootline.tree.proof.adoption import adopted_state, invalid, leaves_of, proven_adopted
 from rootline.tree.proof.file_proof import StatedFile, verifies_files
 from rootline.tree.proof.leaf_proof import LeafProof, prove_leaf
-from rootline.tree.rules.verified_files import is_in_place, stated
+from rootline.tree.rules.named_leaves import LeafNeed, ReadLeaf
+from rootline.tree.rules.vector_merge import UNKNOWN_SIZE, VectorNeed
+from rootline.tree.rules.verified_files import FileNeed, is_in_place, stated
 from rootline.tree.state.live_mask import live_mask
 from rootline.tree.state.table_state import TableState
 
@@ -218,17 +222,6 @@ _TIMES = 4
 """Limit of the total size of an intent's vectors in one file, as a multiple of the file's size."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLeaf:
-    """The result of reading a leaf: the leaf with its proof if a definition was given, or the reason why there is
-    none.
-    """
-
-    leaf: Leaf | None
-    trouble: str | None = None
-    proof: LeafProof | None = None
-
-
 class LeavesAhead(Protocol):
     """Prefetched leaves and checked files."""
 
@@ -237,9 +230,20 @@ class LeavesAhead(Protocol):
         """The prefetch of footers."""
         ...
 
-    async def find(self, location: str) -> ReadLeaf | None:
+    async def find(self, location: str) -> ReadLeaf | Absent | None:
         """The result of a prefetch, or `None` if there is none."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The place that one batch's objects are read from. `slots` limits the concurrent reads of leaves and vectors."""
+
+    store: ObjectStore
+    table: TableName
+    ahead: LeavesAhead | None
+    files: FooterPrefetch
+    slots: asyncio.Semaphore
 
 
 async def fetch_objects(
@@ -250,71 +254,107 @@ async def fetch_objects(
     Raises:
         Unavailable: the store does not answer.
     """
-    at_once = asyncio.Semaphore(_READS_AT_ONCE)
     files = FooterPrefetch(store, table) if ahead is None else ahead.files
+    source = _Source(store, table, ahead, files, asyncio.Semaphore(_READS_AT_ONCE))
+    found: dict[Need[object], object] = {}
+    for kind in _KINDS:
+        found |= await kind.fetch_from(source, needs)
+    return FetchedObjects(found)
 
-    async def leaf_at(location: str) -> tuple[str, ReadLeaf]:
-        definition = needs.proving.get(location)
-        found = None if ahead is None else await ahead.find(location)
-        older = needs.older.get(location)
-        if older is not None:
-            return location, await read_older_leaf(store, table, *older)
-        if found is None:
-            async with at_once:
-                return location, await read_leaf(store, table, location, definition, files.reader)
-        if found.leaf is not None and definition is not None and _is_to_be_proven(found.proof, definition):
-            proof = await asyncio.to_thread(prove_leaf, found.leaf, definition)
-            return location, await _with_its_files(ReadLeaf(found.leaf, None, proof), files.reader)
-        return location, found
 
-    async def look_at(file: StatedFile) -> tuple[StatedFile, Invalid | None]:
-        return file, await files.fault_of(file)
+N = TypeVar("N", bound=Need[object])
 
-    async def read_vectors(location: str, places: list[VectorAt]) -> list[tuple[VectorAt, BitMap64 | None]]:
-        async with at_once:
-            body = await _body(store, table, location)
+
+@dataclass(frozen=True, slots=True)
+class _Kind(Generic[N]):
+    """One kind of need, and the function that fetches all objects of the kind."""
+
+    need: type[N]
+    fetch: Callable[[_Source, list[N]], Awaitable[Mapping[N, object]]]
+
+    async def fetch_from(self, source: _Source, needs: Needs) -> Mapping[N, object]:
+        """The objects of this kind among `needs`."""
+        requested = [need for need in needs if isinstance(need, self.need)]
+        return await self.fetch(source, requested) if requested else {}
+
+
+async def _leaves(source: _Source, needs: list[LeafNeed]) -> dict[LeafNeed, ReadLeaf | Absent]:
+    """All leaves, read concurrently."""
+    needs = sorted(needs, key=attrgetter("location"))
+    found = await asyncio.gather(*(_leaf(source, need) for need in needs))
+    return dict(zip(needs, found, strict=True))
+
+
+async def _leaf(source: _Source, need: LeafNeed) -> ReadLeaf | Absent:
+    store, table, location, files = source.store, source.table, need.location, source.files
+    found = None if source.ahead is None else await source.ahead.find(location)
+    if need.older is not None:
+        return await read_older_leaf(store, table, *need.older)
+    if found is None:
+        async with source.slots:
+            return await read_leaf(store, table, location, need.proving, files.reader)
+    if isinstance(found, ReadLeaf) and need.proving is not None and _is_to_be_proven(found.proof, need.proving):
+        proof = await asyncio.to_thread(prove_leaf, found.leaf, need.proving)
+        return await _with_its_files(ReadLeaf(found.leaf, proof), files.reader)
+    return found
+
+
+async def _vectors(source: _Source, needs: list[VectorNeed]) -> dict[VectorNeed, BitMap64 | Absent]:
+    """All vectors. Each Puffin file is read once."""
+
+    async def read_file(location: str, places: list[VectorNeed]) -> dict[VectorNeed, BitMap64 | Absent]:
+        async with source.slots:
+            body = await _body(source.store, source.table, location)
         if body is None or len(body) <= _QUICK_BYTES:
             return vectors_at(body, places)
         return await asyncio.to_thread(vectors_at, body, places)
 
-    by_file = groupby(sorted(needs.vectors), key=attrgetter("location"))
-    leaves = dict(await asyncio.gather(*(leaf_at(location) for location in sorted(needs.leaves))))
-    vectors = await asyncio.gather(*(read_vectors(location, list(places)) for location, places in by_file))
-    return FetchedObjects(
-        {location: found.leaf for location, found in leaves.items()},
-        dict(item for found in vectors for item in found),
-        {location: found.trouble for location, found in leaves.items() if found.trouble is not None},
-        {location: found.proof for location, found in leaves.items() if found.proof is not None},
-        {version: await _root(store, table, version) for version in sorted(needs.versions)},
-        {key: await read_adopted(store, table, *item) for key, item in needs.adopting.items()},
-        {key: await _condemned(store, table, *item) for key, item in needs.condemned.items()},
-        await stored_dates(store, table, sorted(needs.dates)),
-        kept={page: await _kept_page(store, table, page, table_uuid) for page, table_uuid in needs.kept.items()},
-        files=dict(await asyncio.gather(*map(look_at, needs.files))),
-        definitions={named: await _definition(store, table, named, of) for named, of in needs.definitions.items()},
-    )
+    by_file = groupby(sorted(needs), key=attrgetter("location"))
+    found = await asyncio.gather(*(read_file(location, list(places)) for location, places in by_file))
+    return {place: vector for vectors in found for place, vector in vectors.items()}
+
+
+async def _files(source: _Source, needs: list[FileNeed]) -> dict[FileNeed, Invalid | None]:
+    """The faults of all files, whose footers are read concurrently."""
+    faults = await asyncio.gather(*(source.files.fault_of(need.file) for need in needs))
+    return dict(zip(needs, faults, strict=True))
+
+
+async def _dates(source: _Source, needs: list[DateNeed]) -> dict[DateNeed, int | Absent]:
+    """All dates, requested together."""
+    dates = await stored_dates(source.store, source.table, sorted(need.location for need in needs))
+    return {DateNeed(location): ABSENT if ms is None else ms for location, ms in dates.items()}
+
+
+def _one_by_one(read: Callable[[_Source, N], Awaitable[object]]) -> Callable[[_Source, list[N]], Awaitable[Any]]:
+    """A function that calls `read` for each need, one after the other."""
+
+    async def fetch(source: _Source, needs: list[N]) -> dict[N, object]:
+        return {need: await read(source, need) for need in needs}
+
+    return fetch
 
 
 async def read_leaf(
     store: ObjectStore, table: TableName, location: str, definition: TableDefinition | None, files: FooterReader
-) -> ReadLeaf:
+) -> ReadLeaf | Absent:
     """The leaf at `location`, proven under `definition`, with a check of its files if the table verifies files.
 
     Raises:
         Unavailable: the store does not answer.
     """
-    found = ReadLeaf(None)
+    found: ReadLeaf | Absent = ABSENT
     for _ in range(2):  # a truncated response looks like a broken leaf
         body = await _body(store, table, location)
         if body is None:
-            return ReadLeaf(None)
+            return ABSENT
         if is_quickly_decoded(body):  # a thread would cost more
             found = _decoded(body, table, location, definition)
         else:
             found = await asyncio.to_thread(_decoded, body, table, location, definition)
-        if found.leaf is not None:
-            break
-    return await _with_its_files(found, files)
+        if isinstance(found, ReadLeaf):
+            return await _with_its_files(found, files)
+    return found
 
 
 def _is_to_be_proven(proof: LeafProof | None, definition: TableDefinition) -> bool:
@@ -327,79 +367,96 @@ def _is_to_be_proven(proof: LeafProof | None, definition: TableDefinition) -> bo
 async def _with_its_files(found: ReadLeaf, files: FooterReader) -> ReadLeaf:
     """`found` with the first fault of its data files, if the table verifies files."""
     leaf, proof = found.leaf, found.proof
-    if leaf is None or proof is None or not verifies_files(proof.definition):
+    if proof is None or not verifies_files(proof.definition):
         return found
     fault = await files.fault_in(leaf) if leaf.content is LeafContent.DATA else None
-    return ReadLeaf(leaf, None, replace(proof, file_faults=() if fault is None else (fault,)))
+    return ReadLeaf(leaf, replace(proof, file_faults=() if fault is None else (fault,)))
 
 
 async def read_older_leaf(
     store: ObjectStore, table: TableName, row: ContentEntry, definition: TableDefinition
-) -> ReadLeaf:
+) -> ReadLeaf | Absent:
     """A manifest of an older format as a leaf. Raises `Unavailable` if the store fails."""
-    found = ReadLeaf(None)
+    found = ABSENT
     for _ in range(2):
         try:
             return ReadLeaf(await leaf_reader.read_leaf(store, table, row, definition=definition))
         except (Corrupt, Invalid) as error:
-            found = ReadLeaf(None, error.message)
+            found = Absent(error.message)
     return found
 
 
-async def _condemned(store: ObjectStore, table: TableName, named: StoredPage, table_uuid: UUID) -> CondemnedPage | None:
-    """A page of condemned locations, or `None` if it is absent or not the page that the intent names."""
+async def _condemned(source: _Source, need: CondemnedPageNeed) -> CondemnedPage | Absent:
+    """A page of condemned locations. It is absent if it is not the page that the intent names."""
+    store, table, named = source.store, source.table, need.page
     for _ in range(2):
         body = await _body(store, table, named.location)
         if body is None:
-            return None
+            return ABSENT
         try:
             size, name = named.file_size_in_bytes, stored_key(table, named.location)
-            return decode_condemned_page(body, named.location, named.digest, size, table_uuid, name=name)
+            return decode_condemned_page(body, named.location, named.digest, size, need.table_uuid, name=name)
         except RootlineError as error:
             reason = error.message
             structlog.get_logger().warning("page unreadable", action="reject", table=table, reason=reason)
-    return None
+    return ABSENT
 
 
-async def _kept_page(
-    store: ObjectStore, table: TableName, page: StoredPage, table_uuid: uuid.UUID
-) -> RetainedPage | None:
-    """The page that an intent names, or `None` if it is absent or another page."""
+async def _retained(source: _Source, need: RetainedPageNeed) -> RetainedPage | Absent:
+    """A page of retained versions. It is absent if it is not the page that the intent names."""
+    page = need.page
     for _ in range(2):
-        body = await _body(store, table, page.location)
+        body = await _body(source.store, source.table, page.location)
         if body is None:
-            return None
+            return ABSENT
         try:
-            return decode_retained_page(body, page.digest, page.file_size_in_bytes, table_uuid, name=page.location)
+            return decode_retained_page(body, page.digest, page.file_size_in_bytes, need.table_uuid, name=page.location)
         except Corrupt:
             continue
-    return None
+    return ABSENT
 
 
-async def _root(store: ObjectStore, table: TableName, version: Version) -> Root | None:
-    """An older root, or `None` if it is absent or corrupt."""
+async def _root(source: _Source, need: RootNeed) -> Root | Absent:
+    """An older root."""
+    table, version = source.table, need.version
     for _ in range(2):
-        found = await store.get(root_key(table, version))
+        found = await source.store.get(root_key(table, version))
         if found is None:
-            return None
+            return ABSENT
         try:
             return await asyncio.to_thread(proven_root, found.body, table, version)
         except RootlineError:
             structlog.get_logger().exception("root unreadable", action="reject", table=table, version=version)
-    return None
+    return ABSENT
 
 
-async def _definition(
-    store: ObjectStore, table: TableName, named: DefinitionReference, table_uuid: UUID
-) -> TableDefinition | None:
-    """An older definition, or `None` if it is absent or corrupt."""
+async def _definition(source: _Source, need: DefinitionNeed) -> TableDefinition | Absent:
+    """An older definition."""
     for _ in range(2):
         try:
-            return await named_definition(store, table, named, table_uuid)
+            return await named_definition(source.store, source.table, need.reference, need.table_uuid)
         except (Corrupt, Invalid) as error:
             reason = error.message
-            structlog.get_logger().warning("definition unreadable", action="reject", table=table, reason=reason)
-    return None
+            structlog.get_logger().warning("definition unreadable", action="reject", table=source.table, reason=reason)
+    return ABSENT
+
+
+async def _adopted(source: _Source, need: AdoptionNeed) -> AdoptedTable | Invalid:
+    return await read_adopted(source.store, source.table, need.root, need.definition)
+
+
+_KINDS: Final[tuple[_Kind[Any], ...]] = (
+    _Kind(LeafNeed, _leaves),
+    _Kind(VectorNeed, _vectors),
+    _Kind(RootNeed, _one_by_one(_root)),
+    _Kind(AdoptionNeed, _one_by_one(_adopted)),
+    _Kind(CondemnedPageNeed, _one_by_one(_condemned)),
+    _Kind(DateNeed, _dates),
+    _Kind(RetainedPageNeed, _one_by_one(_retained)),
+    _Kind(FileNeed, _files),
+    _Kind(DefinitionNeed, _one_by_one(_definition)),
+)
+"""The kinds of needs, in the order in which they are fetched."""
 
 
 async def _body(store: ObjectStore, table: TableName, location: str) -> bytes | None:
@@ -416,35 +473,35 @@ async def _body(store: ObjectStore, table: TableName, location: str) -> bytes | 
     return None if found is None else found.body
 
 
-def _decoded(body: bytes, table: TableName, location: str, definition: TableDefinition | None) -> ReadLeaf:
+def _decoded(body: bytes, table: TableName, location: str, definition: TableDefinition | None) -> ReadLeaf | Absent:
     try:
         leaf = decode_leaf(body, location=location, is_new=True).kept_by(mapped)
-        return ReadLeaf(leaf, None, None if definition is None else prove_leaf(leaf, definition))
+        return ReadLeaf(leaf, None if definition is None else prove_leaf(leaf, definition))
     except RootlineError as error:
-        return ReadLeaf(None, error.message.removeprefix(f"{location}: "))
+        return Absent(error.message.removeprefix(f"{location}: "))
     except Exception as error:  # a writer's bytes: a decoder that fails on them rejects that intent only
         structlog.get_logger().exception("leaf unreadable", action="reject", table=table, location=location)
-        return ReadLeaf(None, f"it cannot be read ({type(error).__name__})")
+        return Absent(f"it cannot be read ({type(error).__name__})")
 
 
-def vectors_at(puffin: bytes | None, places: Sequence[VectorAt]) -> list[tuple[VectorAt, BitMap64 | None]]:
-    """The vector at each place in the Puffin file's bytes, or `None` if no valid blob of that size begins there.
+def vectors_at(puffin: bytes | None, places: Sequence[VectorNeed]) -> dict[VectorNeed, BitMap64 | Absent]:
+    """The vector at each place in the Puffin file's bytes. It is absent if no valid blob of that size begins there.
 
-    Blobs may overlap. So a place also gets `None` once the decoded bytes exceed `_TIMES` times the file's size.
+    Blobs may overlap. So a vector is also absent once the decoded bytes exceed `_TIMES` times the file's size.
     """
-    found = list[tuple[VectorAt, BitMap64 | None]]()
+    found: dict[VectorNeed, BitMap64 | Absent] = {}
     left = 0 if puffin is None else _TIMES * len(puffin)
     for place in places:
         size = 0 if puffin is None else _size_at(puffin, place)
         left -= size
         if puffin is None or size == 0 or left < 0:
-            found.append((place, None))
+            found[place] = ABSENT
         else:
-            found.append((place, _vector_in(puffin[place.offset : place.offset + size], place)))
+            found[place] = _vector_in(puffin[place.offset : place.offset + size], place)
     return found
 
 
-def _size_at(puffin: bytes, place: VectorAt) -> int:
+def _size_at(puffin: bytes, place: VectorNeed) -> int:
     """The size in bytes of the blob at `place`, or 0 if no blob of the stated sizes is there."""
     start = place.offset
     length = int.from_bytes(puffin[start : start + _LENGTH_BYTES], "big")
@@ -458,11 +515,11 @@ def _size_at(puffin: bytes, place: VectorAt) -> int:
     return size
 
 
-def _vector_in(blob: bytes, place: VectorAt) -> BitMap64 | None:
+def _vector_in(blob: bytes, place: VectorNeed) -> BitMap64 | Absent:
     try:
         return decode_vector(blob, name=place.location)
     except RootlineError:
-        return None
+        return ABSENT
     except Exception:
         structlog.get_logger().exception("vector unreadable", action="reject", location=place.location)
-        return None
+        return ABSENT

@@ -41,7 +41,7 @@ from rootline.coordinator.protocol.events import (
 )
 from rootline.coordinator.protocol.machine_state import Paused, Phase, Policy, TableMachine
 from rootline.coordinator.runtime.table.effect_runner import EffectRunner, StoreEffect
-from rootline.coordinator.runtime.table.object_fetcher import FooterPrefetch, ReadLeaf, read_leaf
+from rootline.coordinator.runtime.table.object_fetcher import FooterPrefetch, read_leaf
 from rootline.coordinator.runtime.table.verdict_outbox import CommitTraces, Publication, VerdictOutbox
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import RecordingSink
@@ -52,9 +52,9 @@ from rootline.schemas.intent import AddedManifest
 from rootline.schemas.intent_rules import is_plain
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.stored_objects import TimedReads
-from rootline.tree.draft.batch import Record
+from rootline.tree.draft.batch import ABSENT, Absent, Record
 from rootline.tree.ledger.outcomes import Acknowledged
-from rootline.tree.rules.named_leaves import LEAVES_PREFIX
+from rootline.tree.rules.named_leaves import LEAVES_PREFIX, ReadLeaf
 
 AHEAD_BYTES_MAX: Final = 128 * 1024 * 1024
 """Stated sizes of prefetched leaves of one table: room for two large commits and a small one."""
@@ -65,7 +65,7 @@ class LeafPrefetch:
 
     def __init__(self, store: ObjectStore, table: TableName, bytes_max: int = AHEAD_BYTES_MAX) -> None:
         self._store, self._table, self._bytes_max = store, table, bytes_max
-        self._reads: dict[str, asyncio.Task[ReadLeaf | None]] = {}
+        self._reads: dict[str, asyncio.Task[ReadLeaf | Absent | None]] = {}
         self._sizes: dict[str, int] = {}
         self.files = FooterPrefetch(store, table)
         """Prefetches the footers of the data files in these leaves, and of those that records name directly."""
@@ -95,14 +95,14 @@ class LeafPrefetch:
         for location in self._reads.keys() - named:
             self._forget(location)
 
-    async def find(self, location: str) -> ReadLeaf | None:
+    async def find(self, location: str) -> ReadLeaf | Absent | None:
         """The result of a prefetch, or `None` if there is none. Waits for a running read."""
         task = self._reads.get(location)
         if task is None:
             return None
         await asyncio.wait({task})  # a caller that stops waiting must not stop the reading
         found = None if task.cancelled() else task.result()
-        if found is not None and found.leaf is None and found.trouble is None:
+        if found == ABSENT:
             found = None  # the leaf may have been stored after the read
         if found is None and self._reads.get(location) is task:
             self._forget(location)
@@ -120,7 +120,7 @@ class LeafPrefetch:
             self._sizes[location] = size
             self._reads[location] = tasks.create_task(self._read(location, definition), name=f"reading {location}")
 
-    async def _read(self, location: str, definition: TableDefinition | None) -> ReadLeaf | None:
+    async def _read(self, location: str, definition: TableDefinition | None) -> ReadLeaf | Absent | None:
         try:
             return await read_leaf(self._store, self._table, location, definition, self.files.reader)
         except RootlineError:
@@ -427,8 +427,8 @@ def _trace(traces: CommitTraces, effect: Effect) -> None:
 
 def is_heavy(machine: TableMachine, event: Event) -> bool:
     """Whether the step may match leaves of many entries with the root, from this event or from earlier ones."""
-    leaves = [*machine.fetched.leaves.values(), *(event.fetched.leaves.values() if isinstance(event, Fetched) else ())]
-    entries: int = sum(leaf.length for leaf in leaves if leaf is not None)
+    found = [*machine.fetched.found.values(), *(event.fetched.found.values() if isinstance(event, Fetched) else ())]
+    entries: int = sum(read.leaf.length for read in found if isinstance(read, ReadLeaf))
     if machine.flush.ready is not None:
         entries += machine.flush.ready.entries
     return entries >= HEAVY_ENTRIES

@@ -50,12 +50,13 @@ from rootline.storage.stored_objects import gather_bounded
 from rootline.tree.check.net_changes import FileChange, NetChange, NetChanges
 from rootline.tree.check.root_diff import Changes
 from rootline.tree.check.verdict_roots import records_verdicts_only
-from rootline.tree.draft.batch import FetchedObjects
+from rootline.tree.draft.batch import FetchedObjects, Need
 from rootline.tree.draft.change import Change
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.version_difference import OlderVersion, manifest_vectors_in_files
-from rootline.tree.intents.restore import restore
+from rootline.tree.intents.restore import DefinitionNeed, RootNeed, restore
 from rootline.tree.intents.tag import check_tag_name
+from rootline.tree.rules.named_leaves import LeafNeed, ReadLeaf
 from rootline.tree.rules.vector_merge import place_of_vector
 from rootline.tree.state.addressable import Addressable
 from rootline.tree.state.table_state import TableState
@@ -299,13 +300,14 @@ async def _change(store: ObjectStore, head: Root, version: Version) -> tuple[Cha
     stored = await read_manifest_vectors(store, older)
     apart = OlderVersion(older, stored).leaves_apart(draft)
     leaves = await read_leaves(store, head.header.table, apart, state.leaves)
-    vectors = {
-        at: BitMap64(stored[at.location, at.offset]) for at in map(place_of_vector, manifest_vectors_in_files(older))
-    }
+    fetched: dict[Need[object], object] = {RootNeed(version): older}
+    fetched |= {LeafNeed(location): ReadLeaf(leaf) for location, leaf in leaves.items()}
+    for place in map(place_of_vector, manifest_vectors_in_files(older)):
+        fetched[place] = BitMap64(stored[place.location, place.offset])
     named = older.header.definition
-    definitions = {} if named == head.header.definition else {named: await read_definition(store, older.header)}
-    fetched = FetchedObjects(dict(leaves), vectors, roots={version: older}, definitions=definitions)
-    found = restore(draft, _restore_intent(head, version, "preview"), fetched)
+    if named != head.header.definition:
+        fetched[DefinitionNeed(named, older.header.table_uuid)] = await read_definition(store, older.header)
+    found = restore(draft, _restore_intent(head, version, "preview"), FetchedObjects(fetched))
     assert isinstance(found, Change), "all objects that it may need are fetched"
     return found, state.leaves
 

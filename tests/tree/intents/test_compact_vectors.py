@@ -14,7 +14,7 @@ from rootline.schemas.errors import Corrupt
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.tree.check.net_changes import NetChanges
 from rootline.tree.check.root_diff import diff
-from rootline.tree.draft.batch import VectorAt
+from rootline.tree.rules.vector_merge import VectorNeed
 from rootline.tree.state.table_state import TableState
 from tests.support.state_rules import state_violations
 from tests.tree.intents.test_rewrite import delete_rows, flush, rewrite
@@ -52,7 +52,7 @@ def leaf_of(lake: Lake) -> str:
 def moving(lake: Lake, ordinals: Iterable[int], location: str = PUFFIN, **more: object) -> Intent:
     """An intent that moves a vector of these ordinals, which is stored, to a Puffin file."""
     held = BitMap64(ordinals)
-    lake.vectors[VectorAt(location, 4)] = held
+    lake.vectors[VectorNeed(location, 4)] = held
     vector: dict[str, object] = {
         "location": location,
         "offset": 4,

@@ -17,7 +17,9 @@ from rootline.tree.check.invariants import violations
 from rootline.tree.check.root_diff import diff
 from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft import version_difference
-from rootline.tree.draft.batch import Applied, FetchedObjects, Stamp
+from rootline.tree.draft.batch import ABSENT, Applied, FetchedObjects, Stamp
+from rootline.tree.intents.restore import DefinitionNeed, RootNeed
+from rootline.tree.rules.named_leaves import LeafNeed
 from rootline.tree.state.table_state import TableState
 from tests.support.state_rules import state_violations
 from tests.tree.intents.test_compact_vectors import moving
@@ -202,8 +204,7 @@ def test_entries_of_a_leaf_that_has_left_the_tree_come_back() -> None:
     assert leaf.location not in lake.head.leaves
     state = put_restored(lake, 2)
     assert shown(state) == ({A, B}, {C})
-    assert [needs.leaves for needs in lake.rounds[-2:]] == [frozenset(), {leaf.location}]
-    assert lake.rounds[-2].versions == {2}
+    assert [set(needs) for needs in lake.rounds[-2:]] == [{RootNeed(Version(2))}, {LeafNeed(leaf.location)}]
 
 
 def test_a_restored_entry_can_be_flushed_and_removed_and_restored_again() -> None:
@@ -291,16 +292,18 @@ def test_what_cannot_be_read_rejects_the_restore_and_nothing_else() -> None:
     lake.put(lake.flush("g", lake.leaf(lake.root_entries())))
     version = Version(2)
     root = lake.states[2].root
-    absent_root = FetchedObjects(roots={version: None})
-    absent_leaf = FetchedObjects({leaf.location: None}, roots={version: root})
+    need = RootNeed(version)
+    absent_root = FetchedObjects({need: ABSENT})
+    absent_leaf = FetchedObjects({LeafNeed(leaf.location): ABSENT, need: root})
     other_uuid = dataclasses.replace(root, header=dataclasses.replace(root.header, table_uuid=uuid.UUID(int=1)))
     reference = dataclasses.replace(root.header.definition, digest=bytes(32))
     other_definition = dataclasses.replace(root, header=dataclasses.replace(root.header, definition=reference))
+    absent_definition = DefinitionNeed(reference, root.header.table_uuid)
     for fetched, word in (
         (absent_root, "absent"),
         (absent_leaf, "leaf"),
-        (FetchedObjects(roots={version: other_uuid}), "another table"),
-        (FetchedObjects(roots={version: other_definition}, definitions={reference: None}), "its definition"),
+        (FetchedObjects({need: other_uuid}), "another table"),
+        (FetchedObjects({need: other_definition, absent_definition: ABSENT}), "its definition"),
     ):
         stamp = Stamp(lake.head.header.commit_id, "c", lake.now_ms + 10)
         found = apply_batch(lake.head, TABLE, lake.records([restore(2), append("x")]), fetched, stamp)

@@ -5,7 +5,7 @@ import pytest
 from rootline.schemas.bytes.leaf_codec import LeafContent
 from rootline.schemas.content_entry import ContentType, FieldStatistics, Status
 from rootline.schemas.intent import AddedVector, DataFile, Intent, IntentKind, VectorReference
-from rootline.tree.draft.batch import VectorAt
+from rootline.tree.rules.vector_merge import VectorNeed
 from tests.tree.tables import (
     CARRIER,
     Lake,
@@ -44,9 +44,9 @@ def test_a_vector_carries_its_data_files_spec_and_partition_values_and_nothing_e
 def test_the_added_vector_and_the_one_it_replaces_are_all_that_is_read(lake: Lake) -> None:
     lake.put(delta("d", lake.vector("v", A, [1])))
     lake.put(delta("d2", lake.vector("v2", A, [1, 2], seen_vector(lake.head, A))))
-    assert [needs.vectors for needs in lake.rounds] == [
-        {VectorAt("data/v.puffin", 4, 40, 100)},
-        {VectorAt("data/v2.puffin", 4, 40, 100), VectorAt("data/v.puffin", 4, 40, 100)},
+    assert [set(needs) for needs in lake.rounds] == [
+        {VectorNeed("data/v.puffin", 4, 40, 100)},
+        {VectorNeed("data/v2.puffin", 4, 40, 100), VectorNeed("data/v.puffin", 4, 40, 100)},
     ]
     assert lake.deleted_rows() == {A: {1, 2}}
 
@@ -90,7 +90,7 @@ def test_a_merge_asks_for_its_vectors_once_for_the_whole_batch(lake: Lake) -> No
     lake.rounds.clear()
     lake.put(delta("d2", lake.vector("v2", A, [2])), delta("d3", lake.vector("v3", A, [3])))
     [needs] = lake.rounds
-    assert needs.vectors == {VectorAt(f"data/v{number}.puffin", 4, 40, 100) for number in (1, 2, 3)}
+    assert set(needs) == {VectorNeed(f"data/v{number}.puffin", 4, 40, 100) for number in (1, 2, 3)}
 
 
 def test_a_merge_that_adds_nothing_leaves_the_vector_as_it_is(lake: Lake) -> None:
@@ -188,7 +188,7 @@ def test_a_vector_that_would_bring_deleted_rows_back_is_rejected(lake: Lake, pos
 
 def test_a_vector_that_cannot_be_read_is_rejected_and_its_neighbour_is_not(lake: Lake) -> None:
     absent = lake.vector("v2", A, [2])
-    del lake.vectors[VectorAt("data/v2.puffin", 4)]
+    del lake.vectors[VectorNeed("data/v2.puffin", 4)]
     assert codes(lake.put(delta("d2", absent), append("b"))) == ["vector-invalid", None]
 
 

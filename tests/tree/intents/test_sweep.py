@@ -8,6 +8,7 @@ from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.field_ids import PROFILE_OF_EXPIRY
 from rootline.schemas.intent import IntentKind, VectorReference
 from rootline.schemas.verdict import VerdictKind
+from rootline.tree.commit.arrival_rules import DateNeed
 from rootline.tree.draft.draft import Draft
 from tests.tree.intents.test_compact_vectors import PUFFIN, moving
 from tests.tree.sweeps import DAY_MS, SweptLake, swept_lake
@@ -212,7 +213,7 @@ def test_without_a_claim_the_store_is_asked_once_there_is_a_horizon() -> None:
 
 def test_a_table_without_a_horizon_asks_for_no_date() -> None:
     lake = swept_lake(append("a"))
-    assert not any(needs.dates for needs in lake.rounds)
+    assert not any(isinstance(need, DateNeed) for needs in lake.rounds for need in needs)
     assert codes(lake.put_claiming(1, append("b"))) == [None]
 
 

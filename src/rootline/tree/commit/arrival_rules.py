@@ -17,6 +17,7 @@ horizon. A committed intent is therefore answered with `duplicate`, `file-alread
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from rootline.schemas.content_entry import ContentType
@@ -24,13 +25,21 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import CLOCKS_APART_MS
 from rootline.schemas.intent import Intent
 from rootline.schemas.object_keys import is_absolute
-from rootline.tree.draft.batch import FetchedObjects, Needs, Record
+from rootline.tree.draft.batch import Absent, FetchedObjects, Need, Needs, Record
 from rootline.tree.draft.change import Change
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.left import Retirement, restored_through
+from rootline.tree.intents.sweep import CondemnedPageNeed
 
 ASKED_MAX: Final = 1_000
 """The most files of one intent for which the coordinator reads dates from the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class DateNeed(Need[int | Absent]):
+    """The date at which a file was stored (ms, epoch)."""
+
+    location: str
 
 
 def added_locations(intent: Intent, change: Change) -> list[str]:
@@ -105,20 +114,22 @@ def check_arrival(draft: Draft, record: Record, locations: Sequence[str], fetche
             )
         _check_age(claimed, horizon_ms, "the intent's oldest file")
         return None
-    known = fetched.condemned  # pages that were just read, so they exist
-    asked = [location for location in dict.fromkeys(locations) if not (is_absolute(location) or location in known)]
+    page = record.intent.page
+    is_read = page is not None and CondemnedPageNeed(page, draft.definition.table_uuid) in fetched
+    known = page.location if page is not None and is_read else None  # it was just read, so it exists
+    asked = [location for location in dict.fromkeys(locations) if not (is_absolute(location) or location == known)]
     if len(asked) > ASKED_MAX:
         raise Invalid(
             "oldest-file-missing",
             f"the intent adds {len(asked)} files without the upload date of the oldest; up to {ASKED_MAX} files are "
             "looked up: send the date",
         )
-    absent = frozenset(location for location in asked if location not in fetched.dates)
-    if absent:
-        return Needs(dates=absent)
+    missing = fetched.missing(map(DateNeed, asked))
+    if missing:
+        return missing
     for location in asked:
-        stored_ms = fetched.dates[location]
-        if stored_ms is None:
+        stored_ms = fetched.of(DateNeed(location))
+        if isinstance(stored_ms, Absent):
             raise Invalid(
                 "file-missing", f"{location!r} does not exist or cannot be read: upload it, then publish again"
             )

@@ -32,7 +32,7 @@ from rootline.tree.commit.table_rules import (
     check_name_is_free,
     is_of_this_table,
 )
-from rootline.tree.draft.batch import FetchedObjects, Needs, Record
+from rootline.tree.draft.batch import NO_NEEDS, FetchedObjects, Needs, Record
 from rootline.tree.draft.change import Beginning, Change
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.root_room import check_room
@@ -77,7 +77,7 @@ class Decisions:
         self.verdicts: list[Verdict] = []
         self.objects: list[PendingObject] = []
         self.summary: dict[str, str] = {}
-        self.needs = Needs()
+        self.needs = NO_NEEDS
         """Objects to fetch before the batch can be applied."""
         self.ledger = (
             LedgerDraft({}) if parent is None else LedgerDraft(parent.header.ledger, parent.known_pages.ledger)

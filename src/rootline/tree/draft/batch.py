@@ -1,37 +1,26 @@
 """Input and output of the function that applies a batch.
 
-Owns: the value types between the commit machine and the tree. Does not own: how a batch is applied (`apply`), how
-objects are fetched or stored (`rootline.storage`).
+Owns: the value types between the commit machine and the tree, and the map of fetched objects by their needs. Does not
+own: how a batch is applied (`apply`), each kind of need (beside its rule), how objects are fetched
+(`rootline.coordinator.runtime.table.object_fetcher`) or stored (`rootline.storage`).
 Invariants: Values only. Verdicts are in the order of the records. Every object of `Applied.objects` must be stored
 before the root that references it. Storing an object twice is harmless, as its name follows from its content.
 """
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, Generic, Self, TypeVar, cast
 
-from pyroaring import BitMap64
-
-from rootline.schemas.bytes.leaf_codec import Leaf
-from rootline.schemas.bytes.root.condemned_page import CondemnedPage
-from rootline.schemas.bytes.root.kept_page import RetainedPage
-from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.content_entry import ContentEntry
-from rootline.schemas.errors import Invalid
-from rootline.schemas.identifiers import CommitId, Headers, LogPosition, Version
-from rootline.schemas.intent import AdoptedRoot, Intent, StoredPage
-from rootline.schemas.root_header import DefinitionReference
-from rootline.schemas.table_definition import TableDefinition
+from rootline.schemas.identifiers import CommitId, Headers, LogPosition
+from rootline.schemas.intent import Intent
 from rootline.schemas.verdict import Verdict
-from rootline.tree.proof.file_proof import StatedFile
-from rootline.tree.proof.leaf_proof import LeafProof
 from rootline.tree.state.pending_object import PendingObject
 from rootline.tree.state.table_state import TableState
 
-UNKNOWN_SIZE: Final = -1
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,138 +55,93 @@ class Stamp:
     now_ms: int
 
 
-class VectorAt(NamedTuple):
-    """A deletion vector's place: the Puffin file as its entry names it, and the blob's offset (bytes).
+class Need(Generic[T_co]):
+    """An object that an intent needs, as the key by which it is requested and found.
 
-    A blob begins with its own length. If an entry states the lengths of blob and file, the code that fetches the vector
-    checks them. `UNKNOWN_SIZE`: not stated.
+    A kind of need is a small frozen value beside the rule that uses the object. `T_co` is the type of the object, with
+    `Absent` if it can be missing. Needs that are equal name one object, which is read once. A field that is not
+    compared is a demand on the reading, such as the definition to prove a leaf under.
     """
 
-    location: str
-    offset: int
-    size_in_bytes: int = UNKNOWN_SIZE
-    file_size_in_bytes: int = UNKNOWN_SIZE
+    __slots__ = ()
 
-
-class Adopting(NamedTuple):
-    """A root that describes an Iceberg table, and the definition of the new table."""
-
-    named: AdoptedRoot
-    definition: TableDefinition
-
-
-class AdoptedTable(NamedTuple):
-    """The state that a new table continues from.
-
-    `foreign_names`: the object of the names outside its folder (`ForeignNames`).
-    """
-
-    state: TableState
-    foreign_names: bytes
+    def joined(self, later: Self) -> Self:
+        """The need of two intents that need one object, with the demands of both."""
+        return later
 
 
 @dataclass(frozen=True, slots=True)
-class FetchedObjects:
-    """Objects fetched for a batch. `None`: absent or unreadable, so an intent that needs the object is rejected.
+class Absent:
+    """A requested object that is missing or unreadable, so every intent that needs it is rejected.
 
-    * `troubles`: the reasons why stored leaves cannot be read.
-    * `proofs`: known proofs of leaves. A proof that is missing, or is for another definition, is computed.
-    * `adopted`: the state that a new table continues from, or the reason against it, under the keys of
-      `Needs.adopting`.
-    * `files`: the faults of data files that were compared with the store, `None` for a file without fault.
+    `fault`: the reason why a stored object cannot be read, `None` if it is not stored or the reason is unknown.
     """
 
-    leaves: Mapping[str, Leaf | None] = field(default_factory=dict)
-    vectors: Mapping[VectorAt, BitMap64 | None] = field(default_factory=dict)
-    troubles: Mapping[str, str] = field(default_factory=dict)
-    proofs: Mapping[str, LeafProof] = field(default_factory=dict)
-    roots: Mapping[Version, Root | None] = field(default_factory=dict)
-    adopted: Mapping[bytes, AdoptedTable | Invalid] = field(default_factory=dict)
-    condemned: Mapping[str, CondemnedPage | None] = field(default_factory=dict)
-    """Pages proposed by sweeps, by location."""
-    dates: Mapping[str, int | None] = field(default_factory=dict)
-    """Upload dates of files in the store, by location: ms, epoch."""
-    kept: Mapping[StoredPage, RetainedPage | None] = field(default_factory=dict)
-    files: Mapping[StatedFile, Invalid | None] = field(default_factory=dict)
-    definitions: Mapping[DefinitionReference, TableDefinition | None] = field(default_factory=dict)
-    """Definitions of older versions."""
-
-    def with_more(self, more: FetchedObjects) -> FetchedObjects:
-        """Both together. Where both have an object, that of `more` is used."""
-        return FetchedObjects(
-            {**self.leaves, **more.leaves},
-            {**self.vectors, **more.vectors},
-            {**self.troubles, **more.troubles},
-            {**self.proofs, **more.proofs},
-            {**self.roots, **more.roots},
-            {**self.adopted, **more.adopted},
-            {**self.condemned, **more.condemned},
-            {**self.dates, **more.dates},
-            kept={**self.kept, **more.kept},
-            files={**self.files, **more.files},
-            definitions={**self.definitions, **more.definitions},
-        )
+    fault: str | None = None
 
 
-NOTHING_FETCHED: Final = FetchedObjects()
+ABSENT: Final = Absent()
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Objects to fetch before the batch can be applied. Then the whole batch is applied from the start.
+    """Objects to fetch before the batch can be applied. Then the whole batch is applied from the start."""
 
-    * `proving`: leaf → the definition to prove it under. Leaves of maintenance need no proof.
-    * `versions`: read the roots of these versions.
-    * `adopting`: roots that describe an Iceberg table, to be read with everything that they reference.
-    * `older`: the root rows and the definition of leaves that are manifests of older formats. They are needed to read
-      them.
-    * `files`: data files to compare with the store.
-    """
+    requested: Mapping[Need[object], Need[object]] = field(default_factory=dict)
+    """Each need under itself, with the demands of all intents."""
 
-    leaves: frozenset[str] = frozenset()
-    vectors: frozenset[VectorAt] = frozenset()
-    proving: Mapping[str, TableDefinition] = field(default_factory=dict)
-    versions: frozenset[Version] = frozenset()
-    adopting: Mapping[bytes, Adopting] = field(default_factory=dict)
-    older: Mapping[str, tuple[ContentEntry, TableDefinition]] = field(default_factory=dict)
-    condemned: Mapping[str, tuple[StoredPage, uuid.UUID]] = field(default_factory=dict)
-    """Pages proposed by sweeps, by location, and the uuid of the table that they must belong to."""
-    dates: frozenset[str] = frozenset()
-    kept: Mapping[StoredPage, uuid.UUID] = field(default_factory=dict)
-    """Pages of retained versions, and the uuid of the table that they must belong to."""
-    files: frozenset[StatedFile] = frozenset()
-    definitions: Mapping[DefinitionReference, uuid.UUID] = field(default_factory=dict)
-    """Definitions of older versions, and the uuid of the table that they must belong to."""
+    @classmethod
+    def of(cls, needs: Iterable[Need[object]]) -> Needs:
+        """The given needs, with joined demands where needs are equal."""
+        requested: dict[Need[object], Need[object]] = {}
+        for need in needs:
+            earlier = requested.get(need)
+            requested[need] = need if earlier is None else earlier.joined(need)
+        return cls(requested)
+
+    def __iter__(self) -> Iterator[Need[object]]:
+        return iter(self.requested.values())
 
     def __bool__(self) -> bool:
         """Whether any object is needed."""
-        return bool(
-            self.leaves
-            or self.vectors
-            or self.versions
-            or self.adopting
-            or self.condemned
-            or self.dates
-            or self.kept
-            or self.files
-            or self.definitions
-        )
+        return bool(self.requested)
 
-    def __or__(self, other: Needs) -> Needs:
-        """The needs of both."""
-        return Needs(
-            self.leaves | other.leaves,
-            self.vectors | other.vectors,
-            {**self.proving, **other.proving},
-            self.versions | other.versions,
-            {**self.adopting, **other.adopting},
-            {**self.older, **other.older},
-            {**self.condemned, **other.condemned},
-            self.dates | other.dates,
-            kept={**self.kept, **other.kept},
-            files=self.files | other.files,
-            definitions={**self.definitions, **other.definitions},
-        )
+    def __or__(self, later: Needs) -> Needs:
+        """The needs of both, with joined demands."""
+        return Needs.of((*self, *later)) if self else later
+
+
+NO_NEEDS: Final = Needs()
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedObjects:
+    """The objects fetched for a batch, by their needs.
+
+    An object that was requested and is absent is `Absent` here. A need that is not here was not requested yet.
+    """
+
+    found: Mapping[Need[object], object] = field(default_factory=dict)
+
+    def __contains__(self, need: Need[object]) -> bool:
+        """Whether the object was requested."""
+        return need in self.found
+
+    def of(self, need: Need[T]) -> T:
+        """The object that was fetched for `need`. Raises `KeyError` if it was not requested."""
+        return cast("T", self.found[need])
+
+    def missing(self, needs: Iterable[Need[object]]) -> Needs:
+        """The needs that were not requested yet."""
+        absent = [need for need in needs if need not in self.found]
+        return Needs.of(absent) if absent else NO_NEEDS
+
+    def with_more(self, more: FetchedObjects) -> FetchedObjects:
+        """Both together. Where both have an object, that of `more` is used."""
+        return FetchedObjects({**self.found, **more.found})
+
+
+NOTHING_FETCHED: Final = FetchedObjects()
 
 
 @dataclass(frozen=True, slots=True)

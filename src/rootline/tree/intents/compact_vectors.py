@@ -33,7 +33,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedVector, Intent
 from rootline.schemas.intent_rules import check_location
 from rootline.schemas.root_header import RootHeader
-from rootline.tree.draft.batch import FetchedObjects, Needs
+from rootline.tree.draft.batch import Absent, FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Effect, StoredManifestVector
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import JOINED_VECTORS
@@ -63,9 +63,9 @@ def compact_vectors(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Ch
     places = {place_of(vector) for vector in of_leaves}
     for item in joining:
         places |= {place_of(item.vector), *vector_to_read(item.current.entry, draft)}
-    absent = frozenset(at for at in places if at not in fetched.vectors)
-    if absent:
-        return Needs(vectors=absent)
+    missing = fetched.missing(places)
+    if missing:
+        return missing
     vectors = {vector.referenced_file: _stored_vector(draft, vector, _proven(vector, fetched)) for vector in of_leaves}
     stored = {leaf: stored for leaf, stored in vectors.items() if stored is not None}
     for item in joining:
@@ -131,8 +131,8 @@ def _joined(draft: Draft, vector: AddedVector) -> _Joined | None:
 
 
 def _proven(vector: AddedVector, fetched: FetchedObjects) -> BitMap:
-    found = fetched.vectors[place_of(vector)]
-    if found is None or len(found) != vector.cardinality or found.max() >= 2**32:
+    found = fetched.of(place_of(vector))
+    if isinstance(found, Absent) or len(found) != vector.cardinality or found.max() >= 2**32:
         raise Invalid(
             "vector-invalid", f"{vector.location!r} at {vector.offset} is not the vector that the intent describes"
         )

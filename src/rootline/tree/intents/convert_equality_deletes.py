@@ -33,7 +33,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedVector, Intent
 from rootline.schemas.intent_rules import check_location
 from rootline.schemas.root_header import RootHeader
-from rootline.tree.draft.batch import FetchedObjects, Needs, VectorAt
+from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Effect, MergedVector
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.merged_puffin import write_merged
@@ -45,6 +45,7 @@ from rootline.tree.rules.read_number import read_number
 from rootline.tree.rules.removal_rules import reference_of
 from rootline.tree.rules.vector_merge import (
     Settled,
+    VectorNeed,
     check_keeps,
     live_positions,
     merge,
@@ -72,9 +73,9 @@ def convert_equality_deletes(draft: Draft, intent: Intent, fetched: FetchedObjec
     newest = max(_number(live.entry) for live in deletes)
     vectors = [item for vector in intent.add_vectors if (item := _incoming(draft, vector, reached, newest, read))]
     places = {at for item in vectors for at in _wanted(draft, intent, item)}
-    missing = frozenset(at for at in places if at not in fetched.vectors)
+    missing = fetched.missing(places)
     if missing:
-        return Needs(vectors=missing)
+        return missing
     conversion = _Conversion(draft, intent, fetched, deletes)
     for item in vectors:
         conversion.take(item)
@@ -166,7 +167,7 @@ def _incoming(
     return replace(item, before=draft.removed_vector_of(data.location))
 
 
-def _wanted(draft: Draft, intent: Intent, item: _Incoming) -> set[VectorAt]:
+def _wanted(draft: Draft, intent: Intent, item: _Incoming) -> set[VectorNeed]:
     places = {place_of(item.vector)}
     if item.current is not None:
         places |= vectors_to_merge(intent, item.vector, item.current.entry, draft)

@@ -12,19 +12,19 @@ Source: format page, "Table definition". Decision 0038.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 from uuid import UUID, uuid5
 
 from rootline.schemas.bytes.root.condemned_page import encode_condemned_page
 from rootline.schemas.bytes.root.foreign_names import names_of_adopted
 from rootline.schemas.errors import Invalid
-from rootline.schemas.intent import Intent
+from rootline.schemas.intent import AdoptedRoot, Intent
 from rootline.schemas.object_keys import definition_location
 from rootline.schemas.root_header import DefinitionReference, NameState
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.table_properties import check_adopted
-from rootline.tree.draft.batch import Adopting, FetchedObjects, Needs
+from rootline.tree.draft.batch import FetchedObjects, Need, Needs
 from rootline.tree.draft.carried import CarriedFields
 from rootline.tree.draft.change import Beginning, Effect
 from rootline.tree.draft.draft import Draft
@@ -33,8 +33,31 @@ from rootline.tree.intents.drop import without_past
 from rootline.tree.proof.adoption import check_named
 from rootline.tree.proof.definition_rules import check_added, check_definition, given_definition
 from rootline.tree.state.pending_object import PendingObject
+from rootline.tree.state.table_state import TableState
 
 _DEFINITIONS: Final = UUID("6b1f3a52-6f0e-5d6c-9d4e-2f8f6a3f1c57")
+
+
+class AdoptedTable(NamedTuple):
+    """The state that a new table continues from.
+
+    `foreign_names`: the object of the names outside its folder (`ForeignNames`).
+    """
+
+    state: TableState
+    foreign_names: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptionNeed(Need[AdoptedTable | Invalid]):
+    """The table that a root describes, with everything that the root references, or the reason against its adoption.
+
+    `definition`: of the new table, as `definition_digest` identifies it.
+    """
+
+    root: AdoptedRoot
+    definition_digest: bytes
+    definition: TableDefinition = field(compare=False)
 
 
 def create(intent: Intent, fetched: FetchedObjects, _appended_ms: int = 0) -> Beginning | Needs:
@@ -50,10 +73,10 @@ def create(intent: Intent, fetched: FetchedObjects, _appended_ms: int = 0) -> Be
     if intent.adopt is None:
         return Beginning(definition, reference, None, Effect.ADDS, (pending,))
     check_named(intent.adopt)
-    key = intent.adopt.digest + reference.digest
-    adopted = fetched.adopted.get(key)
-    if adopted is None:
-        return Needs(adopting={key: Adopting(intent.adopt, definition)})
+    need = AdoptionNeed(intent.adopt, reference.digest, definition)
+    if need not in fetched:
+        return Needs.of([need])
+    adopted = fetched.of(need)
     if isinstance(adopted, Invalid):
         raise adopted
     state, foreign_names = adopted

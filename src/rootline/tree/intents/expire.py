@@ -11,8 +11,9 @@ Source: definitions page, section 4. Decision 0062.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
+from uuid import UUID
 
 from rootline.schemas.bytes.root.kept_page import RetainedPage
 from rootline.schemas.errors import Invalid
@@ -20,13 +21,22 @@ from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import Intent, StoredPage
 from rootline.schemas.object_keys import page_location
 from rootline.schemas.root_header import Expiry, RootHeader
-from rootline.tree.draft.batch import FetchedObjects, Needs
+from rootline.tree.draft.batch import Absent, FetchedObjects, Need, Needs
 from rootline.tree.draft.change import Change, Effect
 from rootline.tree.draft.draft import Draft
 from rootline.tree.intents.drop import purges
+from rootline.tree.intents.restore import RootNeed
 
 EXPIRED_BELOW: Final = "rootline.expired-below"
 """Key of a snapshot's summary: the oldest addressable version, if its intents changed which versions can be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetainedPageNeed(Need[RetainedPage | Absent]):
+    """A page of retained versions. `table_uuid`: the table that it must belong to."""
+
+    page: StoredPage
+    table_uuid: UUID = field(compare=False)
 
 
 def expire(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
@@ -52,18 +62,16 @@ def expire(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Ne
         raise Invalid(
             "page-invalid", f"{named.location[:200]!r} is not the location of a page with the intent's digest"
         )
-    needs = Needs(
-        versions=frozenset({wanted}) - fetched.roots.keys(),
-        kept={} if named is None or named in fetched.kept else {named: draft.definition.table_uuid},
-    )
-    if needs:
-        return needs
-    root = fetched.roots[wanted]
-    if root is None or root.header.table_uuid != draft.definition.table_uuid:
+    of_page = () if named is None else (RetainedPageNeed(named, draft.definition.table_uuid),)
+    missing = fetched.missing((RootNeed(wanted), *of_page))
+    if missing:
+        return missing
+    root = fetched.of(RootNeed(wanted))
+    if isinstance(root, Absent) or root.header.table_uuid != draft.definition.table_uuid:
         raise Invalid(
             "version-unknown", f"{table}: root {wanted} is absent, cannot be read, or belongs to another table"
         )
-    page = None if named is None else _page(draft, root.header, named, fetched)
+    page = _page(draft, root.header, of_page[0], fetched) if of_page else None
     _check_tags(draft, wanted, page)
     given_up = root.header.earlier_bytes - (0 if page is None else page.size_in_bytes)
     if given_up < (0 if carried.expiry is None else carried.expiry.given_up_bytes):
@@ -103,10 +111,10 @@ def _digest_of(expiry: Expiry | None) -> bytes | None:
     return None if expiry is None or expiry.kept is None else expiry.kept.digest
 
 
-def _page(draft: Draft, oldest: RootHeader, named: StoredPage, fetched: FetchedObjects) -> RetainedPage:
+def _page(draft: Draft, oldest: RootHeader, need: RetainedPageNeed, fetched: FetchedObjects) -> RetainedPage:
     """The page, if no row contradicts the table. Raises `Invalid`."""
-    page = fetched.kept[named]
-    if page is None:
+    page, named = fetched.of(need), need.page
+    if isinstance(page, Absent):
         raise Invalid("page-invalid", f"page {named.location} is absent, or is not the page that the intent names")
     known = draft.kept
     for kept in page.versions:

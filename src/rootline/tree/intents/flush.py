@@ -23,12 +23,12 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.intent import AddedManifest, Intent, IntentKind
 from rootline.schemas.intent_rules import check_location
-from rootline.tree.draft.batch import FetchedObjects, Needs
+from rootline.tree.draft.batch import Absent, FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Effect, IncomingLeaf
 from rootline.tree.draft.dead_leaves import is_dead_as_a_whole
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.leaf_sources import LeafSources
-from rootline.tree.rules.named_leaves import CONTENT_OF, LEAVES_PREFIX, check_stated
+from rootline.tree.rules.named_leaves import CONTENT_OF, LEAVES_PREFIX, LeafNeed, check_stated
 from rootline.tree.state.aggregates import aggregates_of
 from rootline.tree.state.leaf_lookup import LeafLookup
 
@@ -44,13 +44,13 @@ def flush(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Nee
     stale = _STALE[intent.kind]
     for manifest in intent.add_manifests:
         _check_manifest(draft, manifest, stale)
-    absent = frozenset(item.location for item in intent.add_manifests if item.location not in fetched.leaves)
-    if absent:
-        return Needs(absent)
+    missing = fetched.missing(LeafNeed(item.location) for item in intent.add_manifests)
+    if missing:
+        return missing
     work = Takeover(draft, intent.replaces)
     data_first = sorted(intent.add_manifests, key=lambda manifest: manifest.content_type)
     for manifest in data_first:
-        work.take(manifest, _proven(manifest, fetched.leaves[manifest.location]))
+        work.take(manifest, _proven(manifest, fetched))
     reaffiliate = {
         item.location: item.referenced_file for item in intent.reaffiliate if item.location in draft.live.leaf_rows
     }
@@ -169,11 +169,12 @@ def _check_manifest(draft: Draft, manifest: AddedManifest, stale: str) -> None:
     draft.definition.spec_by_id(manifest.partition_spec_id)
 
 
-def _proven(manifest: AddedManifest, leaf: Leaf | None) -> Leaf:
+def _proven(manifest: AddedManifest, fetched: FetchedObjects) -> Leaf:
     """The leaf, if it matches the intent."""
-    name = repr(manifest.location)
-    if leaf is None:
+    name, found = repr(manifest.location), fetched.of(LeafNeed(manifest.location))
+    if isinstance(found, Absent):
         raise Invalid("leaf-invalid", f"{name} is absent or cannot be read")
+    leaf = found.leaf
     check_stated(manifest, leaf, name)
     if leaf.length > MAX_ENTRIES:
         raise Invalid(

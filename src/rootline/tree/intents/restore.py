@@ -12,18 +12,20 @@ Source: protocol page, section 2, `restore`. Decision 0026.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from uuid import UUID
 
-from pyroaring import BitMap
+from pyroaring import BitMap, BitMap64
 
-from rootline.schemas.bytes.leaf import LeafContent
+from rootline.schemas.bytes.leaf import Leaf, LeafContent
 from rootline.schemas.bytes.root.root_codec import Root, Row
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status, VersionInfo
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import SequenceNumber, Version
 from rootline.schemas.intent import Intent, VersionReference
-from rootline.schemas.root_header import RootHeader
-from rootline.tree.draft.batch import FetchedObjects, Needs, VectorAt
+from rootline.schemas.root_header import DefinitionReference, RootHeader
+from rootline.schemas.table_definition import TableDefinition
+from rootline.tree.draft.batch import Absent, FetchedObjects, Need, Needs
 from rootline.tree.draft.change import Change, Effect, IncomingLeaf
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import RESTORED_VERSIONS
@@ -32,10 +34,26 @@ from rootline.tree.evolution.next_definition import restored_definition
 from rootline.tree.intents.drop import restored_table
 from rootline.tree.intents.redefinition import Redefinition
 from rootline.tree.proof.adoption import is_adopted
+from rootline.tree.rules.named_leaves import LeafNeed
 from rootline.tree.rules.restored_leaves import restored_leaf
-from rootline.tree.rules.vector_merge import place_of_vector
+from rootline.tree.rules.vector_merge import VectorNeed, place_of_vector
 from rootline.tree.state.live_index import Live
 from rootline.tree.state.pending_object import PendingObject
+
+
+@dataclass(frozen=True, slots=True)
+class RootNeed(Need[Root | Absent]):
+    """The root of an older version."""
+
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionNeed(Need[TableDefinition | Absent]):
+    """The definition of an older version. `table_uuid`: the table that it must belong to."""
+
+    reference: DefinitionReference
+    table_uuid: UUID = field(compare=False)
 
 
 def restore(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
@@ -49,15 +67,15 @@ def restore(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | N
         return restored_table(draft, intent)
     version = Version((intent.ref or VersionReference(version=-1)).version or 0)
     draft.addressable.check(version)
-    if version not in fetched.roots:
-        return Needs(versions=frozenset({version}))
-    root = fetched.roots[version]
-    if root is None:
+    if RootNeed(version) not in fetched:
+        return Needs.of([RootNeed(version)])
+    root = fetched.of(RootNeed(version))
+    if isinstance(root, Absent):
         raise Invalid("restore-impossible", f"root {version} is absent or cannot be read")
     places = {place_of_vector(entry) for entry in manifest_vectors_in_files(root)}
-    absent = frozenset(place for place in places if place not in fetched.vectors)
-    if absent:
-        return Needs(vectors=absent)
+    missing = fetched.missing(places)
+    if missing:
+        return missing
     older = _older(root, fetched, places)
     header = older.root.header
     if header.table_uuid != draft.definition.table_uuid:
@@ -66,19 +84,22 @@ def restore(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | N
         raise Invalid("restore-impossible", f"the table was dropped in version {version}: restore an earlier version")
     redefined: Redefinition | None = None
     if header.definition.digest != draft.carried.definition.digest:
-        if header.definition not in fetched.definitions:
-            return Needs(definitions={header.definition: header.table_uuid})
-        redefined = _redefined(draft, intent, older.root, fetched)
+        need = DefinitionNeed(header.definition, header.table_uuid)
+        if need not in fetched:
+            return Needs.of([need])
+        redefined = _redefined(draft, intent, header.version, need, fetched)
     change = _restored(draft if redefined is None else redefined.seen(draft), older, fetched)
     return change if redefined is None or isinstance(change, Needs) else redefined.with_change(draft, change)
 
 
-def _redefined(draft: Draft, intent: Intent, root: Root, fetched: FetchedObjects) -> Redefinition | None:
-    """The definition that matches the content of `root`, or `None` if the current one does."""
-    version, named = root.header.version, root.header.definition
-    then = fetched.definitions[named]
-    if then is None:
-        raise Invalid("restore-impossible", f"version {version}: its definition {named.location} cannot be read")
+def _redefined(
+    draft: Draft, intent: Intent, version: Version, need: DefinitionNeed, fetched: FetchedObjects
+) -> Redefinition | None:
+    """The definition that matches the content of `version`, or `None` if the current one does."""
+    then = fetched.of(need)
+    if isinstance(then, Absent):
+        location = need.reference.location
+        raise Invalid("restore-impossible", f"version {version}: its definition {location} cannot be read")
     try:
         after = restored_definition(draft.definition, then)
     except Invalid as error:
@@ -93,15 +114,12 @@ def _restored(draft: Draft, older: OlderVersion, fetched: FetchedObjects) -> Cha
     """The change that replaces the draft's content with that of `older`."""
     version = older.root.header.version
     apart = older.leaves_apart(draft)
-    missing = frozenset(row.location for row in apart if row.location not in fetched.leaves)
+    missing = fetched.missing(
+        LeafNeed(row.location, older=(row, draft.definition) if is_adopted(row) else None) for row in apart
+    )
     if missing:
-        adopted = {row.location: (row, draft.definition) for row in apart if is_adopted(row)}
-        return Needs(missing, older=adopted)
-    leaves = {location: leaf for location, leaf in fetched.leaves.items() if leaf is not None}
-    for row in apart:
-        leaf = leaves.get(row.location)
-        if leaf is None or leaf.length != row.record_count or leaf.size_in_bytes != row.file_size_in_bytes:
-            raise Invalid("restore-impossible", f"leaf {row.location} of version {version} cannot be read")
+        return missing
+    leaves = {row.location: _leaf_of(row, version, fetched) for row in apart}
     found = difference(older, draft, leaves)
     fits = older.root.codec.layout == draft.codec.layout
     numbers = draft.numbers().file_sequence_number
@@ -139,10 +157,22 @@ def restore_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
         yield f"restored at sequence number {after.restored_at}, but its parent at {before.restored_at}"
 
 
-def _older(root: Root, fetched: FetchedObjects, places: Iterable[VectorAt]) -> OlderVersion:
-    found = {(at.location, at.offset): fetched.vectors[at] for at in places}
+def _leaf_of(row: ContentEntry, version: Version, fetched: FetchedObjects) -> Leaf:
+    """The leaf of a root row, if it matches the row."""
+    read = fetched.of(LeafNeed(row.location))
+    if (
+        isinstance(read, Absent)
+        or read.leaf.length != row.record_count
+        or read.leaf.size_in_bytes != row.file_size_in_bytes
+    ):
+        raise Invalid("restore-impossible", f"leaf {row.location} of version {version} cannot be read")
+    return read.leaf
+
+
+def _older(root: Root, fetched: FetchedObjects, places: Iterable[VectorNeed]) -> OlderVersion:
+    found = {(at.location, at.offset): fetched.of(at) for at in places}
     try:
-        return OlderVersion(root, {at: BitMap(vector) for at, vector in found.items() if vector is not None})
+        return OlderVersion(root, {at: BitMap(vector) for at, vector in found.items() if isinstance(vector, BitMap64)})
     except Corrupt as error:
         raise Invalid("restore-impossible", f"version {root.header.version}: {error.message}") from error
 

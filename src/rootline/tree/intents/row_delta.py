@@ -58,9 +58,9 @@ def row_delta(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change |
     for item in vectors:
         if item.is_overtaken or item.current is not None:
             places |= vectors_to_merge(intent, item.vector, item.replaced, draft)
-    missing = frozenset(at for at in places if at not in fetched.vectors)
+    missing = fetched.missing(places)
     if missing:
-        return Needs(vectors=missing)
+        return missing
     removed: list[Live] = []
     merged: list[MergedVector] = []
     for index, item in enumerate(vectors):

@@ -13,18 +13,19 @@ Source: definitions page, section 4. Decision 0063.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
+from uuid import UUID
 
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage, encode_condemned_page
 from rootline.schemas.bytes.root.location_hashes import LocationHashes, location_hash
 from rootline.schemas.content_entry import VersionInfo
 from rootline.schemas.errors import Invalid
-from rootline.schemas.intent import Intent
+from rootline.schemas.intent import Intent, StoredPage
 from rootline.schemas.intent_rules import check_location
 from rootline.schemas.object_keys import own_forms
 from rootline.schemas.root_header import Condemned, RootHeader
-from rootline.tree.draft.batch import FetchedObjects, Needs
+from rootline.tree.draft.batch import Absent, FetchedObjects, Need, Needs
 from rootline.tree.draft.change import Change, Effect
 from rootline.tree.draft.draft import Draft
 from rootline.tree.ledger.log_time import counted_ms
@@ -53,6 +54,14 @@ def orphan_age_s(properties: Mapping[str, str], log_retention_s: int) -> int:
     return max(least, int(text)) if text.isascii() and text.isdigit() and len(text) <= 12 else least
 
 
+@dataclass(frozen=True, slots=True)
+class CondemnedPageNeed(Need[CondemnedPage | Absent]):
+    """A page of locations that a sweep proposes to condemn. `table_uuid`: the table that it must belong to."""
+
+    page: StoredPage
+    table_uuid: UUID = field(compare=False)
+
+
 def sweep(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
     """Raise the horizon and condemn locations. Raises `Invalid`: `location-invalid`, `page-invalid`, `sweep-stale`,
     `horizon-wrong`.
@@ -63,10 +72,11 @@ def sweep(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Nee
     check_location(named.location)
     if not named.location.startswith(PAGES_PREFIX):
         raise Invalid("location-invalid", f"page {named.location[:80]!r} is not in {PAGES_PREFIX}")
-    if named.location not in fetched.condemned:
-        return Needs(condemned={named.location: (named, draft.definition.table_uuid)})
-    proposed = fetched.condemned[named.location]
-    if proposed is None or proposed.reference.digest != named.digest:
+    need = CondemnedPageNeed(named, draft.definition.table_uuid)
+    if need not in fetched:
+        return Needs.of([need])
+    proposed = fetched.of(need)
+    if isinstance(proposed, Absent) or proposed.reference.digest != named.digest:
         raise Invalid("page-invalid", f"page {named.location!r} is absent, or is not the page that the intent names")
     _check_horizon(draft, proposed)
     horizon_ms = max(draft.carried.horizon_ms, proposed.horizon_ms)

@@ -14,9 +14,9 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent, RemovedFile, VectorReference
 from rootline.schemas.intent_rules import check_location
-from rootline.tree.draft.batch import FetchedObjects, Needs, VectorAt
+from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.draft import Draft
-from rootline.tree.rules.vector_merge import deletes_as_seen, seen_to_compare
+from rootline.tree.rules.vector_merge import VectorNeed, deletes_as_seen, seen_to_compare
 from rootline.tree.state.live_index import Live
 
 _REMOVABLE = (ContentType.DATA, ContentType.EQUALITY_DELETE)
@@ -29,7 +29,7 @@ def removals(draft: Draft, intent: Intent, fetched: FetchedObjects) -> list[Live
         Invalid: `location-invalid`, `intent-malformed`, `file-not-live`, `stale-source`.
     """
     removed: list[Live] = []
-    needed: set[VectorAt] = set()
+    needed: set[VectorNeed] = set()
     for item in intent.remove_files:
         check_location(item.location, is_live=draft.is_live)
         if item.content_type not in _REMOVABLE:
@@ -45,7 +45,7 @@ def removals(draft: Draft, intent: Intent, fetched: FetchedObjects) -> list[Live
         needed |= _check_seen(draft, intent, item, vector, fetched)
         if vector is not None:
             removed.append(vector)
-    return Needs(vectors=frozenset(needed)) if needed else removed
+    return Needs.of(needed) if needed else removed
 
 
 def reference_of(vector: Live | None) -> VectorReference | None:
@@ -61,13 +61,13 @@ def reference_of_entry(entry: ContentEntry) -> VectorReference:
 
 def _check_seen(
     draft: Draft, intent: Intent, item: RemovedFile, vector: Live | None, fetched: FetchedObjects
-) -> set[VectorAt]:
+) -> set[VectorNeed]:
     """The vectors to read, if the live vector and the one that the writer saw are in different places."""
     if reference_of(vector) == item.vector:
         return set()
     if item.vector is not None and vector is not None and not _is_newer(vector, intent):
         places = seen_to_compare(item.vector, vector.entry, draft)
-        missing = {at for at in places if at not in fetched.vectors}
+        missing = {at for at in places if at not in fetched}
         if missing or (places and deletes_as_seen(item.vector, vector.entry, draft, fetched)):
             return missing
     seen = "no deletion vector" if item.vector is None else f"{item.vector.location!r} at {item.vector.offset}"

@@ -11,6 +11,7 @@ Source: protocol page, section 2, "Validation", `row_delta`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
@@ -20,11 +21,26 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.intent import AddedVector, Intent, VectorReference
 from rootline.schemas.object_keys import is_absolute
-from rootline.tree.draft.batch import FetchedObjects, VectorAt
+from rootline.tree.draft.batch import Absent, FetchedObjects, Need
 from rootline.tree.draft.draft import Draft
 
 MERGED_LOCATION: Final = "\0merged/"
 """Prefix for the location of a merged vector until its Puffin file is written. No real location has this prefix."""
+UNKNOWN_SIZE: Final = -1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class VectorNeed(Need[BitMap64 | Absent]):
+    """The deletion vector at a place: the Puffin file as its entry names it, and the blob's offset (bytes).
+
+    A blob begins with its own length. If an entry states the lengths of blob and file, the code that fetches the vector
+    checks them. `UNKNOWN_SIZE`: not stated.
+    """
+
+    location: str
+    offset: int
+    size_in_bytes: int = UNKNOWN_SIZE
+    file_size_in_bytes: int = UNKNOWN_SIZE
 
 
 class Settled(Enum):
@@ -34,12 +50,12 @@ class Settled(Enum):
     AS_LIVE = auto()
 
 
-def place_of(vector: AddedVector) -> VectorAt:
+def place_of(vector: AddedVector) -> VectorNeed:
     """The place of an added vector, with all lengths."""
-    return VectorAt(vector.location, vector.offset, vector.size_in_bytes, vector.file_size_in_bytes)
+    return VectorNeed(vector.location, vector.offset, vector.size_in_bytes, vector.file_size_in_bytes)
 
 
-def vectors_to_merge(intent: Intent, vector: AddedVector, current: ContentEntry, draft: Draft) -> set[VectorAt]:
+def vectors_to_merge(intent: Intent, vector: AddedVector, current: ContentEntry, draft: Draft) -> set[VectorNeed]:
     """The vectors to read besides the added one, except vectors that this batch wrote.
 
     Raises:
@@ -55,23 +71,23 @@ def vectors_to_merge(intent: Intent, vector: AddedVector, current: ContentEntry,
                 f"the vector of {current.referenced_file!r} that the writer read, {read.location!r}, is no longer part "
                 "of the table: read the table again, and delete the rows that are still there",
             )
-        places.add(VectorAt(read.location, read.offset))
+        places.add(VectorNeed(read.location, read.offset))
     return places
 
 
-def seen_to_compare(seen: VectorReference, current: ContentEntry, draft: Draft) -> set[VectorAt]:
+def seen_to_compare(seen: VectorReference, current: ContentEntry, draft: Draft) -> set[VectorNeed]:
     """The places of both vectors of a data file, if they may delete the same rows. Empty if they cannot be compared.
 
     A compaction of vectors only changes a vector's place, so a writer may have seen the old place.
     """
     if not _may_read(seen, draft):
         return set()
-    return vector_to_read(current, draft) | {VectorAt(seen.location, seen.offset)}
+    return vector_to_read(current, draft) | {VectorNeed(seen.location, seen.offset)}
 
 
 def deletes_as_seen(seen: VectorReference, current: ContentEntry, draft: Draft, fetched: FetchedObjects) -> bool:
     """Whether the live vector of a data file deletes the rows that the writer saw as deleted."""
-    return fetched.vectors[VectorAt(seen.location, seen.offset)] == live_positions(current, draft, fetched)
+    return fetched.of(VectorNeed(seen.location, seen.offset)) == live_positions(current, draft, fetched)
 
 
 def _may_read(read: VectorReference, draft: Draft) -> bool:
@@ -113,7 +129,7 @@ def merge(
     live = live_positions(current, draft, fetched)
     base = BitMap64()
     if vector.replaces_vector is not None:
-        base = _read(fetched, VectorAt(vector.replaces_vector.location, vector.replaces_vector.offset), None)
+        base = _read(fetched, VectorNeed(vector.replaces_vector.location, vector.replaces_vector.offset), None)
     if adds_files(intent):
         both = (added - base) & (live - base)
         if both:
@@ -144,7 +160,7 @@ def check_keeps(added: BitMap64, current: ContentEntry, draft: Draft, fetched: F
         )
 
 
-def vector_to_read(entry: ContentEntry, draft: Draft) -> set[VectorAt]:
+def vector_to_read(entry: ContentEntry, draft: Draft) -> set[VectorNeed]:
     """The place of a live vector, or nothing if this batch wrote it."""
     return {place_of_vector(entry)} if _written_positions(entry, draft) is None else set()
 
@@ -170,17 +186,17 @@ def adds_files(intent: Intent) -> bool:
     return bool(intent.add_data_files) or ContentType.DATA_MANIFEST in leaves
 
 
-def place_of_vector(entry: ContentEntry) -> VectorAt:
+def place_of_vector(entry: ContentEntry) -> VectorNeed:
     """The place of a stored vector, with its exact length. Raises `Corrupt` when its entry lacks it."""
     stored = entry.deletion_vector
     if stored is None or stored.offset is None or stored.size_in_bytes is None or entry.file_size_in_bytes is None:
         raise Corrupt("vector-corrupt", f"the entry of {entry.location!r} lacks the place of its vector")
-    return VectorAt(entry.location, stored.offset, stored.size_in_bytes, entry.file_size_in_bytes)
+    return VectorNeed(entry.location, stored.offset, stored.size_in_bytes, entry.file_size_in_bytes)
 
 
-def _read(fetched: FetchedObjects, at: VectorAt, cardinality: int | None) -> BitMap64:
-    found = fetched.vectors[at]
-    if found is None:
+def _read(fetched: FetchedObjects, at: VectorNeed, cardinality: int | None) -> BitMap64:
+    found = fetched.of(at)
+    if isinstance(found, Absent):
         raise Invalid("vector-invalid", f"the vector at {at.offset} of {at.location!r} is absent or cannot be read")
     if not found or (cardinality is not None and len(found) != cardinality):
         raise Invalid(

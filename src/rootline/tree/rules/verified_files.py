@@ -11,13 +11,23 @@ Source: decision 0010.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile, Intent
 from rootline.schemas.intent_rules import is_plain
 from rootline.schemas.object_keys import RESERVED_PREFIXES
-from rootline.tree.draft.batch import FetchedObjects, Needs
+from rootline.tree.draft.batch import FetchedObjects, Need, Needs
 from rootline.tree.draft.draft import Draft
 from rootline.tree.proof.file_proof import StatedFile, verifies_files
 from rootline.tree.rules.file_rules import check_own_location
+
+
+@dataclass(frozen=True, slots=True)
+class FileNeed(Need[Invalid | None]):
+    """The comparison of a data file with the store: its fault, or `None` for a file without fault."""
+
+    file: StatedFile
 
 
 def stated(file: DataFile) -> StatedFile:
@@ -38,12 +48,12 @@ def files_to_verify(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Ne
         return None
     for file in intent.add_data_files:
         check_own_location(draft, file.location)
-    files = [stated(file) for file in intent.add_data_files]
-    unknown = frozenset(file for file in files if file not in fetched.files)
-    if unknown:
-        return Needs(files=unknown)
-    for found in files:
-        fault = fetched.files[found]
-        if fault is not None:
+    needs = [FileNeed(stated(file)) for file in intent.add_data_files]
+    missing = fetched.missing(needs)
+    if missing:
+        return missing
+    for need in needs:
+        fault = fetched.of(need)
+        if isinstance(fault, Invalid):
             raise fault
     return None

@@ -27,12 +27,12 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedManifest, Intent, IntentKind
 from rootline.schemas.intent_rules import check_location
-from rootline.tree.draft.batch import FetchedObjects, Needs
+from rootline.tree.draft.batch import Absent, FetchedObjects, Needs
 from rootline.tree.draft.change import IncomingLeaf
 from rootline.tree.draft.draft import LONG_MAX, Draft
 from rootline.tree.proof.file_proof import check_intent_rows, verifies_files
 from rootline.tree.proof.leaf_proof import LeafProof, prove_leaf
-from rootline.tree.rules.named_leaves import CONTENT_OF, LEAVES_PREFIX, check_stated
+from rootline.tree.rules.named_leaves import CONTENT_OF, LEAVES_PREFIX, LeafNeed, ReadLeaf, check_stated
 from rootline.tree.state.leaf_lookup import LeafLookup
 
 LEAVES_BYTES_MAX: Final = 512 * 1024 * 1024
@@ -53,17 +53,19 @@ def missing_leaves(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Nee
         raise Invalid(
             "intent-too-large", f"the intent lists {size} bytes of leaves, at most {LEAVES_BYTES_MAX}: split it"
         )
-    absent = frozenset(item.location for item in intent.add_manifests if _is_missing(item, draft, fetched))
-    return Needs(absent, proving=dict.fromkeys(absent, draft.definition)) if absent else None
+    missing = [item.location for item in intent.add_manifests if _is_missing(item, draft, fetched)]
+    return Needs.of(LeafNeed(location, draft.definition) for location in missing) if missing else None
 
 
 def _is_missing(manifest: AddedManifest, draft: Draft, fetched: FetchedObjects) -> bool:
     """Whether the leaf was not fetched, or its files were not verified although the table requires it."""
-    location = manifest.location
-    if fetched.leaves.get(location) is None or not verifies_files(draft.definition):
-        return location not in fetched.leaves
-    proof = fetched.proofs.get(location)
-    return proof is None or proof.file_faults is None
+    need = LeafNeed(manifest.location)
+    if need not in fetched:
+        return True
+    found = fetched.of(need)
+    if isinstance(found, Absent) or not verifies_files(draft.definition):
+        return False
+    return found.proof is None or found.proof.file_faults is None
 
 
 def writer_leaves(
@@ -91,8 +93,8 @@ def writer_leaves(
     limits = draft.row_limits
     found: list[IncomingLeaf] = []
     for manifest in sorted(intent.add_manifests, key=lambda item: item.content_type):
-        leaf = _stated(manifest, fetched)
-        proof = _proof(leaf, draft, fetched)
+        read = _stated(manifest, fetched)
+        leaf, proof = read.leaf, _proof(read, draft)
         entry = _root_row(draft, manifest, leaf, proof, next_row_id)
         if proof.tally is not None and entry.first_row_id is not None:
             next_row_id += proof.rows
@@ -126,25 +128,25 @@ def _check_manifest(draft: Draft, intent: Intent, manifest: AddedManifest) -> No
     draft.definition.spec_by_id(manifest.partition_spec_id)
 
 
-def _stated(manifest: AddedManifest, fetched: FetchedObjects) -> Leaf:
+def _stated(manifest: AddedManifest, fetched: FetchedObjects) -> ReadLeaf:
     """The leaf, if it matches the intent."""
-    leaf = fetched.leaves[manifest.location]
+    found = fetched.of(LeafNeed(manifest.location))
     name = f"leaf {manifest.location!r}"
-    if leaf is None:
-        trouble = fetched.troubles.get(manifest.location)
-        if trouble is None:
+    if isinstance(found, Absent):
+        if found.fault is None:
             raise Invalid(
                 "leaf-missing", f"{name} does not exist, or is not a regular file: store it, then publish again"
             )
-        raise Invalid("leaf-invalid", f"{name}: {trouble}")
-    check_stated(manifest, leaf, name)
-    return leaf
+        raise Invalid("leaf-invalid", f"{name}: {found.fault}")
+    check_stated(manifest, found.leaf, name)
+    return found
 
 
-def _proof(leaf: Leaf, draft: Draft, fetched: FetchedObjects) -> LeafProof:
-    known = fetched.proofs.get(leaf.location)
+def _proof(read: ReadLeaf, draft: Draft) -> LeafProof:
+    """The proof of a leaf, computed unless the known one is under the draft's definition."""
+    known = read.proof
     is_of_this = known is not None and known.is_under(draft.definition)
-    proof = known if known is not None and is_of_this else prove_leaf(leaf, draft.definition)
+    proof = known if known is not None and is_of_this else prove_leaf(read.leaf, draft.definition)
     if proof.fault is not None:
         raise proof.fault
     if known is not None and known.file_faults and verifies_files(draft.definition):
