@@ -187,34 +187,15 @@ class Parking:
             loop, parked = self.served.loops.get(table), self.parked.find(where)
             if loop is None:
                 continue
-            oldest_ms = loop.pending_since_ms if parked is None else parked.oldest_ms
-            notice = self._noticed.get(where)
-            stuck_since_s = since[where]
-            if notice is not None:  # it may be from an earlier owner
-                stuck_since_s = min(stuck_since_s, now_s - (now_ms - notice.since_ms) / 1000)
-            due = is_due(
-                self.limits if parked is None else self._limits_of_parked,
-                stuck_since_s=stuck_since_s,
-                now_s=now_s,
-                others_s=self.served.last_progress.other_than(table),
-                oldest_age_s=None if oldest_ms is None else (now_ms - oldest_ms) / 1000,
-            )
-            is_stuck = loop.is_stuck
+            due = self._is_due(where, loop, since[where], now_s, now_ms)
             since_ms = now_ms - int(1000 * (now_s - since[where]))
-            if parked is not None:
-                why = self.parked.missing.get(where, _why(loop) if is_stuck else parked.why)
-                if why != parked.why:  # an operator fixed one cause, and there is another
-                    self.parked.put(where, await self.store.park(replace(parked, why=why), ()))
-                if due or is_stuck or where in self.parked.missing:
-                    to_park.setdefault(place, []).append(table)
-                elif offset >= parked.next_offset and not self.frontier.rejects_before(place, parked.next_offset):
-                    await self._unpark(where, parked)
-            elif due:
+            if parked is None and due:
                 self._begin(where, loop, offset, since_ms)
                 to_park.setdefault(place, []).append(table)
-            elif is_stuck and (notice is None or notice.why != _why(loop)):
-                known = _empty(where, offset, since_ms, "") if notice is None else notice
-                self._noticed[where] = await self.store.park(replace(known, why=_why(loop)), ())
+            elif parked is None and loop.is_stuck:
+                await self._notice(where, loop, offset, since_ms)
+            elif parked is not None and await self._must_park_more(where, loop, parked, offset, due):
+                to_park.setdefault(place, []).append(table)
         for where, notice in list(self._noticed.items()):
             if self._is_over(where, notice, where in offsets):
                 await self.store.unpark(notice)
@@ -222,10 +203,39 @@ class Parking:
         for place, tables in to_park.items():
             await self._park(place, tables)
 
-    @property
-    def _limits_of_parked(self) -> ParkingLimits:
-        """The limits for a table with parked records, with less patience, since each owner may have it only briefly."""
-        return replace(self.limits, patience_s=self.limits.patience_s / 10)
+    def _is_due(self, where: Where, loop: TableLoop, stuck_since_s: float, now_s: float, now_ms: int) -> bool:
+        parked, notice, limits = self.parked.find(where), self._noticed.get(where), self.limits
+        if parked is not None:  # each owner may have it only briefly
+            limits = replace(limits, patience_s=limits.patience_s / 10)
+        if notice is not None:  # it may be from an earlier owner
+            stuck_since_s = min(stuck_since_s, now_s - (now_ms - notice.since_ms) / 1000)
+        oldest_ms = loop.pending_since_ms if parked is None else parked.oldest_ms
+        return is_due(
+            limits,
+            stuck_since_s=stuck_since_s,
+            now_s=now_s,
+            others_s=self.served.last_progress.other_than(where[0]),
+            oldest_age_s=None if oldest_ms is None else (now_ms - oldest_ms) / 1000,
+        )
+
+    async def _must_park_more(self, where: Where, loop: TableLoop, parked: ParkedTable, offset: int, due: bool) -> bool:
+        """Whether later records of a parked table must be parked too. Unparks the table if all are decided."""
+        is_stuck = loop.is_stuck
+        why = self.parked.missing.get(where, _why(loop) if is_stuck else parked.why)
+        if why != parked.why:  # an operator fixed one cause, and there is another
+            self.parked.put(where, await self.store.park(replace(parked, why=why), ()))
+        if due or is_stuck or where in self.parked.missing:
+            return True
+        if offset >= parked.next_offset and not self.frontier.rejects_before(where[1], parked.next_offset):
+            await self._unpark(where, parked)
+        return False
+
+    async def _notice(self, where: Where, loop: TableLoop, offset: int, since_ms: int) -> None:
+        """Store a notice that the table is stuck, if none is stored with this reason."""
+        notice, why = self._noticed.get(where), _why(loop)
+        if notice is None or notice.why != why:
+            known = _empty(where, offset, since_ms, "") if notice is None else notice
+            self._noticed[where] = await self.store.park(replace(known, why=why), ())
 
     def _is_over(self, where: Where, notice: ParkedTable, has_undecided: bool) -> bool:
         """Whether a notice is outdated, because its table is no longer stuck."""

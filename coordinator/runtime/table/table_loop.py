@@ -142,7 +142,7 @@ Observer = Callable[[TableName, Report | Publication], None]
 
 
 class TableOwner(Protocol):
-    """The loop that runs the loops of all tables."""
+    """The owner of the loops of all tables (`served_tables`)."""
 
     @property
     def turn(self) -> asyncio.Lock:
