@@ -255,7 +255,7 @@ def _of_tables(now: Situation) -> Iterator[Finding]:
     for row in [row for row in now.rows if row.state == "held" and row.severity == "bad"][:_EACH_MAX]:
         yield Finding(
             "bad",
-            f"{row.name} is held",
+            f"{row.name}: commits wait",
             row.why,
             "If the log does not acknowledge verdicts, check the log. If leaves are being encoded, wait, and start a "
             "worker, which keeps roots short. Do not restart the coordinator: the next one waits for the same.",

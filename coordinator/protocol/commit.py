@@ -4,22 +4,16 @@ Owns: each request of a commit, the move for its answer, and decisions `build`, 
 Does not own: the result of a build (`batch_builder`), the interpretation of replies (`put_rules`), what follows a
 failure or a lost race (`trouble`), what follows a commit (`gather`).
 Invariants: Each request has one function, which a retry calls too. Between the PUT of an attempt and the proof of its
-outcome, the only PUT is that of its identical bytes. Verdicts of an attempt are published only from decision
+outcome, only its identical bytes are put. Verdicts of an attempt are published only from decision
 `confirmed`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from rootline.coordinator.protocol.batch_builder import (
-    Settled,
-    build,
-    first_root_count,
-    lowest_of,
-    offsets_after,
-    settle,
-)
 from rootline.coordinator.protocol.effects import (
     Decided,
     Effect,
@@ -66,9 +60,15 @@ from rootline.coordinator.protocol.put_rules import Outcome, is_confirmed, outco
 from rootline.coordinator.protocol.trouble import quarantine
 from rootline.ports.object_store import Predecessor
 from rootline.schemas.bytes.record_headers import distinct_traces, trace_of
-from rootline.schemas.identifiers import Version
+from rootline.schemas.identifiers import CommitId, LogId, Version
+from rootline.schemas.intent_rules import BEGINNING_KINDS
 from rootline.schemas.object_keys import root_key
-from rootline.tree.draft.batch import NOTHING_FETCHED, Applied, Needs, NoTable
+from rootline.schemas.root_header import PartitionOffset, RootHeader
+from rootline.tree.check.invariants import violations
+from rootline.tree.check.read_back import read_back_faults
+from rootline.tree.commit.apply import apply_batch
+from rootline.tree.commit.verdicts import answer, is_last_decided, log_went_back, next_offset
+from rootline.tree.draft.batch import NOTHING_FETCHED, Applied, Needs, NoTable, Record, Stamp
 from rootline.tree.ledger.log_time import clocks_apart
 
 _TRACES_MAX: Final = 8
@@ -117,7 +117,7 @@ def build_next(machine: TableMachine, decision: Build, tick: Tick) -> Move:
         return quarantine(machine, settled)
     if not machine.compared.issuperset([(log, partition) for log, partition, _ in settled.up_to]):
         return load(machine)
-    machine, published = _settled(machine, settled)
+    machine, published = _with_settled(machine, settled)
     if not machine.batch or machine.stopping:
         return Move(Next(), machine, published)
     move = _built(machine, tick)
@@ -132,7 +132,7 @@ def _with_a_batch(machine: TableMachine) -> TableMachine:
     return machine._replace(batch=machine.queue[:count], queue=machine.queue[count:], fetched=NOTHING_FETCHED)
 
 
-def _settled(machine: TableMachine, settled: Settled) -> tuple[TableMachine, list[Effect]]:
+def _with_settled(machine: TableMachine, settled: Settled) -> tuple[TableMachine, list[Effect]]:
     """Remove the records that the head decided from the batch, and publish their verdicts again."""
     if not settled.up_to:
         return machine, []
@@ -142,6 +142,40 @@ def _settled(machine: TableMachine, settled: Settled) -> tuple[TableMachine, lis
         publish = PublishVerdicts(settled.decided, settled.up_to, None)
         return machine._replace(publishing=machine.publishing + 1), [publish]
     return machine.with_acknowledged(settled.up_to), []
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A batch split by the head: verdicts to publish again, and records that still need a root.
+
+    `up_to` has the offset after the last decided record of each partition. Decided records that are not in `decided`
+    have verdicts that were acknowledged earlier.
+    """
+
+    decided: tuple[Decided, ...]
+    undecided: tuple[Record, ...]
+    up_to: tuple[PartitionOffset, ...] = ()
+
+
+def settle(machine: TableMachine) -> Settled | str:
+    """Split the batch by the head's offsets.
+
+    Returns a reason for quarantine if the batch has another record at the offset that the head decided last.
+    """
+    if machine.head is None:
+        return Settled((), machine.batch)
+    header = machine.head.header
+    below: list[Record] = []
+    undecided: list[Record] = []
+    for record in machine.batch:
+        position = record.position
+        end = next_offset(header, position.log, position.partition)
+        if position.offset == end - 1 and not is_last_decided(header, position, record.value, record.appended_ms):
+            return f"log-behind-root: {log_went_back(header, position)}"
+        (below if position.offset < end else undecided).append(record)
+    answers = [(record, answer(machine.head, record)) for record in below]
+    decided = tuple(Decided(record, verdict) for record, verdict in answers if verdict is not None)
+    return Settled(decided, tuple(undecided), up_to=offsets_after(below))
 
 
 def _built(machine: TableMachine, tick: Tick) -> Move:
@@ -159,8 +193,36 @@ def _built(machine: TableMachine, tick: Tick) -> Move:
             return quarantine(machine, why)
 
 
+def build(machine: TableMachine, tick: Tick) -> Applied | Needs | NoTable | str:
+    """Build the next root from the batch.
+
+    Returns the root, the objects that must be fetched first, the rejections if there is no table, or the reason why
+    the root must not be written.
+    """
+    stamp = Stamp(CommitId(tick.fresh_id), machine.policy.coordinator_id, tick.now_ms)
+    limits = machine.policy.header_limits
+    result = apply_batch(
+        machine.head,
+        machine.table,
+        machine.batch,
+        machine.fetched,
+        stamp,
+        acknowledged=machine.acknowledged,
+        limits=limits,
+        relief=machine.flush.ready,
+    )
+    if isinstance(result, Applied):
+        rules = violations(machine.head, result.state, acknowledged=machine.acknowledged, limits=limits)
+        if rules:
+            return f"the next root would break an invariant: {'; '.join(rules)}"
+        faults = read_back_faults(machine.head, result)
+        if faults:
+            return f"the next root is refused: {'; '.join(faults)}"
+    return result
+
+
 def fetched(machine: TableMachine, phase: Request, event: Fetched, tick: Tick) -> Move:
-    """Build again with the fetched objects."""
+    """Rebuild the root with the fetched objects."""
     return Move(Build(), machine._replace(fetched=machine.fetched.with_more(event.fetched), failures=0))
 
 
@@ -298,11 +360,11 @@ def confirmed(machine: TableMachine, decision: Confirmed, tick: Tick) -> Move:
     return Move(Next(served), after, [publish, *notes, *more])
 
 
-# Send a request again
+# Retry a request
 
 
 def resend(machine: TableMachine, decision: Retry, tick: Tick) -> Move:
-    """Send the request once more."""
+    """Repeat the request that failed."""
     match decision.resume:
         case Phase.LOADING:
             return load(machine)
@@ -316,3 +378,49 @@ def resend(machine: TableMachine, decision: Retry, tick: Tick) -> Move:
             return read_root_back(machine, phase)
         case Confirming() as phase:
             return list_head(machine, phase)
+
+
+# Places on the log
+
+
+def lowest_of(records: Iterable[Record]) -> tuple[PartitionOffset, ...]:
+    """The offset of the first record of each partition."""
+    first: dict[tuple[LogId, int], int] = {}
+    for record in records:
+        log, partition, offset = record.position
+        if offset < first.get((log, partition), offset + 1):
+            first[log, partition] = offset
+    return tuple(PartitionOffset(log, partition, offset) for (log, partition), offset in sorted(first.items()))
+
+
+def decided_of(header: RootHeader, lowest: Iterable[PartitionOffset]) -> frozenset[tuple[LogId, int]]:
+    """The partitions in which the root has decided a record at or after these offsets."""
+    return frozenset(
+        [(log, partition) for log, partition, offset in lowest if offset < next_offset(header, log, partition)]
+    )
+
+
+def first_root_count(records: Sequence[Record]) -> int:
+    """The number of records, from the front, that may share the first root of a name.
+
+    After a `create`, only records of the same partition may follow. Another coordinator may already have rejected
+    records of other partitions, since it found neither a table nor a view.
+    """
+    create: Record | None = None
+    for count, record in enumerate(records):
+        if create is not None and record.position[:2] != create.position[:2]:
+            return count
+        if create is None and record.intent.kind in BEGINNING_KINDS:
+            create = record
+    return len(records)
+
+
+def offsets_after(records: Iterable[Record]) -> tuple[PartitionOffset, ...]:
+    """The offset after the last record of each partition."""
+    last: dict[tuple[LogId, int], int] = {}
+    for record in records:
+        log, partition, offset = record.position
+        place = (log, partition)
+        if offset > last.get(place, -1):
+            last[place] = offset
+    return tuple(PartitionOffset(log, partition, offset + 1) for (log, partition), offset in sorted(last.items()))

@@ -221,7 +221,7 @@ TRANSITIONS: Final[Mapping[tuple[Phase, type[Event]], Transition]] = {
         gather.window_ended,
         {Decision.NEXT: "the window ends", Phase.GATHERING: "a stale timer"},
     ),
-    # verdicts are acknowledged, and the coordinator's own leaves are encoded: held commits wait for these
+    # verdicts are acknowledged, and the coordinator's own leaves are encoded: phase `HELD` waits for these
     **_rows([Phase.HELD], VerdictsPublished, gather.published, Decision.NEXT),
     **_rows([Phase.HELD], LeavesEncoded, gather.leaves_encoded, Decision.NEXT),
     **_rows([Phase.HELD], EncodingFailed, gather.encoding_failed, Decision.NEXT),

@@ -1,9 +1,9 @@
 """Records arrive, share a batch, or wait: everything that happens to a table between two commits.
 
-Owns: the queue, the window of a batch, phase `HELD`, acknowledged verdicts, and decision `next`. Does not own: when a
-batch closes (`group_window`), when commits are held (`held_rules`), building a root (`commit`).
+Owns: the queue, the window of a batch, phase `HELD`, acknowledged verdicts, and decision `next`. Does not own: the
+length of a window (`group_window`), the reasons for phase `HELD` (`held_rules`), building a root (`commit`).
 Invariants: A lone record is committed immediately. In phase `HELD` records wait, and each event that may release them
-leads to `next`, so the rule that held them also releases them. In every other phase such an event is only noted.
+leads to `next`, so the rule that made them wait also releases them. In every other phase such an event is only noted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def arrived_gathering(machine: TableMachine, phase: Gathering, event: Arrived, t
 
 
 def arrived_later(machine: TableMachine, phase: AtPhase, event: Arrived, tick: Tick) -> Move:
-    """Queue records while a request is in flight, or while commits are held."""
+    """Queue records while a request is in flight, or in phase `HELD`."""
     return Move(phase, _queued(machine, event))
 
 
@@ -59,7 +59,7 @@ def window_ended(machine: TableMachine, phase: Gathering, event: TimerFired, tic
 def choose_next(machine: TableMachine, decision: Next, tick: Tick) -> Move:
     """Choose what follows while nothing is in flight.
 
-    The machine stops, rests, is held, looks for the table, opens a window, or closes a batch immediately.
+    The machine stops, rests, enters `HELD`, looks for the table, opens a window, or closes a batch immediately.
     """
     if machine.stopping:
         return stop(machine)
@@ -76,7 +76,7 @@ def choose_next(machine: TableMachine, decision: Next, tick: Tick) -> Move:
     return Move(Build() if machine.queue else Phase.IDLE, machine)
 
 
-# What held commits wait for
+# The events that phase `HELD` waits for
 
 
 def published(machine: TableMachine, phase: AtPhase, event: VerdictsPublished, tick: Tick) -> Move:
@@ -96,5 +96,5 @@ def encoding_failed(machine: TableMachine, phase: AtPhase, event: EncodingFailed
 
 
 def _released(machine: TableMachine, phase: AtPhase, effects: Sequence[Effect] = ()) -> Move:
-    """Decide again if commits were held. They are held again if something else is still missing."""
+    """Ask `next` what follows phase `HELD`: that phase, if something else is missing. Otherwise stay."""
     return Move(Next() if phase is Phase.HELD else phase, machine, effects)

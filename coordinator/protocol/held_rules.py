@@ -41,10 +41,10 @@ def reason_held(machine: TableMachine) -> str:
     if machine.kind is not Phase.HELD:
         return ""
     if _is_for_leaves(machine):
-        return "commits wait for leaves that the coordinator is encoding: the root is at twice its hard limit"
+        return "the root is at twice its hard limit: commits wait until the coordinator has encoded leaves"
     if machine.head is None:
-        return "the first commit waits until the log acknowledges the rejections of intents without a table"
-    return f"commits wait until the log acknowledges verdicts: those of {machine.publishing} commits are not"
+        return "the log has not acknowledged the rejections of earlier intents: the first commit waits until it does"
+    return f"the log has not acknowledged the verdicts of {machine.publishing} commits: further ones wait until it does"
 
 
 def _publishing_max(machine: TableMachine) -> int:

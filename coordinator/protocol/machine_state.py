@@ -3,8 +3,8 @@
 Owns: the value types of the state, and the `Move` between two places. Does not own: the moves (`gather`, `commit`,
 `trouble`), the table of those that are allowed (`commit_machine`).
 Invariants: The state is immutable. It consists of tuples, because every event makes a new one. All of it can be lost in
-a crash without losing an intent. What only one phase or decision needs is a field of that phase or decision, so there
-is no root in flight while a batch gathers, and no reason for a quarantine that has not begun.
+a crash without losing an intent. What only one phase or decision needs is a field of that phase or decision, so a
+machine that gathers has no root in flight, and only a quarantined or paused one has a reason.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Decision(StrEnum):
     CONFIRMED = "confirmed"  # the own root is the head, publish its verdicts
     LOST = "lost"  # another coordinator made this version, apply the batch to the new head
     FAILED = "failed"  # the store did not answer, choose the pause before a retry
-    RETRY = "retry"  # send the request that failed once more
+    RETRY = "retry"  # repeat the request that failed
 
 
 Kind = Phase | Decision
@@ -122,12 +122,12 @@ class Confirming:
 Undecided = Putting | ReadingBack | Confirming
 """A PUT was sent, so its outcome must be known before the machine stops."""
 Request = Literal[Phase.LOADING, Phase.FETCHING] | Staging | Undecided
-"""A request to the store is in flight. It can be sent again."""
+"""A request to the store is in flight. It can be repeated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A pause, after which the request `resume` is sent once more."""
+    """A pause, after which the request `resume` is repeated."""
 
     kind: ClassVar[Phase] = Phase.WAITING
     resume: Request
@@ -217,7 +217,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Send the request `resume` once more."""
+    """Repeat the request `resume`."""
 
     kind: ClassVar[Decision] = Decision.RETRY
     resume: Request

@@ -1,7 +1,7 @@
 """A request fails, a race is lost, a stop is requested, or the table cannot continue.
 
 Owns: the pause before a retry, lost races, stopping, and quarantine. Does not own: the delays
-(`rootline.ports.retry_policy`), the interpretation of a reply (`put_rules`), sending a request again (`commit`).
+(`rootline.ports.retry_policy`), the interpretation of a reply (`put_rules`), repeating a request (`commit`).
 Invariants: No failure decides the outcome of a PUT. A machine with an undecided PUT does not stop before it is decided.
 Records without a verdict are dropped from memory only, since they are still on the log.
 """
@@ -43,7 +43,7 @@ def root_unreadable(machine: TableMachine, phase: ReadingBack, event: LoadFailed
 def request_failed(machine: TableMachine, phase: Request, event: RequestFailed, tick: Tick) -> Move:
     """Retry the phase's request later.
 
-    That is safe: a read decides nothing, and storing an object again is harmless, since its name follows from its
+    That is safe: a read decides nothing, and storing an object twice is harmless, since its name follows from its
     content.
     """
     return Move(Failed(phase, event.detail), machine)

@@ -79,7 +79,7 @@ def own_tables(
         waits = loop.pending_since_ms is not None
         gone = missing.get(table, "")
         held_for = _reason_held(loop)
-        delay = delay_of(table) if waits and not held_for else ""  # a held table has no request in flight
+        delay = delay_of(table) if waits and not held_for else ""  # phase `HELD` has no request in flight
         state, why = state_of(
             TableFacts(
                 paused=loop.why if loop.phase is Phase.PAUSED else "",

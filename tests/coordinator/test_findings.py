@@ -45,6 +45,17 @@ def test_the_worst_tables_come_first_and_each_table_once() -> None:
     assert counts_of(rows) == {"quarantined": 1, "unowned": 1, "paused": 1, "pending": 2, "idle": 1}
 
 
+def test_a_held_table_is_a_problem_only_when_it_is_held_for_long() -> None:
+    why = "the log has not acknowledged the verdicts of 64 commits: further ones wait until it does"
+    [short] = rows_of(own("a.b", "held", why, NOW_MS - 5_000))
+    assert (short.severity, short.why) == ("ok", why)
+    assert findings(replace(WELL, rows=[short])) == []
+    [long] = rows_of(own("a.b", "held", why, NOW_MS - 61_000))
+    [found] = findings(replace(WELL, rows=[long]))
+    assert (found.severity, found.title, found.what, found.table) == ("bad", "a.b: commits wait", why, "a.b")
+    assert "check the log" in found.do
+
+
 def test_what_the_log_says_of_an_own_table_counts_only_if_it_is_worse() -> None:
     [row] = rows_of(own("a.b"), others=(status("a.b", "paused", "paused by an operator: x"),))
     assert (row.state, row.why, row.is_here, row.head) == ("paused", "paused by an operator: x", True, 3)

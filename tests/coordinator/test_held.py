@@ -146,7 +146,7 @@ def test_an_heir_of_a_root_far_past_the_limit_is_held_once_and_goes_on_with_any_
     heir.tell(HeadLoaded(before.machine.head, 1_000))
     assert heir.asked(EncodeLeaves).head is before.machine.head
     assert heir.phase is Phase.HELD
-    assert "encoding" in reason_held(heir.machine)
+    assert "encoded leaves" in reason_held(heir.machine)
     answers: dict[str, Event] = {
         "leaves": LeavesEncoded(leaves_of(heir)),
         "no leaves": LeavesEncoded(OwnFlush()),

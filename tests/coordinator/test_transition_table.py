@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from rootline.coordinator.protocol import batch_builder
+from rootline.coordinator.protocol import commit
 from rootline.coordinator.protocol.commit_machine import CHOICES, TRANSITIONS, path
 from rootline.coordinator.protocol.events import (
     Arrived,
@@ -215,7 +215,7 @@ def test_every_arrow_of_the_table_is_taken_by_some_history_and_no_other_is(monke
     taken = arrows_taken(world)
     broken: Arrow = (Decision.BUILD, None, Phase.QUARANTINED)
     assert broken not in taken
-    monkeypatch.setattr(batch_builder, "violations", lambda *_, **__: ["a rule"])
+    monkeypatch.setattr(commit, "violations", lambda *_, **__: ["a rule"])
     taken |= arrows_taken(world)
     assert taken - stated() == set()
     assert stated() - taken == set()

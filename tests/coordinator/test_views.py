@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
-from rootline.coordinator.protocol.batch_builder import first_root_count
+from rootline.coordinator.protocol.commit import first_root_count
 from rootline.ports.object_store import ObjectStore, PutStatus
 from rootline.schemas.identifiers import CommitId, LogId, LogPosition
 from rootline.schemas.intent import Intent, IntentKind

@@ -25,7 +25,7 @@ from typing import Final, Protocol
 import structlog
 from typing_extensions import override
 
-from rootline.coordinator.protocol.batch_builder import decided_of
+from rootline.coordinator.protocol.commit import decided_of
 from rootline.coordinator.protocol.effects import (
     EncodeLeaves,
     Fetch,
