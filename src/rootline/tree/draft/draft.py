@@ -8,9 +8,11 @@ trace. Every accepted intent gets the next sequence number. Row ids only increas
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
+from typing import Any, TypeVar, assert_never
 
 from pyroaring import BitMap, BitMap64
 
@@ -30,7 +32,31 @@ from rootline.schemas.identifiers import SequenceNumber, SnapshotId, Version, sn
 from rootline.schemas.root_header import NameState, Removals, Totals
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.carried import CarriedFields
-from rootline.tree.draft.change import Beginning, Change, Effect, IncomingLeaf, MergedVector, StoredManifestVector
+from rootline.tree.draft.change import (
+    Add,
+    Beginning,
+    Change,
+    Define,
+    Edit,
+    Effect,
+    IncomingLeaf,
+    Merge,
+    MergedVector,
+    MoveOrdinals,
+    MoveRows,
+    Reattach,
+    Remove,
+    RemoveOrdinals,
+    Replace,
+    ReplaceTable,
+    RestoreVersion,
+    SetCarried,
+    SetCondemnedPages,
+    SetRetainedPage,
+    ShowPrior,
+    StoreVector,
+    TakeLeaf,
+)
 from rootline.tree.draft.counts import Counts
 from rootline.tree.draft.leaf_overlay import LeafOverlay
 from rootline.tree.draft.left import RetiredDraft
@@ -44,6 +70,7 @@ from rootline.tree.state.table_state import TableState
 from rootline.tree.state.totals import Tally
 
 LONG_MAX = 2**63 - 1
+_Kind = TypeVar("_Kind")
 
 
 class Draft:
@@ -71,9 +98,8 @@ class Draft:
         self.in_leaves = LeafOverlay(self.live)
         self.merged: dict[str, MergedVector] = {}
         self.written: dict[str, Mapping[str, BitMap64]] = {}
-        """The vectors that conversions wrote in this batch, as in `Change.written`."""
-        self.changes: list[Change] = []
-        """The accepted changes, except those of `accept_row`."""
+        """The vectors that conversions wrote in this batch, as in `Replace.vectors`."""
+        self._edits: dict[type, list[Any]] = defaultdict(list)
         self.effect = Effect.NOTHING
         self.counts = Counts(Totals() if parent is None else parent.header.totals)
         self.condemned: tuple[CondemnedPage, ...] = ()
@@ -118,13 +144,13 @@ class Draft:
         `before`: the draft of the same root so far. `None`: this is root 0 of the name.
         """
         version = Version(0) if before is None else before.version
-        draft = Draft(begun.adopted, version, begun.definition, begun.carried or CarriedFields(begun.reference))
+        draft = Draft(begun.adopted, version, begun.definition, begun.carried)
         draft.is_first = before is None or before.definition.table_uuid != begun.definition.table_uuid
         if before is not None:
             draft.next_row_id = before.next_row_id
             draft.sequence_number = draft.read_number_max = before.sequence_number
             draft.removals = Removals(before.sequence_number)
-            draft.condemned = before.condemned if begun.condemned is None else begun.condemned
+            draft.condemned = before.condemned
             if not draft.is_first:
                 draft.retired = before.retired
             draft.appended_ms, draft.log_retention_s = before.appended_ms, before.log_retention_s
@@ -232,51 +258,24 @@ class Draft:
         """The live entries outside leaves."""
         return (Live(row.entry, row=row) for row in self.rows.live())
 
-    def stored_vectors(self) -> dict[str, StoredManifestVector]:
+    def accepted(self, kind: type[_Kind]) -> list[_Kind]:
+        """The edits of one class that were accepted so far, except rows of `accept_row`."""
+        return self._edits.get(kind, [])
+
+    def stored_vectors(self) -> dict[str, StoreVector]:
         """The manifest vectors that move to Puffin files, by leaf."""
-        return {leaf: vector for change in self.changes for leaf, vector in change.stored_vectors.items()}
+        return {edit.leaf: edit for edit in self.accepted(StoreVector)}
 
     def accept(self, change: Change) -> SequenceNumber:
         """Apply a change that passed every check. Returns its sequence number."""
         self.sequence_number = number = SequenceNumber(self.sequence_number + 1)
         self.effect |= change.effect
-        self.changes.append(change)
-        if change.definition is not None:
-            self._redefine(change.definition)
-        if change.replaced:
+        for edit in change.edits:
+            self._edits[type(edit)].append(edit)
+            self._take(edit, number)
+        if not change.adds_only:
             self.retired.note(change, number)
-        if change.removed or change.replaced:
             self.removals = removals_after(self.removals, change, number, self.definition, self.codec.statistics)
-        for live in change.removed:
-            self._remove(live, number)
-        for live in change.replaced:
-            self._replace(live, number)
-        for row in change.rewritten:
-            self._add_row(row, self.counts.rewritten)
-        self.written.update(change.written)
-        for leaf, ordinals in change.removed_from.items():
-            self._remove_from(leaf, ordinals, number)
-        for row in change.added:
-            self._add_row(row, self.counts.added)
-        for row in change.prior_vectors:
-            self._show_prior_vector(row, number)
-        for merged in change.merged:
-            self._add_row(Row(merged.entry, b""), self.counts.added)
-            self.merged[merged.entry.referenced_file or ""] = merged
-        for row in change.moved:
-            self.rows.moved[row.entry.place] = row
-        for incoming in change.incoming:
-            self._take_leaf(incoming)
-        for location, ordinals in change.moved_ordinals.items():
-            self.in_leaves.move(location, ordinals, number)
-        if change.carried is not None:
-            self.carried = change.carried
-            self.is_tombstone = change.carried.name_is is NameState.TOMBSTONE
-            self.is_table = change.carried.name_is is NameState.TABLE
-        if change.condemned is not None:
-            self.condemned = change.condemned
-        if change.kept is not None:
-            self.kept = change.kept[0] if change.kept else None
         return number
 
     def accept_row(self, row: Row) -> SequenceNumber:
@@ -286,6 +285,55 @@ class Draft:
             self.effect |= Effect.ADDS
         self._add_row(row, self.counts.added)
         return number
+
+    def _take(self, edit: Edit, number: SequenceNumber) -> None:
+        match edit:
+            case Add(rows):
+                for row in rows:
+                    self._add_row(row, self.counts.added)
+            case Remove(lives):
+                for live in lives:
+                    self._remove(live, number)
+            case Replace(lives, by, vectors):
+                for live in lives:
+                    self._replace(live, number)
+                for row in by:
+                    self._add_row(row, self.counts.rewritten)
+                self.written.update(vectors)
+            case TakeLeaf(leaf):
+                self._take_leaf(leaf)
+            case Merge(merged):
+                for vector in merged:
+                    self._add_row(Row(vector.entry, b""), self.counts.added)
+                    self.merged[vector.entry.referenced_file or ""] = vector
+            case RemoveOrdinals(location, ordinals):
+                self._remove_from(location, ordinals, number)
+            case MoveRows(rows):
+                self.rows.moved.update((row.entry.place, row) for row in rows)
+            case MoveOrdinals(location, ordinals):
+                self.in_leaves.move(location, ordinals, number)
+            case ShowPrior(rows):
+                for row in rows:
+                    self._show_prior_vector(row, number)
+            case Define(definition, reference):
+                self._redefine(definition)
+                self.carried = replace(self.carried, definition=reference)
+            case SetCarried(carried):
+                self.carried = carried
+                self.is_tombstone = carried.name_is is NameState.TOMBSTONE
+                self.is_table = carried.name_is is NameState.TABLE
+            case SetCondemnedPages(pages):
+                self.condemned = pages
+            case SetRetainedPage(page):
+                self.kept = page
+            case RestoreVersion():
+                self.carried = replace(self.carried, restored_at=number)
+            case ReplaceTable():
+                self.carried = replace(self.carried, replaced_at=number)
+            case Reattach() | StoreVector():
+                pass  # read when the root is made
+            case _:
+                assert_never(edit)
 
     def place_merged(self, rows: Iterable[Row]) -> None:
         """Replace the rows of merged vectors with rows that state their place in the Puffin file."""
