@@ -20,7 +20,7 @@ from rootline.tree.state.leaf_lookup import LeafLookup
 def drop_dead_leaves(draft: Draft) -> None:
     """Drop the leaves without live entries, and affiliate delete leaves with the leaves of their data files."""
     for location in sorted(_dead(draft)):
-        draft.drop_leaf(location)
+        draft.in_leaves.drop(location)
     moved_from = draft.in_leaves.dropped | draft.in_leaves.moved.keys()
     wishes = {edit.delete_leaf: edit.data_leaf for edit in draft.accepted(Reattach)}
     for entry in _delete_leaves(draft):

@@ -14,14 +14,13 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, TypeVar, assert_never
 
-from pyroaring import BitMap, BitMap64
+from pyroaring import BitMap64
 
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage, is_condemned
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.kept_page import RetainedPage
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import (
-    ContentEntry,
     ContentType,
     EntryPlace,
     Status,
@@ -39,7 +38,6 @@ from rootline.tree.draft.change import (
     Define,
     Edit,
     Effect,
-    IncomingLeaf,
     Merge,
     MergedVector,
     MoveOrdinals,
@@ -57,24 +55,21 @@ from rootline.tree.draft.change import (
     StoreVector,
     TakeLeaf,
 )
-from rootline.tree.draft.counts import Counts
-from rootline.tree.draft.leaf_overlay import LeafOverlay
 from rootline.tree.draft.left import RetiredDraft
+from rootline.tree.draft.overlays import LeafOverlay, RowOverlay
 from rootline.tree.draft.removals import removals_after, removals_of
-from rootline.tree.draft.row_overlay import RowOverlay
 from rootline.tree.proof.row_limits import RowLimits, limits_of
 from rootline.tree.state.addressable import Addressable
-from rootline.tree.state.leaf_tally import tally_of_leaf
 from rootline.tree.state.live_index import Live, LiveIndex
 from rootline.tree.state.table_state import TableState
-from rootline.tree.state.totals import Tally
+from rootline.tree.state.totals import Counts
 
 LONG_MAX = 2**63 - 1
 _Kind = TypeVar("_Kind")
 
 
 class Draft:
-    """Made by `on`, `to_plan_on` or `beginning`, changed by `accept`, `accept_row`, `place_merged` and `drop_leaf`."""
+    """Made by `on`, `to_plan_on` or `beginning`, changed by `accept`, `accept_row` and `place_merged`."""
 
     def __init__(
         self, parent: TableState | None, version: Version, definition: TableDefinition, carried: CarriedFields
@@ -94,14 +89,14 @@ class Draft:
         """The newest sequence number that a writer can have read."""
         self.next_row_id = 0 if parent is None else parent.header.next_row_id
         self.removals = removals_of(None if parent is None else parent.header)
-        self.rows = RowOverlay(self.live)
-        self.in_leaves = LeafOverlay(self.live)
+        self.counts = Counts(Totals() if parent is None else parent.header.totals)
+        self.rows = RowOverlay(self.live, self.counts)
+        self.in_leaves = LeafOverlay(self.live, self.counts)
         self.merged: dict[str, MergedVector] = {}
         self.written: dict[str, Mapping[str, BitMap64]] = {}
         """The vectors that conversions wrote in this batch, as in `Replace.vectors`."""
         self._edits: dict[type, list[Any]] = defaultdict(list)
         self.effect = Effect.NOTHING
-        self.counts = Counts(Totals() if parent is None else parent.header.totals)
         self.condemned: tuple[CondemnedPage, ...] = ()
         """Pages of locations that no intent may add. Files older than `carried.horizon_ms` may not be added either."""
         self.retired = RetiredDraft()
@@ -283,14 +278,14 @@ class Draft:
         self.sequence_number = number = SequenceNumber(self.sequence_number + 1)
         if self.effect is not Effect.ADDS:
             self.effect |= Effect.ADDS
-        self._add_row(row, self.counts.added)
+        self._add(row)
         return number
 
     def _take(self, edit: Edit, number: SequenceNumber) -> None:
         match edit:
             case Add(rows):
                 for row in rows:
-                    self._add_row(row, self.counts.added)
+                    self._add(row)
             case Remove(lives):
                 for live in lives:
                     self._remove(live, number)
@@ -298,23 +293,27 @@ class Draft:
                 for live in lives:
                     self._replace(live, number)
                 for row in by:
-                    self._add_row(row, self.counts.rewritten)
+                    self._add(row)
                 self.written.update(vectors)
             case TakeLeaf(leaf):
-                self._take_leaf(leaf)
+                self.in_leaves.take(leaf)
+                first_row_id = leaf.row.entry.first_row_id
+                if leaf.added_tally is not None and first_row_id is not None:
+                    self.next_row_id = first_row_id + leaf.added_tally.rows
             case Merge(merged):
                 for vector in merged:
-                    self._add_row(Row(vector.entry, b""), self.counts.added)
+                    self._add(Row(vector.entry, b""))
                     self.merged[vector.entry.referenced_file or ""] = vector
             case RemoveOrdinals(location, ordinals):
-                self._remove_from(location, ordinals, number)
+                self.in_leaves.remove(location, ordinals, number)
             case MoveRows(rows):
-                self.rows.moved.update((row.entry.place, row) for row in rows)
+                for row in rows:
+                    self.rows.move(row)
             case MoveOrdinals(location, ordinals):
                 self.in_leaves.move(location, ordinals, number)
             case ShowPrior(rows):
                 for row in rows:
-                    self._show_prior_vector(row, number)
+                    self._show_prior(row, number)
             case Define(definition, reference):
                 self._redefine(definition)
                 self.carried = replace(self.carried, definition=reference)
@@ -339,14 +338,8 @@ class Draft:
         """Replace the rows of merged vectors with rows that state their place in the Puffin file."""
         for row in rows:
             unplaced = self.merged.pop(row.entry.referenced_file or "").entry
-            self.rows.take_back(unplaced.place)
-            self.counts.added.count(unplaced, -1)
-            self._add_row(row, self.counts.added)
-
-    def drop_leaf(self, location: str) -> None:
-        """Drop a leaf without live entries, from which this batch removed nothing."""
-        self.in_leaves.dropped.add(location)
-        self.counts.removed.count(self.live.leaf_rows[location].entry)
+            self.rows.remove(unplaced.place)
+            self.rows.add(row)
 
     def _redefine(self, definition: TableDefinition) -> None:
         """Continue under another definition. Rows of the parent are encoded in its layout when the root is made."""
@@ -355,83 +348,33 @@ class Draft:
         if self.codec.layout == before.layout:
             return
         self.rows.encode_in_layout_of(self.codec)
-        for location, leaf in self.in_leaves.incoming.items():
-            self.in_leaves.incoming[location] = replace(leaf, row=leaf.row.in_layout_of(self.codec))
+        self.in_leaves.encode_in_layout_of(self.codec)
 
-    def _add_row(self, row: Row, tally: Tally) -> None:
-        entry = row.entry
+    def _add(self, row: Row) -> None:
         self.rows.add(row)
-        tally.count(entry)
+        entry = row.entry
         if entry.first_row_id is not None and entry.content_type is not ContentType.POSITION_DELETE:
             self.next_row_id = max(self.next_row_id, entry.first_row_id + entry.record_count)
 
-    def _take_leaf(self, leaf: IncomingLeaf) -> None:
-        entry = leaf.row.entry
-        self.in_leaves.incoming[entry.location] = leaf
-        self.counts.added.count(entry)
-        if leaf.added_tally is not None:
-            self.counts.added.take(leaf.added_tally)
-            if entry.first_row_id is not None:
-                self.next_row_id = entry.first_row_id + leaf.added_tally.rows
-
-    def _remove_from(self, location: str, ordinals: BitMap, number: SequenceNumber) -> None:
-        lookup = self.in_leaves.lookup(location)
-        assert lookup is not None, "a leaf of the table"
-        tally = tally_of_leaf(lookup.leaf, BitMap(range(lookup.leaf.length)) - ordinals)
-        self.in_leaves.remove(location, ordinals, number)
-        if self.in_leaves.is_added(location):
-            self.counts.added.take(tally, -1)
-        else:
-            self.counts.removed.take(tally)
+    def _remove(self, live: Live, number: SequenceNumber) -> None:
+        if live.leaf is not None:
+            self.in_leaves.remove_entry(live.leaf, live.ordinal, live.entry, number)
+            return
+        self.rows.remove(live.entry.place)
+        if live.entry.content_type is ContentType.POSITION_DELETE:
+            self.merged.pop(live.entry.referenced_file or "", None)
 
     def _replace(self, live: Live, number: SequenceNumber) -> None:
-        """Remove an entry without a trace. The same change adds its content elsewhere."""
-        if live.leaf is None and self.rows.forget(live.entry.place) is not None:
-            self.counts.rewritten.count(live.entry, -1)
-            return
-        self.counts.replaced.count(live.entry)
-        if live.row is not None:
-            self.rows.moved[live.entry.place] = live.row
+        if live.leaf is not None:
+            self.in_leaves.replace(live.leaf, live.ordinal, live.entry, number)
         else:
-            assert live.leaf is not None, "an entry of the parent"
-            self.in_leaves.move(live.leaf, BitMap([live.ordinal]), number)
+            self.rows.replace(live.entry.place)
 
-    def _show_prior_vector(self, row: Row, number: SequenceNumber) -> None:
+    def _show_prior(self, row: Row, number: SequenceNumber) -> None:
         """Show `row` as removed, in place of the vector that its data file had before the batch."""
         before = self.removed_vector_of(row.entry.referenced_file or "")
-        for tally in (self.counts.rewritten, self.counts.removed):
-            tally.count(row.entry)
-        if before is not None:
-            self.counts.removed.count(before.entry, -1)
-            if any(row is before.row for row in self.rows.rewritten_removed):
-                self.counts.rewritten.count(before.entry, -1)
-                self.rows.rewritten_removed = [row for row in self.rows.rewritten_removed if row is not before.row]
-            else:
-                self.counts.replaced.count(before.entry)
-                if before.leaf is not None:
-                    self.in_leaves.unshow(before.leaf, before.ordinal, number)
-                else:
-                    self.rows.moved[before.entry.place] = self.rows.removed.pop(before.entry.place)
-        self.rows.rewritten_removed.append(row)
-
-    def _remove(self, live: Live, number: SequenceNumber) -> None:
-        entry = live.entry
-        if live.leaf is not None:
-            self.in_leaves.remove(live.leaf, BitMap([live.ordinal]), number)
-            self._count_removed(entry, is_new=self.in_leaves.is_added(live.leaf))
-            return
-        new_row = self.rows.take_back(entry.place)
-        if new_row is not None:
-            self._count_removed(entry, is_new=new_row.entry.version_info.status is Status.ADDED)
-            if entry.content_type is ContentType.POSITION_DELETE:
-                self.merged.pop(entry.referenced_file or "", None)
-            return
-        assert live.row is not None, "a row of the parent"
-        self.rows.removed[entry.place] = live.row
-        self._count_removed(entry, is_new=False)
-
-    def _count_removed(self, entry: ContentEntry, *, is_new: bool) -> None:
-        if is_new:
-            self.counts.added.count(entry, -1)
-        else:
-            self.counts.removed.count(entry)
+        if before is not None and before.leaf is not None:
+            self.in_leaves.unshow(before.leaf, before.ordinal, before.entry, number)
+        elif before is not None and before.row is not None:
+            self.rows.unshow(before.row)
+        self.rows.show_removed(row)
