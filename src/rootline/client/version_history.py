@@ -51,7 +51,7 @@ from rootline.tree.check.net_changes import FileChange, NetChange, NetChanges
 from rootline.tree.check.root_diff import Changes
 from rootline.tree.check.verdict_roots import records_verdicts_only
 from rootline.tree.draft.batch import FetchedObjects, Need
-from rootline.tree.draft.change import Change
+from rootline.tree.draft.change import Change, RemoveOrdinals, TakeLeaf
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.version_difference import OlderVersion, manifest_vectors_in_files
 from rootline.tree.intents.restore import DefinitionNeed, RootNeed, restore
@@ -283,11 +283,11 @@ async def preview_restore(store: ObjectStore, table: TableName, point: PointInTi
     change, leaves = await _change(store, head, version)
     changes = NetChanges()
     changes.take(Changes((), tuple(live.entry for live in change.removed)))
-    for location, ordinals in change.removed_from.items():
-        changes.take(Changes((), tuple(leaves[location].entries_at(list(ordinals)))))
-    changes.take(Changes(tuple(row.entry for row in change.added), ()))
-    for incoming in change.incoming:
-        changes.take(Changes(tuple(incoming.lookup.leaf.entries()), ()))
+    for removed in change.edits_of(RemoveOrdinals):
+        changes.take(Changes((), tuple(leaves[removed.leaf].entries_at(list(removed.ordinals)))))
+    changes.take(Changes(tuple(row.entry for row in change.rows), ()))
+    for taken in change.edits_of(TakeLeaf):
+        changes.take(Changes(tuple(taken.leaf.lookup.leaf.entries()), ()))
     return await changes_of_net(store, table, head.header.version, version, changes.net())
 
 

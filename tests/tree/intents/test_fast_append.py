@@ -16,7 +16,7 @@ from rootline.schemas.intent import DataFile, Intent, IntentKind, Isolation
 from rootline.schemas.table_definition import SortField
 from rootline.tree.draft import root_room
 from rootline.tree.draft.batch import FetchedObjects
-from rootline.tree.draft.change import Change
+from rootline.tree.draft.change import Add, Change
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.root_room import check_room
 from rootline.tree.evolution.changes import DefinitionChanges, order_changes
@@ -136,7 +136,7 @@ def test_a_row_that_there_is_is_the_one_of_the_general_way(intent: Intent) -> No
     if row is not None:
         change = general_append(draft, intent, FetchedObjects())
         check_room(draft, change)
-        assert change == Change(change.effect, (row,))
+        assert change == Change(change.effect, (Add((row,)),))
 
 
 @pytest.mark.parametrize(

@@ -20,13 +20,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rootline.schemas.content_entry import ContentType
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import CLOCKS_APART_MS
 from rootline.schemas.intent import Intent
 from rootline.schemas.object_keys import is_absolute
 from rootline.tree.draft.batch import Absent, FetchedObjects, Need, Needs, Record
-from rootline.tree.draft.change import Change
+from rootline.tree.draft.change import Change, RestoreVersion
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.left import Retirement, restored_through
 from rootline.tree.intents.sweep import CondemnedPageNeed
@@ -44,19 +43,11 @@ class DateNeed(Need[int | Absent]):
 
 def added_locations(intent: Intent, change: Change) -> list[str]:
     """The locations that an intent adds: leaves, their entries, and a page."""
-    if change.restored is not None:
+    if change.edits_of(RestoreVersion):
         return []
     own = {item.location for item in change.objects}
-    found = [] if intent.page is None else [intent.page.location]
-    found += [row.entry.location for rows in (change.added, change.rewritten) for row in rows]
-    for leaf in change.incoming:
-        if leaf.row.entry.location in own:
-            continue
-        found.append(leaf.row.entry.location)
-        if leaf.added_tally is not None:
-            found += leaf.lookup.leaf.columns(["location"]).column(0).to_pylist()
-    found += [vector.row.entry.location for vector in change.stored_vectors.values()]
-    return [location for location in found if location not in own]
+    page = [] if intent.page is None else [intent.page.location]
+    return [location for location in (*page, *change.arriving()) if location not in own]
 
 
 def was_committed_before(draft: Draft, intent: Intent, change: Change) -> bool:
@@ -65,18 +56,11 @@ def was_committed_before(draft: Draft, intent: Intent, change: Change) -> bool:
     Raises:
         Invalid: `file-removed`, an added file was removed before, or was rewritten while others of the intent are new.
     """
-    if not draft.retired or change.restored is not None:
+    if not draft.retired or change.edits_of(RestoreVersion):
         return False
-    rows = [row.entry for rows in (change.added, change.rewritten) for row in rows]
-    added = [entry.location for entry in rows if entry.content_type is not ContentType.POSITION_DELETE]
-    for leaf in change.incoming:
-        if leaf.added_tally is not None and leaf.lookup.holds(ContentType.DATA):
-            added += leaf.lookup.leaf.columns(["location"]).column(0).to_pylist()
-        elif leaf.added_tally is not None:
-            added += [entry.location for _, entry in leaf.lookup.equality_deletes]
+    added = list(change.arriving_files())
     rewritten = [retirement_of(draft, location) for location in added]
-    adds_only = not (intent.remove_files or intent.add_vectors or change.removed or change.replaced or change.merged)
-    if adds_only and change.definition is None and rewritten and all(rewritten):
+    if change.adds_only and not intent.add_vectors and rewritten and all(rewritten):
         return True
     for location, is_known in zip(added, rewritten, strict=True):
         if is_known:

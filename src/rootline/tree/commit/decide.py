@@ -147,13 +147,13 @@ class Decisions:
         if isinstance(outcome, Needs):
             self.needs |= outcome
             return
-        self.objects += outcome.objects
         if isinstance(outcome, Beginning):
             self.draft = Draft.beginning(outcome, self.draft)
             self.draft.table = self.table
             if self.draft.is_first and self.version > 0:
                 self.ledger, self.contents = LedgerDraft({}), ContentDraft(())
-            outcome = Change(outcome.effect)
+            outcome = outcome.change
+        self.objects += outcome.objects
         draft = self.draft
         if draft is None:
             raise Internal("invariant-broken", f"{self.table}: a change was decided, but there is no table")
@@ -215,7 +215,7 @@ class Decisions:
         change = judge(seen, intent, self._fetched)
         if isinstance(change, Change):
             if redefined is not None:
-                change = redefined.with_change(draft, change)
+                change = redefined.with_change(change)
             check_room(draft, change)
         return change
 

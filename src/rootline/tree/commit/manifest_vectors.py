@@ -28,7 +28,7 @@ from rootline.schemas.content_entry import (
     Status,
     VersionInfo,
 )
-from rootline.tree.draft.change import IncomingLeaf, StoredManifestVector, is_added_leaf
+from rootline.tree.draft.change import IncomingLeaf, StoreVector, is_added_leaf
 from rootline.tree.draft.draft import Draft
 
 
@@ -69,7 +69,7 @@ def manifest_vector_updates(draft: Draft) -> dict[str, ManifestVectorUpdate]:
 
 
 def _update_of_known(
-    draft: Draft, location: str, rows: tuple[Row, ...], stored: StoredManifestVector | None, *, folds: bool
+    draft: Draft, location: str, rows: tuple[Row, ...], stored: StoreVector | None, *, folds: bool
 ) -> ManifestVectorUpdate:
     dead = draft.live.dead.get(location, BitMap())
     moved = draft.in_leaves.moved.get(location)

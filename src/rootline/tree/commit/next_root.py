@@ -18,6 +18,7 @@ Source: format page, "Root manifest" and "Status".
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from rootline.schemas.bytes.leaf import Leaf
@@ -47,40 +48,18 @@ def next_root(draft: Draft, header: RootHeader, pages: TablePages = NO_PAGES) ->
     parent = draft.parent
     sync = sync_marker(header.table_uuid) if parent is None else parent.root.sync
     vectors = manifest_vector_updates(draft)
-    replaced = _replaced_row_ids(draft, vectors)
-    carried = _Carried(draft, sync)
-    if parent is not None:
-        carried.take(parent.root.blocks, parent.live.unsettled, replaced)
-    changed = draft.in_leaves
-    leaf_rows = [*(incoming.row for incoming in changed.incoming.values()), *changed.reaffiliated.values()]
-    carried.fresh += leaf_rows
-    manifest_vector_rows = [row for update in vectors.values() for row in update.fresh]
-    rewritten = list(draft.rows.rewritten())
-    carried.fresh += rewritten
-    young = [
-        *carried.young,
-        *(row for row in leaf_rows if row.entry.version_info.status is Status.EXISTING),
-        *rewritten,
-    ]
-    young += [row for row in manifest_vector_rows if row.entry.version_info.status is Status.EXISTING]
-    added = list(draft.rows.added())
-    shown = [
-        *added,
-        *(row for row in leaf_rows if row.entry.version_info.status is Status.ADDED),
-        *(_deleted(draft, carried.fitting(row)) for row in draft.rows.removed.values()),
-        *(_deleted(draft, row) for row in draft.rows.rewritten_removed),
-        *(row for row in manifest_vector_rows if row.entry.version_info.status is not Status.EXISTING),
-    ]
-    blocks = carried.settled
+    blocks = _Blocks(draft, sync)
+    rows = _RowGroups.of(draft, vectors, blocks)
+    young = [*rows.unchanged, *rows.existing]
     if len(young) > YOUNG_ROWS_MAX:
-        settling = [*_rows_of_last(blocks, _size(young)), *young]
+        blocks.settle(young)
         young = []
-        blocks += [carried.seal(rows) for rows in _chunks(settling)]
-    first_shown = len(blocks)
-    blocks += [carried.seal(rows) for rows in _chunks([*young, *shown])]
-    root, body = encode_root(header, blocks, draft.codec, sync)
-    unsettled = unsettled_blocks(root, max(0, min(first_shown, len(blocks) - 1)))
-    index = advanced_index(draft, [*carried.fresh, *added], vectors, unsettled)
+    first_shown = len(blocks.settled)
+    sealed = [*blocks.settled, *map(blocks.seal, _chunks([*young, *rows.added, *rows.removed]))]
+    root, body = encode_root(header, sealed, draft.codec, sync)
+    unsettled = unsettled_blocks(root, max(0, min(first_shown, len(sealed) - 1)))
+    index = advanced_index(draft, rows.fresh, vectors, unsettled)
+    changed = draft.in_leaves
     leaves: Mapping[str, Leaf] = {} if parent is None else parent.leaves
     if changed.incoming or changed.dropped:
         leaves = {location: leaf for location, leaf in leaves.items() if location not in changed.dropped}
@@ -88,13 +67,70 @@ def next_root(draft: Draft, header: RootHeader, pages: TablePages = NO_PAGES) ->
     return TableState(root, draft.definition, leaves, index, pages), body
 
 
-class _Carried:
-    """The parent's rows, sorted into blocks that are reused and rows that are encoded again."""
+@dataclass(frozen=True, slots=True)
+class _RowGroups:
+    """The rows of the next root, except those of the parent's blocks that settled before.
+
+    * `unchanged`: rows of the parent that stay, as EXISTING ones.
+    * `existing`: EXISTING rows that the parent does not have. They moved here, or have the content of others.
+    * `added`: rows of the entries and leaves that this snapshot adds.
+    * `removed`: what this snapshot removes: DELETED rows, and vectors of the entries removed from leaves.
+    * `fresh`: the row objects that the parent does not have, except DELETED ones and manifest vectors.
+    """
+
+    unchanged: list[Row]
+    existing: list[Row]
+    added: list[Row]
+    removed: list[Row]
+    fresh: list[Row]
+
+    @staticmethod
+    def of(draft: Draft, vectors: Mapping[str, ManifestVectorUpdate], blocks: _Blocks) -> _RowGroups:
+        """The groups after `draft`. Blocks of the parent that do not change are settled in `blocks`."""
+        leaves = [*(leaf.row for leaf in draft.in_leaves.incoming.values()), *draft.in_leaves.reaffiliated.values()]
+        own_vectors = [row for update in vectors.values() for row in update.fresh]
+        unchanged = _unchanged(draft, vectors, blocks)
+        rewritten, added = list(draft.rows.rewritten()), list(draft.rows.added())
+        return _RowGroups(
+            unchanged,
+            _existing(leaves, rewritten, own_vectors),
+            _added(added, leaves),
+            _removed(draft, blocks, own_vectors),
+            [*blocks.encoded, *leaves, *rewritten, *added],
+        )
+
+
+def _unchanged(draft: Draft, vectors: Mapping[str, ManifestVectorUpdate], blocks: _Blocks) -> list[Row]:
+    if draft.parent is None:
+        return []
+    return blocks.take(draft.parent.root.blocks, draft.parent.live.unsettled, _replaced_row_ids(draft, vectors))
+
+
+def _existing(leaves: Sequence[Row], rewritten: Sequence[Row], vectors: Sequence[Row]) -> list[Row]:
+    return [row for row in (*leaves, *rewritten, *vectors) if row.entry.version_info.status is Status.EXISTING]
+
+
+def _added(added: Sequence[Row], leaves: Sequence[Row]) -> list[Row]:
+    return [*added, *(row for row in leaves if row.entry.version_info.status is Status.ADDED)]
+
+
+def _removed(draft: Draft, blocks: _Blocks, vectors: Sequence[Row]) -> list[Row]:
+    rows = [*map(blocks.fitting, draft.rows.removed.values()), *draft.rows.rewritten_removed]
+    return [
+        *(_deleted(draft, row) for row in rows),
+        *(row for row in vectors if row.entry.version_info.status is not Status.EXISTING),
+    ]
+
+
+class _Blocks:
+    """Blocks of the next root: those of the parent that are reused (`settled`), and new ones.
+
+    `encoded`: rows of the parent that had to be encoded again, because their status or their layout changed.
+    """
 
     def __init__(self, draft: Draft, sync: bytes) -> None:
         self.settled: list[RootBlock] = []
-        self.young: list[Row] = []
-        self.fresh: list[Row] = []
+        self.encoded: list[Row] = []
         self._draft = draft
         self._sync = sync
         self._open: list[RootBlock] = []
@@ -104,21 +140,30 @@ class _Carried:
         """A row of the parent, in the statistics layout of the next root."""
         return row if self._fits else row.in_layout_of(self._draft.codec)
 
-    def take(self, blocks: Sequence[RootBlock], unsettled: tuple[int, ...], replaced: set[int]) -> None:
-        """Sort the parent's blocks: reused, rebuilt without the rows in `replaced`, or dissolved into `young`."""
+    def take(self, blocks: Sequence[RootBlock], unsettled: tuple[int, ...], replaced: set[int]) -> list[Row]:
+        """Settle the parent's blocks: reused, or rebuilt without the rows in `replaced`. Returns the rows of the
+        others.
+        """
+        young: list[Row] = []
         opened = set(unsettled) if self._fits else set(range(len(blocks)))
         for ordinal, block in enumerate(blocks):
             if ordinal in opened:
                 self._open.append(block)
-                self.young += self._settling(block.rows, replaced)
+                young += self._settling(block.rows, replaced)
             elif replaced and any(id(row) in replaced for row in block.rows):
                 rest = [row for row in block.rows if id(row) not in replaced]
                 if len(rest) < len(block.rows) // 2 or _size(rest) < BLOCK_BYTES_MAX // 4:
-                    self.young += rest
+                    young += rest
                 else:
                     self.settled.append(self.seal(rest))
             else:
                 self.settled.append(block)
+        return young
+
+    def settle(self, young: Sequence[Row]) -> None:
+        """Add rows to the last settled block if it has room, and to new ones."""
+        rows = [*_rows_of_last(self.settled, _size(young)), *young]
+        self.settled += [self.seal(chunk) for chunk in _chunks(rows)]
 
     def seal(self, rows: Sequence[Row]) -> RootBlock:
         """A block of `rows`: an open block of the parent if it has exactly these rows."""
@@ -135,7 +180,7 @@ class _Carried:
             fitting = self.fitting(row)
             if numbers.status is Status.EXISTING:
                 if fitting is not row:
-                    self.fresh.append(fitting)
+                    self.encoded.append(fitting)
                 yield fitting
                 continue
             existing = fitting.with_version_info(
@@ -143,11 +188,11 @@ class _Carried:
                     Status.EXISTING, numbers.snapshot_id, numbers.sequence_number, numbers.file_sequence_number
                 )
             )
-            self.fresh.append(existing)
+            self.encoded.append(existing)
             yield existing
 
 
-def _replaced_row_ids(draft: Draft, vectors: dict[str, ManifestVectorUpdate]) -> set[int]:
+def _replaced_row_ids(draft: Draft, vectors: Mapping[str, ManifestVectorUpdate]) -> set[int]:
     """The identities of the parent's row objects that the next root changes or drops."""
     replaced = {id(row) for rows in (draft.rows.removed, draft.rows.moved) for row in rows.values()}
     replaced.update(id(row) for update in vectors.values() for row in update.replaced)

@@ -1,22 +1,25 @@
-"""The change that an accepted intent makes to the live set, complete before any of it is applied.
+"""The change that an accepted intent makes to a table: a tuple of edits, complete before any of them is applied.
 
-Owns: the value types between the rules of a kind and the draft. Does not own: the rules (`rootline.tree.intents`), the
-draft.
-Invariants: A change is complete before it is accepted, so a rejected intent leaves no trace.
+Owns: the edits, their order, and what a change answers about all of its edits. Does not own: the rules of a kind that
+makes a change (`rootline.tree.intents`), applying it (`draft`).
+Invariants: A change is complete before it is accepted, so a rejected intent leaves no trace. Its edits are in the order
+of `ORDER`. Every edit is about many rows, so that an intent has few edits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Flag, auto
+from typing import Final, TypeVar
 
 from pyroaring import BitMap, BitMap64
 
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage
 from rootline.schemas.bytes.root.kept_page import RetainedPage
 from rootline.schemas.bytes.root.root_codec import Row
-from rootline.schemas.content_entry import ContentEntry
+from rootline.schemas.content_entry import ContentEntry, ContentType
+from rootline.schemas.errors import Internal
 from rootline.schemas.identifiers import Version
 from rootline.schemas.root_header import DefinitionReference
 from rootline.schemas.table_definition import TableDefinition
@@ -65,73 +68,304 @@ def is_added_leaf(leaf: IncomingLeaf | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredManifestVector:
-    """A leaf's manifest vector that is stored in a Puffin file: its row in the root, and its ordinals."""
+class _OfRows:
+    rows: tuple[Row, ...]
 
-    row: Row
+    def __bool__(self) -> bool:
+        """Whether there is any row."""
+        return bool(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Define:
+    """Continue under another definition, whose object is among those of the change."""
+
+    definition: TableDefinition
+    reference: DefinitionReference
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Remove live entries, vectors of removed files included. The next root shows them as removed."""
+
+    lives: tuple[Live, ...]
+
+    def __bool__(self) -> bool:
+        """Whether any entry is removed."""
+        return bool(self.lives)
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Replace live entries with EXISTING rows of the same content. No root shows either as a change.
+
+    Files are replaced by files with the same rows, vectors and equality deletes by vectors that delete the same rows.
+
+    * `vectors`: the vectors of `by` that the coordinator wrote: location → data file → its deleted positions.
+    """
+
+    lives: tuple[Live, ...]
+    by: tuple[Row, ...]
+    vectors: Mapping[str, Mapping[str, BitMap64]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Whether anything is replaced, or replaces something."""
+        return bool(self.lives or self.by or self.vectors)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveOrdinals:
+    """Remove many entries of one leaf. The next root shows them as removed. No `Remove` of the change has them too."""
+
+    leaf: str
+    ordinals: BitMap
+
+
+class Add(_OfRows):
+    """Add rows, which the next root shows as added."""
+
+    __slots__ = ()
+
+
+class ShowPrior(_OfRows):
+    """Show EXISTING rows of vectors as removed, in place of the vectors that the batch removed.
+
+    A conversion adds the same positions to the vector before and after the batch, so that the difference is exactly
+    what the other intents of the batch deleted.
+    """
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Add vectors that the coordinator writes into the batch's Puffin file."""
+
+    vectors: tuple[MergedVector, ...]
+
+    def __bool__(self) -> bool:
+        """Whether there is any vector."""
+        return bool(self.vectors)
+
+
+class MoveRows(_OfRows):
+    """Drop rows of the parent without a trace. A leaf of the same change takes over their entries."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TakeLeaf:
+    """Let a leaf become part of the table."""
+
+    leaf: IncomingLeaf
+
+
+@dataclass(frozen=True, slots=True)
+class MoveOrdinals:
+    """Drop entries of one leaf without a trace. Another leaf of the same change takes them over."""
+
+    leaf: str
     ordinals: BitMap
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """Rows to add, live entries to remove (vectors of removed files included), and entries that maintenance moves.
+class Reattach:
+    """Let a delete leaf belong to `data_leaf` from now on, if that leaf has all its data files. `None`: to no leaf."""
 
-    * `incoming`: leaves that take over the root rows `moved` and, of other leaves, the ordinals `moved_ordinals`.
-    * `reaffiliate`: delete leaf → the data leaf that it belongs to from now on.
-    * `stored_vectors`: leaf → the manifest vector that replaces its current one.
+    delete_leaf: str
+    data_leaf: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreVector:
+    """Replace a leaf's manifest vector with one that is stored in a Puffin file: its row in the root, its ordinals."""
+
+    row: Row
+    ordinals: BitMap
+
+    @property
+    def leaf(self) -> str:
+        """The location of the leaf."""
+        return self.row.entry.referenced_file or ""
+
+
+@dataclass(frozen=True, slots=True)
+class SetCarried:
+    """Give the header's carried fields new values."""
+
+    carried: CarriedFields
+
+
+@dataclass(frozen=True, slots=True)
+class SetCondemnedPages:
+    """Give the root the pages that its carried fields reference as condemned."""
+
+    pages: tuple[CondemnedPage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetRetainedPage:
+    """Give the root the page of retained versions that its carried fields reference, or none."""
+
+    page: RetainedPage | None
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreVersion:
+    """Record that the table has the content of an earlier version from now on."""
+
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceTable:
+    """Record that the table has only the content of this change from now on, under a new first schema."""
+
+    first_schema_id: int
+
+
+Edit = (
+    Define
+    | Remove
+    | Replace
+    | RemoveOrdinals
+    | Add
+    | ShowPrior
+    | Merge
+    | MoveRows
+    | TakeLeaf
+    | MoveOrdinals
+    | Reattach
+    | StoreVector
+    | SetCarried
+    | SetCondemnedPages
+    | SetRetainedPage
+    | RestoreVersion
+    | ReplaceTable
+)
+ORDER: Final[tuple[type[Edit], ...]] = (
+    Define,  # rows of the other edits have the layout of the new definition
+    Remove,
+    Replace,
+    RemoveOrdinals,
+    Add,  # a new vector of a data file follows the removal of the earlier one
+    ShowPrior,
+    Merge,
+    MoveRows,
+    TakeLeaf,
+    MoveOrdinals,
+    Reattach,
+    StoreVector,
+    SetCarried,
+    SetCondemnedPages,
+    SetRetainedPage,
+    RestoreVersion,
+    ReplaceTable,
+)
+"""The order in which the edits of a change are applied."""
+_RANKS: Final[Mapping[type, int]] = {kind: rank for rank, kind in enumerate(ORDER)}
+_ADDING: Final = frozenset((Add, TakeLeaf))
+_Kind = TypeVar("_Kind")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The edits of one intent, in the order of `ORDER`, and the objects to store before the root.
+
+    Raises `Internal` (`invariant-broken`) if the edits are in another order.
     """
 
     effect: Effect
-    added: tuple[Row, ...] = ()
-    removed: tuple[Live, ...] = ()
-    merged: tuple[MergedVector, ...] = ()
-    incoming: tuple[IncomingLeaf, ...] = ()
-    moved: tuple[Row, ...] = ()
-    moved_ordinals: Mapping[str, BitMap] = field(default_factory=dict)
-    reaffiliate: Mapping[str, str | None] = field(default_factory=dict)
-    stored_vectors: Mapping[str, StoredManifestVector] = field(default_factory=dict)
-    removed_from: Mapping[str, BitMap] = field(default_factory=dict)
-    """Leaf → ordinals to remove, for many entries. Entries of `removed` are not among them."""
+    edits: tuple[Edit, ...] = ()
     objects: tuple[PendingObject, ...] = ()
-    """Objects to store before the root, such as leaves of `incoming` that the coordinator wrote."""
-    replaced: tuple[Live, ...] = ()
-    """Live entries that `rewritten` replaces with the same content. No root shows them as removed."""
-    rewritten: tuple[Row, ...] = ()
-    """EXISTING rows with the content of `replaced`: files with the same rows, vectors that delete the same rows."""
-    prior_vectors: tuple[Row, ...] = ()
-    """EXISTING rows of vectors that this root shows as removed, instead of the vectors removed by this batch.
 
-    For conversions. A conversion adds the same positions to the vector before and after the batch, so that the
-    difference is exactly what the other intents deleted.
-    """
-    written: Mapping[str, Mapping[str, BitMap64]] = field(default_factory=dict)
-    """Vectors of `rewritten` that are among `objects`: location → data file → its deleted positions."""
-    carried: CarriedFields | None = None
-    """The header's carried fields from now on. `None`: unchanged."""
-    definition: TableDefinition | None = None
-    """The table's definition from now on, with `carried` and `objects` to match. `None`: unchanged."""
-    restored: Version | None = None
-    """The version whose content the table has from now on."""
-    new_schema_id: int | None = None
-    """Set when the table was replaced: all live entries are removed, and this is the first schema of the new table."""
-    condemned: tuple[CondemnedPage, ...] | None = None
-    """The pages that `carried.condemned` references. `None`: unchanged."""
-    kept: tuple[RetainedPage, ...] | None = None
-    """The page that `carried.expiry` references, or nothing. `None`: unchanged."""
+    def __post_init__(self) -> None:
+        last = 0
+        for edit in self.edits:
+            rank = _RANKS[type(edit)]
+            if rank < last:
+                raise Internal(
+                    "invariant-broken",
+                    f"a change has {type(edit).__name__} after {ORDER[last].__name__}: list its edits in the order of "
+                    "`ORDER`",
+                )
+            last = rank
+
+    @staticmethod
+    def of(effect: Effect, *edits: Edit, objects: tuple[PendingObject, ...] = ()) -> Change:
+        """A change of `edits`, without those that have no rows."""
+        return Change(effect, tuple(filter(None, edits)), objects)
+
+    def edits_of(self, kind: type[_Kind]) -> list[_Kind]:
+        """The edits of one class."""
+        return [edit for edit in self.edits if isinstance(edit, kind)]
+
+    @property
+    def adds_only(self) -> bool:
+        """Whether the change adds entries and does nothing else."""
+        return _ADDING.issuperset(map(type, self.edits))
+
+    @property
+    def starts_over(self) -> bool:
+        """Whether the table's whole content is set to that of an earlier version, or of a new table."""
+        return any(isinstance(edit, RestoreVersion | ReplaceTable) for edit in self.edits)
+
+    @property
+    def removed(self) -> list[Live]:
+        """Live entries that the next root shows as removed, except those of `RemoveOrdinals`."""
+        return [live for edit in self.edits_of(Remove) for live in edit.lives]
+
+    @property
+    def replaced(self) -> list[Live]:
+        """Live entries whose content other rows have from now on."""
+        return [live for edit in self.edits_of(Replace) for live in edit.lives]
+
+    @property
+    def rows(self) -> list[Row]:
+        """Rows of files and vectors that enter the root and are stored already."""
+        added = [row for edit in self.edits_of(Add) for row in edit.rows]
+        return added + [row for edit in self.edits_of(Replace) for row in edit.by]
+
+    def room(self) -> tuple[int, int]:
+        """The rows that the change takes up in the next root, and the bytes of their tails."""
+        rows = self.rows
+        return len(rows) + len(self.removed), sum([len(row.tail) for row in rows])
+
+    def arriving(self) -> Iterator[str]:
+        """The locations of everything that enters the table: files, vectors, leaves and the entries that leaves add."""
+        yield from (row.entry.location for row in self.rows)
+        for edit in self.edits_of(TakeLeaf):
+            yield edit.leaf.row.entry.location
+            if is_added_leaf(edit.leaf):
+                yield from _locations_in(edit.leaf)
+        yield from (edit.row.entry.location for edit in self.edits_of(StoreVector))
+
+    def arriving_files(self) -> Iterator[str]:
+        """The locations of the data files and equality deletes that enter the table."""
+        for row in self.rows:
+            if row.entry.content_type is not ContentType.POSITION_DELETE:
+                yield row.entry.location
+        for leaf in [edit.leaf for edit in self.edits_of(TakeLeaf) if is_added_leaf(edit.leaf)]:
+            if leaf.lookup.holds(ContentType.DATA):
+                yield from _locations_in(leaf)
+            else:
+                yield from (entry.location for _, entry in leaf.lookup.equality_deletes)
+
+
+def _locations_in(leaf: IncomingLeaf) -> list[str]:
+    found: list[str] = leaf.lookup.leaf.columns(["location"]).column(0).to_pylist()
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """A table that an intent begins: its definition, and the state of an Iceberg table that it continues.
+    """A table that an intent begins: its definition, the first values of its carried fields, and its first change.
 
-    `carried`, `condemned`: the fields to carry on if the name had a root before, a tombstone or a table that is purged.
-    `None`: there was no root before, or the field is unchanged.
+    `adopted`: the state of an Iceberg table that it continues, or nothing.
     """
 
     definition: TableDefinition
-    reference: DefinitionReference
+    carried: CarriedFields
     adopted: TableState | None
-    effect: Effect
-    objects: tuple[PendingObject, ...] = ()
-    carried: CarriedFields | None = None
-    condemned: tuple[CondemnedPage, ...] | None = None
+    change: Change

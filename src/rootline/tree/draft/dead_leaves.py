@@ -12,6 +12,7 @@ Source: format page, "Manifest vectors" and the table of content types.
 from __future__ import annotations
 
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
+from rootline.tree.draft.change import Reattach
 from rootline.tree.draft.draft import Draft
 from rootline.tree.state.leaf_lookup import LeafLookup
 
@@ -19,9 +20,9 @@ from rootline.tree.state.leaf_lookup import LeafLookup
 def drop_dead_leaves(draft: Draft) -> None:
     """Drop the leaves without live entries, and affiliate delete leaves with the leaves of their data files."""
     for location in sorted(_dead(draft)):
-        draft.drop_leaf(location)
+        draft.in_leaves.drop(location)
     moved_from = draft.in_leaves.dropped | draft.in_leaves.moved.keys()
-    wishes = {leaf: owner for change in draft.changes for leaf, owner in change.reaffiliate.items()}
+    wishes = {edit.delete_leaf: edit.data_leaf for edit in draft.accepted(Reattach)}
     for entry in _delete_leaves(draft):
         owner, wanted = entry.referenced_file, wishes.get(entry.location, entry.referenced_file)
         if owner == wanted and owner not in moved_from:

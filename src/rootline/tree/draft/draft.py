@@ -8,18 +8,19 @@ trace. Every accepted intent gets the next sequence number. Row ids only increas
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
+from typing import Any, TypeVar, assert_never
 
-from pyroaring import BitMap, BitMap64
+from pyroaring import BitMap64
 
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage, is_condemned
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.kept_page import RetainedPage
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import (
-    ContentEntry,
     ContentType,
     EntryPlace,
     Status,
@@ -30,24 +31,45 @@ from rootline.schemas.identifiers import SequenceNumber, SnapshotId, Version, sn
 from rootline.schemas.root_header import NameState, Removals, Totals
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.carried import CarriedFields
-from rootline.tree.draft.change import Beginning, Change, Effect, IncomingLeaf, MergedVector, StoredManifestVector
-from rootline.tree.draft.counts import Counts
-from rootline.tree.draft.leaf_overlay import LeafOverlay
+from rootline.tree.draft.change import (
+    Add,
+    Beginning,
+    Change,
+    Define,
+    Edit,
+    Effect,
+    Merge,
+    MergedVector,
+    MoveOrdinals,
+    MoveRows,
+    Reattach,
+    Remove,
+    RemoveOrdinals,
+    Replace,
+    ReplaceTable,
+    RestoreVersion,
+    SetCarried,
+    SetCondemnedPages,
+    SetRetainedPage,
+    ShowPrior,
+    StoreVector,
+    TakeLeaf,
+)
 from rootline.tree.draft.left import RetiredDraft
+from rootline.tree.draft.overlays import LeafOverlay, RowOverlay
 from rootline.tree.draft.removals import removals_after, removals_of
-from rootline.tree.draft.row_overlay import RowOverlay
 from rootline.tree.proof.file_proof import RowLimits, limits_of
 from rootline.tree.state.addressable import Addressable
-from rootline.tree.state.leaf_tally import tally_of_leaf
 from rootline.tree.state.live_index import Live, LiveIndex
 from rootline.tree.state.table_state import TableState
-from rootline.tree.state.totals import Tally
+from rootline.tree.state.totals import Counts
 
 LONG_MAX = 2**63 - 1
+_Kind = TypeVar("_Kind")
 
 
 class Draft:
-    """Made by `on`, `to_plan_on` or `beginning`, changed by `accept`, `accept_row`, `place_merged` and `drop_leaf`."""
+    """Made by `on`, `to_plan_on` or `beginning`, changed by `accept`, `accept_row` and `place_merged`."""
 
     def __init__(
         self, parent: TableState | None, version: Version, definition: TableDefinition, carried: CarriedFields
@@ -67,15 +89,14 @@ class Draft:
         """The newest sequence number that a writer can have read."""
         self.next_row_id = 0 if parent is None else parent.header.next_row_id
         self.removals = removals_of(None if parent is None else parent.header)
-        self.rows = RowOverlay(self.live)
-        self.in_leaves = LeafOverlay(self.live)
+        self.counts = Counts(Totals() if parent is None else parent.header.totals)
+        self.rows = RowOverlay(self.live, self.counts)
+        self.in_leaves = LeafOverlay(self.live, self.counts)
         self.merged: dict[str, MergedVector] = {}
         self.written: dict[str, Mapping[str, BitMap64]] = {}
-        """The vectors that conversions wrote in this batch, as in `Change.written`."""
-        self.changes: list[Change] = []
-        """The accepted changes, except those of `accept_row`."""
+        """The vectors that conversions wrote in this batch, as in `Replace.vectors`."""
+        self._edits: dict[type, list[Any]] = defaultdict(list)
         self.effect = Effect.NOTHING
-        self.counts = Counts(Totals() if parent is None else parent.header.totals)
         self.condemned: tuple[CondemnedPage, ...] = ()
         """Pages of locations that no intent may add. Files older than `carried.horizon_ms` may not be added either."""
         self.retired = RetiredDraft()
@@ -118,13 +139,13 @@ class Draft:
         `before`: the draft of the same root so far. `None`: this is root 0 of the name.
         """
         version = Version(0) if before is None else before.version
-        draft = Draft(begun.adopted, version, begun.definition, begun.carried or CarriedFields(begun.reference))
+        draft = Draft(begun.adopted, version, begun.definition, begun.carried)
         draft.is_first = before is None or before.definition.table_uuid != begun.definition.table_uuid
         if before is not None:
             draft.next_row_id = before.next_row_id
             draft.sequence_number = draft.read_number_max = before.sequence_number
             draft.removals = Removals(before.sequence_number)
-            draft.condemned = before.condemned if begun.condemned is None else begun.condemned
+            draft.condemned = before.condemned
             if not draft.is_first:
                 draft.retired = before.retired
             draft.appended_ms, draft.log_retention_s = before.appended_ms, before.log_retention_s
@@ -232,51 +253,24 @@ class Draft:
         """The live entries outside leaves."""
         return (Live(row.entry, row=row) for row in self.rows.live())
 
-    def stored_vectors(self) -> dict[str, StoredManifestVector]:
+    def accepted(self, kind: type[_Kind]) -> list[_Kind]:
+        """The edits of one class that were accepted so far, except rows of `accept_row`."""
+        return self._edits.get(kind, [])
+
+    def stored_vectors(self) -> dict[str, StoreVector]:
         """The manifest vectors that move to Puffin files, by leaf."""
-        return {leaf: vector for change in self.changes for leaf, vector in change.stored_vectors.items()}
+        return {edit.leaf: edit for edit in self.accepted(StoreVector)}
 
     def accept(self, change: Change) -> SequenceNumber:
         """Apply a change that passed every check. Returns its sequence number."""
         self.sequence_number = number = SequenceNumber(self.sequence_number + 1)
         self.effect |= change.effect
-        self.changes.append(change)
-        if change.definition is not None:
-            self._redefine(change.definition)
-        if change.replaced:
+        for edit in change.edits:
+            self._edits[type(edit)].append(edit)
+            self._take(edit, number)
+        if not change.adds_only:
             self.retired.note(change, number)
-        if change.removed or change.replaced:
             self.removals = removals_after(self.removals, change, number, self.definition, self.codec.statistics)
-        for live in change.removed:
-            self._remove(live, number)
-        for live in change.replaced:
-            self._replace(live, number)
-        for row in change.rewritten:
-            self._add_row(row, self.counts.rewritten)
-        self.written.update(change.written)
-        for leaf, ordinals in change.removed_from.items():
-            self._remove_from(leaf, ordinals, number)
-        for row in change.added:
-            self._add_row(row, self.counts.added)
-        for row in change.prior_vectors:
-            self._show_prior_vector(row, number)
-        for merged in change.merged:
-            self._add_row(Row(merged.entry, b""), self.counts.added)
-            self.merged[merged.entry.referenced_file or ""] = merged
-        for row in change.moved:
-            self.rows.moved[row.entry.place] = row
-        for incoming in change.incoming:
-            self._take_leaf(incoming)
-        for location, ordinals in change.moved_ordinals.items():
-            self.in_leaves.move(location, ordinals, number)
-        if change.carried is not None:
-            self.carried = change.carried
-            self.is_tombstone = change.carried.name_is is NameState.TOMBSTONE
-            self.is_table = change.carried.name_is is NameState.TABLE
-        if change.condemned is not None:
-            self.condemned = change.condemned
-        if change.kept is not None:
-            self.kept = change.kept[0] if change.kept else None
         return number
 
     def accept_row(self, row: Row) -> SequenceNumber:
@@ -284,21 +278,68 @@ class Draft:
         self.sequence_number = number = SequenceNumber(self.sequence_number + 1)
         if self.effect is not Effect.ADDS:
             self.effect |= Effect.ADDS
-        self._add_row(row, self.counts.added)
+        self._add(row)
         return number
+
+    def _take(self, edit: Edit, number: SequenceNumber) -> None:
+        match edit:
+            case Add(rows):
+                for row in rows:
+                    self._add(row)
+            case Remove(lives):
+                for live in lives:
+                    self._remove(live, number)
+            case Replace(lives, by, vectors):
+                for live in lives:
+                    self._replace(live, number)
+                for row in by:
+                    self._add(row)
+                self.written.update(vectors)
+            case TakeLeaf(leaf):
+                self.in_leaves.take(leaf)
+                first_row_id = leaf.row.entry.first_row_id
+                if leaf.added_tally is not None and first_row_id is not None:
+                    self.next_row_id = first_row_id + leaf.added_tally.rows
+            case Merge(merged):
+                for vector in merged:
+                    self._add(Row(vector.entry, b""))
+                    self.merged[vector.entry.referenced_file or ""] = vector
+            case RemoveOrdinals(location, ordinals):
+                self.in_leaves.remove(location, ordinals, number)
+            case MoveRows(rows):
+                for row in rows:
+                    self.rows.move(row)
+            case MoveOrdinals(location, ordinals):
+                self.in_leaves.move(location, ordinals, number)
+            case ShowPrior(rows):
+                for row in rows:
+                    self._show_prior(row, number)
+            case Define(definition, reference):
+                self._redefine(definition)
+                self.carried = replace(self.carried, definition=reference)
+            case SetCarried(carried):
+                self.carried = carried
+                self.is_tombstone = carried.name_is is NameState.TOMBSTONE
+                self.is_table = carried.name_is is NameState.TABLE
+            case SetCondemnedPages(pages):
+                self.condemned = pages
+            case SetRetainedPage(page):
+                self.kept = page
+            case RestoreVersion():
+                self.carried = replace(self.carried, restored_at=number)
+            case ReplaceTable():
+                self.carried = replace(self.carried, replaced_at=number)
+            case Reattach() | StoreVector():
+                pass  # read when the root is made
+            case _:
+                assert_never(edit)
 
     def place_merged(self, rows: Iterable[Row]) -> None:
         """Replace the rows of merged vectors with rows that state their place in the Puffin file."""
         for row in rows:
             unplaced = self.merged.pop(row.entry.referenced_file or "").entry
-            self.rows.take_back(unplaced.place)
-            self.counts.added.count(unplaced, -1)
-            self._add_row(row, self.counts.added)
-
-    def drop_leaf(self, location: str) -> None:
-        """Drop a leaf without live entries, from which this batch removed nothing."""
-        self.in_leaves.dropped.add(location)
-        self.counts.removed.count(self.live.leaf_rows[location].entry)
+            self.rows.remove(unplaced.place)
+            self.rows.add(row)
 
     def _redefine(self, definition: TableDefinition) -> None:
         """Continue under another definition. Rows of the parent are encoded in its layout when the root is made."""
@@ -307,83 +348,33 @@ class Draft:
         if self.codec.layout == before.layout:
             return
         self.rows.encode_in_layout_of(self.codec)
-        for location, leaf in self.in_leaves.incoming.items():
-            self.in_leaves.incoming[location] = replace(leaf, row=leaf.row.in_layout_of(self.codec))
+        self.in_leaves.encode_in_layout_of(self.codec)
 
-    def _add_row(self, row: Row, tally: Tally) -> None:
-        entry = row.entry
+    def _add(self, row: Row) -> None:
         self.rows.add(row)
-        tally.count(entry)
+        entry = row.entry
         if entry.first_row_id is not None and entry.content_type is not ContentType.POSITION_DELETE:
             self.next_row_id = max(self.next_row_id, entry.first_row_id + entry.record_count)
 
-    def _take_leaf(self, leaf: IncomingLeaf) -> None:
-        entry = leaf.row.entry
-        self.in_leaves.incoming[entry.location] = leaf
-        self.counts.added.count(entry)
-        if leaf.added_tally is not None:
-            self.counts.added.take(leaf.added_tally)
-            if entry.first_row_id is not None:
-                self.next_row_id = entry.first_row_id + leaf.added_tally.rows
-
-    def _remove_from(self, location: str, ordinals: BitMap, number: SequenceNumber) -> None:
-        lookup = self.in_leaves.lookup(location)
-        assert lookup is not None, "a leaf of the table"
-        tally = tally_of_leaf(lookup.leaf, BitMap(range(lookup.leaf.length)) - ordinals)
-        self.in_leaves.remove(location, ordinals, number)
-        if self.in_leaves.is_added(location):
-            self.counts.added.take(tally, -1)
-        else:
-            self.counts.removed.take(tally)
+    def _remove(self, live: Live, number: SequenceNumber) -> None:
+        if live.leaf is not None:
+            self.in_leaves.remove_entry(live.leaf, live.ordinal, live.entry, number)
+            return
+        self.rows.remove(live.entry.place)
+        if live.entry.content_type is ContentType.POSITION_DELETE:
+            self.merged.pop(live.entry.referenced_file or "", None)
 
     def _replace(self, live: Live, number: SequenceNumber) -> None:
-        """Remove an entry without a trace. The same change adds its content elsewhere."""
-        if live.leaf is None and self.rows.forget(live.entry.place) is not None:
-            self.counts.rewritten.count(live.entry, -1)
-            return
-        self.counts.replaced.count(live.entry)
-        if live.row is not None:
-            self.rows.moved[live.entry.place] = live.row
+        if live.leaf is not None:
+            self.in_leaves.replace(live.leaf, live.ordinal, live.entry, number)
         else:
-            assert live.leaf is not None, "an entry of the parent"
-            self.in_leaves.move(live.leaf, BitMap([live.ordinal]), number)
+            self.rows.replace(live.entry.place)
 
-    def _show_prior_vector(self, row: Row, number: SequenceNumber) -> None:
+    def _show_prior(self, row: Row, number: SequenceNumber) -> None:
         """Show `row` as removed, in place of the vector that its data file had before the batch."""
         before = self.removed_vector_of(row.entry.referenced_file or "")
-        for tally in (self.counts.rewritten, self.counts.removed):
-            tally.count(row.entry)
-        if before is not None:
-            self.counts.removed.count(before.entry, -1)
-            if any(row is before.row for row in self.rows.rewritten_removed):
-                self.counts.rewritten.count(before.entry, -1)
-                self.rows.rewritten_removed = [row for row in self.rows.rewritten_removed if row is not before.row]
-            else:
-                self.counts.replaced.count(before.entry)
-                if before.leaf is not None:
-                    self.in_leaves.unshow(before.leaf, before.ordinal, number)
-                else:
-                    self.rows.moved[before.entry.place] = self.rows.removed.pop(before.entry.place)
-        self.rows.rewritten_removed.append(row)
-
-    def _remove(self, live: Live, number: SequenceNumber) -> None:
-        entry = live.entry
-        if live.leaf is not None:
-            self.in_leaves.remove(live.leaf, BitMap([live.ordinal]), number)
-            self._count_removed(entry, is_new=self.in_leaves.is_added(live.leaf))
-            return
-        new_row = self.rows.take_back(entry.place)
-        if new_row is not None:
-            self._count_removed(entry, is_new=new_row.entry.version_info.status is Status.ADDED)
-            if entry.content_type is ContentType.POSITION_DELETE:
-                self.merged.pop(entry.referenced_file or "", None)
-            return
-        assert live.row is not None, "a row of the parent"
-        self.rows.removed[entry.place] = live.row
-        self._count_removed(entry, is_new=False)
-
-    def _count_removed(self, entry: ContentEntry, *, is_new: bool) -> None:
-        if is_new:
-            self.counts.added.count(entry, -1)
-        else:
-            self.counts.removed.count(entry)
+        if before is not None and before.leaf is not None:
+            self.in_leaves.unshow(before.leaf, before.ordinal, before.entry, number)
+        elif before is not None and before.row is not None:
+            self.rows.unshow(before.row)
+        self.rows.show_removed(row)

@@ -53,7 +53,7 @@ def removals_after(
     before: Removals, change: Change, number: SequenceNumber, definition: TableDefinition, codec: StatisticsCodec
 ) -> Removals:
     """`before` and the removals of an accepted change with sequence number `number`."""
-    if change.restored is not None or change.new_schema_id is not None:
+    if change.starts_over:
         return before
     found: dict[_Partition, tuple[SequenceNumber, ContentEntry]] = {}
     for entry, at in _removed(change, number):

@@ -25,8 +25,7 @@ def has_room(draft: Draft, rows: int, size_in_bytes: int) -> bool:
 
 def check_room(draft: Draft, change: Change) -> None:
     """Raises `Invalid` (`root-full`) if the root would have too many rows or bytes with `change`."""
-    rows = len(change.added) + len(change.rewritten) + len(change.removed)
-    size = sum([len(row.tail) for row in (*change.added, *change.rewritten)])
+    rows, size = change.room()
     if not has_room(draft, rows, size):
         rows += len(draft.rows)
         size += draft.rows.new_bytes

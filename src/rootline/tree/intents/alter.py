@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from rootline.schemas.intent import Intent
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import FetchedObjects
-from rootline.tree.draft.change import Change, Effect
+from rootline.tree.draft.change import Change, Define, Effect
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import CHANGED_DEFINITION
 
@@ -23,7 +23,7 @@ def alter(_draft: Draft, _intent: Intent, _fetched: FetchedObjects) -> Change:
 
 def summary_of_alters(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
     """Keys for the snapshot's summary: the digest of the definition, if it changed."""
-    if any(change.definition is not None for change in draft.changes):
+    if draft.accepted(Define):
         return {CHANGED_DEFINITION: draft.carried.definition.digest.hex()}
     return {}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from rootline.schemas.intent import Intent
 from rootline.tree.draft.batch import FetchedObjects, Needs
-from rootline.tree.draft.change import Change, Effect
+from rootline.tree.draft.change import Add, Change, Effect, TakeLeaf
 from rootline.tree.draft.draft import Draft
 from rootline.tree.rules.file_rules import added_rows
 from rootline.tree.rules.writer_leaves import missing_leaves, writer_leaves
@@ -19,4 +19,4 @@ def append(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Ne
     if needs is not None:
         return needs
     rows = added_rows(draft, intent)
-    return Change(Effect.ADDS, tuple(rows), incoming=writer_leaves(draft, intent, fetched, rows))
+    return Change.of(Effect.ADDS, Add(tuple(rows)), *map(TakeLeaf, writer_leaves(draft, intent, fetched, rows)))

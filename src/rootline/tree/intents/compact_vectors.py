@@ -34,7 +34,7 @@ from rootline.schemas.intent import AddedVector, Intent
 from rootline.schemas.intent_rules import check_location
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import Absent, FetchedObjects, Needs
-from rootline.tree.draft.change import Change, Effect, StoredManifestVector
+from rootline.tree.draft.change import Change, Effect, Replace, StoreVector
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import JOINED_VECTORS
 from rootline.tree.rules.added_vectors import check_added_vector, vector_entry
@@ -67,7 +67,7 @@ def compact_vectors(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Ch
     if missing:
         return missing
     vectors = {vector.referenced_file: _stored_vector(draft, vector, _proven(vector, fetched)) for vector in of_leaves}
-    stored = {leaf: stored for leaf, stored in vectors.items() if stored is not None}
+    stored = [stored for stored in vectors.values() if stored is not None]
     for item in joining:
         item.check_positions(draft, fetched)
     if not (stored or joining):
@@ -75,23 +75,19 @@ def compact_vectors(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Ch
             "compaction-stale",
             "every vector was replaced or removed since the worker read the table: plan the compaction again",
         )
-    return Change(
-        Effect.MAINTAINS,
-        stored_vectors=stored,
-        replaced=tuple(item.current for item in joining),
-        rewritten=tuple(item.row for item in joining),
-    )
+    replaced = Replace(tuple(item.current for item in joining), tuple(item.row for item in joining))
+    return Change.of(Effect.MAINTAINS, replaced, *stored)
 
 
 def summary_of_joins(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
     """Keys for the snapshot's summary: the number of joined vectors, which no other key counts."""
-    joined = sum(len(change.rewritten) for change in draft.changes if _only_joins(change))
+    joined = sum(len(edit.by) for edit in draft.accepted(Replace) if _only_joins(edit))
     return {JOINED_VECTORS: str(joined)} if joined else {}
 
 
-def _only_joins(change: Change) -> bool:
-    """Whether a change replaces vectors only. A rewrite also replaces data files, a conversion equality deletes."""
-    types = {live.entry.content_type for live in change.replaced}
+def _only_joins(edit: Replace) -> bool:
+    """Whether only vectors are replaced. A rewrite also replaces data files, a conversion equality deletes."""
+    types = {live.entry.content_type for live in edit.lives}
     return types == {ContentType.POSITION_DELETE}
 
 
@@ -139,7 +135,7 @@ def _proven(vector: AddedVector, fetched: FetchedObjects) -> BitMap:
     return BitMap(found)
 
 
-def _stored_vector(draft: Draft, vector: AddedVector, ordinals: BitMap) -> StoredManifestVector | None:
+def _stored_vector(draft: Draft, vector: AddedVector, ordinals: BitMap) -> StoreVector | None:
     leaf = draft.live.leaf_rows.get(vector.referenced_file)
     if leaf is None or draft.live.dead.get(vector.referenced_file) != ordinals:
         return None
@@ -154,4 +150,4 @@ def _stored_vector(draft: Draft, vector: AddedVector, ordinals: BitMap) -> Store
         deletion_vector=DeletionVector(vector.offset, vector.size_in_bytes),
         referenced_file=vector.referenced_file,
     )
-    return StoredManifestVector(Row.of(entry, draft.codec), ordinals)
+    return StoreVector(Row.of(entry, draft.codec), ordinals)

@@ -34,7 +34,7 @@ from rootline.schemas.intent import AddedVector, Intent
 from rootline.schemas.intent_rules import check_location
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import FetchedObjects, Needs
-from rootline.tree.draft.change import Change, Effect, MergedVector
+from rootline.tree.draft.change import Add, Change, Effect, MergedVector, Remove, Replace, ShowPrior
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.merged_puffin import write_merged
 from rootline.tree.draft.summary import CONVERTED_DELETES
@@ -225,15 +225,14 @@ class _Conversion:
                 objects.append(puffin)
                 written[puffin.location] = {one.entry.referenced_file or "": one.positions for one in merged}
         is_added = [row.entry.version_info.status is Status.ADDED for row in rows]
-        return Change(
+        existing = tuple(row for row, added in zip(rows, is_added, strict=True) if not added)
+        return Change.of(
             Effect.MAINTAINS,
-            added=tuple(row for row, added in zip(rows, is_added, strict=True) if added),
-            removed=tuple(self._removed),
-            replaced=tuple(self._replaced),
-            rewritten=tuple(row for row, added in zip(rows, is_added, strict=True) if not added),
-            prior_vectors=tuple(before),
+            Remove(tuple(self._removed)),
+            Replace(tuple(self._replaced), existing, written),
+            Add(tuple(row for row, added in zip(rows, is_added, strict=True) if added)),
+            ShowPrior(tuple(before)),
             objects=tuple(objects),
-            written=written,
         )
 
     def _show_prior_vector(self, item: _Incoming, converted: BitMap64) -> None:

@@ -21,12 +21,12 @@ from rootline.schemas.bytes.root.foreign_names import names_of_adopted
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AdoptedRoot, Intent
 from rootline.schemas.object_keys import definition_location
-from rootline.schemas.root_header import DefinitionReference, NameState
+from rootline.schemas.root_header import DefinitionReference
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.table_properties import check_adopted
 from rootline.tree.draft.batch import FetchedObjects, Need, Needs
 from rootline.tree.draft.carried import CarriedFields
-from rootline.tree.draft.change import Beginning, Effect
+from rootline.tree.draft.change import Beginning, Change, Effect, SetCondemnedPages
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import check_user_summary
 from rootline.tree.intents.drop import without_past
@@ -71,7 +71,7 @@ def create(intent: Intent, fetched: FetchedObjects, _appended_ms: int = 0) -> Be
     definition = definition_of(intent)
     pending, reference = stored_definition(intent, definition)
     if intent.adopt is None:
-        return Beginning(definition, reference, None, Effect.ADDS, (pending,))
+        return Beginning(definition, CarriedFields(reference), None, Change(Effect.ADDS, objects=(pending,)))
     check_named(intent.adopt)
     need = AdoptionNeed(intent.adopt, reference.digest, definition)
     if need not in fetched:
@@ -81,7 +81,8 @@ def create(intent: Intent, fetched: FetchedObjects, _appended_ms: int = 0) -> Be
         raise adopted
     state, foreign_names = adopted
     named = PendingObject(names_of_adopted(intent.adopt.location), foreign_names)
-    return Beginning(state.definition, reference, state, Effect.NOTHING, (pending, named))
+    change = Change(Effect.NOTHING, objects=(pending, named))
+    return Beginning(state.definition, CarriedFields(reference), state, change)
 
 
 def create_again(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Beginning | Needs:
@@ -115,8 +116,8 @@ def after_drop(draft: Draft, begun: Beginning) -> Beginning:
         encode_condemned_page(new_uuid, page.horizon_ms, page.locations, page.replaces, draft.salt)
         for page in draft.condemned
     ]
-    carried = CarriedFields(
-        begun.reference,
+    carried = replace(
+        begun.carried,
         horizon_ms=draft.carried.horizon_ms,
         condemned=tuple(
             [
@@ -125,16 +126,14 @@ def after_drop(draft: Draft, begun: Beginning) -> Beginning:
             ]
         ),
         drops=drops,
-        name_is=NameState.TABLE if begun.carried is None else begun.carried.name_is,
-        view=None if begun.carried is None else begun.carried.view,
     )
     pages = tuple([PendingObject(page.reference.location, body) for page, body in encoded])
-    return replace(
-        begun,
-        objects=(*begun.objects, *pages),
-        carried=without_past(draft, carried),
-        condemned=tuple([page for page, _ in encoded]),
+    change = Change(
+        begun.change.effect,
+        (SetCondemnedPages(tuple([page for page, _ in encoded])),),
+        (*begun.change.objects, *pages),
     )
+    return replace(begun, carried=without_past(draft, carried), change=change)
 
 
 def uuid_of(intent: Intent) -> UUID | None:

@@ -23,7 +23,7 @@ from rootline.schemas.root_header import Drop, Expiry, NameState, RootHeader, To
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.batch import FetchedObjects
 from rootline.tree.draft.carried import CarriedFields
-from rootline.tree.draft.change import Beginning, Change, Effect
+from rootline.tree.draft.change import Beginning, Change, Effect, SetCarried
 from rootline.tree.draft.draft import Draft
 from rootline.tree.state.name_state import dropped_words
 
@@ -42,7 +42,7 @@ def drop(draft: Draft, _intent: Intent, _fetched: FetchedObjects) -> Change:
     """Drop the table, which `restore` can undo. Raises `Invalid` (`table-dropped`)."""
     if draft.is_tombstone:
         raise Invalid("table-dropped", dropped_words(draft.table, draft.carried.drops[-1]))
-    return Change(Effect.NOTHING, carried=dropped(draft, is_purged=False))
+    return Change(Effect.NOTHING, (SetCarried(dropped(draft, is_purged=False)),))
 
 
 def purge(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Beginning:
@@ -66,7 +66,7 @@ def purge(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Beginning:
     else:
         carried = replace(carried, drops=(*carried.drops[:-1], carried.drops[-1]._replace(is_purged=True)))
     carried = without_past(draft, carried)
-    return Beginning(draft.definition, carried.definition, None, Effect.REMOVES, carried=carried)
+    return Beginning(draft.definition, carried, None, Change(Effect.REMOVES))
 
 
 def without_past(draft: Draft, carried: CarriedFields) -> CarriedFields:
@@ -114,7 +114,7 @@ def restored_table(draft: Draft, intent: Intent) -> Change:
             f"{draft.table} was dropped in version {last.version}: restore that version first, and then an earlier "
             "one if needed",
         )
-    return Change(Effect.NOTHING, carried=replace(draft.carried, name_is=NameState.TABLE))
+    return Change(Effect.NOTHING, (SetCarried(replace(draft.carried, name_is=NameState.TABLE)),))
 
 
 def summary_of_drops(before: RootHeader | None, draft: Draft) -> dict[str, str]:

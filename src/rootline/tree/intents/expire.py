@@ -22,7 +22,7 @@ from rootline.schemas.intent import Intent, StoredPage
 from rootline.schemas.object_keys import page_location
 from rootline.schemas.root_header import Expiry, RootHeader
 from rootline.tree.draft.batch import Absent, FetchedObjects, Need, Needs
-from rootline.tree.draft.change import Change, Effect
+from rootline.tree.draft.change import Change, Effect, SetCarried, SetRetainedPage
 from rootline.tree.draft.draft import Draft
 from rootline.tree.intents.drop import purges
 from rootline.tree.intents.restore import RootNeed
@@ -77,9 +77,8 @@ def expire(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Ne
     if given_up < (0 if carried.expiry is None else carried.expiry.given_up_bytes):
         raise Invalid("page-invalid", f"{table}: the retained versions are larger in the page than in the table")
     expiry = Expiry(given_up, None if page is None else page.reference)
-    return Change(
-        Effect.NOTHING, carried=replace(carried, oldest_version=wanted, expiry=expiry), kept=(page,) if page else ()
-    )
+    carried = replace(carried, oldest_version=wanted, expiry=expiry)
+    return Change(Effect.NOTHING, (SetCarried(carried), SetRetainedPage(page)))
 
 
 def summary_of_expiry(before: RootHeader | None, draft: Draft) -> dict[str, str]:

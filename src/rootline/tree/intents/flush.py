@@ -13,6 +13,7 @@ Source: protocol page, section 5.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import starmap
 from typing import Final
 
 from pyroaring import BitMap
@@ -24,7 +25,7 @@ from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.intent import AddedManifest, Intent, IntentKind
 from rootline.schemas.intent_rules import check_location
 from rootline.tree.draft.batch import Absent, FetchedObjects, Needs
-from rootline.tree.draft.change import Change, Effect, IncomingLeaf
+from rootline.tree.draft.change import Change, Edit, Effect, IncomingLeaf, MoveOrdinals, MoveRows, Reattach, TakeLeaf
 from rootline.tree.draft.dead_leaves import is_dead_as_a_whole
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.leaf_sources import LeafSources
@@ -51,21 +52,17 @@ def flush(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Nee
     data_first = sorted(intent.add_manifests, key=lambda manifest: manifest.content_type)
     for manifest in data_first:
         work.take(manifest, _proven(manifest, fetched))
-    reaffiliate = {
-        item.location: item.referenced_file for item in intent.reaffiliate if item.location in draft.live.leaf_rows
-    }
-    has_use = bool(reaffiliate) or any(is_dead_as_a_whole(draft, location) for location in intent.replaces)
+    reattached = [
+        Reattach(item.location, item.referenced_file)
+        for item in intent.reaffiliate
+        if item.location in draft.live.leaf_rows
+    ]
+    has_use = bool(reattached) or any(is_dead_as_a_whole(draft, location) for location in intent.replaces)
     if not work.incoming and (intent.add_manifests or not has_use):
         places = [*(manifest.location for manifest in intent.add_manifests), *intent.replaces]
         names = ", ".join(repr(place) for place in places[:4])
         raise Invalid(stale, f"no entry of {names} is live at its source any more: plan again")
-    return Change(
-        Effect.MAINTAINS,
-        incoming=tuple(work.incoming.values()),
-        moved=tuple(work.moved.values()),
-        moved_ordinals=work.moved_ordinals,
-        reaffiliate=reaffiliate,
-    )
+    return Change.of(Effect.MAINTAINS, *work.edits(), *reattached)
 
 
 class Takeover:
@@ -104,6 +101,11 @@ class Takeover:
             else:
                 self.moved_ordinals.setdefault(origin.leaf, BitMap()).add(origin.ordinal)
         self.incoming[manifest.location] = IncomingLeaf(LeafLookup(leaf), leaf_row, dead)
+
+    def edits(self) -> list[Edit]:
+        """The edits that let the leaves take over their entries."""
+        leaves = map(TakeLeaf, self.incoming.values())
+        return [MoveRows(tuple(self.moved.values())), *leaves, *starmap(MoveOrdinals, self.moved_ordinals.items())]
 
     def _moves(self, manifest: AddedManifest, leaf: Leaf) -> BitMap | None:
         """The ordinals of an affiliated delete leaf that may move to it, or `None` for any other leaf: all may."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.intent import Intent
 from rootline.tree.draft.batch import FetchedObjects, Needs
-from rootline.tree.draft.change import Change, Effect
+from rootline.tree.draft.change import Add, Change, Effect, Remove, TakeLeaf
 from rootline.tree.draft.draft import Draft
 from rootline.tree.rules.file_rules import added_rows
 from rootline.tree.rules.removal_rules import removals
@@ -33,4 +33,4 @@ def overwrite(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change |
     added = added_rows(draft, intent)
     leaves = writer_leaves(draft, intent, fetched, added)
     effect = (Effect.ADDS if added or leaves else Effect.NOTHING) | (Effect.REMOVES if removed else Effect.NOTHING)
-    return Change(effect, added=tuple(added), removed=tuple(removed), incoming=leaves)
+    return Change.of(effect, Remove(tuple(removed)), Add(tuple(added)), *map(TakeLeaf, leaves))

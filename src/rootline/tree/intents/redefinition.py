@@ -19,7 +19,7 @@ from rootline.schemas.intent import Intent
 from rootline.schemas.intent_rules import CHANGING_KINDS, IntentKind
 from rootline.schemas.root_header import DefinitionReference
 from rootline.schemas.table_definition import TableDefinition
-from rootline.tree.draft.change import Change
+from rootline.tree.draft.change import Change, Define
 from rootline.tree.draft.draft import Draft
 from rootline.tree.evolution.changes import DefinitionChanges
 from rootline.tree.evolution.next_definition import evolved, replaced_definition
@@ -45,10 +45,10 @@ class Redefinition:
         """A view of `draft` under this definition, for checks. `draft` is unchanged."""
         return draft.with_definition(self.definition, replace(draft.carried, definition=self.reference))
 
-    def with_change(self, draft: Draft, change: Change) -> Change:
-        """`change` together with this redefinition, as one change of `draft`."""
-        carried = replace(change.carried or draft.carried, definition=self.reference)
-        return replace(change, objects=(self.pending, *change.objects), carried=carried, definition=self.definition)
+    def with_change(self, change: Change) -> Change:
+        """`change` together with this redefinition, as one change."""
+        define = Define(self.definition, self.reference)
+        return Change(change.effect, (define, *change.edits), (self.pending, *change.objects))
 
 
 def redefinition(draft: Draft, intent: Intent) -> Redefinition | None:

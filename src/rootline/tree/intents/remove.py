@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rootline.schemas.intent import Intent
 from rootline.tree.draft.batch import FetchedObjects, Needs
-from rootline.tree.draft.change import Change, Effect
+from rootline.tree.draft.change import Change, Effect, Remove
 from rootline.tree.draft.draft import Draft
 from rootline.tree.rules.removal_rules import removals
 
@@ -12,4 +12,4 @@ from rootline.tree.rules.removal_rules import removals
 def remove(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
     """Remove files with their vectors. Raises `Invalid`."""
     removed = removals(draft, intent, fetched)
-    return removed if isinstance(removed, Needs) else Change(Effect.REMOVES, removed=tuple(removed))
+    return removed if isinstance(removed, Needs) else Change.of(Effect.REMOVES, Remove(tuple(removed)))

@@ -15,19 +15,18 @@ Source: docs/decisions/0074.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace as with_fields
+from itertools import starmap
 from typing import Final
 
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
 from rootline.schemas.errors import Invalid
-from rootline.schemas.identifiers import SequenceNumber
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_rules import MAINTENANCE_KINDS, IntentKind
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import FetchedObjects, Needs
-from rootline.tree.draft.change import Change, Effect
+from rootline.tree.draft.change import Add, Change, Effect, Remove, RemoveOrdinals, ReplaceTable, TakeLeaf
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import REPLACED_TABLE
 from rootline.tree.rules.file_rules import added_rows
@@ -48,14 +47,13 @@ def replace(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | N
     added = added_rows(draft, intent)
     leaves = writer_leaves(draft, intent, fetched, added)
     effect = Effect.REMOVES if removed or removed_in_leaves else Effect.NOTHING
-    return Change(
+    return Change.of(
         effect | (Effect.ADDS if added or leaves else Effect.NOTHING),
-        added=tuple(added),
-        incoming=leaves,
-        removed=removed,
-        removed_from=removed_in_leaves,
-        carried=with_fields(draft.carried, replaced_at=SequenceNumber(draft.sequence_number + 1)),
-        new_schema_id=draft.definition.oldest_schema_id,
+        Remove(removed),
+        *starmap(RemoveOrdinals, removed_in_leaves.items()),
+        Add(tuple(added)),
+        *map(TakeLeaf, leaves),
+        ReplaceTable(draft.definition.oldest_schema_id),
     )
 
 
@@ -85,7 +83,7 @@ def check_meant_for_this(draft: Draft, intent: Intent) -> None:
 
 def summary_of_replaces(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
     """Keys for the snapshot's summary: the first schema of the table after its last replace."""
-    ids = [change.new_schema_id for change in draft.changes if change.new_schema_id is not None]
+    ids = [edit.first_schema_id for edit in draft.accepted(ReplaceTable)]
     return {REPLACED_TABLE: str(ids[-1])} if ids else {}
 
 

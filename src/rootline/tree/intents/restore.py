@@ -12,7 +12,7 @@ Source: protocol page, section 2, `restore`. Decision 0026.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from pyroaring import BitMap, BitMap64
@@ -21,12 +21,21 @@ from rootline.schemas.bytes.leaf import Leaf, LeafContent
 from rootline.schemas.bytes.root.root_codec import Root, Row
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status, VersionInfo
 from rootline.schemas.errors import Corrupt, Invalid
-from rootline.schemas.identifiers import SequenceNumber, Version
+from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import Intent, VersionReference
 from rootline.schemas.root_header import DefinitionReference, RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.batch import Absent, FetchedObjects, Need, Needs
-from rootline.tree.draft.change import Change, Effect, IncomingLeaf
+from rootline.tree.draft.change import (
+    Add,
+    Change,
+    Effect,
+    IncomingLeaf,
+    Remove,
+    RemoveOrdinals,
+    RestoreVersion,
+    TakeLeaf,
+)
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import RESTORED_VERSIONS
 from rootline.tree.draft.version_difference import Difference, OlderVersion, difference, manifest_vectors_in_files
@@ -89,7 +98,7 @@ def restore(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | N
             return Needs.of([need])
         redefined = _redefined(draft, intent, header.version, need, fetched)
     change = _restored(draft if redefined is None else redefined.seen(draft), older, fetched)
-    return change if redefined is None or isinstance(change, Needs) else redefined.with_change(draft, change)
+    return change if redefined is None or isinstance(change, Needs) else redefined.with_change(change)
 
 
 def _redefined(
@@ -131,21 +140,20 @@ def _restored(draft: Draft, older: OlderVersion, fetched: FetchedObjects) -> Cha
         next_row_id += 0 if restored.added_tally is None else restored.added_tally.rows
         incoming.append(restored)
         written.append(PendingObject(encoded.location, encoded.body))
-    return Change(
+    return Change.of(
         _effect(found),
-        added=tuple(_restored_row(draft, live, numbers, fits=fits) for live in found.then),
-        incoming=tuple(incoming),
+        Remove(found.now),
+        *(RemoveOrdinals(location, ordinals) for location, (_, ordinals) in found.now_in_leaves.items()),
+        Add(tuple(_restored_row(draft, live, numbers, fits=fits) for live in found.then)),
+        *map(TakeLeaf, incoming),
+        RestoreVersion(version),
         objects=tuple(written),
-        removed=found.now,
-        removed_from={location: ordinals for location, (_, ordinals) in found.now_in_leaves.items()},
-        carried=replace(draft.carried, restored_at=SequenceNumber(draft.sequence_number + 1)),
-        restored=version,
     )
 
 
 def summary_of_restores(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
     """Keys for the snapshot's summary: the restored versions, in the order of the intents."""
-    versions = [str(change.restored) for change in draft.changes if change.restored is not None]
+    versions = [str(edit.version) for edit in draft.accepted(RestoreVersion)]
     return {RESTORED_VERSIONS: ",".join(versions)} if versions else {}
 
 

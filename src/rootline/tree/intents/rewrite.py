@@ -25,7 +25,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import FetchedObjects, Needs
-from rootline.tree.draft.change import Change, Effect
+from rootline.tree.draft.change import Change, Effect, Replace
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.live_deletes import live_equality_deletes
 from rootline.tree.draft.summary import REPLACED_FILES, REWRITTEN_FILES
@@ -53,7 +53,7 @@ def rewrite(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | N
     new_rows = [_rewritten(draft, row, read) for row in added_rows(draft, intent)]
     _check_later_deletes(draft, sources, new_rows, read)
     _check_counts(draft, sources, new_rows, read)
-    return Change(Effect.MAINTAINS, replaced=tuple(sources), rewritten=tuple(new_rows))
+    return Change.of(Effect.MAINTAINS, Replace(tuple(sources), tuple(new_rows)))
 
 
 def summary_of_rewrites(_before: RootHeader | None, draft: Draft) -> dict[str, str]:

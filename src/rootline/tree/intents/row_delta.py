@@ -20,7 +20,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedVector, Intent
 from rootline.schemas.intent_rules import check_location
 from rootline.tree.draft.batch import FetchedObjects, Needs
-from rootline.tree.draft.change import Change, Effect, MergedVector
+from rootline.tree.draft.change import Add, Change, Effect, Merge, MergedVector, Remove, TakeLeaf
 from rootline.tree.draft.draft import Draft
 from rootline.tree.rules.added_vectors import check_added_vector, merged_entry, vector_entry
 from rootline.tree.rules.file_rules import added_rows, check_own_location
@@ -79,7 +79,7 @@ def row_delta(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change |
         if item.current is not None:
             removed.append(item.current)
     effect = Effect.REMOVES | (Effect.ADDS if adds_files(intent) else Effect.NOTHING)
-    return Change(effect, tuple(rows), tuple(removed), tuple(merged), leaves)
+    return Change.of(effect, Remove(tuple(removed)), Add(tuple(rows)), Merge(tuple(merged)), *map(TakeLeaf, leaves))
 
 
 def _check_deletes(intent: Intent) -> None:

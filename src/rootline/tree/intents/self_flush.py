@@ -50,5 +50,5 @@ def take_own_leaves(draft: Draft, flush: OwnFlush) -> tuple[PendingObject, ...]:
             work.take(manifest, flush.leaves[manifest.location])
     if not work.incoming:
         return ()
-    draft.accept(Change(Effect.NOTHING, incoming=tuple(work.incoming.values()), moved=tuple(work.moved.values())))
+    draft.accept(Change.of(Effect.NOTHING, *work.edits()))
     return tuple(PendingObject(leaf.location, leaf.body) for leaf in flush.encoded if leaf.location in work.incoming)

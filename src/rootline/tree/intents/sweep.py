@@ -26,7 +26,7 @@ from rootline.schemas.intent_rules import check_location
 from rootline.schemas.object_keys import own_forms
 from rootline.schemas.root_header import Condemned, RootHeader
 from rootline.tree.draft.batch import Absent, FetchedObjects, Need, Needs
-from rootline.tree.draft.change import Change, Effect
+from rootline.tree.draft.change import Change, Effect, SetCarried, SetCondemnedPages
 from rootline.tree.draft.draft import Draft
 from rootline.tree.ledger.log_time import counted_ms
 from rootline.tree.state.pending_object import PendingObject
@@ -97,7 +97,8 @@ def sweep(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Nee
     if not new_pages and condemned == draft.carried.condemned and horizon_ms == draft.carried.horizon_ms:
         raise Invalid("sweep-stale", "the horizon is already there, and every location to condemn is live")
     carried = replace(draft.carried, horizon_ms=horizon_ms, condemned=condemned)
-    return Change(Effect.MAINTAINS, carried=carried, condemned=pages, objects=objects if new_pages else ())
+    edits = (SetCarried(carried), SetCondemnedPages(pages))
+    return Change(Effect.MAINTAINS, edits, objects if new_pages else ())
 
 
 def live_since(draft: Draft, sequence_number: int) -> Iterator[str]:

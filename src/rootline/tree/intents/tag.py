@@ -19,7 +19,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent, VersionReference
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import FetchedObjects
-from rootline.tree.draft.change import Change, Effect
+from rootline.tree.draft.change import Change, Effect, SetCarried
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import CHANGED_TAGS, changed_tags
 from rootline.tree.state.addressable import Addressable
@@ -44,7 +44,7 @@ def tag(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Change:
         tags[name] = ref.version
         if len(tags) > TAGS_MAX:
             raise Invalid("tag-invalid", f"the table already has {TAGS_MAX} tags, which is the limit: delete one first")
-    return Change(Effect.NOTHING, carried=replace(draft.carried, tags=tags))
+    return Change(Effect.NOTHING, (SetCarried(replace(draft.carried, tags=tags)),))
 
 
 def check_tag_name(name: str) -> str:

@@ -26,7 +26,7 @@ from rootline.schemas.view_changes import changed_view, view_of_request
 from rootline.schemas.view_metadata import ViewMetadata
 from rootline.tree.draft.batch import FetchedObjects
 from rootline.tree.draft.carried import CarriedFields
-from rootline.tree.draft.change import Beginning, Change, Effect
+from rootline.tree.draft.change import Beginning, Change, Effect, SetCarried, SetRetainedPage
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import check_user_summary
 from rootline.tree.intents.create import stored_definition
@@ -54,7 +54,7 @@ def create_view(intent: Intent, _fetched: FetchedObjects, appended_ms: int) -> B
     definition = definition_of_view(view.view_uuid)
     pending, reference = stored_definition(intent, definition)
     carried = CarriedFields(reference, name_is=NameState.VIEW, view=view.to_json())
-    return Beginning(definition, reference, None, Effect.NOTHING, (pending,), carried)
+    return Beginning(definition, carried, None, Change(Effect.NOTHING, objects=(pending,)))
 
 
 def replace_view(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Change:
@@ -62,12 +62,13 @@ def replace_view(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Chan
     name = draft.table
     view = ViewMetadata.from_json(_view_of(draft), name=name)
     after = changed_view(view, intent.definition or "", draft.appended_ms, name=name)
-    return Change(Effect.NOTHING, carried=replace(draft.carried, view=after.to_json()))
+    return Change(Effect.NOTHING, (SetCarried(replace(draft.carried, view=after.to_json())),))
 
 
 def drop_view(draft: Draft, _intent: Intent, _fetched: FetchedObjects) -> Change:
     """Drop the view. None of its versions can be read afterwards."""
-    return Change(Effect.NOTHING, carried=without_past(draft, dropped(draft, is_purged=True)), kept=())
+    carried = without_past(draft, dropped(draft, is_purged=True))
+    return Change(Effect.NOTHING, (SetCarried(carried), SetRetainedPage(None)))
 
 
 @lru_cache(maxsize=64)

@@ -1,8 +1,7 @@
 """Running totals of live entries.
 
-Owns: the counters for each type of entry.
-Does not own: the sums over a leaf's columns (`leaf_tally`), the live entries (`draft`), the header's value type
-(`Totals`).
+Owns: the counters for each type of entry, and those of a batch. Does not own: the sums over a leaf's columns
+(`leaf_tally`), when a batch counts an entry (`overlays`), the header's value type (`Totals`).
 Invariants: Subtracting an added entry restores the earlier numbers. `rows` includes rows that vectors delete.
 """
 
@@ -23,6 +22,7 @@ SIZE_OF: Final[Mapping[ContentType, str]] = {
 
 
 _TYPES: Final = max(ContentType) + 1
+_DATA: Final = ContentType.DATA
 _totals: Final = quick(Totals)
 
 
@@ -125,6 +125,32 @@ def totals_after(before: Totals, added: Tally, removed: Tally) -> Totals:
         before.deleted_rows + added.deleted_rows - removed.deleted_rows,
         before.data_bytes + added.data_bytes - removed.data_bytes,
     )
+
+
+class Counts:
+    """Counters of the entries that a batch adds and removes.
+
+    The next root shows `added` and `removed`. It does not show `rewritten` and `replaced`: the content of what was
+    replaced is in what was rewritten.
+    """
+
+    __slots__ = ("added", "before", "removed", "replaced", "rewritten")
+
+    def __init__(self, before: Totals) -> None:
+        self.before = before
+        self.added, self.removed, self.rewritten, self.replaced = Tally(), Tally(), Tally(), Tally()
+
+    @property
+    def totals(self) -> Totals:
+        """The live totals after the intents accepted so far."""
+        shown = totals_after(self.before, self.added, self.removed)
+        return totals_after(shown, self.rewritten, self.replaced)
+
+    @property
+    def data_bytes(self) -> int:
+        """The bytes of live data files after the intents accepted so far."""
+        new = self.added.sizes[_DATA] + self.rewritten.sizes[_DATA]
+        return self.before.data_bytes + new - self.removed.sizes[_DATA] - self.replaced.sizes[_DATA]
 
 
 def totals_of(entries: Iterable[ContentEntry]) -> Totals:
