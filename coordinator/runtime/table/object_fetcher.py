@@ -34,7 +34,7 @@ from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.bytes.vector_codec import VECTOR_MAGIC as MAGIC
 from rootline.schemas.bytes.vector_codec import decode_vector
 from rootline.schemas.content_entry import ContentEntry
-from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
+from rootline.schemas.errors import Corrupt, Internal, Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AdoptedRoot
 from rootline.schemas.object_keys import is_absolute, resolved, root_key, table_in
@@ -259,6 +259,9 @@ async def fetch_objects(
     found: dict[Need[object], object] = {}
     for kind in _KINDS:
         found |= await kind.fetch_from(source, needs)
+    unfetched = [need for need in needs if need not in found]
+    if unfetched:
+        raise Internal("invariant-broken", f"{table}: no row of the fetcher's table fetches {unfetched[0]!r:.300}")
     return FetchedObjects(found)
 
 

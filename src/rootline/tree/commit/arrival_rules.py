@@ -16,10 +16,11 @@ horizon. A committed intent is therefore answered with `duplicate`, `file-alread
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import CLOCKS_APART_MS
 from rootline.schemas.intent import Intent
@@ -41,8 +42,10 @@ class DateNeed(Need[int | Absent]):
     location: str
 
 
-def added_locations(intent: Intent, change: Change) -> list[str]:
+def added_locations(intent: Intent, change: Row | Change) -> list[str]:
     """The locations that an intent adds: leaves, their entries, and a page."""
+    if isinstance(change, Row):
+        return [change.entry.location]
     if change.edits_of(RestoreVersion):
         return []
     own = {item.location for item in change.objects}
@@ -50,13 +53,15 @@ def added_locations(intent: Intent, change: Change) -> list[str]:
     return [location for location in (*page, *change.arriving()) if location not in own]
 
 
-def was_committed_before(draft: Draft, intent: Intent, change: Change) -> bool:
+def was_committed_before(draft: Draft, intent: Intent, change: Row | Change) -> bool:
     """Whether an intent only adds files, and all of them were in the table before and have been rewritten since.
 
     Raises:
         Invalid: `file-removed`, an added file was removed before, or was rewritten while others of the intent are new.
     """
-    if not draft.retired or change.edits_of(RestoreVersion):
+    if isinstance(change, Row):
+        return retirement_of(draft, change.entry.location)
+    if change.edits_of(RestoreVersion):
         return False
     added = list(change.arriving_files())
     rewritten = [retirement_of(draft, location) for location in added]
@@ -76,14 +81,17 @@ def retirement_of(draft: Draft, location: str) -> bool:
     return how is Retirement.REWRITTEN
 
 
-def check_arrival(draft: Draft, record: Record, locations: Sequence[str], fetched: FetchedObjects) -> Needs | None:
-    """Check that the files at `locations` are not removed, condemned or older than the sweep's horizon.
+def check_arrival(draft: Draft, record: Record, change: Row | Change, fetched: FetchedObjects) -> Needs | None:
+    """Check that the files that a change adds are not removed, condemned or older than the sweep's horizon.
 
-    Returns the objects whose dates must be read from the store for this check, or `None` if all checks passed.
+    Returns the dates that must be read from the store for this check, or `None` if all checks passed.
 
     Raises:
         Invalid: `file-removed`, `expired`, `oldest-file-wrong`, `oldest-file-missing`, `file-missing`.
     """
+    if isinstance(change, Change):
+        check_not_condemned(draft, (item.location for item in change.objects))
+    locations = added_locations(record.intent, change)
     check_not_condemned(draft, locations)
     horizon_ms = draft.carried.horizon_ms
     if not horizon_ms:

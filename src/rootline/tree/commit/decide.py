@@ -1,48 +1,65 @@
-"""Decide intents one after the other: the table they are for, the ledger, the shared rules, the rules of the kind.
+"""Decide the intents of a batch one after the other, each by the same steps in the same order.
 
-Owns: the order of the checks, and the record of each decision. Does not own: the rules of each kind (`kinds`).
+Owns: the order of the steps, the rules about the name and its tables, and the record of each decision. Does not own:
+the rules of files that arrive (`arrival_rules`), those that kinds share (`rootline.tree.rules`), those of one kind
+(`rootline.tree.intents.kinds`), the ledger (`rootline.tree.ledger`), the form of a verdict (`verdicts`).
 Invariants: Every record gets one verdict, with its outcome and ledger entry. A rejected intent does not change the
-draft. Only `Invalid` rejects an intent. Any other error is not the intent's fault and stops the batch.
+draft. Only `Invalid` rejects an intent. Any other error is not the intent's fault and stops the batch. An intent never
+applies to a table with another uuid. Once a table of the name was dropped, an intent without a uuid never applies.
 
-Source: protocol page, section 2.
+The steps, in order:
+
+    meant_for_this_table   the intent names the uuid of this table, if a table of the name was dropped
+    known_to_ledger        a copy of a decided intent gets the first verdict
+    permitted              the publisher has the permission
+    fast_append            an append of one file that breaks no rule becomes a row
+    shared_rules           the rules of all kinds: name, definition, isolation, files in the store
+    judged_by_kind         the rules of the intent's kind, which make the change
+    room_in_root           the next root has room for the change
+    committed_before       an intent whose files were all rewritten since they were committed is a duplicate
+    arrival                the new files are neither condemned nor older than the horizon
+
+Theory. A step returns `None` to pass the intent on, or settles it: it was decided before, or objects must be fetched
+first. A step that raises `Invalid` rejects the intent. An intent that no step settles is committed with the change that
+the steps made of it.
+
+The order is part of the protocol. An intent with two faults is rejected for the one that is checked first, and every
+coordinator must give the same reason. Four facts explain the order:
+* A ledger belongs to one table, so the table's uuid comes before it.
+* A copy of a decided intent gets the first verdict, whatever happened to the table since. So the ledger comes before
+  every other rule.
+* No rule between the fast append and the arrival rejects a change that the fast append makes. Other intents take the
+  general steps, which give the reasons.
+* Files are compared with removed and condemned ones when the whole change is known.
+
+Source: protocol page, section 2. Definitions page, section 2. Decision 0067.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
+from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.errors import Internal, Invalid, RootlineError
 from rootline.schemas.identifiers import SequenceNumber, TableName, Version, WriterId
 from rootline.schemas.intent import Intent, Isolation
 from rootline.schemas.intent_rules import BEGINNING_KINDS, MAINTENANCE_KINDS, VIEW_KINDS, IntentKind
-from rootline.schemas.root_header import RejectedSequence
+from rootline.schemas.root_header import NameState, RejectedSequence
 from rootline.schemas.verdict import Verdict
 from rootline.tree.commit import verdicts
-from rootline.tree.commit.arrival_rules import (
-    added_locations,
-    check_arrival,
-    check_not_condemned,
-    retirement_of,
-    was_committed_before,
-)
-from rootline.tree.commit.table_rules import (
-    AFTER_CREATE,
-    AFTER_DROP,
-    check_kind_of_name,
-    check_name_is_free,
-    is_of_this_table,
-)
+from rootline.tree.commit.arrival_rules import check_arrival, was_committed_before
 from rootline.tree.draft.batch import NO_NEEDS, FetchedObjects, Needs, Record
 from rootline.tree.draft.change import Beginning, Change
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.root_room import check_room
 from rootline.tree.draft.summary import check_user_summary
-from rootline.tree.intents.create import after_drop, create_again
+from rootline.tree.intents.create import after_drop, uuid_of
 from rootline.tree.intents.fast_append import fast_append_row
 from rootline.tree.intents.kinds import KINDS
-from rootline.tree.intents.redefinition import redefinition
+from rootline.tree.intents.redefinition import Redefinition, redefinition
 from rootline.tree.intents.replace import check_meant_for_this
-from rootline.tree.intents.view import create_view
 from rootline.tree.ledger.contents import ContentDraft
 from rootline.tree.ledger.ledger import (
     VERSION_FORGOTTEN,
@@ -56,11 +73,190 @@ from rootline.tree.ledger.outcomes import OutcomeDraft
 from rootline.tree.rules.file_rules import check_named_once
 from rootline.tree.rules.isolation_rules import check_isolation
 from rootline.tree.rules.verified_files import files_to_verify
+from rootline.tree.state.name_state import dropped_words
 from rootline.tree.state.pending_object import PendingObject
 from rootline.tree.state.table_state import TableState
 
-MESSAGE_CHARS_MAX = 300
+MESSAGE_CHARS_MAX: Final = 300
 """The length of a rejection's message. The root keeps it until the verdict is published, the ledger longer."""
+_OF_TOMBSTONES: Final = frozenset(
+    (IntentKind.DROP, IntentKind.PURGE, IntentKind.RESTORE, IntentKind.EXPIRE, IntentKind.SWEEP)
+)
+_OF_VIEWS: Final = VIEW_KINDS | {IntentKind.EXPIRE, IntentKind.SWEEP}
+_AFTER_DROP: Final = frozenset((IntentKind.RESTORE, IntentKind.EXPIRE, IntentKind.SWEEP))
+"""Kinds that wait for the next root if this root drops or purges the table, besides those that create one."""
+_AFTER_CREATE: Final = frozenset((IntentKind.DROP, IntentKind.DROP_VIEW))
+"""Kinds that wait for the next root if this root creates or restores the table. `purge` always waits."""
+
+
+class Duplicate(NamedTuple):
+    """The intent was committed before, in `version` if that is known."""
+
+    version: Version | None
+
+
+Settled = Duplicate | RejectedSequence | Needs
+"""An intent that a step settles: it was committed before, it was rejected before, or objects must be fetched first."""
+
+
+@dataclass(slots=True)
+class Deciding:
+    """One intent on its way through the steps, with the change that they have made of it so far.
+
+    * `draft`: the table as the earlier intents of the batch left it, `None` if there is no table.
+    * `has_ledger`: whether the draft's ledger applies to the intent.
+    * `redefined`: the definition that the intent gives the table, `None` if it does not change it.
+    """
+
+    record: Record
+    draft: Draft | None
+    batch: Decisions
+    has_ledger: bool = False
+    redefined: Redefinition | None = None
+    change: Row | Change | Beginning | None = None
+
+
+def meant_for_this_table(deciding: Deciding) -> None:
+    """Reject an intent for another table of the name, and find out whether the ledger applies."""
+    draft = deciding.draft
+    deciding.has_ledger = draft is not None and is_of_this_table(draft, deciding.record.intent)
+
+
+def known_to_ledger(deciding: Deciding) -> Duplicate | RejectedSequence | None:
+    """Settle a copy of a decided intent. Reject another intent with a committed sequence."""
+    record, batch = deciding.record, deciding.batch
+    intent = record.intent
+    if not deciding.has_ledger or intent.writer_id is None or intent.writer_sequence is None:
+        return None
+    writer = WriterId(intent.writer_id)
+    known = batch.ledger.parts_of(writer)
+    rejection = rejection_of(known, intent.intent_id)
+    if rejection is not None:
+        batch.ledger.put(writer, known[0])
+        return rejection
+    version = committed_version(known, intent.writer_sequence)
+    if version is None:
+        return None
+    named = None if version == VERSION_FORGOTTEN else version
+    if batch.contents.is_another(intent, record.headers):
+        when = "" if named is None else f" in version {named}"
+        raise Invalid(
+            "sequence-reused",
+            f"{batch.table}: sequence {intent.writer_sequence} of writer {intent.writer_id!r:.80} was committed{when} "
+            "with other content: publish this data under a new sequence",
+        )
+    batch.ledger.put(writer, known[0])
+    return Duplicate(named)
+
+
+def permitted(deciding: Deciding) -> None:
+    """Reject an intent whose publisher lacks the permission."""
+    if deciding.record.refusal is not None:
+        raise Invalid(*deciding.record.refusal)
+
+
+def fast_append(deciding: Deciding) -> None:
+    """Make the row of an append of one file that breaks no rule."""
+    draft = deciding.draft
+    if draft is not None and draft.is_table:
+        deciding.change = fast_append_row(draft, deciding.record.intent)
+
+
+def shared_rules(deciding: Deciding) -> Needs | None:
+    """Check the rules that all kinds share: name, definition, isolation, files in the store."""
+    draft, record = deciding.draft, deciding.record
+    if deciding.change is not None or draft is None:
+        return None
+    intent = record.intent
+    if KINDS[intent.kind].judge is None:
+        check_may_begin(draft, intent)
+        return None
+    check_kind_of_name(draft, intent)
+    check_meant_for_this(draft, intent)
+    draft.appended_ms = record.appended_ms
+    deciding.redefined = redefinition(draft, intent)
+    seen = _seen(draft, deciding.redefined)
+    if intent.schema_id is not None and intent.schema_id != seen.definition.current_schema_id:
+        seen.definition.schema_by_id(intent.schema_id)
+    if intent.summary:
+        check_user_summary(intent.summary)
+    check_named_once(intent)
+    if intent.isolation is not Isolation.SNAPSHOT:
+        check_isolation(seen, intent)
+    made_from = intent.made_from_version if intent.kind in MAINTENANCE_KINDS else None
+    if made_from is not None and made_from >= seen.version:
+        raise Invalid("version-unknown", f"made_from_version {made_from} is not a version of the table yet")
+    return files_to_verify(seen, intent, deciding.batch.fetched)
+
+
+def judged_by_kind(deciding: Deciding) -> Needs | None:
+    """Make the change by the rules of the intent's kind."""
+    draft, record, fetched = deciding.draft, deciding.record, deciding.batch.fetched
+    if deciding.change is not None:
+        return None
+    intent, kind = record.intent, KINDS[record.intent.kind]
+    outcome: Change | Beginning | Needs
+    if draft is not None and kind.judge is not None:
+        outcome = kind.judge(_seen(draft, deciding.redefined), intent, fetched)
+    elif kind.begin is not None:
+        outcome = kind.begin(intent, fetched, record.appended_ms)
+    else:
+        of, code = ("view", "view-unknown") if intent.kind in VIEW_KINDS else ("table", "table-unknown")
+        raise Invalid(code, f"there is no {of} {deciding.batch.table}")
+    if isinstance(outcome, Needs):
+        return outcome
+    if deciding.redefined is not None and isinstance(outcome, Change):
+        outcome = deciding.redefined.with_change(outcome)
+    if draft is not None and kind.judge is None and isinstance(outcome, Beginning):
+        outcome = after_drop(draft, outcome)
+    deciding.change = outcome
+    return None
+
+
+def room_in_root(deciding: Deciding) -> None:
+    """Reject a change for which the root has no room. The row of a fast append has room."""
+    draft, change = deciding.draft, deciding.change
+    if draft is not None and isinstance(change, Change):
+        check_room(draft, change)
+
+
+def committed_before(deciding: Deciding) -> Duplicate | None:
+    """Settle an intent whose files were all committed before and rewritten since. Reject removed files."""
+    draft, change = deciding.draft, deciding.change
+    if draft is None or not draft.retired or change is None or isinstance(change, Beginning):
+        return None
+    return Duplicate(None) if was_committed_before(draft, deciding.record.intent, change) else None
+
+
+def arrival(deciding: Deciding) -> Needs | None:
+    """Reject condemned files and files that are older than the horizon of the table's sweeps."""
+    draft, change = deciding.draft, deciding.change
+    if draft is None or not draft.sweeps or change is None or isinstance(change, Beginning):
+        return None
+    return check_arrival(draft, deciding.record, change, deciding.batch.fetched)
+
+
+class Step(NamedTuple):
+    """A step. `records_rejection`: whether a rejection by it enters the ledger, so that a copy gets the same answer.
+
+    The rejection of a publisher without permission never does: the writer's name may belong to somebody else.
+    """
+
+    run: Callable[[Deciding], Settled | None]
+    records_rejection: bool = True
+
+
+STEPS: Final = (
+    Step(meant_for_this_table, records_rejection=False),  # the ledger belongs to another table
+    Step(known_to_ledger),
+    Step(permitted),
+    Step(fast_append),
+    Step(shared_rules),
+    Step(judged_by_kind),
+    Step(room_in_root),
+    Step(committed_before),
+    Step(arrival),
+)
 
 
 class Decisions:
@@ -70,6 +266,7 @@ class Decisions:
         self, parent: TableState | None, table: TableName, fetched: FetchedObjects, log_retention_s: int
     ) -> None:
         self.table = table
+        self.fetched = fetched
         self.draft: Draft | None = None if parent is None else Draft.on(parent)
         if self.draft is not None:
             self.draft.log_retention_s = log_retention_s
@@ -84,10 +281,8 @@ class Decisions:
         )
         self.contents = ContentDraft(() if parent is None else parent.header.contents)
         self.outcomes = OutcomeDraft(self.version)
-        self._fetched = fetched
         self._was_tombstone = parent is not None and parent.header.is_tombstone
         self._has_committed = False
-        self._has_changed_name = False
 
     def ends_before(self, record: Record) -> bool:
         """Whether `record` must wait for the next root.
@@ -95,144 +290,74 @@ class Decisions:
         One root creates, drops or restores the table of its name at most once. A new or purged table contains nothing
         of the earlier intents in its root: they would be committed without a trace.
         """
-        if self.draft is None or not self._has_committed or record.refusal is not None:
+        draft = self.draft
+        if draft is None or not self._has_committed or record.refusal is not None:
             return False
-        kind, is_tombstone = record.intent.kind, self.draft.is_tombstone
+        kind, is_tombstone = record.intent.kind, draft.is_tombstone
         if kind is IntentKind.PURGE or (is_tombstone and kind in BEGINNING_KINDS):
             return True
-        return self._has_changed_name and kind in (AFTER_DROP if is_tombstone else AFTER_CREATE)
+        if kind not in (_AFTER_DROP if is_tombstone else _AFTER_CREATE):
+            return False
+        return draft.is_first or draft.parent is None or is_tombstone is not self._was_tombstone
 
     def decide(self, record: Record) -> None:
         """Decide the next record, or add the objects it needs to `needs`."""
-        intent, draft = record.intent, self.draft
+        deciding = Deciding(record, self.draft, self)
+        settled: Settled | None = None
+        step = STEPS[0]
         try:
-            is_same = draft is not None and is_of_this_table(draft, intent)
-        except Invalid as error:  # the ledger belongs to another table
-            self._reject(record, error.code, error.message, in_ledger=False)
-            return
-        if is_same and self._known_to_ledger(record):
-            return
-        if record.refusal is not None:  # not in the ledger: the writer name may belong to somebody else
-            self._reject(record, *record.refusal, in_ledger=False)
-            return
-        try:
-            row = None if draft is None or not draft.is_table else fast_append_row(draft, intent)
-            if self.draft is not None and row is not None:
-                if self.draft.retired and retirement_of(self.draft, row.entry.location):
-                    self._duplicate(record, self.draft)
-                    return
-                if self.draft.sweeps and self._waits_for_dates(record, [row.entry.location]):
-                    return
-                self._commit(record, self.draft, self.draft.accept_row(row))
-                return
-            outcome = (
-                _beginning_of(self.table, record, self._fetched) if self.draft is None else self._change_of(record)
-            )
-            if self.draft is not None and isinstance(outcome, Change):
-                if was_committed_before(self.draft, intent, outcome):
-                    self._duplicate(record, self.draft)
-                    return
-                if self.draft.sweeps:
-                    outcome = self._check_change(record, outcome)
+            for step in STEPS:
+                settled = step.run(deciding)
+                if settled is not None:
+                    break
         except Invalid as error:
-            self._reject(record, error.code, error.message)
+            in_ledger = step.records_rejection and record.refusal is None
+            self._reject(record, error.code, error.message, in_ledger=in_ledger)
             return
         except RootlineError:
             raise
         except Exception as error:
+            intent_id = record.intent.intent_id
             raise Internal(
                 "invariant-broken",
-                f"{self.table}: intent {intent.intent_id} at {tuple(record.position)} could not be decided: {error!r}",
+                f"{self.table}: intent {intent_id} at {tuple(record.position)} could not be decided: {error!r}",
             ) from error
-        if isinstance(outcome, Needs):
-            self.needs |= outcome
-            return
-        if isinstance(outcome, Beginning):
-            self.draft = Draft.beginning(outcome, self.draft)
+        if settled is None:
+            self._accept(record, deciding.change)
+        else:
+            self._settle(record, settled)
+
+    def _settle(self, record: Record, settled: Settled) -> None:
+        """Give the verdict of an earlier decision, or collect the needs."""
+        match settled:
+            case Needs():
+                self.needs |= settled
+            case Duplicate(version):
+                if self.draft is None:
+                    raise Internal("invariant-broken", f"{self.table}: a duplicate was found, but there is no table")
+                self.outcomes.duplicate(record.position, version)
+                table_uuid = self.draft.definition.table_uuid
+                self.verdicts.append(verdicts.duplicate(self.table, table_uuid, record, version))
+            case RejectedSequence(code=code, message=message):
+                self.outcomes.rejected(record.position, code, message)
+                self.verdicts.append(verdicts.rejected(self.table, record, code, message))
+
+    def _accept(self, record: Record, change: Row | Change | Beginning | None) -> None:
+        """Add the change to the draft, and commit the record."""
+        if isinstance(change, Beginning):
+            self.draft = Draft.beginning(change, self.draft)
             self.draft.table = self.table
             if self.draft.is_first and self.version > 0:
                 self.ledger, self.contents = LedgerDraft({}), ContentDraft(())
-            outcome = outcome.change
-        self.objects += outcome.objects
+            change = change.change
         draft = self.draft
-        if draft is None:
-            raise Internal("invariant-broken", f"{self.table}: a change was decided, but there is no table")
-        self._commit(record, draft, draft.accept(outcome))
-        self._has_changed_name = draft.is_first or draft.parent is None or draft.is_tombstone is not self._was_tombstone
-
-    def _known_to_ledger(self, record: Record) -> bool:
-        intent = record.intent
-        if intent.writer_id is None or intent.writer_sequence is None:
-            return False
-        writer = WriterId(intent.writer_id)
-        known = self.ledger.parts_of(writer)
-        rejection = rejection_of(known, intent.intent_id)
-        if rejection is not None:
-            self.ledger.put(writer, known[0])
-            self.outcomes.rejected(record.position, rejection.code, rejection.message)
-            self.verdicts.append(verdicts.rejected(self.table, record, rejection.code, rejection.message))
-            return True
-        version = committed_version(known, intent.writer_sequence)
-        if version is None or self.draft is None:
-            return False
-        named = None if version == VERSION_FORGOTTEN else version
-        if self.contents.is_another(intent, record.headers):
-            in_ledger = record.refusal is None
-            self._reject(record, "sequence-reused", _reused(self.table, intent, named), in_ledger=in_ledger)
-            return True
-        self.ledger.put(writer, known[0])
-        self.outcomes.duplicate(record.position, named)
-        self.verdicts.append(verdicts.duplicate(self.table, self.draft.definition.table_uuid, record, named))
-        return True
-
-    def _waits_for_dates(self, record: Record, locations: Sequence[str]) -> bool:
-        """Whether dates must be read from the store before `locations` may be added. Raises `Invalid`."""
-        assert self.draft is not None, "only a table has condemned files"
-        needs = check_arrival(self.draft, record, locations, self._fetched)
-        if needs is not None:
-            self.needs |= needs
-        return needs is not None
-
-    def _change_of(self, record: Record) -> Change | Beginning | Needs:
-        """The change that an intent makes to the table. Raises `Invalid`."""
-        draft, intent = self.draft, record.intent
-        judge = KINDS[intent.kind].judge
-        assert draft is not None, "there is a root"
-        if judge is None:
-            check_name_is_free(draft)
-            if intent.kind is IntentKind.CREATE_VIEW:
-                return after_drop(draft, create_view(intent, self._fetched, record.appended_ms))
-            return create_again(draft, intent, self._fetched)
-        check_kind_of_name(draft, intent)
-        check_meant_for_this(draft, intent)
-        draft.appended_ms = record.appended_ms
-        redefined = redefinition(draft, intent)
-        seen = draft if redefined is None else redefined.seen(draft)
-        _check_shared(seen, intent)
-        needs = files_to_verify(seen, intent, self._fetched)
-        if needs is not None:
-            return needs
-        change = judge(seen, intent, self._fetched)
-        if isinstance(change, Change):
-            if redefined is not None:
-                change = redefined.with_change(change)
-            check_room(draft, change)
-        return change
-
-    def _check_change(self, record: Record, change: Change) -> Change | Needs:
-        """Check the files that a change adds to a table with a horizon or condemned files.
-
-        Returns the change, or the dates to read from the store first. Raises `Invalid`.
-        """
-        draft = self.draft
-        assert draft is not None, "there is a root"
-        check_not_condemned(draft, [item.location for item in change.objects])
-        return check_arrival(draft, record, added_locations(record.intent, change), self._fetched) or change
-
-    def _duplicate(self, record: Record, draft: Draft) -> None:
-        """Answer `duplicate`: all files of the record were committed before, in an unknown version."""
-        self.outcomes.duplicate(record.position, None)
-        self.verdicts.append(verdicts.duplicate(self.table, draft.definition.table_uuid, record, None))
+        if draft is None or change is None:
+            raise Internal("invariant-broken", f"{self.table}: an intent was decided, but there is no table or change")
+        if isinstance(change, Row):
+            self._commit(record, draft, draft.accept_row(change))
+        else:
+            self.objects += change.objects
+            self._commit(record, draft, draft.accept(change))
 
     def _commit(self, record: Record, draft: Draft, number: SequenceNumber) -> None:
         intent = record.intent
@@ -247,7 +372,7 @@ class Decisions:
                 self.contents.committed(intent, record.headers)
         self.verdicts.append(verdicts.committed(self.table, record, self.version, draft.snapshot_id, number))
 
-    def _reject(self, record: Record, code: str, message: str, *, in_ledger: bool = True) -> None:
+    def _reject(self, record: Record, code: str, message: str, *, in_ledger: bool) -> None:
         """Reject a record. `in_ledger`: store the rejection in the ledger, so that a copy of the intent gets the same
         answer.
         """
@@ -263,33 +388,60 @@ class Decisions:
         self.verdicts.append(verdicts.rejected(self.table, record, code, message))
 
 
-def _reused(table: TableName, intent: Intent, version: Version | None) -> str:
-    when = "" if version is None else f" in version {version}"
-    return (
-        f"{table}: sequence {intent.writer_sequence} of writer {intent.writer_id!r:.80} was committed{when} with other "
-        "content: publish this data under a new sequence"
-    )
+def _seen(draft: Draft, redefined: Redefinition | None) -> Draft:
+    """The table as the rules see it: under the definition that the intent gives it."""
+    return draft if redefined is None else redefined.seen(draft)
 
 
-def _beginning_of(table: TableName, record: Record, fetched: FetchedObjects) -> Beginning | Needs:
-    intent = record.intent
-    begin = KINDS[intent.kind].begin
-    if begin is None:
-        kind, code = ("view", "view-unknown") if intent.kind in VIEW_KINDS else ("table", "table-unknown")
-        raise Invalid(code, f"there is no {kind} {table}")
-    return begin(intent, fetched, record.appended_ms)
+def is_of_this_table(draft: Draft, intent: Intent) -> bool:
+    """Whether the ledger applies to the intent: `False` for a `create` of another table.
+
+    Raises:
+        Invalid: `table-uuid-mismatch`, the intent is for another table. `table-uuid-missing`, the intent has no uuid
+            and needs one.
+    """
+    named, known = intent.table_uuid, draft.definition.table_uuid
+    if named is not None and named.int == known.int:
+        return True
+    if intent.kind is IntentKind.CREATE:
+        return uuid_of(intent) == known
+    if intent.kind is IntentKind.CREATE_VIEW:
+        return named == known
+    if named is None:
+        if draft.carried.drops:
+            raise Invalid(
+                "table-uuid-missing",
+                f"{draft.table}: a table of this name was dropped in version {draft.carried.drops[-1].version}, and "
+                "the intent does not name the table it is for: set its table_uuid",
+            )
+        return True
+    dropped_in = next((drop.version for drop in reversed(draft.carried.drops) if drop.table_uuid == named), None)
+    after = "" if dropped_in is None else f", which was dropped in version {dropped_in}"
+    raise Invalid("table-uuid-mismatch", f"{draft.table} has uuid {known}, the intent names {named}{after}")
 
 
-def _check_shared(draft: Draft, intent: Intent) -> None:
-    """Check the rules that all kinds share, on a table that exists. Raises `Invalid`."""
-    definition = draft.definition
-    if intent.schema_id is not None and intent.schema_id != definition.current_schema_id:
-        definition.schema_by_id(intent.schema_id)
-    if intent.summary:
-        check_user_summary(intent.summary)
-    check_named_once(intent)
-    if intent.isolation is not Isolation.SNAPSHOT:
-        check_isolation(draft, intent)
-    made_from = intent.made_from_version if intent.kind in MAINTENANCE_KINDS else None
-    if made_from is not None and made_from >= draft.version:
-        raise Invalid("version-unknown", f"made_from_version {made_from} is not a version of the table yet")
+def check_kind_of_name(draft: Draft, intent: Intent) -> None:
+    """Raises `Invalid` (`table-dropped`, `name-is-view`, `name-is-table`) if the kind does not fit the object of the
+    name.
+    """
+    if draft.is_tombstone and intent.kind not in _OF_TOMBSTONES:
+        raise Invalid("table-dropped", dropped_words(draft.table, draft.carried.drops[-1]))
+    if draft.carried.name_is is NameState.VIEW and intent.kind not in _OF_VIEWS:
+        raise Invalid("name-is-view", f"{draft.table} is a view, and an intent of kind {intent.kind} is for a table")
+    if draft.is_table and intent.kind in VIEW_KINDS:
+        raise Invalid("name-is-table", f"{draft.table} is a table, and an intent of kind {intent.kind} is for a view")
+
+
+def check_may_begin(draft: Draft, intent: Intent) -> None:
+    """Raises `Invalid` (`table-exists`, `view-exists`, `adoption-unsupported`) unless the newest root is a tombstone
+    that the new table or view can follow.
+    """
+    if draft.is_table:
+        raise Invalid("table-exists", f"{draft.table} already exists")
+    if not draft.is_tombstone:
+        raise Invalid("view-exists", f"{draft.table} is a view: replace it, drop it first, or choose another name")
+    if intent.adopt is not None:
+        raise Invalid(
+            "adoption-unsupported",
+            f"{draft.table} had a table that was dropped: adopt under a name that never had a table",
+        )

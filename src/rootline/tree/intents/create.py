@@ -85,21 +85,6 @@ def create(intent: Intent, fetched: FetchedObjects, _appended_ms: int = 0) -> Be
     return Beginning(state.definition, CarriedFields(reference), state, change)
 
 
-def create_again(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Beginning | Needs:
-    """A new table after a tombstone, the newest root of `draft`. It cannot reach the content of the dropped table.
-
-    Raises:
-        Invalid: as `create`; `adoption-unsupported`; `table-dropped`, its uuid is that of a dropped table.
-    """
-    if intent.adopt is not None:
-        raise Invalid(
-            "adoption-unsupported",
-            f"{draft.table} had a table that was dropped: adopt under a name that never had a table",
-        )
-    begun = create(intent, fetched)
-    return after_drop(draft, begun) if isinstance(begun, Beginning) else begun
-
-
 def after_drop(draft: Draft, begun: Beginning) -> Beginning:
     """`begun`, with the fields that a tombstone passes on: horizon, condemned pages, drops. Raises `Invalid`
     (`table-dropped`).
