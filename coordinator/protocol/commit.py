@@ -1,10 +1,11 @@
 """One commit: load the head, build a root, store its objects, put it, read it back, confirm it, publish its verdicts.
 
 Owns: each request of a commit, the move for its answer, and decisions `build`, `landed`, `confirmed` and `retry`.
-Does not own: the result of a build (`batch_builder`), the interpretation of replies (`put_rules`), what follows a
-failure or a lost race (`trouble`), what follows a commit (`gather`).
-Invariants: Each request has one function, which a retry calls too. Between the PUT of an attempt and the proof of its
-outcome, only its identical bytes are put. Verdicts of an attempt are published only from decision
+Does not own: the rules by which the tree applies a batch (`rootline.tree.commit.apply`), the interpretation of replies
+(`put_rules`), the moves after a failure or a lost race (`trouble`) and after a commit (`gather`).
+Invariants: Each request has one function, which a retry calls too. A record below the head's offset gets its verdict
+and is never applied a second time. A root that fails the tree's own checks is never written. Between the PUT of an
+attempt and the proof of its outcome, only its identical bytes are put. Its verdicts are published only from decision
 `confirmed`.
 """
 
@@ -100,48 +101,7 @@ def head_loaded(machine: TableMachine, phase: Request, event: HeadLoaded, tick: 
     return Move(Build(), loaded, [note, *more])
 
 
-# Build a root
-
-
-def build_next(machine: TableMachine, decision: Build, tick: Tick) -> Move:
-    """Build the next root from the present batch or from a new one.
-
-    Records that the head has decided are removed from the batch, and their verdicts are published.
-    """
-    if not machine.batch:
-        if not machine.queue or machine.stopping or is_held(machine):
-            return Move(Next(), machine)
-        machine = _with_a_batch(machine)
-    settled = settle(machine)
-    if isinstance(settled, str):
-        return quarantine(machine, settled)
-    if not machine.compared.issuperset([(log, partition) for log, partition, _ in settled.up_to]):
-        return load(machine)
-    machine, published = _with_settled(machine, settled)
-    if not machine.batch or machine.stopping:
-        return Move(Next(), machine, published)
-    move = _built(machine, tick)
-    return move._replace(effects=[*published, *move.effects])
-
-
-def _with_a_batch(machine: TableMachine) -> TableMachine:
-    """Take the next batch from the front of the queue."""
-    count = take(machine.queue, machine.policy.limits)
-    if machine.head is None:
-        count = first_root_count(machine.queue[:count])
-    return machine._replace(batch=machine.queue[:count], queue=machine.queue[count:], fetched=NOTHING_FETCHED)
-
-
-def _with_settled(machine: TableMachine, settled: Settled) -> tuple[TableMachine, list[Effect]]:
-    """Remove the records that the head decided from the batch, and publish their verdicts again."""
-    if not settled.up_to:
-        return machine, []
-    machine = machine._replace(batch=settled.undecided)
-    if settled.decided or machine.publishing:
-        # also without verdicts, so that these offsets are not acknowledged before earlier ones that are being published
-        publish = PublishVerdicts(settled.decided, settled.up_to, None)
-        return machine._replace(publishing=machine.publishing + 1), [publish]
-    return machine.with_acknowledged(settled.up_to), []
+# Settle what the head has decided
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +136,50 @@ def settle(machine: TableMachine) -> Settled | str:
     answers = [(record, answer(machine.head, record)) for record in below]
     decided = tuple(Decided(record, verdict) for record, verdict in answers if verdict is not None)
     return Settled(decided, tuple(undecided), up_to=offsets_after(below))
+
+
+def _with_settled(machine: TableMachine, settled: Settled) -> tuple[TableMachine, list[Effect]]:
+    """Remove the records that the head decided from the batch, and publish their verdicts again."""
+    if not settled.up_to:
+        return machine, []
+    machine = machine._replace(batch=settled.undecided)
+    if settled.decided or machine.publishing:
+        # also without verdicts, so that these offsets are not acknowledged before earlier ones that are being published
+        publish = PublishVerdicts(settled.decided, settled.up_to, None)
+        return machine._replace(publishing=machine.publishing + 1), [publish]
+    return machine.with_acknowledged(settled.up_to), []
+
+
+# Build a root
+
+
+def build_next(machine: TableMachine, decision: Build, tick: Tick) -> Move:
+    """Build the next root from the present batch or from a new one.
+
+    Records that the head has decided are removed from the batch, and their verdicts are published.
+    """
+    if not machine.batch:
+        if not machine.queue or machine.stopping or is_held(machine):
+            return Move(Next(), machine)
+        machine = _with_a_batch(machine)
+    settled = settle(machine)
+    if isinstance(settled, str):
+        return quarantine(machine, settled)
+    if not machine.compared.issuperset([(log, partition) for log, partition, _ in settled.up_to]):
+        return load(machine)
+    machine, published = _with_settled(machine, settled)
+    if not machine.batch or machine.stopping:
+        return Move(Next(), machine, published)
+    move = _built(machine, tick)
+    return move._replace(effects=[*published, *move.effects])
+
+
+def _with_a_batch(machine: TableMachine) -> TableMachine:
+    """Take the next batch from the front of the queue."""
+    count = take(machine.queue, machine.policy.limits)
+    if machine.head is None:
+        count = first_root_count(machine.queue[:count])
+    return machine._replace(batch=machine.queue[:count], queue=machine.queue[count:], fetched=NOTHING_FETCHED)
 
 
 def _built(machine: TableMachine, tick: Tick) -> Move:

@@ -16,6 +16,11 @@ whose root N is. If there is no root N, it puts the identical bytes again, becau
 The table has two kinds of nodes. In a *phase* the machine waits for an event. A *decision* follows immediately from the
 machine's state. The two main decisions are `next` (nothing is in flight) and `build` (a batch is closed). Most events
 lead to one of them, so the choice among the possible next phases is written once.
+
+Two things may forbid the next root although records wait. A root must not pass verdicts that the log has not
+acknowledged, once there are too many of them. A root that is far too long must become shorter first. Then the machine
+is in phase `HELD`. Each event that may release it leads to `next`, so the rule that makes commits wait also releases
+them.
 """
 
 from __future__ import annotations
@@ -59,7 +64,7 @@ def step(machine: TableMachine, event: Event, tick: Tick) -> Step:
     effects: list[Effect] = []
     for move in path(machine, event, tick):
         effects += move.effects
-    return _arrived(move), effects
+    return _in_phase(move), effects
 
 
 def path(machine: TableMachine, event: Event, tick: Tick) -> Iterator[Move]:
@@ -82,7 +87,7 @@ def path(machine: TableMachine, event: Event, tick: Tick) -> Iterator[Move]:
 def quarantine(machine: TableMachine, why: str) -> Step:
     """Quarantine the machine after an internal error, so that other tables can continue."""
     move = trouble.quarantine(machine, why)
-    return _arrived(move), list(move.effects)
+    return _in_phase(move), list(move.effects)
 
 
 def _allowed(at: Kind, leads_to: Iterable[Kind], move: Move) -> Move:
@@ -92,7 +97,7 @@ def _allowed(at: Kind, leads_to: Iterable[Kind], move: Move) -> Move:
     return move
 
 
-def _arrived(move: Move) -> TableMachine:
+def _in_phase(move: Move) -> TableMachine:
     """The machine in the phase in which the move ends."""
     assert not isinstance(move.to, AtDecision), "a path ends in a phase"
     return move.machine if move.to is move.machine.phase else move.machine._replace(phase=move.to)

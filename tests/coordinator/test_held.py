@@ -86,6 +86,8 @@ def test_a_machine_is_held_only_while_records_wait_and_an_event_is_owed_that_may
     for machine in visited:
         if machine.kind in (Phase.COLD, Phase.IDLE):
             assert not machine.queue, "records that wait at rest wait for ever"
+        if machine.kind is Phase.GATHERING:
+            assert not is_held(machine), "its window would end and nothing would follow"
         if machine.kind is not Phase.HELD:
             assert reason_held(machine) == ""
 
