@@ -10,7 +10,7 @@ from typing import Any
 import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, DoubleType, IntegerType, ListType, NestedField, StringType, StructType
 
@@ -222,7 +222,7 @@ def _regex(pattern: str) -> str:
     for character in rest:
         if character == "\\":
             escaped = next(rest, "")
-            found += re.escape(escaped if escaped in ("%", "_", "\\") else character + escaped) if escaped else r"\\\\"
+            found += re.escape(escaped if escaped in ("%", "_", "\\") else character + escaped) if escaped else r"\\"
         else:
             found += {"%": ".*", "_": "."}.get(character, re.escape(character))
     return found
@@ -230,6 +230,7 @@ def _regex(pattern: str) -> str:
 
 @settings(deadline=None)
 @given(ALPHABET, st.lists(st.none() | ALPHABET, min_size=1, max_size=5))
+@example("\\", ["\\", "\\\\"])  # a backslash at the end stands for itself
 def test_like_matches_as_in_sql_and_prunes_no_row_that_matches(pattern: str, texts: list[str | None]) -> None:
     expected = [text is not None and re.fullmatch(_regex(pattern), text, re.DOTALL) is not None for text in texts]
     others = [text is not None and not found for text, found in zip(texts, expected, strict=True)]
