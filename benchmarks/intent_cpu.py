@@ -30,10 +30,16 @@ from benchmarks.measure import Result, Spread, load_average
 from benchmarks.sample_table import TABLE, append_record, create_record, data_file, definition, statistics
 from rootline.coordinator.app import settle_memory
 from rootline.coordinator.protocol.commit_machine import step
-from rootline.coordinator.protocol.effects import PublishVerdicts, PutRoot
-from rootline.coordinator.protocol.events import Arrived, PutReplied, Tick, VerdictsPublished
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.machine_state import Phase, Policy, TableMachine
+from rootline.coordinator.protocol.messages import (
+    Arrived,
+    PublishVerdicts,
+    PutReplied,
+    PutRoot,
+    Tick,
+    VerdictsPublished,
+)
 from rootline.coordinator.runtime.records import decoded
 from rootline.ports.object_store import PutReply, PutStatus
 from rootline.ports.retry_policy import RetryPolicy

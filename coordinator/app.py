@@ -29,9 +29,9 @@ import pyarrow as pa
 import structlog
 
 from rootline.adapters.system_environment import SystemEnvironment, active_tracer
-from rootline.coordinator.protocol.effects import Noted, Report
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.machine_state import Phase, Policy
+from rootline.coordinator.protocol.messages import Noted, Report
 from rootline.coordinator.runtime.assignment.consumer_loop import ConsumerLoop
 from rootline.coordinator.runtime.assignment.intake import AssignmentSettings
 from rootline.coordinator.runtime.assignment.partition_assignment import PartitionAssignment

@@ -15,28 +15,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rootline.coordinator.protocol.effects import (
-    Decided,
-    Effect,
-    Fetch,
-    ListHead,
-    LoadHead,
-    Noted,
-    PublishVerdicts,
-    PutRoot,
-    ReadBack,
-    Report,
-    StoreObjects,
-)
-from rootline.coordinator.protocol.events import (
-    Fetched,
-    HeadListed,
-    HeadLoaded,
-    ObjectsStored,
-    PutReplied,
-    RootReadBack,
-    Tick,
-)
 from rootline.coordinator.protocol.group_window import moving_average, take
 from rootline.coordinator.protocol.held_rules import after_root, ask_for_leaves, is_held
 from rootline.coordinator.protocol.machine_state import (
@@ -56,6 +34,26 @@ from rootline.coordinator.protocol.machine_state import (
     Retry,
     Staging,
     TableMachine,
+)
+from rootline.coordinator.protocol.messages import (
+    Decided,
+    Effect,
+    Fetch,
+    Fetched,
+    HeadListed,
+    HeadLoaded,
+    ListHead,
+    LoadHead,
+    Noted,
+    ObjectsStored,
+    PublishVerdicts,
+    PutReplied,
+    PutRoot,
+    ReadBack,
+    Report,
+    RootReadBack,
+    StoreObjects,
+    Tick,
 )
 from rootline.coordinator.protocol.put_rules import Outcome, is_confirmed, outcome_of_put, outcome_of_read_back
 from rootline.coordinator.protocol.trouble import quarantine

@@ -30,9 +30,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rootline.coordinator.protocol import commit, gather, trouble
-from rootline.coordinator.protocol.effects import Effect
-from rootline.coordinator.protocol.events import (
+from rootline.coordinator.protocol.machine_state import AtDecision, Decision, Kind, Move, Phase, TableMachine, kind_of
+from rootline.coordinator.protocol.messages import (
     Arrived,
+    Effect,
     EncodingFailed,
     Event,
     Fetched,
@@ -49,7 +50,6 @@ from rootline.coordinator.protocol.events import (
     TimerFired,
     VerdictsPublished,
 )
-from rootline.coordinator.protocol.machine_state import AtDecision, Decision, Kind, Move, Phase, TableMachine, kind_of
 from rootline.schemas.errors import Internal
 
 Step = tuple[TableMachine, list[Effect]]

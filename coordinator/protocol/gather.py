@@ -11,18 +11,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rootline.coordinator.protocol.commit import load
-from rootline.coordinator.protocol.effects import ArmTimer, Effect, Noted, Report
-from rootline.coordinator.protocol.events import (
+from rootline.coordinator.protocol.group_window import is_full, next_window
+from rootline.coordinator.protocol.held_rules import is_held, with_leaves, without_leaves
+from rootline.coordinator.protocol.machine_state import AtPhase, Build, Gathering, Move, Next, Phase, TableMachine
+from rootline.coordinator.protocol.messages import (
+    ArmTimer,
     Arrived,
+    Effect,
     EncodingFailed,
     LeavesEncoded,
+    Noted,
+    Report,
     Tick,
     TimerFired,
     VerdictsPublished,
 )
-from rootline.coordinator.protocol.group_window import is_full, next_window
-from rootline.coordinator.protocol.held_rules import is_held, with_leaves, without_leaves
-from rootline.coordinator.protocol.machine_state import AtPhase, Build, Gathering, Move, Next, Phase, TableMachine
 from rootline.coordinator.protocol.trouble import stop
 
 # Records arrive

@@ -18,9 +18,8 @@ growth meanwhile is bounded, since a root of twice the limit waits for its leave
 
 from __future__ import annotations
 
-from rootline.coordinator.protocol.effects import EncodeLeaves
-from rootline.coordinator.protocol.events import Tick
 from rootline.coordinator.protocol.machine_state import Attempt, Phase, SelfFlush, TableMachine
+from rootline.coordinator.protocol.messages import EncodeLeaves, Tick
 from rootline.maintenance.flush_plan import RootLength, root_length
 from rootline.schemas.root_header import NameState
 from rootline.tree.intents.self_flush import OwnFlush

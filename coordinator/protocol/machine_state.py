@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Literal, NamedTuple
 
-from rootline.coordinator.protocol.effects import Effect
 from rootline.coordinator.protocol.group_window import BatchLimits
+from rootline.coordinator.protocol.messages import Effect
 from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.identifiers import CommitId, LogId, ObjectKey, TableName, Version
 from rootline.schemas.root_header import PartitionOffset

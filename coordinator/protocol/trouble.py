@@ -8,8 +8,6 @@ Records without a verdict are dropped from memory only, since they are still on 
 
 from __future__ import annotations
 
-from rootline.coordinator.protocol.effects import ArmTimer, Noted, Report
-from rootline.coordinator.protocol.events import Event, LoadFailed, RequestFailed, StopRequested, Tick, TimerFired
 from rootline.coordinator.protocol.machine_state import (
     AtPhase,
     Failed,
@@ -24,6 +22,17 @@ from rootline.coordinator.protocol.machine_state import (
     Undecided,
     Waiting,
     kind_of,
+)
+from rootline.coordinator.protocol.messages import (
+    ArmTimer,
+    Event,
+    LoadFailed,
+    Noted,
+    Report,
+    RequestFailed,
+    StopRequested,
+    Tick,
+    TimerFired,
 )
 from rootline.tree.draft.batch import NOTHING_FETCHED
 

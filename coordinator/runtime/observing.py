@@ -25,7 +25,7 @@ from typing import Final
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from rootline.coordinator.protocol.effects import Noted, Report
+from rootline.coordinator.protocol.messages import Noted, Report
 from rootline.coordinator.runtime.table.table_states import TableState
 from rootline.coordinator.runtime.table.verdict_outbox import Publication
 from rootline.ports.intent_feed import Partition

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from rootline.coordinator.protocol import commit, gather
 from rootline.coordinator.protocol.commit_machine import CHOICES, IN_FLIGHT, TRANSITIONS
-from rootline.coordinator.protocol.events import StopRequested
 from rootline.coordinator.protocol.machine_state import Decision, Kind, Phase
+from rootline.coordinator.protocol.messages import StopRequested
 
 _HEADER: Final = """# The commit machine
 

@@ -11,8 +11,6 @@ import pyarrow as pa
 
 from rootline.client.create_drop import build_definition
 from rootline.coordinator.protocol.commit_machine import step
-from rootline.coordinator.protocol.effects import Effect, PublishVerdicts
-from rootline.coordinator.protocol.events import Arrived, Event, HeadLoaded, ObjectsStored, PutReplied, Tick
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.machine_state import (
     Attempt,
@@ -22,6 +20,16 @@ from rootline.coordinator.protocol.machine_state import (
     TableMachine,
     Undecided,
     Waiting,
+)
+from rootline.coordinator.protocol.messages import (
+    Arrived,
+    Effect,
+    Event,
+    HeadLoaded,
+    ObjectsStored,
+    PublishVerdicts,
+    PutReplied,
+    Tick,
 )
 from rootline.ports.object_store import PutReply, PutStatus
 from rootline.ports.retry_policy import RetryPolicy

@@ -8,27 +8,25 @@ from pathlib import Path
 import pytest
 
 from rootline.coordinator.protocol.commit_machine import TRANSITIONS
-from rootline.coordinator.protocol.effects import (
+from rootline.coordinator.protocol.machine_state import Phase, TableMachine
+from rootline.coordinator.protocol.messages import (
     ArmTimer,
-    ListHead,
-    LoadHead,
-    PublishVerdicts,
-    PutRoot,
-    ReadBack,
-)
-from rootline.coordinator.protocol.events import (
     Arrived,
     HeadListed,
     HeadLoaded,
+    ListHead,
     LoadFailed,
+    LoadHead,
     ObjectsStored,
+    PublishVerdicts,
+    PutRoot,
+    ReadBack,
     RequestFailed,
     RootReadBack,
     StopRequested,
     TimerFired,
     VerdictsPublished,
 )
-from rootline.coordinator.protocol.machine_state import Phase, TableMachine
 from rootline.coordinator.protocol.put_rules import CONFIRMED_FOR_MS
 from rootline.ports.object_store import PutStatus
 from rootline.schemas.errors import Internal

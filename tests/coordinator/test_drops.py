@@ -8,16 +8,16 @@ import pyarrow as pa
 import pytest
 
 from rootline.client.create_drop import build_definition
-from rootline.coordinator.protocol.effects import PutRoot
-from rootline.coordinator.protocol.events import (
+from rootline.coordinator.protocol.machine_state import Phase
+from rootline.coordinator.protocol.messages import (
     EncodingFailed,
     HeadLoaded,
     ObjectsStored,
+    PutRoot,
     RootReadBack,
     TimerFired,
     VerdictsPublished,
 )
-from rootline.coordinator.protocol.machine_state import Phase
 from rootline.ports.object_store import PutStatus
 from rootline.schemas.identifiers import CommitId
 from rootline.schemas.intent import Intent, IntentKind, VersionReference

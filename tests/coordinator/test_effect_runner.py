@@ -9,24 +9,22 @@ import pytest
 
 from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
-from rootline.coordinator.protocol.effects import (
-    Fetch,
-    ListHead,
-    LoadHead,
-    PutRoot,
-    ReadBack,
-    StoreObjects,
-)
-from rootline.coordinator.protocol.events import (
+from rootline.coordinator.protocol.messages import (
     Event,
+    Fetch,
     Fetched,
     HeadListed,
     HeadLoaded,
+    ListHead,
     LoadFailed,
+    LoadHead,
     ObjectsStored,
     PutReplied,
+    PutRoot,
+    ReadBack,
     RequestFailed,
     RootReadBack,
+    StoreObjects,
 )
 from rootline.coordinator.runtime.table.effect_runner import EffectRunner, HeadCheck, LogCheck, StoreEffect
 from rootline.ports.intent_feed import Partition, Reread

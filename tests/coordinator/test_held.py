@@ -7,18 +7,22 @@ from collections.abc import Callable
 
 import pytest
 
-from rootline.coordinator.protocol.effects import ArmTimer, EncodeLeaves, LoadHead, PublishVerdicts, PutRoot
-from rootline.coordinator.protocol.events import (
+from rootline.coordinator.protocol.held_rules import is_held, reason_held
+from rootline.coordinator.protocol.machine_state import Phase
+from rootline.coordinator.protocol.messages import (
+    ArmTimer,
+    EncodeLeaves,
     EncodingFailed,
     Event,
     HeadLoaded,
     LeavesEncoded,
+    LoadHead,
+    PublishVerdicts,
+    PutRoot,
     StopRequested,
     TimerFired,
     VerdictsPublished,
 )
-from rootline.coordinator.protocol.held_rules import is_held, reason_held
-from rootline.coordinator.protocol.machine_state import Phase
 from rootline.ports.object_store import PutStatus
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.errors import Unavailable

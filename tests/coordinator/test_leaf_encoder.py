@@ -11,8 +11,7 @@ import pytest
 from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
 from rootline.coordinator.app import CoordinatorService
-from rootline.coordinator.protocol.effects import EncodeLeaves
-from rootline.coordinator.protocol.events import EncodingFailed, LeavesEncoded
+from rootline.coordinator.protocol.messages import EncodeLeaves, EncodingFailed, LeavesEncoded
 from rootline.coordinator.runtime.table import effect_runner as leaf_encoder
 from rootline.coordinator.runtime.table import table_loop
 from rootline.coordinator.runtime.table.effect_runner import EffectRunner, ThreadLeafEncoder

@@ -10,21 +10,27 @@ import pyarrow as pa
 import pytest
 
 from rootline.client.create_drop import build_definition
-from rootline.coordinator.protocol.effects import ArmTimer, EncodeLeaves, Fetch, LoadHead, Noted, PutRoot, Report
-from rootline.coordinator.protocol.events import (
+from rootline.coordinator.protocol.machine_state import Phase, TableMachine
+from rootline.coordinator.protocol.messages import (
+    ArmTimer,
+    EncodeLeaves,
     EncodingFailed,
+    Fetch,
     Fetched,
     HeadListed,
     HeadLoaded,
     LeavesEncoded,
     LoadFailed,
+    LoadHead,
+    Noted,
     ObjectsStored,
+    PutRoot,
+    Report,
     RequestFailed,
     RootReadBack,
     StopRequested,
     TimerFired,
 )
-from rootline.coordinator.protocol.machine_state import Phase, TableMachine
 from rootline.coordinator.protocol.put_rules import CONFIRMED_FOR_MS
 from rootline.ports.object_store import PutStatus
 from rootline.ports.retry_policy import RetryPolicy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from rootline.coordinator.protocol.effects import Noted, Report
+from rootline.coordinator.protocol.messages import Noted, Report
 from rootline.coordinator.runtime.observing import (
     EVENTS_MAX,
     REJECTIONS_AT_ONCE_MAX,

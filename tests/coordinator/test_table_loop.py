@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from rootline.coordinator.protocol.effects import Noted, Report
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.machine_state import Phase, Policy
+from rootline.coordinator.protocol.messages import Noted, Report
 from rootline.coordinator.runtime.table import table_loop
 from rootline.coordinator.runtime.table.effect_runner import EffectRunner
 from rootline.coordinator.runtime.table.table_loop import TableContext, TableLoop

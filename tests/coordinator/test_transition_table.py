@@ -12,7 +12,21 @@ import pytest
 
 from rootline.coordinator.protocol import commit
 from rootline.coordinator.protocol.commit_machine import CHOICES, TRANSITIONS, path
-from rootline.coordinator.protocol.events import (
+from rootline.coordinator.protocol.group_window import BatchLimits
+from rootline.coordinator.protocol.machine_state import (
+    AtDecision,
+    Decision,
+    Gathering,
+    Kind,
+    Paused,
+    Phase,
+    Policy,
+    SelfFlush,
+    TableMachine,
+    Waiting,
+    kind_of,
+)
+from rootline.coordinator.protocol.messages import (
     Arrived,
     EncodingFailed,
     Event,
@@ -29,20 +43,6 @@ from rootline.coordinator.protocol.events import (
     Tick,
     TimerFired,
     VerdictsPublished,
-)
-from rootline.coordinator.protocol.group_window import BatchLimits
-from rootline.coordinator.protocol.machine_state import (
-    AtDecision,
-    Decision,
-    Gathering,
-    Kind,
-    Paused,
-    Phase,
-    Policy,
-    SelfFlush,
-    TableMachine,
-    Waiting,
-    kind_of,
 )
 from rootline.coordinator.protocol.put_rules import CONFIRMED_FOR_MS
 from rootline.ports.object_store import PutReply, PutStatus

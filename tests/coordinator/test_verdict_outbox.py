@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from rootline.coordinator.protocol.effects import Decided, PublishVerdicts
+from rootline.coordinator.protocol.messages import Decided, PublishVerdicts
 from rootline.coordinator.runtime.table.verdict_outbox import Publication, VerdictOutbox
 from rootline.ports.intent_feed import RecordedRejection
 from rootline.ports.retry_policy import RetryPolicy

@@ -26,27 +26,25 @@ import structlog
 from typing_extensions import override
 
 from rootline.coordinator.protocol.commit import decided_of
-from rootline.coordinator.protocol.effects import (
+from rootline.coordinator.protocol.messages import (
     EncodeLeaves,
-    Fetch,
-    ListHead,
-    LoadHead,
-    PutRoot,
-    ReadBack,
-    StoreObjects,
-)
-from rootline.coordinator.protocol.events import (
     EncodingFailed,
     Event,
+    Fetch,
     Fetched,
     HeadListed,
     HeadLoaded,
     LeavesEncoded,
+    ListHead,
     LoadFailed,
+    LoadHead,
     ObjectsStored,
     PutReplied,
+    PutRoot,
+    ReadBack,
     RequestFailed,
     RootReadBack,
+    StoreObjects,
 )
 from rootline.coordinator.runtime.table.object_fetcher import LeavesAhead, fetch_objects
 from rootline.maintenance.flush_plan import flush_in_steps

@@ -21,25 +21,23 @@ from typing import Final, Protocol
 import structlog
 
 from rootline.coordinator.protocol.commit_machine import Step, quarantine, step
-from rootline.coordinator.protocol.effects import (
+from rootline.coordinator.protocol.machine_state import Paused, Phase, Policy, TableMachine
+from rootline.coordinator.protocol.messages import (
     ArmTimer,
+    Arrived,
     Effect,
     EncodeLeaves,
+    Event,
+    Fetched,
     Noted,
     PublishVerdicts,
     PutRoot,
     Report,
-)
-from rootline.coordinator.protocol.events import (
-    Arrived,
-    Event,
-    Fetched,
     StopRequested,
     Tick,
     TimerFired,
     VerdictsPublished,
 )
-from rootline.coordinator.protocol.machine_state import Paused, Phase, Policy, TableMachine
 from rootline.coordinator.runtime.table.effect_runner import EffectRunner, StoreEffect
 from rootline.coordinator.runtime.table.object_fetcher import FooterPrefetch, read_leaf
 from rootline.coordinator.runtime.table.verdict_outbox import CommitTraces, Publication, VerdictOutbox

@@ -24,7 +24,7 @@ from typing import Final
 
 import structlog
 
-from rootline.coordinator.protocol.effects import Decided, PublishVerdicts
+from rootline.coordinator.protocol.messages import Decided, PublishVerdicts
 from rootline.ports.environment import Environment, Tracer
 from rootline.ports.intent_feed import RecordedRejection, RecordingSink
 from rootline.ports.retry_policy import RetryPolicy
