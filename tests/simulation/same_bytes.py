@@ -78,7 +78,8 @@ class Journal:
     @staticmethod
     def of(folder: Path) -> Journal:
         """The journal in a folder."""
-        return Journal(folder, tuple(Line(*json.loads(line)) for line in (folder / "journal").open()))
+        text = (folder / "journal").read_text()
+        return Journal(folder, tuple(Line(*json.loads(line)) for line in text.splitlines()))
 
     def body(self, line: Line) -> bytes:
         """The bytes of a line."""

@@ -48,4 +48,4 @@ def test_the_first_root_that_differs_is_named_with_the_keys_of_its_header_that_d
 def test_an_object_that_is_lacking_and_a_byte_of_another_object_are_differences(tmp_path: Path) -> None:
     before, after = journal(tmp_path / "before", (ROOT, b"abc")), journal(tmp_path / "after")
     assert list(differences(before, after))[1].strip().startswith(f"before: put {ROOT}")
-    assert list(explained(b"abc", b"abd"))[0] == "3 bytes before, 3 after, the first difference is at 2"
+    assert next(iter(explained(b"abc", b"abd"))) == "3 bytes before, 3 after, the first difference is at 2"
