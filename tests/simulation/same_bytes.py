@@ -319,8 +319,8 @@ def main(arguments: Sequence[str]) -> int:
             for line in lines:
                 print(f"  {line}")
     print(*coverage.shown(), sep="\n")
-    lacking = [] if options.only else coverage.lacking(20)
-    print(f"kinds that were accepted less than 20 times: {', '.join(lacking) or 'none'}")
+    if not options.only:
+        print(f"kinds that were accepted less than 20 times: {', '.join(coverage.lacking(20)) or 'none'}")
     print(f"{differ} recordings differ" if differ else "every byte is the same")
     return 1 if differ else 0
 
