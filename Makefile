@@ -21,7 +21,7 @@ export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-java demo demo-fast demo-kafka test test-fast check format format-check lint types contracts house house-names same-code diagram screenshots site bench py-files numbers properties mutants simulate chaos ingest broken-redis torture clean clean-venv
+.PHONY: help setup setup-java demo demo-fast demo-kafka test test-fast check format format-check lint types contracts house house-names same-code same-bytes diagram screenshots site bench py-files numbers properties mutants simulate chaos ingest broken-redis torture clean clean-venv
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":[^#]*## " } /^[a-z][a-z-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
@@ -75,6 +75,9 @@ house-names: setup ## compare the names of all tests in two commits: make house-
 
 same-code: setup ## compare all definitions of the product in two commits, whatever file they are in: make same-code ARGS="main worktree"
 	@$(BIN)/python -m tests.house.same_code $(ARGS)
+
+same-bytes: setup ## replay recorded logs through two commits, and compare every object and verdict: make same-bytes ARGS="main worktree"
+	@$(BIN)/python -m tests.simulation.same_bytes $(ARGS)
 
 diagram: setup ## generate docs/commit-machine.md from the transition table
 	$(BIN)/python -m tests.coordinator.commit_machine_diagram > docs/commit-machine.md

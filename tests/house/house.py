@@ -11,6 +11,7 @@ import ast
 import functools
 import json
 import re
+import statistics
 import subprocess
 import sys
 import tomllib
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.house import named_by
 from tests.house.prose import Prose, prose_of, prose_of_data
 from tests.house.source_facts import facts_of
 from tests.house.test_rooms import modules
@@ -80,6 +82,7 @@ def source_rows() -> Iterator[Row]:
     yield Row("docstrings that begin with a wh-word", len(asking), tuple(asking))
     joined = [_place(path, found.line, found.text) for path, found in documented if found.has_a_semicolon]
     yield Row("docstrings with a semicolon in prose", len(joined), tuple(joined))
+    yield from _naming_rows()
     texts = [(item.path, item.prose) for item in sources]
     texts += [(str(path.relative_to(HOUSE)), prose_of_data(path)) for path in _data_files()]
     for words, pattern in patterns().items():
@@ -90,6 +93,16 @@ def source_rows() -> Iterator[Row]:
             for match in pattern.finditer(text)
         )
         yield Row(words, len(places), places)
+
+
+def _naming_rows() -> Iterator[Row]:
+    """How many files name one part of a root's header, or one kind of intent: what a change of it may touch."""
+    product = {str(path.relative_to(HOUSE)): path for path in modules(HOUSE).values()}
+    parts, kinds = named_by.files_by_part(product), named_by.files_by_kind(product)
+    yield Row("engine files that name one part of the header", named_by.most(parts), named_by.places(parts))
+    yield Row("product files that name one kind of intent", named_by.most(kinds), named_by.places(kinds))
+    median = statistics.median(map(len, kinds.values()))
+    yield Row("product files that name one kind of intent, median", median, named_by.places(kinds))
 
 
 def run_rows() -> Iterator[Row]:

@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from rootline.schemas.intent_rules import IntentKind
 from tests.house.house import BOUNDS, Row, bounds, lowered, run_rows, source_rows
+from tests.house.named_by import PARTS, names_kind, names_part
 from tests.house.prose import prose_of
 from tests.house.same_code import compared, definitions
 from tests.house.source_facts import facts_of
@@ -81,3 +83,24 @@ def c() -> None:
         (True, False),
         (False, True),
     ]
+
+
+def test_a_file_names_a_part_by_its_types_by_a_field_of_a_header_or_by_its_module(tmp_path: Path) -> None:
+    texts = {
+        "type": "from rootline.schemas.root_header import Expiry\n",
+        "field": "def f(header):\n    return header.versions\n",
+        "module": "from rootline.tree.parts.versions import advance\n",
+        "other": '"""The expiry."""\nfrom rootline.schemas.parts.log import PartitionOffset\nlake.versions.kept\n',
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    assert [name for name in texts if names_part(tmp_path / name, PARTS["versions"])] == ["type", "field", "module"]
+    assert not names_part(tmp_path / "other", PARTS["log"])
+
+
+def test_a_file_names_a_kind_of_intent_by_its_member_or_by_the_module_that_decides_it(tmp_path: Path) -> None:
+    (tmp_path / "member").write_text("x = IntentKind.PURGE\n")
+    (tmp_path / "module").write_text("from rootline.tree.intents import drop\n")
+    (tmp_path / "neither").write_text("purge = 'purge'\n")
+    found = [path.name for path in sorted(tmp_path.iterdir()) if names_kind(path, IntentKind.PURGE)]
+    assert found == ["member", "module"]
