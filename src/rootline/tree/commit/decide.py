@@ -35,7 +35,6 @@ from rootline.tree.commit.table_rules import (
 from rootline.tree.draft.batch import NO_NEEDS, FetchedObjects, Needs, Record
 from rootline.tree.draft.change import Beginning, Change
 from rootline.tree.draft.draft import Draft
-from rootline.tree.draft.root_room import check_room
 from rootline.tree.draft.summary import check_user_summary
 from rootline.tree.intents.create import after_drop, create_again
 from rootline.tree.intents.fast_append import fast_append_row
@@ -216,7 +215,7 @@ class Decisions:
         if isinstance(change, Change):
             if redefined is not None:
                 change = redefined.with_change(change)
-            check_room(draft, change)
+            draft.check_room(change)
         return change
 
     def _check_change(self, record: Record, change: Change) -> Change | Needs:
