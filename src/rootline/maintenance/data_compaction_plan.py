@@ -26,7 +26,6 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.schemas.intent import VectorReference
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.draft import Draft
-from rootline.tree.draft.live_deletes import live_equality_deletes
 from rootline.tree.rules.equality_reach_rules import reached_files
 from rootline.tree.rules.removal_rules import reference_of
 from rootline.tree.scan.delete_index import DeleteIndex, partition_tuple
@@ -49,7 +48,7 @@ class TableFiles:
     @cached_property
     def equality_deletes(self) -> tuple[ContentEntry, ...]:
         """The live equality deletes, oldest first."""
-        return tuple(sorted(live_equality_deletes(self.draft), key=_age))
+        return tuple(sorted(self.draft.live_equality_deletes(), key=_age))
 
     @cached_property
     def position_deletes(self) -> tuple[ContentEntry, ...]:

@@ -14,11 +14,10 @@ from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.content_entry import FieldStatistics, FileFormat
 from rootline.schemas.intent import DataFile, Intent, IntentKind, Isolation
 from rootline.schemas.table_definition import SortField
-from rootline.tree.draft import root_room
+from rootline.tree.draft import draft as drafts
 from rootline.tree.draft.batch import FetchedObjects
 from rootline.tree.draft.change import Add, Change
 from rootline.tree.draft.draft import Draft
-from rootline.tree.draft.root_room import check_room
 from rootline.tree.evolution.changes import DefinitionChanges, order_changes
 from rootline.tree.intents.append import append as general_append
 from rootline.tree.intents.fast_append import fast_append_row
@@ -135,7 +134,7 @@ def test_a_row_that_there_is_is_the_one_of_the_general_way(intent: Intent) -> No
         return
     if row is not None:
         change = general_append(draft, intent, FetchedObjects())
-        check_room(draft, change)
+        draft.check_room(change)
         assert change == Change(change.effect, (Add((row,)),))
 
 
@@ -178,5 +177,5 @@ def test_a_file_that_an_earlier_intent_of_the_batch_added_is_refused() -> None:
 def test_a_root_without_room_has_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
     draft = Draft.on(with_codec(BASE, at_a_glance=True).head)
     assert fast_append_row(draft, append("new", data_file("new"))) is not None
-    monkeypatch.setattr(root_room, "ROWS_MAX", 2)
+    monkeypatch.setattr(drafts, "ROWS_MAX", 2)
     assert fast_append_row(draft, append("new", data_file("new"))) is None

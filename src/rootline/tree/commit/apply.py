@@ -21,11 +21,11 @@ from rootline.tree.commit.next_root import next_root
 from rootline.tree.commit.verdicts import next_offset
 from rootline.tree.draft.batch import Applied, FetchedObjects, Needs, NoTable, Record, Stamp
 from rootline.tree.draft.change import Effect
-from rootline.tree.draft.dead_leaves import drop_dead_leaves
-from rootline.tree.draft.merged_puffin import write_merged
+from rootline.tree.draft.leaf_moves import drop_dead_leaves
 from rootline.tree.intents.self_flush import OwnFlush, take_own_leaves
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.ledger.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
+from rootline.tree.rules.vector_merge import write_merged
 from rootline.tree.state.table_state import TableState
 
 WRITER_RETENTION_S: Final = 7 * 24 * 3600

@@ -53,7 +53,6 @@ from rootline.tree.commit.arrival_rules import check_arrival, was_committed_befo
 from rootline.tree.draft.batch import NO_NEEDS, FetchedObjects, Needs, Record
 from rootline.tree.draft.change import Beginning, Change
 from rootline.tree.draft.draft import Draft
-from rootline.tree.draft.root_room import check_room
 from rootline.tree.draft.summary import check_user_summary
 from rootline.tree.intents.create import after_drop, uuid_of
 from rootline.tree.intents.fast_append import fast_append_row
@@ -217,7 +216,7 @@ def room_in_root(deciding: Deciding) -> None:
     """Reject a change for which the root has no room. The row of a fast append has room."""
     draft, change = deciding.draft, deciding.change
     if draft is not None and isinstance(change, Change):
-        check_room(draft, change)
+        draft.check_room(change)
 
 
 def committed_before(deciding: Deciding) -> Duplicate | None:

@@ -69,7 +69,7 @@ def next_root(draft: Draft, header: RootHeader, pages: TablePages = NO_PAGES) ->
 
 @dataclass(frozen=True, slots=True)
 class _RowGroups:
-    """The rows of the next root, except those of the parent's blocks that settled before.
+    """The rows of the next root, except rows in settled blocks of the parent.
 
     * `unchanged`: rows of the parent that stay, as EXISTING ones.
     * `existing`: EXISTING rows that the parent does not have. They moved here, or have the content of others.
@@ -123,7 +123,7 @@ def _removed(draft: Draft, blocks: _Blocks, vectors: Sequence[Row]) -> list[Row]
 
 
 class _Blocks:
-    """Blocks of the next root: those of the parent that are reused (`settled`), and new ones.
+    """Blocks of the next root: blocks of the parent that are reused (`settled`), and new ones.
 
     `encoded`: rows of the parent that had to be encoded again, because their status or their layout changed.
     """

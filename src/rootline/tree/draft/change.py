@@ -78,7 +78,7 @@ class _OfRows:
 
 @dataclass(frozen=True, slots=True)
 class Define:
-    """Continue under another definition, whose object is among those of the change."""
+    """Continue under another definition, whose object is one of the change's objects."""
 
     definition: TableDefinition
     reference: DefinitionReference
@@ -156,7 +156,7 @@ class MoveRows(_OfRows):
 
 @dataclass(frozen=True, slots=True)
 class TakeLeaf:
-    """Let a leaf become part of the table."""
+    """Add a leaf to the table."""
 
     leaf: IncomingLeaf
 
@@ -308,12 +308,12 @@ class Change:
 
     @property
     def starts_over(self) -> bool:
-        """Whether the table's whole content is set to that of an earlier version, or of a new table."""
+        """Whether the table's whole content becomes an earlier version's, or a new table's."""
         return any(isinstance(edit, RestoreVersion | ReplaceTable) for edit in self.edits)
 
     @property
     def removed(self) -> list[Live]:
-        """Live entries that the next root shows as removed, except those of `RemoveOrdinals`."""
+        """Live entries that the next root shows as removed, except entries of `RemoveOrdinals`."""
         return [live for edit in self.edits_of(Remove) for live in edit.lives]
 
     @property

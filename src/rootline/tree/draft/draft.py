@@ -1,9 +1,9 @@
 """The table while a batch is applied: the parent's live set with the changes of the accepted intents.
 
-Owns: lookups over both, applying changes, counting. Does not own: the rules of each kind (`intents`), the root made
-from the draft (`next_root`, `next_header`).
-Invariants: A later intent sees the changes of earlier ones. An entry that a batch both adds and removes leaves no
-trace. Every accepted intent gets the next sequence number. Row ids only increase.
+Owns: lookups over both, applying changes, the room that is left in the root. Does not own: the rules of each kind
+(`intents`), rows and leaves and their counts (`overlays`), the root made from the draft (`next_root`, `next_header`).
+Invariants: A later intent sees the changes of earlier ones. Every accepted intent gets the next sequence number. Row
+ids only increase. A batch never makes a root that readers reject.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
-from typing import Any, TypeVar, assert_never
+from typing import Any, Final, TypeVar, assert_never
 
 from pyroaring import BitMap64
 
@@ -21,12 +21,14 @@ from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.kept_page import RetainedPage
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import (
+    ContentEntry,
     ContentType,
     EntryPlace,
     Status,
     VersionInfo,
     unchecked_version_info,
 )
+from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import SequenceNumber, SnapshotId, Version, snapshot_id_of
 from rootline.schemas.root_header import NameState, Removals, Totals
 from rootline.schemas.table_definition import TableDefinition
@@ -64,7 +66,11 @@ from rootline.tree.state.live_index import Live, LiveIndex
 from rootline.tree.state.table_state import TableState
 from rootline.tree.state.totals import Counts
 
-LONG_MAX = 2**63 - 1
+LONG_MAX: Final = 2**63 - 1
+ROWS_MAX: Final = 200_000
+"""The most rows of a root. Less than `root_codec` reads, as DELETED rows and rows of leaves are added."""
+ADDED_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Bytes of the rows that one batch adds, before compression."""
 _Kind = TypeVar("_Kind")
 
 
@@ -252,6 +258,35 @@ class Draft:
     def live_rows(self) -> Iterator[Live]:
         """The live entries outside leaves."""
         return (Live(row.entry, row=row) for row in self.rows.live())
+
+    def live_equality_deletes(self) -> Iterator[ContentEntry]:
+        """The live equality deletes of the root, of the batch and of leaves. A table without any costs nothing."""
+        if not self.totals.equality_deletes:
+            return
+        for place, row in self.live.equality_deletes.items():
+            if self.rows.of_parent(place) is not None:
+                yield row.entry
+        for row in self.rows.new_rows.values():
+            if row.entry.content_type is ContentType.EQUALITY_DELETE:
+                yield row.entry
+        for lookup in self.in_leaves.lookups():
+            for ordinal, entry in lookup.equality_deletes:
+                if not self.in_leaves.is_dead(lookup.location, ordinal):
+                    yield entry
+
+    def has_room(self, rows: int, size_in_bytes: int) -> bool:
+        """Whether `rows` more rows fit into the root, whose tails have `size_in_bytes` bytes."""
+        return len(self.rows) + rows <= ROWS_MAX and self.rows.new_bytes + size_in_bytes <= ADDED_BYTES_MAX
+
+    def check_room(self, change: Change) -> None:
+        """Raises `Invalid` (`root-full`) if the root would have too many rows or bytes with `change`."""
+        rows, size = change.room()
+        if not self.has_room(rows, size):
+            raise Invalid(
+                "root-full",
+                f"the root would have {rows + len(self.rows)} rows, {size + self.rows.new_bytes} bytes of them new; "
+                f"at most {ROWS_MAX} and {ADDED_BYTES_MAX} fit: flush the table, then publish again",
+            )
 
     def accepted(self, kind: type[_Kind]) -> list[_Kind]:
         """The edits of one class that were accepted so far, except rows of `accept_row`."""

@@ -1,4 +1,4 @@
-"""Rows and leaves while a batch is applied: those of the parent, without removed ones, and those that the batch adds.
+"""Rows and leaves while a batch is applied: the parent's, without removed ones, and the ones that the batch adds.
 
 Owns: which rows and entries are live, which changes the next root shows, and the counts of both. Does not own: the
 order of edits (`draft`), the bytes of the next root (`next_root`), the vectors that it writes (`manifest_vectors`).
@@ -247,7 +247,7 @@ class LeafOverlay:
         return None
 
     def take(self, leaf: IncomingLeaf) -> None:
-        """Let a leaf become part of the table."""
+        """Add a leaf to the table."""
         self.incoming[leaf.row.entry.location] = leaf
         self.counts.added.count(leaf.row.entry)
         if leaf.added_tally is not None:

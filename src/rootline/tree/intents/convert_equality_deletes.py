@@ -36,7 +36,6 @@ from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Add, Change, Effect, MergedVector, Remove, Replace, ShowPrior
 from rootline.tree.draft.draft import Draft
-from rootline.tree.draft.merged_puffin import write_merged
 from rootline.tree.draft.summary import CONVERTED_DELETES
 from rootline.tree.rules.added_vectors import check_added_vector, merged_entry, vector_entry
 from rootline.tree.rules.equality_reach_rules import reached_files
@@ -53,6 +52,7 @@ from rootline.tree.rules.vector_merge import (
     proven,
     vector_to_read,
     vectors_to_merge,
+    write_merged,
 )
 from rootline.tree.scan.delete_index import DeleteIndex
 from rootline.tree.state.live_index import Live

@@ -1,7 +1,7 @@
 """The row of the most common intent, an append of one data file, with all its rules checked together.
 
 Owns: recognizing an intent that breaks no rule, and its row. Does not own: the rules, which have their own modules
-(`decide`, `file_rules`, `file_proof`, `root_room`) and give the reasons of a rejection.
+(`decide`, `file_rules`, `file_proof`, `draft`) and give the reasons of a rejection.
 Invariants: One-sided: if a row is returned, the general path makes the same row (a property test compares the two). If
 none is returned, the general path decides, and may accept the intent.
 
@@ -18,7 +18,6 @@ from rootline.schemas.intent import Intent, IntentKind, Isolation
 from rootline.schemas.intent_rules import is_plain
 from rootline.schemas.object_keys import RESERVED_PREFIXES
 from rootline.tree.draft.draft import LONG_MAX, Draft
-from rootline.tree.draft.root_room import has_room
 from rootline.tree.proof.file_proof import is_plausible, verifies_files
 
 
@@ -81,4 +80,4 @@ def fast_append_row(draft: Draft, intent: Intent) -> Row | None:
         LazyStats(statistics, encoded, location),
     )
     row = Row.of(entry, codec)
-    return row if has_room(draft, 1, len(row.tail)) else None
+    return row if draft.has_room(1, len(row.tail)) else None

@@ -1,8 +1,8 @@
 """The kinds `flush` and `compact_leaves`: leaves that take over entries from the root and from other leaves.
 
 Owns: which entries of a leaf are live at their source, and the leaf's own root row. Does not own: what is moved and
-when (`rootline.maintenance`), finding the sources (`leaf_sources`), dropped leaves and the affiliation of delete leaves
-(`dead_leaves`), the aggregates (`aggregates`).
+when (`rootline.maintenance`), the sources, dropped leaves and the affiliation of delete leaves (`leaf_moves`), the
+aggregates (`aggregates`).
 Invariants: The live set and all row counts are unchanged. An entry that was removed, replaced or moved since the plan
 is dead in the new leaf, so it neither becomes live nor is counted twice. A vector in an affiliated leaf moves only
 together with its data file.
@@ -26,9 +26,8 @@ from rootline.schemas.intent import AddedManifest, Intent, IntentKind
 from rootline.schemas.intent_rules import check_location
 from rootline.tree.draft.batch import Absent, FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Edit, Effect, IncomingLeaf, MoveOrdinals, MoveRows, Reattach, TakeLeaf
-from rootline.tree.draft.dead_leaves import is_dead_as_a_whole
 from rootline.tree.draft.draft import Draft
-from rootline.tree.draft.leaf_sources import LeafSources
+from rootline.tree.draft.leaf_moves import LeafSources, is_dead_as_a_whole
 from rootline.tree.rules.named_leaves import CONTENT_OF, LEAVES_PREFIX, LeafNeed, check_stated
 from rootline.tree.state.aggregates import aggregates_of
 from rootline.tree.state.leaf_lookup import LeafLookup

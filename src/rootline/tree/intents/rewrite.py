@@ -27,7 +27,6 @@ from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Effect, Replace
 from rootline.tree.draft.draft import Draft
-from rootline.tree.draft.live_deletes import live_equality_deletes
 from rootline.tree.draft.summary import REPLACED_FILES, REWRITTEN_FILES
 from rootline.tree.proof.adoption import has_older_deletes
 from rootline.tree.rules.file_rules import added_rows
@@ -97,7 +96,7 @@ def _added_at(equality: ContentEntry) -> int:
 
 def _check_later_deletes(draft: Draft, sources: Sequence[Live], new_rows: Sequence[Row], read: int) -> None:
     """Check that every delete that the writer did not read and that reaches a source also reaches the new files."""
-    later = [equality for equality in live_equality_deletes(draft) if _added_at(equality) > read]
+    later = [equality for equality in draft.live_equality_deletes() if _added_at(equality) > read]
     for equality in later:
         if not any(_is_data(live) and may_delete_rows(equality, live.entry, draft.definition) for live in sources):
             continue
@@ -121,7 +120,7 @@ def _check_counts(draft: Draft, sources: Sequence[Live], new_rows: Sequence[Row]
 
     They are at least the source rows that no delete up to `read` can match, and at most those that no vector deletes.
     """
-    seen = [equality for equality in live_equality_deletes(draft) if _added_at(equality) <= read]
+    seen = [equality for equality in draft.live_equality_deletes() if _added_at(equality) <= read]
     deleted = {live.entry.referenced_file: live.entry.record_count for live in sources if not _is_data(live)}
     has_older = has_older_deletes(row.entry for row in draft.live.leaf_rows.values())
     most = least = 0

@@ -1,6 +1,6 @@
 """The kind `row_delta`: data files, deletion vectors and equality deletes in one change.
 
-Owns: its rules, and when vectors are merged. Does not own: where merged vectors are written (`merged_puffin`).
+Owns: its rules, and when vectors are merged. Does not own: where merged vectors are written (`vector_merge`).
 Invariants: A data file has at most one live vector. No vector becomes live before it was read and compared with its
 entry. A deleted row stays deleted. Of two concurrent updates of one row, at most one is committed.
 

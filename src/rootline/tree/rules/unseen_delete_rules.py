@@ -8,7 +8,6 @@ from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
 from rootline.tree.draft.draft import Draft
-from rootline.tree.draft.live_deletes import live_equality_deletes
 from rootline.tree.scan.delete_index import may_delete_rows
 
 
@@ -16,7 +15,7 @@ def check_no_unseen_deletes(draft: Draft, intent: Intent, files: Iterable[Conten
     """Raises `Invalid` (`code`) if an equality delete that the writer did not read may delete rows of `files`."""
     read = intent.read_sequence_number
     seen = -1 if read is None else read
-    deletes = live_equality_deletes(draft)
+    deletes = draft.live_equality_deletes()
     unseen = [delete for delete in deletes if (delete.version_info.file_sequence_number or 0) > seen]
     if not unseen:
         return

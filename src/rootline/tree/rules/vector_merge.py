@@ -1,28 +1,38 @@
-"""Check the vector that an intent adds, and merge it with the live one.
+"""Check the vector that an intent adds, merge it with the live one, and write merged vectors.
 
-Owns: the vectors to fetch, when a merge is allowed, and its result. Does not own: the blob (`merged_puffin`).
+Owns: the vectors to fetch, when a merge is allowed, its result, the Puffin file of a batch's merged vectors. Does not
+own: the rules of each kind (`intents`), a blob's bytes (`vector_codec`).
 Invariants: The result has every position of the live vector, and every position that the intent is the first to delete.
 A row that the writer read as deleted, and that a restore has made live since, stays live. An intent that also adds
 files merges only if its new positions are disjoint from those deleted since it read. Otherwise two updates of one row
-would both be committed.
+would both be committed. The same merged vectors give the same file name and bytes, so a retry reuses the object. The
+object of a lost commit is an orphan.
 
-Source: protocol page, section 2, "Validation", `row_delta`.
+Source: protocol page, section 2, "Validation", `row_delta`, and section 3.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
 from pyroaring import BitMap64
 
-from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
+from rootline.schemas.bytes.root.entry_codec import EntryCodec
+from rootline.schemas.bytes.root.root_codec import Row
+from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, puffin_name
+from rootline.schemas.content_entry import ContentEntry, ContentType, DeletionVector, EntryPlace
 from rootline.schemas.errors import Corrupt, Invalid
+from rootline.schemas.identifiers import Location
 from rootline.schemas.intent import AddedVector, Intent, VectorReference
-from rootline.schemas.object_keys import is_absolute
+from rootline.schemas.object_keys import is_absolute, vector_location
 from rootline.tree.draft.batch import Absent, FetchedObjects, Need
+from rootline.tree.draft.change import MergedVector
 from rootline.tree.draft.draft import Draft
+from rootline.tree.state.pending_object import PendingObject
 
 MERGED_LOCATION: Final = "\0merged/"
 """Prefix for the location of a merged vector until its Puffin file is written. No real location has this prefix."""
@@ -178,6 +188,35 @@ def _written_positions(entry: ContentEntry, draft: Draft) -> BitMap64 | None:
     if merged is not None and merged.entry.place == entry.place:
         return merged.positions
     return draft.written.get(entry.location, {}).get(target)
+
+
+def write_merged(
+    merged: Iterable[MergedVector], codec: EntryCodec, salt: bytes = b""
+) -> tuple[PendingObject, list[Row]]:
+    """The Puffin file of at least one merged vector, and the rows that reference it, in the order of their data files.
+
+    `salt`: part of the file's name, so that only the root being made references this object.
+    """
+    ordered = sorted(merged, key=lambda vector: vector.entry.referenced_file or "")
+    puffin = encode_puffin([VectorBlob(vector.entry.referenced_file or "", vector.positions) for vector in ordered])
+    inputs = hashlib.sha256(salt)
+    for vector in ordered:
+        inputs.update(f"{vector.entry.referenced_file}\0{len(vector.positions)}\0".encode())
+    stem = vector_location(inputs.hexdigest()[:32]).removesuffix(".puffin")
+    location = Location(puffin_name(stem, puffin.body))
+    rows = [
+        Row.of(
+            replace(
+                vector.entry,
+                location=location,
+                file_size_in_bytes=len(puffin.body),
+                deletion_vector=DeletionVector(place.offset, place.size),
+            ),
+            codec,
+        )
+        for vector, place in zip(ordered, puffin.places, strict=True)
+    ]
+    return PendingObject(location, puffin.body), rows
 
 
 def adds_files(intent: Intent) -> bool:

@@ -1,6 +1,6 @@
 """Running totals of live entries.
 
-Owns: the counters for each type of entry, and those of a batch. Does not own: the sums over a leaf's columns
+Owns: the counters for each type of entry, and a batch's counters. Does not own: the sums over a leaf's columns
 (`leaf_tally`), when a batch counts an entry (`overlays`), the header's value type (`Totals`).
 Invariants: Subtracting an added entry restores the earlier numbers. `rows` includes rows that vectors delete.
 """
