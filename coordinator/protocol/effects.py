@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from rootline.ports.object_store import Predecessor
 from rootline.schemas.identifiers import CommitId, ObjectKey, Version
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from rootline.schemas.verdict import Verdict
 from rootline.tree.draft.batch import Needs, Record
 from rootline.tree.state.pending_object import PendingObject

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from rootline.ports.object_store import PutReply
 from rootline.schemas.identifiers import CommitId, Version
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from rootline.tree.draft.batch import FetchedObjects, Record
 from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.state.table_state import TableState

@@ -22,7 +22,7 @@ from rootline.coordinator.protocol.effects import EncodeLeaves
 from rootline.coordinator.protocol.events import Tick
 from rootline.coordinator.protocol.machine_state import Attempt, Phase, SelfFlush, TableMachine
 from rootline.maintenance.flush_plan import RootLength, root_length
-from rootline.schemas.root_header import NameState
+from rootline.schemas.parts.name import NameState
 from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.state.table_state import TableState
 
@@ -97,4 +97,4 @@ def after_root(flush: SelfFlush, attempt: Attempt) -> SelfFlush:
 
 def _is_table(head: TableState) -> bool:
     """Whether the head is a table. The rows of a tombstone are never flushed, and a view has no rows."""
-    return head.header.name_is is NameState.TABLE
+    return head.header.name.state is NameState.TABLE

@@ -85,7 +85,7 @@ def check_arrival(draft: Draft, record: Record, locations: Sequence[str], fetche
         Invalid: `file-removed`, `expired`, `oldest-file-wrong`, `oldest-file-missing`, `file-missing`.
     """
     check_not_condemned(draft, locations)
-    horizon_ms = draft.carried.horizon_ms
+    horizon_ms = draft.carried.locations.horizon_ms
     if not horizon_ms:
         return None
     claimed = record.oldest_file_ms

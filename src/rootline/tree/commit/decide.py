@@ -15,7 +15,7 @@ from rootline.schemas.errors import Internal, Invalid, RootlineError
 from rootline.schemas.identifiers import SequenceNumber, TableName, Version, WriterId
 from rootline.schemas.intent import Intent, Isolation
 from rootline.schemas.intent_rules import BEGINNING_KINDS, MAINTENANCE_KINDS, VIEW_KINDS, IntentKind
-from rootline.schemas.root_header import RejectedSequence
+from rootline.schemas.parts.ledger import RejectedSequence
 from rootline.schemas.verdict import Verdict
 from rootline.tree.commit import verdicts
 from rootline.tree.commit.arrival_rules import (
@@ -80,9 +80,9 @@ class Decisions:
         self.needs = NO_NEEDS
         """Objects to fetch before the batch can be applied."""
         self.ledger = (
-            LedgerDraft({}) if parent is None else LedgerDraft(parent.header.ledger, parent.known_pages.ledger)
+            LedgerDraft({}) if parent is None else LedgerDraft(parent.header.ledger.writers, parent.known_pages.ledger)
         )
-        self.contents = ContentDraft(() if parent is None else parent.header.contents)
+        self.contents = ContentDraft(() if parent is None else parent.header.ledger.contents)
         self.outcomes = OutcomeDraft(self.version)
         self._fetched = fetched
         self._was_tombstone = parent is not None and parent.header.is_tombstone

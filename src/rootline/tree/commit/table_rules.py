@@ -15,7 +15,7 @@ from typing import Final
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_rules import VIEW_KINDS, IntentKind
-from rootline.schemas.root_header import NameState
+from rootline.schemas.parts.name import NameState
 from rootline.tree.draft.draft import Draft
 from rootline.tree.intents.create import uuid_of
 from rootline.tree.state.name_state import dropped_words
@@ -37,7 +37,7 @@ def is_of_this_table(draft: Draft, intent: Intent) -> bool:
         Invalid: `table-uuid-mismatch`, the intent is for another table. `table-uuid-missing`, the intent has no uuid
             and needs one.
     """
-    named, known = intent.table_uuid, draft.definition.table_uuid
+    named, known, drops = intent.table_uuid, draft.definition.table_uuid, draft.carried.name.drops
     if named is not None and named.int == known.int:
         return True
     if intent.kind is IntentKind.CREATE:
@@ -45,14 +45,14 @@ def is_of_this_table(draft: Draft, intent: Intent) -> bool:
     if intent.kind is IntentKind.CREATE_VIEW:
         return named == known
     if named is None:
-        if draft.carried.drops:
+        if drops:
             raise Invalid(
                 "table-uuid-missing",
-                f"{draft.table}: a table of this name was dropped in version {draft.carried.drops[-1].version}, and "
+                f"{draft.table}: a table of this name was dropped in version {drops[-1].version}, and "
                 "the intent does not name the table it is for: set its table_uuid",
             )
         return True
-    dropped_in = next((drop.version for drop in reversed(draft.carried.drops) if drop.table_uuid == named), None)
+    dropped_in = next((drop.version for drop in reversed(drops) if drop.table_uuid == named), None)
     after = "" if dropped_in is None else f", which was dropped in version {dropped_in}"
     raise Invalid("table-uuid-mismatch", f"{draft.table} has uuid {known}, the intent names {named}{after}")
 
@@ -62,8 +62,8 @@ def check_kind_of_name(draft: Draft, intent: Intent) -> None:
     name.
     """
     if draft.is_tombstone and intent.kind not in _OF_TOMBSTONES:
-        raise Invalid("table-dropped", dropped_words(draft.table, draft.carried.drops[-1]))
-    if draft.carried.name_is is NameState.VIEW and intent.kind not in _OF_VIEWS:
+        raise Invalid("table-dropped", dropped_words(draft.table, draft.carried.name.drops[-1]))
+    if draft.carried.name.state is NameState.VIEW and intent.kind not in _OF_VIEWS:
         raise Invalid("name-is-view", f"{draft.table} is a view, and an intent of kind {intent.kind} is for a table")
     if draft.is_table and intent.kind in VIEW_KINDS:
         raise Invalid("name-is-table", f"{draft.table} is a table, and an intent of kind {intent.kind} is for a view")
