@@ -142,7 +142,7 @@ def _filled(codec: StatisticsCodec) -> tuple[TableState, bytes]:
 
 def _with_writers(state: TableState, codec: StatisticsCodec) -> TableState:
     """The same table after one more commit of each of many writers, whose sequences have a gap before them."""
-    first = state.header.offsets[0].next_offset
+    first = state.header.log.offsets[0].next_offset
     for writer in range(_WRITERS):
         value = append_record(range(100_000 + writer, 100_001 + writer), codec)
         state = _applied(state, _of_writer(_record(value, first + writer), writer, 0)).state

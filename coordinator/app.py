@@ -250,8 +250,8 @@ class CoordinatorService:
                 size = machine.head.root.size_in_bytes
                 self.metrics.root(table, size, header.snapshot.timestamp_ms, entries)
                 self.metrics.retained(table, header.kept_bytes + size)
-                given_up = 0 if header.expiry is None else header.expiry.given_up_bytes
-                self.metrics.expired(table, header.oldest_version, given_up)
+                given_up = 0 if header.versions.expiry is None else header.versions.expiry.given_up_bytes
+                self.metrics.expired(table, header.versions.oldest, given_up)
         # only tables that exist get a label: a writer can invent any number of names
         own = [table for table in self.own_tables() if table.head is not None or table.state in LASTING]
         self.metrics.states({table.name: table.state for table in own})

@@ -62,7 +62,8 @@ from rootline.schemas.bytes.record_headers import distinct_traces, trace_of
 from rootline.schemas.identifiers import CommitId, LogId, Version
 from rootline.schemas.intent_rules import BEGINNING_KINDS
 from rootline.schemas.object_keys import root_key
-from rootline.schemas.root_header import PartitionOffset, RootHeader
+from rootline.schemas.parts.log import PartitionOffset
+from rootline.schemas.root_header import RootHeader
 from rootline.tree.check.invariants import violations
 from rootline.tree.check.read_back import read_back_faults
 from rootline.tree.commit.apply import apply_batch

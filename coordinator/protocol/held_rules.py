@@ -21,7 +21,7 @@ from __future__ import annotations
 from rootline.coordinator.protocol.machine_state import Attempt, Phase, SelfFlush, TableMachine
 from rootline.coordinator.protocol.messages import EncodeLeaves, Tick
 from rootline.maintenance.flush_plan import RootLength, root_length
-from rootline.schemas.root_header import NameState
+from rootline.schemas.parts.name import NameState
 from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.state.table_state import TableState
 
@@ -96,4 +96,4 @@ def after_root(flush: SelfFlush, attempt: Attempt) -> SelfFlush:
 
 def _is_table(head: TableState) -> bool:
     """Whether the head is a table. The rows of a tombstone are never flushed, and a view has no rows."""
-    return head.header.name_is is NameState.TABLE
+    return head.header.name.state is NameState.TABLE

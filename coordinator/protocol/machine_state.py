@@ -18,7 +18,7 @@ from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.messages import Effect
 from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.identifiers import CommitId, LogId, ObjectKey, TableName, Version
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from rootline.tree.draft.batch import NOTHING_FETCHED, Applied, FetchedObjects, Record
 from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits

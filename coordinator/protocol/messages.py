@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from rootline.ports.object_store import Predecessor, PutReply
 from rootline.schemas.identifiers import CommitId, ObjectKey, Version
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from rootline.schemas.verdict import Verdict
 from rootline.tree.draft.batch import FetchedObjects, Needs, Record
 from rootline.tree.intents.self_flush import OwnFlush

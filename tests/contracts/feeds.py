@@ -20,7 +20,7 @@ from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.ports.intent_feed import CoordinatorLog, FeedEvent, RecordedRejection
 from rootline.ports.intent_log import NewRecord
 from rootline.schemas.identifiers import LogPosition
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from rootline.schemas.verdict import Verdict
 from tests.support.feed_driver import FeedDriver
 from tests.support.group_log import GroupLog

@@ -12,7 +12,7 @@ import pytest
 from rootline.ports.intent_feed import Assigned, Delivered, Revoked
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import LogId, LogPosition
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from tests.contracts.feeds import DURABLE, LOGS, SHARED, LogUnderTest, Maker, Reader
 from tests.support.decided import verdict_on
 from tests.support.feed_driver import together

@@ -221,7 +221,7 @@ def test_outcomes_of_another_log_are_kept_until_somebody_publishes_them() -> Non
         heir.put_answers(PutStatus.CREATED)
         heir.tell(VerdictsPublished(heir.asked(PublishVerdicts).up_to))
     assert heir.machine.head is not None
-    assert other in {run.log for run in heir.machine.head.header.outcomes.runs}
+    assert other in {run.log for run in heir.machine.head.header.outcomes.newest.runs}
 
 
 def test_a_root_that_cannot_be_read_back_quarantines_the_table_and_decides_nothing() -> None:
@@ -261,7 +261,7 @@ def test_acknowledged_outcomes_leave_the_next_root() -> None:
         if name != "three":
             driver.tell(VerdictsPublished(publish.up_to))
     assert driver.machine.head is not None
-    kept = driver.machine.head.header.outcomes.runs
+    kept = driver.machine.head.header.outcomes.newest.runs
     assert [run.last_offset for run in kept] == [3]
 
 
@@ -273,7 +273,7 @@ def test_commits_pause_while_too_many_verdicts_wait_to_be_acknowledged() -> None
     driver.arrive(append_intent("held"))
     assert driver.phase is Phase.HELD
     assert driver.machine.head is not None
-    driver.tell(VerdictsPublished(driver.machine.head.header.offsets))
+    driver.tell(VerdictsPublished(driver.machine.head.header.log.offsets))
     assert driver.phase is Phase.PUTTING
 
 

@@ -106,7 +106,7 @@ def test_one_batch_becomes_as_many_roots_as_it_changes_what_the_name_is() -> Non
     assert [verdict.code for verdict in driver.verdicts[1:]] == list(TOLD)
     assert [verdict.version for verdict in driver.verdicts[1:]] == [1, 1, None, 2, 2, None, 3]
     assert head_of(driver).header.is_tombstone
-    assert [item.version for item in head_of(driver).header.drops] == [1, 3]
+    assert [item.version for item in head_of(driver).header.name.drops] == [1, 3]
 
 
 def test_a_coordinator_that_holds_the_head_of_a_dropped_table_commits_nothing_to_it() -> None:
@@ -197,7 +197,7 @@ def test_a_tombstone_with_a_long_root_is_not_flushed_and_takes_what_it_must() ->
     assert head_of(driver).header.is_tombstone
     driver.arrive(of(FIRST, append_intent("late")))
     finish(driver)
-    driver.arrive(undrop(head_of(driver).header.drops[0].version))
+    driver.arrive(undrop(head_of(driver).header.name.drops[0].version))
     finish(driver)
     assert codes(driver)["append-late"] == "table-dropped"
     assert len(live(driver)) == 20

@@ -32,7 +32,8 @@ from rootline.ports.object_store import ObjectStore, Predecessor, PutStatus
 from rootline.schemas.errors import Corrupt, Fenced, Internal, Invalid, Unavailable
 from rootline.schemas.identifiers import CommitId, Location, LogId, LogPosition, LogRecord, Version
 from rootline.schemas.object_keys import root_key
-from rootline.schemas.root_header import PartitionOffset, RootHeader
+from rootline.schemas.parts.log import PartitionOffset
+from rootline.schemas.root_header import RootHeader
 from rootline.testing.object_stores import Fault, FaultyObjectStore, scripted
 from rootline.testing.virtual_loop import run_virtually
 from rootline.tree.draft.batch import Absent, Needs
@@ -243,7 +244,7 @@ async def test_an_older_root_is_read_and_one_that_is_absent_or_corrupt_is_looked
 @pytest.mark.parametrize(("not_read", "is_refused"), [("no codec for zstd", False), ("", True)])
 async def test_a_decided_record_that_cannot_be_read_here_proves_nothing(not_read: str, is_refused: bool) -> None:
     header = new_lake(append("a")).head.header
-    [(log, partition, end)] = header.offsets
+    [(log, partition, end)] = header.log.offsets
 
     class Unreadable(EmbeddedFeed):
         async def end_offset(self, log: LogId, partition: int) -> int | None:

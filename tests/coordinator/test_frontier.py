@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from rootline.coordinator.runtime.assignment.frontier import Frontier
 from rootline.ports.intent_feed import Partition
 from rootline.schemas.identifiers import LogId, TableName
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from tests.support.examples import examples
 
 LOG: Final = LogId("log")

@@ -104,7 +104,7 @@ async def test_a_leaf_of_many_files_is_committed_in_one_root_and_the_chain_holds
     state = await load_table(store, TABLE)
     assert state is not None
     assert state.header.totals.data_files == 20_001
-    assert state.header.next_row_id == 200_010
+    assert state.header.row_ids.next == 200_010
     findings = [finding.code async for finding in check_table(store, TABLE)]
     assert set(findings) <= {"object-missing"}  # data files are of no interest here
 

@@ -98,7 +98,7 @@ def test_1000_writers_with_gaps_leave_a_small_header_and_are_known_after_a_resta
         assert {verdict.kind for verdict in refused.values()} == {REJECTED}
         roots = await headers(store)
         assert max(size for header in roots for size in sizes(header)) <= HEADER_BYTES_MAX
-        assert 1 <= len(roots[-1].ledger_pages) <= 8
+        assert 1 <= len(roots[-1].ledger.pages) <= 8
 
         async with running(store, log, SeededEnvironment(2)) as service:
             again = await decided(service, [commit_of(writer, 2 * (writer % 2)) for writer in writers])
@@ -142,7 +142,7 @@ def test_a_coordinator_reads_each_page_once_and_not_again_when_it_loads_the_head
         async with running(store, log, SeededEnvironment(1)) as service:
             await service.create()
             await decided(service, [commit_of(writer, 0) for writer in range(500)])
-        named = {key_of(TABLE, page.location) for page in (await head_of(store)).ledger_pages}
+        named = {key_of(TABLE, page.location) for page in (await head_of(store)).ledger.pages}
         assert named
         store.calls.clear()
         async with running(store, log, SeededEnvironment(2)) as service:
@@ -164,7 +164,7 @@ def test_who_only_reads_the_table_reads_no_page() -> None:
         store.calls.clear()
         state = await load_table(store, TABLE)
         assert state is not None
-        assert state.header.ledger_pages
+        assert state.header.ledger.pages
         assert state.pages == NO_PAGES
         assert not [key for _, key in store.calls if key.startswith(PAGES)]
 
@@ -178,7 +178,7 @@ def test_a_damaged_page_quarantines_the_table_and_is_named() -> None:
             await service.create()
             await decided(service, [commit_of(writer, 0) for writer in range(500)])
         header = await head_of(store)
-        key = key_of(TABLE, header.ledger_pages[0].location)
+        key = key_of(TABLE, header.ledger.pages[0].location)
         found = await store.get(key)
         assert found is not None
         store.place(key, found.body[:-1] + b"x")

@@ -17,7 +17,7 @@ from rootline.ports.object_store import ObjectStore, PutStatus
 from rootline.schemas.identifiers import CommitId, LogId, LogPosition
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.object_keys import root_key
-from rootline.schemas.root_header import NameState
+from rootline.schemas.parts.name import NameState
 from rootline.schemas.view_metadata import ViewMetadata
 from rootline.storage.metadata.root_reader import newest_root
 from rootline.tree.commit.apply import apply_batch
@@ -49,8 +49,8 @@ def story() -> list[Intent]:
 async def view_in(store: ObjectStore) -> ViewMetadata:
     root = await newest_root(store, TABLE)
     assert root is not None
-    assert root.header.view is not None
-    return ViewMetadata.from_json(root.header.view)
+    assert root.header.name.view is not None
+    return ViewMetadata.from_json(root.header.name.view)
 
 
 async def kinds_of(run: Running, *intents: Intent) -> list[str]:
@@ -106,12 +106,12 @@ async def test_whether_a_name_is_a_table_or_a_view_is_decided_by_one_put(any_sto
         applied = apply_batch(None, TABLE, [record], FetchedObjects(), stamp)
         assert isinstance(applied, Applied)
         reply = await any_store.put_if_absent(root_key(TABLE, applied.state.header.version), applied.body)
-        return applied.state.header.name_is if reply.answer is PutStatus.CREATED else None
+        return applied.state.header.name.state if reply.answer is PutStatus.CREATED else None
 
     won = [state for state in await asyncio.gather(*(put(at) for at in range(32))) if state is not None]
     root = await newest_root(any_store, TABLE)
     assert root is not None
-    assert won == [root.header.name_is]
+    assert won == [root.header.name.state]
 
 
 def test_records_of_another_partition_do_not_share_the_first_root_of_a_view() -> None:

@@ -28,7 +28,7 @@ from rootline.adapters.kafka.topics import create_topics, record_bytes_max, topi
 from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import LogId
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from tests.support.feed_driver import FeedDriver
 
 _PATIENCE_S = 60.0

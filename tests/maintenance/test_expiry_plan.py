@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -29,7 +30,9 @@ def head(times: Sequence[int], *, oldest: int = 0, tags: Mapping[str, int] | Non
     """The header of the newest of versions that were committed at these times."""
     header = example_header(len(times) - 1)
     snapshot = dataclasses.replace(header.snapshot, timestamp_ms=times[-1])
-    return dataclasses.replace(header, snapshot=snapshot, oldest_version=Version(oldest), tags=dict(tags or {}))
+    return dataclasses.replace(
+        header, snapshot=snapshot, versions=replace(header.versions, oldest=Version(oldest)), tags=dict(tags or {})
+    )
 
 
 def kept_of(rows: Sequence[KeptVersion]) -> RetainedPage | None:
@@ -51,7 +54,7 @@ class Planned:
             except StopIteration as ended:
                 self.plan = ended.value
                 return
-            assert wanted >= header.oldest_version
+            assert wanted >= header.versions.oldest
             self.read.append(wanted)
             said = KeptVersion(wanted, times[wanted], 100)
 

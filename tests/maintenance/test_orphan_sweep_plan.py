@@ -21,11 +21,13 @@ from rootline.maintenance.orphan_sweep_plan import (
     plan_sweep,
 )
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage, encode_condemned_page
-from rootline.schemas.bytes.root.location_hashes import LocationHashes, location_hash
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import CLOCKS_APART_MS, Version
+from rootline.schemas.location_hashes import LocationHashes, location_hash
 from rootline.schemas.object_keys import OwnKind, own_forms, own_kind, spark_folder
-from rootline.schemas.root_header import Condemned, LogTime, RootHeader
+from rootline.schemas.parts.locations import Condemned
+from rootline.schemas.parts.log import LogTime
+from rootline.schemas.root_header import RootHeader
 from tests.tree.tables import TABLE_UUID, append, new_lake
 
 DAY_MS = 24 * 3600 * 1000
@@ -42,7 +44,12 @@ def named(number: int) -> str:
 def header(horizon_ms: int = 0, log_ms: int = NOW_MS, root_ms: int = NOW_MS) -> RootHeader:
     known = new_lake(append("a")).head.header
     snapshot = replace(known.snapshot, timestamp_ms=root_ms)
-    return replace(known, horizon_ms=horizon_ms, snapshot=snapshot, log_time=LogTime(log_ms))
+    return replace(
+        known,
+        locations=replace(known.locations, horizon_ms=horizon_ms),
+        snapshot=snapshot,
+        log=replace(known.log, time=LogTime(log_ms)),
+    )
 
 
 def inventory(*objects: Stored) -> Inventory:
@@ -61,7 +68,7 @@ def test_the_horizon_stays_behind_the_least_of_three_times_and_never_falls() -> 
         times = [NOW_MS + DAY_MS * number for number in (log_ms, root_ms, store_ms)]
         assert horizon_of(header(0, times[0], times[1]), times[2], LIMITS) == NOW_MS - AGE_MS
     assert horizon_of(header(NOW_MS), 0, LIMITS) == NOW_MS
-    assert horizon_of(replace(header(), log_time=None), NOW_MS, LIMITS) == 0
+    assert horizon_of(replace(header(), log=replace(header().log, time=None)), NOW_MS, LIMITS) == 0
 
 
 def test_orphans_wait_for_the_horizon_and_what_left_does_not() -> None:
@@ -153,7 +160,10 @@ def test_a_condemned_object_waits_for_the_latest_date_that_is_known() -> None:
     found = inventory(Stored(named(1), 10, 0))
     page, _ = encode_condemned_page(TABLE_UUID, 0, LocationHashes.of([location_hash(named(1))]))
     since_ms = NOW_MS - LIMITS.scan_retention_ms
-    head = replace(header(), condemned=(Condemned(page.reference, header().version, since_ms),))
+    head = replace(
+        header(),
+        locations=replace(header().locations, condemned=(Condemned(page.reference, header().version, since_ms),)),
+    )
 
     def due(dated: dict[int, int], store_ms: int = NOW_MS, *, exports: bool = False) -> list[int]:
         return due_deletions(head, [page], found, LIMITS, dated=dated, store_ms=store_ms, has_unread=exports)
@@ -174,7 +184,7 @@ def test_a_page_is_due_when_the_root_that_names_it_is_a_retention_old_and_not_th
     item = Condemned(page.reference, Version(version), since_ms=NOW_MS)
     assert not is_due(item, NOW_MS, NOW_MS, LIMITS, NOW_MS, settled=version - 1)
     assert is_due(item, NOW_MS, NOW_MS, LIMITS, NOW_MS, settled=version)
-    head = replace(header(), version=Version(version), condemned=(item,))
+    head = replace(header(), version=Version(version), locations=replace(header().locations, condemned=(item,)))
     old, young = NOW_MS - LIMITS.scan_retention_ms, NOW_MS - LIMITS.scan_retention_ms + 1
 
     def due(dated: dict[int, int]) -> list[int]:
@@ -241,7 +251,7 @@ def test_nothing_that_a_root_references_is_ever_chosen(case: Drawn) -> None:
     base = header(horizon_ms)
     since = [NOW_MS - age for age in case.since_ms]
     condemned = tuple(Condemned(page.reference, base.version, at) for page, at in zip(pages, since, strict=True))
-    head = replace(base, condemned=condemned)
+    head = replace(base, locations=replace(base.locations, condemned=condemned))
     readable, expired = frozenset().union(*case.readable), frozenset().union(*case.expired)
     listed = {-1 - number: 0 for number in range(len(pages))}
     due = due_deletions(head, pages, found, LIMITS, dated=listed, store_ms=NOW_MS, has_unread=False)

@@ -49,28 +49,17 @@ from rootline.schemas.content_entry import (
     VersionInfo,
 )
 from rootline.schemas.identifiers import CommitId, LogId, SequenceNumber, SnapshotId, TableName, Version, WriterId
-from rootline.schemas.root_header import (
-    ClockJump,
-    CommittedRun,
-    ContentDigest,
-    CoveredOffset,
-    DefinitionReference,
-    Expiry,
-    LogTime,
-    Operation,
-    OutcomeException,
-    OutcomeRun,
-    Outcomes,
-    PageReference,
-    PartitionOffset,
-    RejectedSequence,
-    Removal,
-    Removals,
-    RootHeader,
-    Snapshot,
-    Totals,
-    WriterRecord,
-)
+from rootline.schemas.parts.definition import DefinitionReference
+from rootline.schemas.parts.ledger import CommittedRun, ContentDigest, RejectedSequence, WriterLedger, WriterRecord
+from rootline.schemas.parts.locations import Condemned, Locations
+from rootline.schemas.parts.log import ClockJump, LogProgress, LogTime, PartitionOffset
+from rootline.schemas.parts.outcomes import OutcomeException, OutcomeRun, Outcomes, RecordedOutcomes
+from rootline.schemas.parts.page_reference import CoveredOffset, PageReference
+from rootline.schemas.parts.removals import Removal, Removals
+from rootline.schemas.parts.restores import Restores
+from rootline.schemas.parts.row_ids import RowIds
+from rootline.schemas.parts.versions import Expiry, ReadableVersions
+from rootline.schemas.root_header import Operation, RootHeader, Snapshot, Totals
 from rootline.schemas.table_definition import TrackedField
 
 TYPES: Final[tuple[PrimitiveType, ...]] = (
@@ -187,6 +176,8 @@ def headers() -> st.SearchStrategy[RootHeader]:
     covers = st.lists(st.builds(CoveredOffset, text, count, count), max_size=2).map(tuple)
     pages = st.lists(st.builds(PageReference, text, digest, count, count, covers), max_size=2).map(tuple)
     eight = st.binary(min_size=8, max_size=8)
+    page = st.builds(PageReference, text, digest, count, count, st.just(()))
+    condemned = st.builds(Condemned, page, count, count)
     jumps = st.lists(st.builds(ClockJump, count, count), max_size=2).map(tuple)
     removal = st.builds(Removal, count, count, st.binary(max_size=20))
     newest = st.lists(removal, min_size=1, max_size=3).map(tuple)
@@ -210,36 +201,49 @@ def headers() -> st.SearchStrategy[RootHeader]:
         definition=st.builds(DefinitionReference, text, digest),
         commit_id=st.text("0123456789abcdef", min_size=32, max_size=32),
         coordinator_id=text,
-        offsets=st.lists(st.builds(PartitionOffset, text, count, count), max_size=3).map(tuple),
+        log=st.builds(
+            LogProgress,
+            st.lists(st.builds(PartitionOffset, text, count, count), max_size=3).map(tuple),
+            st.none() | st.builds(LogTime, count, jumps),
+        ),
         outcomes=st.builds(
-            Outcomes,
-            st.lists(st.builds(OutcomeRun, text, count, count, count, count, count), max_size=3).map(tuple),
-            st.lists(
+            RecordedOutcomes,
+            st.builds(
+                Outcomes,
+                st.lists(st.builds(OutcomeRun, text, count, count, count, count, count), max_size=3).map(tuple),
+                st.lists(
+                    st.builds(
+                        *(OutcomeException, text, count, count, count),
+                        *(st.none() | text, st.none() | text, st.none() | count),
+                    ),
+                    max_size=3,
+                ).map(tuple),
+            ),
+            pages,
+        ),
+        ledger=st.builds(
+            WriterLedger,
+            st.dictionaries(
+                text,
                 st.builds(
-                    OutcomeException, text, count, count, count, st.none() | text, st.none() | text, st.none() | count
+                    WriterRecord, st.lists(run, max_size=3).map(tuple), st.lists(rejected, max_size=2).map(tuple), count
                 ),
                 max_size=3,
-            ).map(tuple),
-        ),
-        ledger=st.dictionaries(
-            text,
-            st.builds(
-                WriterRecord, st.lists(run, max_size=3).map(tuple), st.lists(rejected, max_size=2).map(tuple), count
             ),
-            max_size=3,
+            pages,
+            st.lists(st.builds(ContentDigest, eight, eight), max_size=64).map(tuple),
         ),
-        outcome_pages=pages,
-        ledger_pages=pages,
-        oldest_version=count,
+        versions=st.builds(
+            ReadableVersions,
+            count,
+            st.none() | st.builds(Expiry, count, pages.map(lambda found: found[0] if found else None)),
+        ),
         tags=st.dictionaries(text, count, max_size=2),
-        next_row_id=count,
         totals=st.builds(Totals, count, count, count, count, count, count, count, count),
-        restored_at=count,
+        restores=st.builds(Restores, count, count, st.none() | count),
         removals=st.none() | removals,
-        log_time=st.none() | st.builds(LogTime, count, jumps),
-        contents=st.lists(st.builds(ContentDigest, eight, eight), max_size=64).map(tuple),
-        parent_next_row_id=st.none() | count,
-        expiry=st.none() | st.builds(Expiry, count, pages.map(lambda found: found[0] if found else None)),
+        row_ids=st.builds(RowIds, count, st.none() | count),
+        locations=st.builds(Locations, count, st.lists(condemned, max_size=2).map(tuple)),
     )
 
 
@@ -257,18 +261,22 @@ def example_header(version: int = 7) -> RootHeader:
         definition=DefinitionReference("metadata/definitions/d.json", bytes(32)),
         commit_id=CommitId("0" * 31 + "1"),
         coordinator_id="coordinator-1",
-        offsets=(PartitionOffset(log, 0, 12),),
-        outcomes=Outcomes(
-            (OutcomeRun(log, 0, 9, 10, Version(version), SequenceNumber(8)),),
-            (OutcomeException(log, 0, 11, Version(version), "file-not-live", "data/x: not live", None),),
-        ),
-        ledger={
-            WriterId("spark/q1"): WriterRecord(
-                (CommittedRun(0, 9, Version(0), 1),), (RejectedSequence(10, "i-10", "spec-unknown", "spec 9"),), 5
+        log=LogProgress(offsets=(PartitionOffset(log, 0, 12),)),
+        outcomes=RecordedOutcomes(
+            newest=Outcomes(
+                (OutcomeRun(log, 0, 9, 10, Version(version), SequenceNumber(8)),),
+                (OutcomeException(log, 0, 11, Version(version), "file-not-live", "data/x: not live", None),),
             )
-        },
+        ),
+        ledger=WriterLedger(
+            writers={
+                WriterId("spark/q1"): WriterRecord(
+                    (CommittedRun(0, 9, Version(0), 1),), (RejectedSequence(10, "i-10", "spec-unknown", "spec 9"),), 5
+                )
+            }
+        ),
         tags={"eom": 3},
-        next_row_id=4000,
+        row_ids=RowIds(next=4000),
         totals=Totals(data_files=2, rows=4000, data_bytes=90_000),
     )
 

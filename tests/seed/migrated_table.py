@@ -33,7 +33,9 @@ from rootline.schemas.identifiers import (
 )
 from rootline.schemas.intent import AddedManifest, DataFile, Intent, IntentKind, RemovedFile, VectorReference
 from rootline.schemas.object_keys import definition_location, key_of, root_key
-from rootline.schemas.root_header import DefinitionReference, Operation, RootHeader, Snapshot
+from rootline.schemas.parts.definition import DefinitionReference
+from rootline.schemas.parts.row_ids import RowIds
+from rootline.schemas.root_header import Operation, RootHeader, Snapshot
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.table_loader import load_to_build_on, plan_scan
@@ -150,7 +152,7 @@ class Migrated:
             definition=DefinitionReference(location, hashlib.sha256(body).digest()),
             commit_id=CommitId("0" * 32),
             coordinator_id="test",
-            next_row_id=migrated.next_row_id,
+            row_ids=RowIds(next=migrated.next_row_id),
         )
         block = seal([Row.of(row, codec) for row in migrated.rows], codec, sync)
         for _ in range(2):  # the first root is only there to count what its leaves list

@@ -60,4 +60,4 @@ def test_row_ids_are_given_once_and_stay_under_flush_and_compaction() -> None:
     assert {name: figure.numbers(name) for name in wanted} == wanted
     figure.put(figure.compacting("M3", ["M1", "M2"]))
     assert {name: figure.numbers(name) for name in wanted} == wanted
-    assert figure.lake.head.header.next_row_id == 40
+    assert figure.lake.head.header.row_ids.next == 40

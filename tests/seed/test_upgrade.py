@@ -99,7 +99,7 @@ async def test_a_version_3_manifest_list_becomes_rows_of_a_root() -> None:
     assert [entry.record_count for entry in (m1, m2, d1)] == [3, 1, 1]
     assert m1.manifest_stats == ManifestStats(1, 1, 1, 10, 10, 10, 2)
     assert [entry.first_row_id for entry in (m1, m2, d1)] == [100, 120, None]
-    assert table.state.header.next_row_id == 130
+    assert table.state.header.row_ids.next == 130
 
 
 async def test_a_partition_summary_becomes_statistics_of_the_specs_members() -> None:
@@ -200,7 +200,7 @@ async def test_a_version_2_table_of_pyiceberg_is_migrated_and_gets_row_ids(tmp_p
     body = (tmp_path / "snap.avro").read_bytes()
     await table.migrate(decode_manifest_list(body, DEFINITION, name="snap.avro", next_row_id=500))
     assert [row.entry.first_row_id for row in table.state.root.rows] == [500, 510]
-    assert table.state.header.next_row_id == 520
+    assert table.state.header.row_ids.next == 520
     assert await table.ids() == list(range(20))
     assert await table.ids("carrier = 'DL'") == list(range(10, 20))
     assert (await table.plan("carrier = 'DL'")).leaves_pruned == 1

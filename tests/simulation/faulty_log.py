@@ -27,7 +27,7 @@ from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, TableName
 from rootline.schemas.intent import IntentKind
 from rootline.schemas.intent_rules import IntentLimits
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from rootline.schemas.verdict import DeadLetter, Verdict
 from tests.simulation.faulty_world import World
 from tests.support.group_member import GroupMember

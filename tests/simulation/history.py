@@ -29,7 +29,7 @@ def of_tags(head: RootHeader, rng: random.Random) -> tuple[IntentKind, VersionRe
     tagged = sorted(head.tags.values())
     if tagged and rng.random() < _GOES_BACK:
         return IntentKind.RESTORE, VersionReference(version=rng.choice(tagged))
-    return IntentKind.TAG, _tag(head, rng.randint(head.oldest_version, head.version), rng)
+    return IntentKind.TAG, _tag(head, rng.randint(head.versions.oldest, head.version), rng)
 
 
 def _tag(head: RootHeader, version: int, rng: random.Random) -> VersionReference:

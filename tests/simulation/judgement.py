@@ -91,7 +91,7 @@ async def _compare(
 async def _compare_turns(world: World, table: TableName, reference: Reference, head: RootHeader) -> None:
     """Where all that a table is changed at once, it is what the accepted intents had made of it by then."""
     for version, files, shape in reference.past:
-        if version not in reference.turns or not head.oldest_version <= version:
+        if version not in reference.turns or not head.versions.oldest <= version:
             continue
         state = await load_state(world.store, await read_root(world.store, table, Version(version)))
         assert sorted(files) == live_data(state), f"{table}: other live files than accepted intents made of {version}"

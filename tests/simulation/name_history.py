@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rootline.schemas.intent import Intent, IntentKind
-from rootline.schemas.root_header import NameState
+from rootline.schemas.parts.name import NameState
 from rootline.schemas.verdict import Verdict, VerdictKind
 
 Seen = Mapping[str, int | None]

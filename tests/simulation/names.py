@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from rootline.schemas.intent import Intent, IntentKind, VersionReference
-from rootline.schemas.root_header import NameState, RootHeader
+from rootline.schemas.parts.name import NameState
+from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.view_changes import AskedVersion, ViewChange, ViewToCreate, text_of
 from rootline.schemas.view_metadata import SqlRepresentation, ViewMetadata
@@ -37,7 +38,7 @@ def new_view(intent: Intent, rng: random.Random) -> Intent:
 
 def for_a_view(intent: Intent, header: RootHeader, rng: random.Random, seen: SeenVersions) -> Intent:
     """In place of `intent`: another version, an earlier one again, other properties, or the end of the view."""
-    view = ViewMetadata.from_json(header.view or b"")
+    view = ViewMetadata.from_json(header.name.view or b"")
     roll, view_uuid = rng.random(), header.table_uuid
     current = view.current_version_id if rng.random() < 0.5 else None
     if roll < 0.45:
@@ -60,7 +61,7 @@ def for_nothing(intent: Intent, header: RootHeader, first: TableDefinition, rng:
     """In place of `intent`: the table that was dropped, a new one, or a view."""
     roll = rng.random()
     if roll < 0.4:
-        ref = VersionReference(version=header.drops[-1].version)
+        ref = VersionReference(version=header.name.drops[-1].version)
         return _instead(intent, IntentKind.RESTORE, header.table_uuid, ref=ref)
     if roll < 0.7:
         return new_view(intent, rng)
@@ -142,8 +143,10 @@ def _asked_sql(version: Mapping[str, list[Mapping[str, str]]]) -> str:
 def check_name(header: RootHeader, view: ReferenceView | None, *, is_dropped: bool) -> None:
     """Raise `AssertionError` unless the newest root of a name says what the accepted intents made of it."""
     wanted = NameState.TOMBSTONE if is_dropped else NameState.TABLE if view is None else NameState.VIEW
-    assert header.name_is is wanted, f"{header.table} is a {header.name_is}, its accepted intents make it a {wanted}"
+    assert header.name.state is wanted, (
+        f"{header.table} is a {header.name.state}, its accepted intents make it a {wanted}"
+    )
     if view is not None:
-        found = ViewMetadata.from_json(header.view or b"")
+        found = ViewMetadata.from_json(header.name.view or b"")
         says = sql_of(found), dict(found.properties or {})
         assert says == (view.sql, view.properties), f"{header.table}: the view is not that of the accepted intents"

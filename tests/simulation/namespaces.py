@@ -19,7 +19,8 @@ from rootline.client.session import Session
 from rootline.schemas.errors import Invalid, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import NamespaceName, TableName, namespace_of
 from rootline.schemas.object_keys import namespace_key, namespace_objects_prefix, version_of_namespace_key
-from rootline.schemas.root_header import NameState, RootHeader
+from rootline.schemas.parts.name import NameState
+from rootline.schemas.root_header import RootHeader
 from rootline.storage.metadata.namespaces import NamespaceRecord, decode_record, namespace_exists
 from rootline.storage.metadata.root_reader import newest_root
 from rootline.testing.seeded_environment import SeededEnvironment
@@ -104,11 +105,11 @@ class Steward:
             await newest_root(self.world.store, table) for table in self.tables if namespace_of(table) == namespace
         ]
         there = [head.header for head in heads if head is not None]
-        return {_incarnation(header) for header in there if header.name_is is not NameState.TOMBSTONE}
+        return {_incarnation(header) for header in there if header.name.state is not NameState.TOMBSTONE}
 
 
 def _incarnation(header: RootHeader) -> tuple[str, str, int]:
-    return str(header.table), str(header.table_uuid), len(header.drops)
+    return str(header.table), str(header.table_uuid), len(header.name.drops)
 
 
 async def _ask(session: Session, change: Change) -> None:
@@ -128,7 +129,7 @@ async def check_namespaces(world: World, stewards: Iterable[Steward], tables: Se
         records = await _records(world, namespace)
         _check_steps(records, [change for change in changes if change.namespace == namespace])
         heads = [await newest_root(world.store, table) for table in tables if namespace_of(table) == namespace]
-        holds = any(head is not None and head.header.name_is is not NameState.TOMBSTONE for head in heads)
+        holds = any(head is not None and head.header.name.state is not NameState.TOMBSTONE for head in heads)
         wanted = holds or bool(records and not records[-1].dropped)
         assert await namespace_exists(world.store, namespace) is wanted, f"{namespace}: there or not, it says the other"
         count += len(records)

@@ -18,7 +18,7 @@ from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.intent import Intent
 from rootline.schemas.object_keys import key_of, root_key, version_of_root_key
-from rootline.schemas.root_header import NameState
+from rootline.schemas.parts.name import NameState
 from rootline.storage.metadata.object_reader import read_kept
 from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.table_loader import load_state
@@ -27,7 +27,7 @@ from rootline.storage.stored_objects import stored_key
 
 async def read_by_scans(store: MemoryObjectStore, table: TableName, root: Root) -> frozenset[ObjectKey]:
     """All that a scan of one version reads: no one waits in between, so none of it can have gone."""
-    if root.header.name_is is NameState.VIEW:
+    if root.header.name.state is NameState.VIEW:
         return frozenset()
     state = await load_state(store, root)
     named = {row.entry.location for row in root.rows} | {live.entry.location for live in state.live.entries()}
@@ -70,11 +70,11 @@ class NeededObjects:
         page = await read_kept(self.store, header)
         kept = {int(item.version) for item in page.versions} if page is not None else set[int]()
         self._tags[version] = header.tags
-        lost = {tag: at for tag, at in header.tags.items() if at < header.oldest_version and at not in kept}
+        lost = {tag: at for tag, at in header.tags.items() if at < header.versions.oldest and at not in kept}
         if lost:
             self.faults.append(f"{key} keeps none of the versions that have these tags: {lost}")
         readable = kept.union(header.tags.values())
-        for old in [old for old in self._reads if old < header.oldest_version and old not in readable]:
+        for old in [old for old in self._reads if old < header.versions.oldest and old not in readable]:
             self._give_up(old, now_ms)
 
     async def asked(self, intent: Intent) -> None:

@@ -12,7 +12,7 @@ import random
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.object_keys import table_prefix
-from rootline.schemas.root_header import NameState
+from rootline.schemas.parts.name import NameState
 from rootline.storage.metadata.root_reader import newest_root, read_root
 from tests.simulation.faulty_world import World
 from tests.simulation.needed import read_by_scans
@@ -34,13 +34,15 @@ async def read_slowly(world: World, table: TableName, seed: str, hold_s: float) 
 async def _planned(world: World, table: TableName, rng: random.Random) -> set[ObjectKey]:
     """All that a scan of one version reads: no one waits in between, so none of it can have gone."""
     head = await newest_root(world.store, table)
-    if head is None or head.header.name_is is not NameState.TABLE:
+    if head is None or head.header.name.state is not NameState.TABLE:
         return set()
-    newest, oldest = head.header.version, head.header.oldest_version
+    newest, oldest = head.header.version, head.header.versions.oldest
     version = rng.choice([newest, rng.randint(oldest, newest), *sorted(head.header.tags.values())])
     try:
         root = await read_root(world.store, table, Version(version))
     except Corrupt:
         assert version != newest, f"{table}: the head cannot be read"
         raise
-    return set() if root.header.name_is is not NameState.TABLE else set(await read_by_scans(world.store, table, root))
+    return (
+        set() if root.header.name.state is not NameState.TABLE else set(await read_by_scans(world.store, table, root))
+    )

@@ -20,7 +20,8 @@ from rootline.schemas.bytes.root.kept_page import RetainedPage
 from rootline.schemas.identifiers import CommitId, NamespaceName
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_rules import BEGINNING_KINDS
-from rootline.schemas.root_header import PartitionOffset, RootHeader
+from rootline.schemas.parts.log import PartitionOffset
+from rootline.schemas.root_header import RootHeader
 from rootline.storage.metadata import namespaces as namespace_chain
 from rootline.storage.metadata.namespaces import NamespaceState
 from rootline.tree.commit import decide

@@ -33,7 +33,7 @@ from rootline.schemas.intent import (
     RemovedFile,
 )
 from rootline.schemas.object_keys import key_of
-from rootline.schemas.root_header import NameState
+from rootline.schemas.parts.name import NameState
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import VerdictKind
 from rootline.storage.metadata.root_reader import newest_root
@@ -217,9 +217,9 @@ class Writer:
         root = await newest_root(self.world.store, self.table)
         if root is None or roll < 0.1:
             return intent
-        if root.header.name_is is NameState.VIEW:
+        if root.header.name.state is NameState.VIEW:
             return for_a_view(intent, root.header, self.rng, self.published.views)
-        if root.header.name_is is NameState.TOMBSTONE:
+        if root.header.name.state is NameState.TOMBSTONE:
             return for_nothing(intent, root.header, self.published.first[self.table], self.rng)
         return intent
 

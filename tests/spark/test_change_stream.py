@@ -207,7 +207,7 @@ def test_a_version_that_expired_unread_is_an_error_and_never_the_nearest_one(
         await ExpiryJob(context).run(table.name)
 
     lake.holder.run(expire)
-    oldest = table.head().oldest_version
+    oldest = table.head().versions.oldest
     assert oldest > 4
     for query in (late, done, early):
         with pytest.raises(Invalid, match="start a new query") as raised:

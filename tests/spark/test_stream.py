@@ -33,7 +33,7 @@ def stream(spark: SparkSession, folder: Path, tmp_path: Path) -> Stream:
 
 
 def writers(table: TableHandle) -> list[str]:
-    return [str(writer) for writer in table.head().ledger if not writer.startswith("process/")]
+    return [str(writer) for writer in table.head().ledger.writers if not writer.startswith("process/")]
 
 
 def test_each_micro_batch_is_one_commit_under_the_querys_id_and_the_batchs(

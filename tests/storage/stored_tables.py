@@ -40,7 +40,8 @@ from rootline.schemas.identifiers import (
     snapshot_id_of,
 )
 from rootline.schemas.object_keys import definition_location, key_of, root_key
-from rootline.schemas.root_header import DefinitionReference, Operation, RootHeader, Snapshot
+from rootline.schemas.parts.definition import DefinitionReference
+from rootline.schemas.root_header import Operation, RootHeader, Snapshot
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.read_cache import ReadCache
 from rootline.storage.metadata.root_reader import read_root

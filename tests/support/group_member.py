@@ -26,7 +26,7 @@ from rootline.ports.intent_feed import (
 )
 from rootline.schemas.errors import Fenced, Unavailable
 from rootline.schemas.identifiers import LogId, LogRecord, TableName
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from rootline.schemas.verdict import DeadLetter, Verdict
 from tests.support.consumer_group import NOBODY, ConsumerGroup
 from tests.support.group_parking import GroupParking

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.identifiers import TableName, Version
-from rootline.schemas.root_header import NameState
+from rootline.schemas.parts.name import NameState
 from rootline.storage.metadata.root_reader import at_head, read_root
 from rootline.storage.metadata.table_loader import load_state
 from rootline.tree.state.table_state import TableState
@@ -28,4 +28,4 @@ async def load_table(
     if version is not None:
         return await state_of(version)
     state = await at_head(store, table, lambda head: state_of(head.version))
-    return None if state is None or state.header.name_is is not NameState.TABLE else state
+    return None if state is None or state.header.name.state is not NameState.TABLE else state

@@ -42,13 +42,13 @@ def _header(state: TableState) -> Iterator[str]:
         yield f"snapshot id {header.snapshot.snapshot_id} does not follow from the version"
     if header.table_uuid != state.definition.table_uuid:
         yield f"the definition is of table {state.definition.table_uuid}, but the root of {header.table_uuid}"
-    for writer, record in header.ledger.items():
+    for writer, record in header.ledger.writers.items():
         last = -1
         for run in record.committed:
             if run.first <= last or run.last < run.first or run.version > header.version:
                 yield f"the ledger's runs of {writer} overlap, do not ascend, or have a later version"
             last = run.last
-    for outcome in header.outcomes.runs:
+    for outcome in header.outcomes.newest.runs:
         if outcome.version > header.version or outcome.last_offset < outcome.first_offset:
             yield f"outcomes have version {outcome.version}, offsets {outcome.first_offset}-{outcome.last_offset}"
     if state.pages.are_those_of(header):
@@ -57,12 +57,12 @@ def _header(state: TableState) -> Iterator[str]:
 
 def _pages(state: TableState) -> Iterator[str]:
     """Check that no sequence and no offset is decided in two places."""
-    ledger = LedgerDraft(state.header.ledger, state.pages.ledger)
-    for writer in {*state.header.ledger, *(writer for page in state.pages.ledger for writer in page.rows)}:
+    ledger = LedgerDraft(state.header.ledger.writers, state.pages.ledger)
+    for writer in {*state.header.ledger.writers, *(writer for page in state.pages.ledger for writer in page.rows)}:
         runs = sorted(run for part in ledger.parts_of(writer) for run in part.committed)
         if any(later.first <= earlier.last for earlier, later in pairwise(runs)):
             yield f"the ledger commits a sequence of {writer} in two places"
-    outcomes = [state.header.outcomes, *(page.outcomes for page in state.pages.outcomes)]
+    outcomes = [state.header.outcomes.newest, *(page.outcomes for page in state.pages.outcomes)]
     places = [item[:3] for each in outcomes for item in each.items]
     if len(set(places)) != len(places):
         yield "an offset has two outcomes"
@@ -89,8 +89,8 @@ def _entry(entry: ContentEntry, kind: ManifestKind, state: TableState) -> Iterat
     if number is not None and number > newest:
         yield f"{entry.location}: sequence number {number} is after the snapshot's, {newest}"
     first = entry.first_row_id
-    if first is not None and first + entry.record_count > state.header.next_row_id:
-        yield f"{entry.location}: row ids from {first} overlap the next free one, {state.header.next_row_id}"
+    if first is not None and first + entry.record_count > state.header.row_ids.next:
+        yield f"{entry.location}: row ids from {first} overlap the next free one, {state.header.row_ids.next}"
     if entry.content_type is ContentType.MANIFEST_DV:
         return
     try:

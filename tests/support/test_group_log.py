@@ -11,7 +11,7 @@ import pytest
 from rootline.ports.intent_feed import Assigned, Delivered, FeedEvent, Revoked
 from rootline.schemas.errors import Fenced, Unavailable
 from rootline.schemas.identifiers import LogId
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from rootline.testing.virtual_loop import run_virtually
 from tests.support.decided import letter_on, verdict_on
 from tests.support.group_log import GroupLog

@@ -114,7 +114,7 @@ def intent_of(plan: Plan, lake: Lake, view: TableState, written: DescribedFiles 
         return intent(plan.kind, plan.intent_id, definition=_changes(plan, view).to_json(), **cargo)
     if plan.kind is IntentKind.RESTORE:
         is_back = view.header.is_tombstone
-        ref = VersionReference(version=view.header.drops[-1].version if is_back else view.header.version)
+        ref = VersionReference(version=view.header.name.drops[-1].version if is_back else view.header.version)
         return intent(plan.kind, plan.intent_id, ref=ref, **cargo)
     if plan.kind is IntentKind.REPLACE:
         cargo |= {"definition": _changes(plan, view).to_json()}

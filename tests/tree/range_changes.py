@@ -25,7 +25,7 @@ def check_every_range(lake: Lake) -> None:
         for last in range(first + 1, len(parts)):
             header = lake.states[last].header
             is_another = header.table_uuid != lake.states[last - 1].header.table_uuid
-            is_purged = header.is_tombstone and header.drops[-1].is_purged
+            is_purged = header.is_tombstone and header.name.drops[-1].is_purged
             if states_rewrites(header.snapshot.summary) or is_another or is_purged:
                 break
             changes.take(parts[last])

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from rootline.schemas.bytes.record_headers import content_headers
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.intent import Intent, IntentKind
-from rootline.schemas.root_header import NameState
+from rootline.schemas.parts.name import NameState
 from rootline.schemas.verdict import Verdict
 from rootline.tree.draft.batch import Record
 from rootline.tree.state.addressable import Addressable
@@ -129,7 +129,7 @@ class Trial:
         state = lake.head
         assert state_violations(state) == []
         assert state.header.table_uuid == made_by(self.model.made_by).table_uuid
-        assert state.header.name_is is (NameState.TOMBSTONE if self.model.is_dropped else NameState.TABLE)
+        assert state.header.name.state is (NameState.TOMBSTONE if self.model.is_dropped else NameState.TABLE)
         assert state.definition.oldest_schema_id == self.model.first_schema
         assert state.definition.current_schema_id == self.model.schema
         assert tuple(field.name for field in state.definition.schema.fields) == (*FIRST_COLUMNS, *self.model.columns)

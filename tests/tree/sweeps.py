@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage, decode_condemned_page, encode_condemned_page
-from rootline.schemas.bytes.root.location_hashes import LocationHashes, location_hash
 from rootline.schemas.intent import Intent, IntentKind
+from rootline.schemas.location_hashes import LocationHashes, location_hash
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import Verdict
 from rootline.tree.commit.arrival_rules import DateNeed
@@ -39,7 +39,7 @@ class SweptLake(Lake):
                 return super().found(need)
 
     def pages_of(self, header: RootHeader) -> TablePages:
-        pages = [self._page(item.page.location) for item in header.condemned]
+        pages = [self._page(item.page.location) for item in header.locations.condemned]
         return replace(super().pages_of(header), condemned=tuple(page for page in pages if page is not None))
 
     def sweep(
@@ -64,7 +64,7 @@ class SweptLake(Lake):
     @property
     def youngest_ms(self) -> int:
         """The youngest horizon that may be proposed now."""
-        log_time = self.head.header.log_time
+        log_time = self.head.header.log.time
         assert log_time is not None
         return log_time.newest_ms - YOUNGEST_MS
 

@@ -42,7 +42,8 @@ from rootline.schemas.intent import (
     StoredPage,
     VectorReference,
 )
-from rootline.schemas.root_header import PageReference, RootHeader
+from rootline.schemas.parts.page_reference import PageReference
+from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortOrder, TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.check.invariants import violations
@@ -397,10 +398,10 @@ class Lake:
             return decode(self.objects[page.location], page, header.table_uuid, name=page.location)
 
         return TablePages(
-            tuple(read(decode_ledger_page, page) for page in header.ledger_pages),
-            tuple(read(decode_outcome_page, page) for page in header.outcome_pages),
+            tuple(read(decode_ledger_page, page) for page in header.ledger.pages),
+            tuple(read(decode_outcome_page, page) for page in header.outcomes.pages),
             kept=self.head.pages.kept,
-            left=tuple(read(decode_retired_page, item.page) for item in header.left.pages),
+            left=tuple(read(decode_retired_page, item.page) for item in header.locations.retired.pages),
         )
 
 

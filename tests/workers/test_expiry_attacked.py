@@ -45,6 +45,6 @@ def test_one_commit_by_a_coordinator_whose_clock_is_a_year_ahead_expires_nothing
         lake.environment.skew_ms -= 365 * DAY_MS
         await lake.append(1)
         assert (await lake.job().run(lake.table)).outcome is JobOutcome.NOTHING_DUE
-        assert (await lake.header()).oldest_version == 0
+        assert (await lake.header()).versions.oldest == 0
 
     told(story, lake)

@@ -127,13 +127,13 @@ def test_roots_go_a_retention_after_they_were_given_up() -> None:
         assert (report.outcome, report.removed) == (JobOutcome.COMMITTED, ())
         assert report.again_s is not None
         header = await lake.header()
-        assert header.oldest_version == header.version - 10
+        assert header.versions.oldest == header.version - 10
         await asyncio.sleep(590)
         assert (await job.run(lake.table)).removed == ()
         assert before <= await lake.roots()
         await asyncio.sleep(70)
         (removed,) = (await job.run(lake.table)).removed
-        kept = (await lake.header()).oldest_version
+        kept = (await lake.header()).versions.oldest
         assert removed.kind == "roots"
         assert min(version for version in await lake.roots() if version >= kept) == kept
         assert removed.objects == len(before - await lake.roots())
@@ -219,8 +219,8 @@ def test_a_store_without_dates_of_its_own_gives_roots_up_at_once() -> None:
         assert report.outcome is JobOutcome.COMMITTED
         assert report.removed[0].objects > 15
         header = await lake.header()
-        assert {version for version in await lake.roots() if version >= header.oldest_version} == set(
-            range(header.oldest_version, header.version + 1)
+        assert {version for version in await lake.roots() if version >= header.versions.oldest} == set(
+            range(header.versions.oldest, header.version + 1)
         )
         assert await lake.findings() == []
 
@@ -237,7 +237,7 @@ def test_what_was_given_up_is_read_no_more_and_what_is_kept_is_read_on() -> None
         known = [item.version for item in await read_history(lake.store, lake.table, 100)]
         assert known == sorted(known, reverse=True)
         assert 3 in known
-        kept = [version for version in known if version < header.oldest_version]
+        kept = [version for version in known if version < header.versions.oldest]
         assert 10 < len(kept) < 40
         for version in kept:
             then = lake_versions[version]
@@ -249,7 +249,7 @@ def test_what_was_given_up_is_read_no_more_and_what_is_kept_is_read_on() -> None
             ):
                 assert (await read_root_at(lake.store, lake.table, point)).header == then
         assert (await read_root_at(lake.store, lake.table, PointInTime(tag="release"))).header.version == 3
-        gone = next(version for version in range(header.oldest_version) if version not in known)
+        gone = next(version for version in range(header.versions.oldest) if version not in known)
         for point in (
             PointInTime(version=gone),
             PointInTime(snapshot_id=lake_versions[Version(gone)].snapshot.snapshot_id),
@@ -275,7 +275,7 @@ def test_the_oldest_version_may_be_a_restore() -> None:
         await lake.commit(lake.builder.intent(IntentKind.RESTORE, ref=VersionReference(version=19)))
         await lake.append(9)
         await lake.job(now=True).run(lake.table)
-        assert (await lake.header()).oldest_version == restored + 1
+        assert (await lake.header()).versions.oldest == restored + 1
         assert await lake.findings() == []
 
     told(story, Lake(dated=False))
@@ -291,8 +291,8 @@ def test_two_at_once_and_a_crash_half_way_do_no_harm() -> None:
         await asyncio.gather(one.run(lake.table), two.run(lake.table))
         header = await lake.header()
         assert await lake.findings() == []
-        assert set(range(header.oldest_version, header.version + 1)) <= await lake.roots()
-        assert min(await lake.roots()) == header.oldest_version or header.expiry is not None
+        assert set(range(header.versions.oldest, header.version + 1)) <= await lake.roots()
+        assert min(await lake.roots()) == header.versions.oldest or header.versions.expiry is not None
 
     told(story, Lake(dated=False))
 
@@ -304,9 +304,9 @@ def test_a_page_that_cannot_be_read_stops_the_removal() -> None:
         await job.run(lake.table)
         await lake.append(1)
         header = await lake.header()
-        assert header.expiry is not None
-        assert header.expiry.kept is not None
-        lake.store.place(key_of(lake.table, header.expiry.kept.location), b"damaged")
+        assert header.versions.expiry is not None
+        assert header.versions.expiry.kept is not None
+        lake.store.place(key_of(lake.table, header.versions.expiry.kept.location), b"damaged")
         before = await lake.roots()
         with pytest.raises(Corrupt, match="metadata/pages"):
             await lake.job(now=True).run(lake.table)
@@ -363,7 +363,7 @@ def test_a_worker_that_may_not_remove_says_so_and_goes_on() -> None:
         await working
         assert worker.counters.failures > 0
         assert worker.counters.outcomes["flush", JobOutcome.COMMITTED] > 0
-        assert (await lake.header()).oldest_version > 0
+        assert (await lake.header()).versions.oldest > 0
         assert set(range((await lake.header()).version + 1)) == await lake.roots()
 
     told(story, Lake(dated=False, **{"rootline.flush.data-files": "10"}))
@@ -397,6 +397,6 @@ def test_a_table_without_the_property_keeps_everything() -> None:
     async def story(lake: Lake) -> None:
         await lake.append(30)
         assert (await lake.job().run(lake.table)).outcome is JobOutcome.NOTHING_DUE
-        assert (await lake.header()).oldest_version == 0
+        assert (await lake.header()).versions.oldest == 0
 
     told(story, Lake(**{"rootline.expire": "false"}))

@@ -164,7 +164,7 @@ def test_an_exporter_forgets_what_it_knew_when_a_sweep_condemned_something() -> 
         await sweep_until_quiet(world)
         await world.append("c")
         await assert_whole(world, await export(world, by=stays))
-        for version in range((await world.head()).header.oldest_version, (await world.head()).header.version + 1):
+        for version in range((await world.head()).header.versions.oldest, (await world.head()).header.version + 1):
             await assert_whole(world, await export(world, version, by=stays))
 
     tell(story, **SNAPSHOTS)
@@ -287,7 +287,7 @@ def test_two_sweepers_and_one_that_ends_between_two_deletions_leave_the_needed_o
         for each in kept:
             await assert_whole(world, each)
             await assert_whole(world, await export(world, form=int(each.format_version)))
-        oldest = (await world.head()).header.oldest_version
+        oldest = (await world.head()).header.versions.oldest
         assert min(await versions_exported(world)) >= oldest
 
     tell(story, **SNAPSHOTS)

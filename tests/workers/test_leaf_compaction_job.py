@@ -48,7 +48,7 @@ async def a_table_with_leaves(count: int, **properties: str) -> TableBuilder:
 def root_of(plan: AdoptionPlan, rows: Sequence[ContentEntry]) -> Root:
     """What `plan` adopts, with these rows."""
     header = decode_root(plan.body, name="adopted").header
-    return encode_adopted(TABLE, plan.definition, header.snapshot, rows, header.next_row_id, header.totals)[0]
+    return encode_adopted(TABLE, plan.definition, header.snapshot, rows, header.row_ids.next, header.totals)[0]
 
 
 def job_of(builder: TableBuilder, log: MemoryIntentLog, *, now: bool = False) -> MaintenanceJob:

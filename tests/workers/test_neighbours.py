@@ -241,7 +241,7 @@ def test_an_adoption_of_a_file_that_another_table_condemned_is_refused(folder: s
         clone.folder = f"{BASE}/{folder}"
         await world.append("shared", "own")
         await let_go(world, "shared")
-        while not (await world.head()).header.condemned:
+        while not (await world.head()).header.locations.condemned:
             await sweep_for(world, 1)
         plan = await clone.planned("own", "shared")
         definition = plan.definition.to_json().decode()
@@ -260,7 +260,7 @@ def test_an_adoption_that_names_files_in_many_folders_looks_only_for_tables_that
     async def story(world: SweepWorld) -> None:
         await world.append("shared")
         await let_go(world, "shared")
-        while not (await world.head()).header.condemned:
+        while not (await world.head()).header.locations.condemned:
             await sweep_for(world, 1)
         clone = Clone(world)
         plan = await clone.planned("shared", folders=[f"{BASE}/absent_{number}/t" for number in range(50)])

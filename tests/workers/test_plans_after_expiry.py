@@ -17,9 +17,9 @@ async def expired(lake: Lake) -> None:
     await lake.append(20)
     await lake.job(now=True).run(lake.table)
     header = await lake.header()
-    assert header.expiry is not None
-    assert header.expiry.kept is not None
-    assert header.oldest_version > 3
+    assert header.versions.expiry is not None
+    assert header.versions.expiry.kept is not None
+    assert header.versions.oldest > 3
 
 
 def test_files_are_found_for_a_plan_without_reading_pages() -> None:

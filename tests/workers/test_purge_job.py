@@ -52,10 +52,10 @@ def test_a_table_that_was_dropped_long_enough_ago_is_purged_and_the_dry_run_says
         await asyncio.sleep(1_260)
         planned = await job.dry_run(lake.table)
         assert (planned.outcome, planned.entries, planned.condemned[0].objects) == (JobOutcome.PLANNED, 3, 3)
-        assert not (await newest(lake)).drops[-1].is_purged
+        assert not (await newest(lake)).name.drops[-1].is_purged
         assert (await job.run(lake.table)).outcome is JobOutcome.COMMITTED
         header = await newest(lake)
-        assert (header.drops[-1].is_purged, header.totals.data_files) == (True, 0)
+        assert (header.name.drops[-1].is_purged, header.totals.data_files) == (True, 0)
         with pytest.raises(Invalid, match="with its files, and cannot be restored"):
             check_is_table(header)
         again = await job.run(lake.table)
@@ -70,7 +70,7 @@ def test_a_table_says_for_how_long_it_is_kept_and_one_that_came_back_is_kept() -
         await drop(lake)
         job = job_of(lake)
         await asyncio.sleep(1_300)
-        dropped = (await newest(lake)).drops[-1]
+        dropped = (await newest(lake)).name.drops[-1]
         ref = VersionReference(version=dropped.version)
         await lake.commit(lake.builder.intent(IntentKind.RESTORE, table_uuid=dropped.table_uuid, ref=ref))
         assert (await job.run(lake.table)).outcome is JobOutcome.NOTHING_DUE
@@ -89,7 +89,7 @@ def test_a_worker_whose_clock_is_ahead_is_told_so_by_the_coordinator() -> None:
         ahead = SeededEnvironment(2, skew_ms=30 * DAY_S * 1000)
         report = await PurgeJob(JobContext.of(lake.store, lake.log, ahead, WorkerSettings())).run(lake.table)
         assert (report.outcome, report.code) == (JobOutcome.STALE, "purge-stale")
-        assert not (await newest(lake)).drops[-1].is_purged
+        assert not (await newest(lake)).name.drops[-1].is_purged
 
     lake = Lake(dated=False, **{"rootline.sweep": "true"})
     lake.log = MemoryIntentLog(clock_ms=lake.environment.now_ms)

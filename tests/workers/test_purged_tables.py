@@ -42,7 +42,7 @@ def test_all_files_of_a_purged_table_go_without_another_commit(is_expiring: str,
         await worked_on(world, 3)
         assert {name for name in await world.keys() if name.startswith(("data/", "metadata/leaves/"))} == set()
         header = (await world.head()).header
-        assert header.oldest_version >= purged
+        assert header.versions.oldest >= purged
         assert not header.tags
 
     tell(story, **{"rootline.expire": is_expiring})

@@ -46,7 +46,7 @@ def test_one_object_that_cannot_be_deleted_stops_neither_the_horizon_nor_what_el
         await world.sweep(remover=remover)
         await world.later(2)
         await world.upload("later")
-        before_ms = (await world.head()).header.horizon_ms
+        before_ms = (await world.head()).header.locations.horizon_ms
         told = []
         for _ in range(16):
             await world.later(1)
@@ -55,7 +55,7 @@ def test_one_object_that_cannot_be_deleted_stops_neither_the_horizon_nor_what_el
             except Unavailable as error:
                 told.append(error)
         assert len(told) > 8, "each look at which it was due tells of it"
-        assert (await world.head()).header.horizon_ms > before_ms + 7 * 24 * 3_600_000
+        assert (await world.head()).header.locations.horizon_ms > before_ms + 7 * 24 * 3_600_000
         assert not await world.has("later")
         assert await world.has("a")
 

@@ -13,10 +13,10 @@ from structlog.testing import capture_logs
 from rootline.adapters.memory import MemoryObjectRemover
 from rootline.ports.object_remover import DatedObject, ObjectRemover
 from rootline.schemas.bytes.root.condemned_page import encode_condemned_page
-from rootline.schemas.bytes.root.location_hashes import LocationHashes, location_hash
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey, Version
 from rootline.schemas.intent import DataFile, IntentKind
+from rootline.schemas.location_hashes import LocationHashes, location_hash
 from rootline.schemas.object_keys import key_of, root_key, table_prefix
 from rootline.workers.app import WorkerService
 from rootline.workers.jobs.job import JobContext, JobOutcome
@@ -226,7 +226,7 @@ def test_a_live_location_that_an_intent_condemned_all_the_same_is_never_deleted(
             IntentKind.SWEEP, page=lie, read_sequence_number=number, made_from_version=head.version
         )
         await world.committed(sweep)
-        assert len((await world.head()).header.condemned) == 1
+        assert len((await world.head()).header.locations.condemned) == 1
         for _ in range(3):
             await world.later(1.1)
             await world.sweep()
@@ -263,7 +263,7 @@ def test_a_table_that_cannot_be_swept_still_expires_and_the_metrics_tell() -> No
         assert said("rootline_worker_last_change_timestamp_seconds", {"kind": "sweep"}) is None
         assert said("rootline_worker_last_change_timestamp_seconds", {"kind": "expire"})
         header = await lake.header()
-        assert header.version - header.oldest_version < 25
+        assert header.version - header.versions.oldest < 25
 
     told(story, lake)
 
@@ -306,7 +306,7 @@ def test_an_object_that_was_stored_again_since_the_look_stays() -> None:
     async def story(world: SweepWorld) -> None:
         await world.upload("orphan")
         await world.append("a")
-        while not (await world.head()).header.condemned:
+        while not (await world.head()).header.locations.condemned:
             await world.later(1.1)
             await world.sweep()
         await world.later(1.1)
@@ -348,7 +348,7 @@ def test_a_kept_version_whose_root_is_not_listed_ends_the_look() -> None:
         without = Listed(world.remover, lambda page: [item for item in page if item.key != hidden])
         with pytest.raises(Unavailable, match=f"root {kept}, which the head can read, is not listed"):
             await world.sweep(remover=without)
-        assert (await world.head()).header.condemned == ()
+        assert (await world.head()).header.locations.condemned == ()
         for _ in range(14):
             await world.later(1.1)
             await world.sweep()

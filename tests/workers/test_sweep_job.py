@@ -25,7 +25,7 @@ async def swept_orphan(world: SweepWorld) -> None:
     await world.later(9)
     await world.append("b")
     assert (await world.sweep()).outcome is JobOutcome.COMMITTED, "the horizon"
-    assert (await world.head()).header.horizon_ms > 0
+    assert (await world.head()).header.locations.horizon_ms > 0
     report = await world.sweep()
     assert report.outcome is JobOutcome.COMMITTED
     assert of_kinds(report.condemned) == {"data-file": 1}
@@ -254,7 +254,7 @@ def test_two_sweepers_at_once_are_safe() -> None:
         assert not await world.has("orphan")
         assert not await world.has("second")
         assert await world.has("a")
-        assert len((await world.head()).header.condemned) <= 3
+        assert len((await world.head()).header.locations.condemned) <= 3
 
     tell(story)
 
@@ -292,7 +292,7 @@ def test_the_pages_of_done_sweeps_go_when_the_horizon_has_passed_them() -> None:
             await world.later(3)
             await world.sweep()
             await world.sweep()
-        held = (await world.head()).header.condemned
+        held = (await world.head()).header.locations.condemned
         assert len(held) <= 8
         await world.later(ORPHAN_AGE_MS / 86_400_000 + 2)
         await world.append("last")
@@ -313,7 +313,7 @@ def test_a_table_that_does_not_ask_for_sweeps_is_left_alone_by_the_worker() -> N
         await world.later(30)
         await world.append("b")
         assert (await world.sweep(now=False)).outcome is JobOutcome.NOTHING_DUE
-        assert (await world.head()).header.horizon_ms == 0
+        assert (await world.head()).header.locations.horizon_ms == 0
 
     tell(story, **{"rootline.sweep": "false"})
 

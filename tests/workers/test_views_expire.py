@@ -57,7 +57,7 @@ def test_old_roots_of_a_view_go_and_its_own_history_stays() -> None:
         assert (await flush_job(context).run(VIEW)).outcome is JobOutcome.NOTHING_DUE
         assert (await ExpiryJob(context).run(VIEW)).outcome is JobOutcome.COMMITTED
         assert len((await store.list(roots_prefix(VIEW))).keys) < before
-        view = ViewMetadata.from_json((await view_root(store, VIEW)).header.view or b"")
+        view = ViewMetadata.from_json((await view_root(store, VIEW)).header.name.view or b"")
         assert [version.version_id for version in view.versions] == list(range(51, 61))
         assert [item async for item in check_table(store, VIEW, data_files=DataFiles.IGNORED)] == []
         coordinator.request_stop()

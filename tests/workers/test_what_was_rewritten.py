@@ -55,14 +55,14 @@ def test_an_append_that_comes_again_after_compaction_and_expiry_doubles_no_rows(
 def test_no_sweep_takes_a_page_that_the_root_names_and_it_goes_when_the_horizon_has_passed() -> None:
     async def story(world: SweepWorld) -> None:
         first = await rewritten(world)
-        [item] = (await world.head()).header.left.pages
+        [item] = (await world.head()).header.locations.retired.pages
         await world.append("later")
         await world.expire((await world.head()).header.version)
-        world.forget_roots((await world.head()).header.oldest_version)
+        world.forget_roots((await world.head()).header.versions.oldest)
         for _ in range(4):
             await world.sweep()
             await world.later(2)
-            assert item.page.location in await world.keys() or not (await world.head()).header.left.pages
+            assert item.page.location in await world.keys() or not (await world.head()).header.locations.retired.pages
             verdict = await sent_again(world, first)
             assert verdict.kind is not VerdictKind.COMMITTED
             await world.assert_sound()
@@ -72,7 +72,7 @@ def test_no_sweep_takes_a_page_that_the_root_names_and_it_goes_when_the_horizon_
             assert (await sent_again(world, first)).kind is not VerdictKind.COMMITTED
             await world.assert_sound()
         head = await world.head()
-        assert head.header.left.pages == ()
+        assert head.header.locations.retired.pages == ()
         await world.expire(head.header.version)
         world.forget_roots(head.header.version)
         for _ in range(4):
@@ -86,7 +86,7 @@ def test_no_sweep_takes_a_page_that_the_root_names_and_it_goes_when_the_horizon_
 def test_a_check_finds_a_page_that_is_gone() -> None:
     async def story(world: SweepWorld) -> None:
         await rewritten(world)
-        [item] = (await world.head()).header.left.pages
+        [item] = (await world.head()).header.locations.retired.pages
         key = key_of(TableName(world.table), item.page.location)
         stored = await world.store.get(key)
         assert stored is not None

@@ -36,7 +36,8 @@ from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.object_keys import root_key, roots_prefix, version_of_root_key
-from rootline.schemas.root_header import Expiry, RootHeader
+from rootline.schemas.parts.versions import Expiry
+from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.object_reader import read_kept
 from rootline.storage.metadata.root_reader import find_head, read_definition, read_root
@@ -97,7 +98,7 @@ class RootRemoval:
             return _Found()
         newest = await read_root(self._reads, table, head.version)
         header = newest.header
-        if header.expiry is None and gives_up is None:
+        if header.versions.expiry is None and gives_up is None:
             return _Found()
         objects = {version: item async for version, item in self._roots(table) if version <= header.version}
         named = Addressable.of(header, await read_kept(self._reads, header))
@@ -139,7 +140,7 @@ class RootRemoval:
             if error.code != "object-missing":
                 raise
             return None  # another process has just removed it: the next run finds a newer one
-        return None if header.expiry is None else header
+        return None if header.versions.expiry is None else header
 
     async def _roots(self, table: TableName) -> AsyncIterator[tuple[Version, DatedObject]]:
         async for page in self._remover.inventory(roots_prefix(table)):
@@ -173,10 +174,10 @@ class ExpiryPlanner:
         """
         limits = ExpiryLimits.of_properties(definition.properties, every_commits=self._every_commits)
         header = root.header
-        self.given_up[table] = header.expiry
+        self.given_up[table] = header.versions.expiry
         if not (limits.is_on or self._now):
             return None
-        if not self._now and header.version - header.oldest_version < limits.every_commits:
+        if not self._now and header.version - header.versions.oldest < limits.every_commits:
             return None
         head = await find_head(self._reads, table)
         stated_ms = None if head is None else head.store_ms

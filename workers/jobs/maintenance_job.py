@@ -28,7 +28,7 @@ from rootline.schemas.errors import Corrupt, Fenced, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import LogPosition, TableName
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX, Intent
 from rootline.schemas.object_keys import key_of
-from rootline.schemas.root_header import NameState
+from rootline.schemas.parts.name import NameState
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind, is_about, lost_place
 from rootline.storage.metadata.root_reader import at_head, read_definition, read_root
@@ -223,7 +223,7 @@ class MaintenanceJob(Job):
             raise Corrupt(self._planner.corrupt, reason)
 
     async def _plan(self, table: TableName, root: Root, definition: TableDefinition) -> Plan | None:
-        if root.header.name_is is not NameState.TABLE and self._planner.what not in _OF_NO_TABLES:
+        if root.header.name.state is not NameState.TABLE and self._planner.what not in _OF_NO_TABLES:
             return None
         try:
             return await self._planner.plan(table, root, definition)

@@ -150,7 +150,7 @@ class SweepPlanner:
         removed = _by_kind(Tally.of(listed.inventory, due))
         condemned = () if plan is None else _by_kind(plan.tally)
         again_s: float | None = None
-        waiting_ms = [item.since_ms + limits.scan_retention_ms - store_ms for item in header.condemned]
+        waiting_ms = [item.since_ms + limits.scan_retention_ms - store_ms for item in header.locations.condemned]
         if waiting_ms or plan is not None:
             again_s = max(limits.interval_s, min([item for item in waiting_ms if item > 0], default=0) / 1000)
         if table in self.found:  # a replan, because the first intent was too late
@@ -175,7 +175,7 @@ class SweepPlanner:
     ) -> list[int]:
         header = root.header
         dated: dict[int, int] = {int(version): at for version, at in listed.roots.items()}
-        for number, item in enumerate(header.condemned):
+        for number, item in enumerate(header.locations.condemned):
             if item.page.location in listed.pages:
                 dated[-1 - number] = listed.pages[item.page.location]
         inventory, exports = listed.inventory, listed.has_unread

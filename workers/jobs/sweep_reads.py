@@ -25,11 +25,11 @@ from rootline.catalog.retained_exports import ExportReader, FoundExport, is_need
 from rootline.maintenance.orphan_sweep_plan import Inventory, InventoryNotes, Stored, locations_of
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.root.location_hashes import location_hash
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, FileFormat
 from rootline.schemas.errors import Corrupt, Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
+from rootline.schemas.location_hashes import location_hash
 from rootline.schemas.object_keys import (
     OwnKind,
     key_fault,
@@ -104,7 +104,7 @@ class References:
         for version in sorted(roots):
             if version < head.version:
                 (readable if known.has(version) else expired).append(version)
-        wanted = {*range(head.oldest_version, head.version), *known.older()} - {head.version}
+        wanted = {*range(head.versions.oldest, head.version), *known.older()} - {head.version}
         absent = wanted - set(readable)
         if absent:
             raise Unavailable(

@@ -19,7 +19,7 @@ from itertools import chain
 
 from rootline.ports.intent_feed import Partition
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 
 Where = tuple[TableName, Partition]
 """A table and one of its partitions."""

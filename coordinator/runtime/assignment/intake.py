@@ -40,7 +40,7 @@ from rootline.schemas.bytes.record_headers import Lake
 from rootline.schemas.errors import Fenced, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord
 from rootline.schemas.intent_rules import IntentLimits
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from rootline.schemas.verdict import Verdict, as_asked, coordinates_only, size_of
 from rootline.tree.draft.batch import Record
 

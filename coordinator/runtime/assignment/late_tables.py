@@ -24,7 +24,7 @@ from rootline.coordinator.runtime.table.table_loop import TableLoop
 from rootline.ports.intent_feed import CoordinatorLog, Lift, ParkedTable, Partition
 from rootline.schemas.errors import Corrupt, Fenced, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import LogRecord, TableName
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from rootline.tree.draft.batch import Record
 
 _PARKED_READERS_MAX: Final = 4

@@ -35,7 +35,7 @@ from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import IntentFeed, ParkedStore, ParkedTable, Partition
 from rootline.schemas.errors import Invalid, OutcomeUnknown
 from rootline.schemas.identifiers import LogRecord, TableName
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from rootline.tree.draft.batch import Record
 
 _WHY_CHARS_MAX: Final = 400

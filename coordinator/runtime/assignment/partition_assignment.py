@@ -36,7 +36,7 @@ from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import Assigned, CoordinatorLog, Partition, Pause
 from rootline.schemas.errors import Fenced, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import LogRecord, TableName
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from rootline.tree.draft.batch import Record
 
 _LOOK_S: Final = 5.0

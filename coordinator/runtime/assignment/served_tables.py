@@ -30,7 +30,7 @@ from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import ALL_TABLES, Assigned, IntentFeed, Partition, Pause, pause_of
 from rootline.ports.retry_policy import jittered_s
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from rootline.tree.draft.batch import Record
 from rootline.tree.ledger.outcomes import Acknowledged
 

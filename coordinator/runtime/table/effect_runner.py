@@ -55,7 +55,8 @@ from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.errors import Corrupt, Fenced, OutcomeUnknown, RootlineError, Unavailable
 from rootline.schemas.identifiers import LogPosition, TableName
 from rootline.schemas.object_keys import key_of
-from rootline.schemas.root_header import PartitionOffset, RootHeader
+from rootline.schemas.parts.log import PartitionOffset
+from rootline.schemas.root_header import RootHeader
 from rootline.storage.metadata.read_cache import hinted_reads
 from rootline.storage.metadata.root_reader import HeadKey, at_head, find_head
 from rootline.storage.metadata.table_loader import load_to_build_on
@@ -83,7 +84,7 @@ class LogCheck:
         Raises:
             Fenced: `log-behind-root`. Unavailable: the log cannot be asked.
         """
-        for log, partition, applied in header.offsets:
+        for log, partition, applied in header.log.offsets:
             end = await self._log.end_offset(log, partition)
             if end is None:
                 continue
@@ -94,7 +95,7 @@ class LogCheck:
                 await self._compare(header, last)
 
     async def _compare(self, header: RootHeader, position: LogPosition) -> None:
-        if header.mark_at(position.log, position.partition) is None:
+        if header.log.mark_at(position.log, position.partition) is None:
             return
         try:
             async with self._turn:

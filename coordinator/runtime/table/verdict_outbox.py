@@ -31,7 +31,7 @@ from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.bytes.record_headers import TraceContext, trace_of
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import LogPosition, TableName, Version
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from rootline.schemas.verdict import DeadLetter, Verdict, VerdictKind, as_asked
 from rootline.tree.draft.batch import Record
 

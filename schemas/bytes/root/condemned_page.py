@@ -22,7 +22,6 @@ from typing import Final
 import fastavro
 
 from rootline.schemas.bytes.avro_encoding import Unreadable
-from rootline.schemas.bytes.root.location_hashes import HASH_BYTES, LocationHashes, location_hash
 from rootline.schemas.bytes.root.page_codec import (
     PageKind,
     decode_values,
@@ -33,8 +32,9 @@ from rootline.schemas.bytes.root.page_codec import (
 )
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import Location
+from rootline.schemas.location_hashes import HASH_BYTES, LocationHashes, location_hash
 from rootline.schemas.object_keys import own_forms
-from rootline.schemas.root_header import PageReference
+from rootline.schemas.parts.page_reference import PageReference
 
 LOCATIONS_MAX: Final = 1_000_000
 """The most locations in one page: sixteen bytes each in the memory of every coordinator of the table."""

@@ -33,7 +33,7 @@ from rootline.schemas.bytes.root.page_codec import (
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import Version
 from rootline.schemas.object_keys import page_location
-from rootline.schemas.root_header import PageReference
+from rootline.schemas.parts.page_reference import PageReference
 
 KEPT_MAX: Final = 10_000
 _CODE: Final = "page-corrupt"

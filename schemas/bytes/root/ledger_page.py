@@ -27,7 +27,8 @@ from rootline.schemas.bytes.root.page_codec import (
 )
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import WriterId
-from rootline.schemas.root_header import CommittedRun, PageReference, RejectedSequence, WriterRecord
+from rootline.schemas.parts.ledger import CommittedRun, RejectedSequence, WriterRecord
+from rootline.schemas.parts.page_reference import PageReference
 
 _RUN_LIST: Final = {
     "type": "array",

@@ -19,7 +19,6 @@ from typing import Final
 import fastavro
 
 from rootline.schemas.bytes.avro_encoding import Unreadable
-from rootline.schemas.bytes.root.location_hashes import HASH_BYTES, LocationHashes
 from rootline.schemas.bytes.root.page_codec import (
     PageKind,
     decode_page,
@@ -29,7 +28,8 @@ from rootline.schemas.bytes.root.page_codec import (
     record_schema,
 )
 from rootline.schemas.errors import Corrupt
-from rootline.schemas.root_header import PageReference
+from rootline.schemas.location_hashes import HASH_BYTES, LocationHashes
+from rootline.schemas.parts.page_reference import PageReference
 
 _ROW_HASHES: Final = 32_768
 _SCHEMA: Final = record_schema("left", rewritten="boolean", hashes="bytes")

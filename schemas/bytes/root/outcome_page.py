@@ -27,7 +27,8 @@ from rootline.schemas.bytes.root.page_codec import (
 )
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import LogId
-from rootline.schemas.root_header import CoveredOffset, Outcome, OutcomeException, OutcomeRun, Outcomes, PageReference
+from rootline.schemas.parts.outcomes import Outcome, OutcomeException, OutcomeRun, Outcomes
+from rootline.schemas.parts.page_reference import CoveredOffset, PageReference
 
 _OPTIONAL_STRING: Final = ("null", "string")
 _SCHEMA: Final = (

@@ -33,7 +33,7 @@ from rootline.schemas.errors import Corrupt
 from rootline.schemas.field_ids import PROFILE
 from rootline.schemas.identifiers import Location
 from rootline.schemas.object_keys import page_location
-from rootline.schemas.root_header import CoveredOffset, PageReference
+from rootline.schemas.parts.page_reference import CoveredOffset, PageReference
 
 PAGE_BLOCK_BYTES: Final = 1024 * 1024
 """A block ends after the row that reaches this size before compression."""

@@ -39,7 +39,8 @@ from rootline.schemas.bytes.root.header_codec import FORMAT_VERSION, PROFILE_KEY
 from rootline.schemas.bytes.root.root_block_codec import RootBlock, Row, read_rows, row_bytes, seal
 from rootline.schemas.errors import Corrupt, Internal
 from rootline.schemas.field_ids import PROFILE, PROFILE_OF_EXPIRY
-from rootline.schemas.root_header import NameState, RootHeader
+from rootline.schemas.parts.name import NameState
+from rootline.schemas.root_header import RootHeader
 
 ROOT_ENTRIES_MAX: Final = 262_144
 ROOT_BYTES_MAX: Final = 4 * PLAIN_BYTES_MAX

@@ -31,7 +31,7 @@ from rootline.ports.intent_log import IntentLog, KnowsItsLake, MayGoBack
 from rootline.schemas.bytes.record_headers import Lake
 from rootline.schemas.errors import Fenced, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import LogId, LogRecord, TableName
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from rootline.schemas.verdict import DeadLetter, Verdict
 
 _PARTITION: Final = 0

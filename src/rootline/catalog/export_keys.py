@@ -20,8 +20,8 @@ from typing import Final, NamedTuple
 
 from rootline.maintenance.limits import whole_number
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage
-from rootline.schemas.bytes.root.location_hashes import location_hash
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
+from rootline.schemas.location_hashes import location_hash
 from rootline.schemas.object_keys import MAX_VERSION, is_absolute, table_prefix
 
 __all__ = ["FormatVersion"]

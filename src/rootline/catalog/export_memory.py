@@ -38,7 +38,8 @@ from rootline.catalog.manifest_list_encoder import ManifestRecord, decode_manife
 from rootline.catalog.table_metadata import SnapshotJson, Specs, StoredMetadata, damaged, read_metadata
 from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, StoredObject
 from rootline.schemas.identifiers import ObjectKey, SnapshotId, TableName, Version
-from rootline.schemas.root_header import Condemned, RootHeader
+from rootline.schemas.parts.locations import Condemned
+from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.object_reader import read_condemned
 from rootline.storage.metadata.root_reader import read_definition
@@ -58,7 +59,7 @@ class SweepState:
     @staticmethod
     def of(header: RootHeader) -> SweepState:
         """The sweep state in the root of a head."""
-        return SweepState(header.horizon_ms, tuple(header.condemned))
+        return SweepState(header.locations.horizon_ms, tuple(header.locations.condemned))
 
     @property
     def salt(self) -> str:

@@ -45,11 +45,11 @@ from rootline.catalog.table_metadata import (
     window_of,
 )
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.root.location_hashes import location_hash
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import Status
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import SnapshotId, TableName, Version, snapshot_id_of
+from rootline.schemas.location_hashes import location_hash
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.object_reader import read_condemned, read_kept
@@ -235,16 +235,16 @@ class ExportBuilder:
         if version == 0:
             return self._before.next_row_id
         root = await self._root_of(version)
-        if root.header.parent_next_row_id is not None:
-            return root.header.parent_next_row_id
+        if root.header.row_ids.next_of_parent is not None:
+            return root.header.row_ids.next_of_parent
         parent = Version(version - 1) if parent is None else parent
         known = self._index.snapshots.get(self._id_of(parent))
         stated = None if known is None else next_row_id_after(known)
         if stated is not None:
             return stated
-        if parent < self._root.header.oldest_version:  # it may have been deleted
+        if parent < self._root.header.versions.oldest:  # it may have been deleted
             return _first_row_id_of(root)
-        return (await self._root_of(parent)).header.next_row_id
+        return (await self._root_of(parent)).header.row_ids.next
 
     async def _newest_shown(self, count: int) -> list[Version]:
         found = [self._root.header.version]
@@ -282,7 +282,7 @@ def _first_row_id_of(root: Root) -> int:
         and entry.version_info.snapshot_id == snapshot_id
         and entry.version_info.sequence_number == entry.version_info.file_sequence_number
     ]
-    return min(ids, default=root.header.next_row_id)
+    return min(ids, default=root.header.row_ids.next)
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,7 +414,7 @@ class TableExporter:
             async def earlier(number: Version) -> Root:
                 return await read_root(reads, table, number, known=root)
 
-            shown = await shown_at(root, root.header.oldest_version, earlier)
+            shown = await shown_at(root, root.header.versions.oldest, earlier)
             stored = None if shown is root else await _stored(reads, memory, shown.header.version)
             if stored is None:
                 stored = await ExportBuilder(reads, self._cache, self._memory, memory, shown).build()

@@ -26,7 +26,8 @@ from rootline.schemas.bytes.manifest_codec import files_named
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.object_keys import OwnKind, is_absolute, key_of, own_kind, table_prefix
-from rootline.schemas.root_header import NameState, RootHeader
+from rootline.schemas.parts.name import NameState
+from rootline.schemas.root_header import RootHeader
 from rootline.storage.check.findings import CheckSummary, Finding, FindingBook
 from rootline.storage.metadata.object_reader import read_kept
 from rootline.storage.metadata.root_reader import at_head, read_root
@@ -63,8 +64,8 @@ def is_needed(header: RootHeader, addressable: Addressable, location: str, newes
     version = version_of_metadata(location)
     if version is None:
         return True
-    is_purged = header.is_tombstone and header.drops[-1].is_purged
-    if header.name_is is NameState.VIEW or is_purged:
+    is_purged = header.is_tombstone and header.name.drops[-1].is_purged
+    if header.name.state is NameState.VIEW or is_purged:
         return False
     return addressable.has(version) or location in newest
 

@@ -73,7 +73,7 @@ class Window:
 def window_of(header: RootHeader, definition: TableDefinition) -> Window:
     """The window for the export of `header`'s version."""
     tags = {tag: Version(version) for tag, version in sorted(header.tags.items()) if version <= header.version}
-    return Window(snapshots_of(definition.properties), header.oldest_version, tags)
+    return Window(snapshots_of(definition.properties), header.versions.oldest, tags)
 
 
 def snapshot_json(
@@ -98,7 +98,7 @@ def snapshot_json(
     snapshot = header.snapshot
     summary = {**dict(sorted(snapshot.summary.items())), VERSION: str(int(header.version))}
     parent = {} if parent_id is None else {"parent-snapshot-id": parent_id}
-    lineage = {"first-row-id": parent_next_row_id, "added-rows": header.next_row_id - parent_next_row_id}
+    lineage = {"first-row-id": parent_next_row_id, "added-rows": header.row_ids.next - parent_next_row_id}
     return {
         "snapshot-id": snapshot.snapshot_id,
         **parent,
@@ -154,7 +154,7 @@ def metadata_json(
         VERSION: str(int(header.version)),
         DIGEST: _ZEROS,
     }
-    lineage = {"next-row-id": header.next_row_id} if folder.format_version is FormatVersion.V3 else {}
+    lineage = {"next-row-id": header.row_ids.next} if folder.format_version is FormatVersion.V3 else {}
     metadata = {
         "format-version": int(folder.format_version),
         "table-uuid": str(header.table_uuid),

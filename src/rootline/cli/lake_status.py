@@ -39,7 +39,7 @@ from rootline.ports.intent_feed import ALL_TABLES, ParkedTable, Pause, pause_of
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Corrupt, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName, Version
-from rootline.schemas.root_header import NameState
+from rootline.schemas.parts.name import NameState
 from rootline.storage.metadata.root_reader import HeadKey, at_head, find_head, names_of_folders, newest_root, read_root
 from rootline.storage.metadata.table_loader import read_root_vectors as read_stored_manifest_vectors
 from rootline.storage.stored_objects import gather_bounded
@@ -267,7 +267,7 @@ class LakePoller(LakeView):
 
     async def _outline(self, table: TableName) -> TreeOutline | None:
         root = await at_head(self._store, table, lambda head: read_root(self._store, table, head.version))
-        if root is None or root.header.name_is is not NameState.TABLE:
+        if root is None or root.header.name.state is not NameState.TABLE:
             return None
         stored = await read_stored_manifest_vectors(self._store, root)
         return outline_of_root(root, manifest_vectors(root, stored))

@@ -110,7 +110,7 @@ def describe(name: TableArgument, warehouse: Warehouse = None, log: Log = None, 
     header = root.header
     roots = {
         "bytes": root.size_in_bytes,
-        "retained": header.version - header.oldest_version + 1,
+        "retained": header.version - header.versions.oldest + 1,
         "retained_bytes": header.kept_bytes + root.size_in_bytes,
     }
     totals = {key: getattr(header.totals, key) for key in header.totals.__slots__}

@@ -262,7 +262,7 @@ def check(
         output.line(as_json, record, f"{behind} [log-behind-root]")
     _print_result(table, data_files, summary, confirmed is None, as_json)
     if head.is_tombstone:
-        output.note(as_json, dropped_words(table, head.drops[-1]))
+        output.note(as_json, dropped_words(table, head.name.drops[-1]))
     if summary.findings:
         raise typer.Exit(ExitCode.NO)
 

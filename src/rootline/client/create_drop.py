@@ -191,7 +191,7 @@ async def restore_table(session: Session, stamp: WriterStamp, table: TableName, 
     if not header.is_tombstone:
         check_is_table(header)
         raise Invalid("table-exists", f"{table} exists: `rootline restore {table}` restores an earlier version of it")
-    ref = VersionReference(version=header.drops[-1].version)
+    ref = VersionReference(version=header.name.drops[-1].version)
     return await commit_intent(session, stamp, _intent(session, header, IntentKind.RESTORE, ref), timeout_s=timeout_s)
 
 

@@ -115,7 +115,7 @@ async def oldest_listed(session: Session, table: TableName, locations: Sequence[
     if known is not None or len(own) <= arrival_rules.ASKED_MAX:
         return known
     root = await newest_root(session.store, table)
-    if root is None or not root.header.horizon_ms:
+    if root is None or not root.header.locations.horizon_ms:
         return None
     dates = await stored_dates(session.store, table, own)
     absent = next((location for location, date in dates.items() if date is None), None)

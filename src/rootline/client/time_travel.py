@@ -115,7 +115,7 @@ async def read_addressable(store: ObjectStore, header: RootHeader, *wanted: int)
 
     Raises the errors of `read_root_at`.
     """
-    if wanted and all(version < 0 or version >= header.oldest_version for version in wanted):
+    if wanted and all(version < 0 or version >= header.versions.oldest for version in wanted):
         return Addressable.of(header)
     return Addressable.of(header, await read_kept(store, header))
 
@@ -150,7 +150,7 @@ def milliseconds(moment: Moment, name: str = "timestamp") -> int:
 
 
 def _version_of_snapshot(known: Addressable, header: RootHeader, snapshot_id: int) -> Version:
-    for number in (*range(header.version, header.oldest_version - 1, -1), *reversed(known.older())):
+    for number in (*range(header.version, header.versions.oldest - 1, -1), *reversed(known.older())):
         if snapshot_id_of(header.table_uuid, Version(number)) == snapshot_id:
             return Version(number)
     raise Invalid(
@@ -172,7 +172,7 @@ async def _version_at(store: ObjectStore, table: TableName, head: Root, wanted_m
     header = head.header
     if header.snapshot.timestamp_ms <= wanted_ms:
         return header.version
-    low, high = int(header.oldest_version), int(header.version)  # the result is in low..high-1, or there is none
+    low, high = int(header.versions.oldest), int(header.version)  # the result is in low..high-1, or there is none
     oldest = await read_older_root(store, table, low) if low < high else head
     if oldest.header.snapshot.timestamp_ms > wanted_ms:
         kept = await read_kept(store, header)

@@ -48,7 +48,8 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import LogPosition, TableName, Version, WriterId, snapshot_id_of, table_name
 from rootline.schemas.intent import Intent
-from rootline.schemas.root_header import RejectedSequence, RootHeader, WriterRecord
+from rootline.schemas.parts.ledger import RejectedSequence, WriterRecord
+from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.metadata.object_reader import read_pages
 from rootline.storage.metadata.root_reader import at_head, list_names, read_root
@@ -121,7 +122,7 @@ class TracedTable:
         """The commit time of a version, in milliseconds since the epoch, or `None` if it is no longer addressable."""
         if version not in self._moments:
             self._moments[version] = None
-            if self.header.oldest_version <= version < self.header.version:
+            if self.header.versions.oldest <= version < self.header.version:
                 await self._at(version)
         return self._moments[version]
 
@@ -140,7 +141,7 @@ class TracedTable:
         `lived_in`: a version in which it was live, if known. The removal is then found by bisection. Otherwise the
         newest versions are read one by one, and then the oldest one is checked.
         """
-        low, high = self.header.oldest_version, self.header.version
+        low, high = self.header.versions.oldest, self.header.version
         if lived_in is not None and low <= lived_in:
             low = lived_in
         else:
@@ -187,7 +188,7 @@ class TracedTable:
     async def _parts_of(self, writer_id: str) -> tuple[WriterRecord, ...]:
         if self._ledger is None:
             pages = await read_pages(self._store, self.header)
-            self._ledger = LedgerDraft(self.header.ledger, pages.ledger)
+            self._ledger = LedgerDraft(self.header.ledger.writers, pages.ledger)
         return self._ledger.parts_of(WriterId(writer_id))
 
 

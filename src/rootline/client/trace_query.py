@@ -18,7 +18,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, TableName, by_name
 from rootline.schemas.intent import Intent
 from rootline.schemas.object_keys import table_prefix
-from rootline.schemas.root_header import RejectedSequence
+from rootline.schemas.parts.ledger import RejectedSequence
 from rootline.schemas.verdict import DeadLetter, Verdict
 
 _ESCAPE: Final = b"\\"

@@ -109,7 +109,7 @@ async def read_history(
     if limit < 1:
         raise Invalid("setting-invalid", f"limit is {limit}; give 1 or more")
     newer = await read_head(store, table)
-    oldest, found = newer.header.oldest_version, list[RootHeader]()
+    oldest, found = newer.header.versions.oldest, list[RootHeader]()
     last = max(oldest, newer.header.version - (limit - 1 if everything else limit + _HIDDEN_MAX))
 
     head = newer.header
@@ -206,7 +206,7 @@ async def read_changes(store: ObjectStore, table: TableName, from_version: int, 
         net = await _net_change(store, head, Version(from_version), last)
     except Corrupt as error:
         newest = (await read_head(store, table)).header
-        if error.code != "object-missing" or newest.oldest_version == head.oldest_version:
+        if error.code != "object-missing" or newest.versions.oldest == head.versions.oldest:
             raise
         known = await read_addressable(store, newest, from_version, last)
         for version in (from_version, last):  # one of the two may have expired meanwhile
@@ -216,7 +216,7 @@ async def read_changes(store: ObjectStore, table: TableName, from_version: int, 
 
 
 async def _net_change(store: ObjectStore, head: RootHeader, after: Version, up_to: Version) -> NetChange:
-    if after + 1 < head.oldest_version and after < up_to:  # the versions in between may have expired
+    if after + 1 < head.versions.oldest and after < up_to:  # the versions in between may have expired
         return await read_difference(store, head.table, after, up_to)
     return await read_net_change(store, head.table, after, up_to)
 

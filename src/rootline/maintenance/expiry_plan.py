@@ -88,22 +88,22 @@ def plan_expiry(
         now: an operator's command, for which one version is enough.
     """
     before = () if kept is None else kept.versions
-    if not now and header.version - header.oldest_version < limits.every_commits:
+    if not now and header.version - header.versions.oldest < limits.every_commits:
         return None
     until_ms = header.snapshot.timestamp_ms if now_ms is None else min(now_ms, header.snapshot.timestamp_ms)
     search = _Search(header)
     since_ms = until_ms - limits.all_s * 1_000
     last = Version(
-        header.oldest_version + (1 if now else limits.every_commits) - 1
+        header.versions.oldest + (1 if now else limits.every_commits) - 1
     )  # the last version that must expire
     if header.version - limits.all_versions < last and (yield from search.at(last)).timestamp_ms >= since_ms:
         return None
     oldest = yield from search.first_since(since_ms)
     oldest = Version(max(oldest, header.version - limits.all_versions + 1))
-    if oldest - header.oldest_version < (1 if now else limits.every_commits):
+    if oldest - header.versions.oldest < (1 if now else limits.every_commits):
         return None
     thinned = yield from _thinned(search, header, oldest, limits, until_ms)
-    tagged = [version for version in sorted(set(header.tags.values())) if header.oldest_version <= version < oldest]
+    tagged = [version for version in sorted(set(header.tags.values())) if header.versions.oldest <= version < oldest]
     found = {item.version: item for item in thinned}
     for number in tagged:
         found[Version(number)] = yield from search.at(number)
@@ -111,7 +111,7 @@ def plan_expiry(
     stays = _thinned_before(before, until_ms, limits)
     found.update({item.version: item for item in before if item.version in stays or item.version in named})
     rows = _at_most(sorted(found.values()), named)
-    given_up = oldest - header.oldest_version + len(before) - len(rows)
+    given_up = oldest - header.versions.oldest + len(before) - len(rows)
     return ExpiryPlan(header.version, oldest, rows, given_up)
 
 
@@ -130,7 +130,7 @@ class _Search:
 
     def first_since(self, timestamp_ms: int) -> Generator[Version, KeptVersion, Version]:
         """The oldest version at or after a time, or the newest version if there is none."""
-        low, high = int(self._header.oldest_version), int(self._header.version)
+        low, high = int(self._header.versions.oldest), int(self._header.version)
         while low < high:
             middle = (low + high) // 2
             if (yield from self.at(middle)).timestamp_ms < timestamp_ms:
@@ -141,7 +141,7 @@ class _Search:
 
     def last_before(self, timestamp_ms: int, version: int) -> Generator[Version, KeptVersion, KeptVersion | None]:
         """The newest version below `version` and before a time. Searches near `version` first."""
-        floor, step, high = int(self._header.oldest_version), 1, version
+        floor, step, high = int(self._header.versions.oldest), 1, version
         while high > floor:
             low = max(floor, high - step)
             if (yield from self.at(low)).timestamp_ms < timestamp_ms:
@@ -163,7 +163,7 @@ def _thinned(
 ) -> Generator[Version, KeptVersion, list[KeptVersion]]:
     """The last version of each minute, or hour, below `oldest`, as far back as the limits keep versions."""
     found: list[KeptVersion] = []
-    if oldest <= header.oldest_version:
+    if oldest <= header.versions.oldest:
         return found
     item: KeptVersion | None = yield from search.at(oldest - 1)
     while item is not None:
@@ -231,12 +231,12 @@ def purge_due_ms(head: RootHeader, definition: TableDefinition) -> int | None:
     Raises:
         Invalid: `property-invalid`, the switch of sweeps or the retention of a dropped table is unusable.
     """
-    if not head.is_tombstone or head.drops[-1].is_purged:
+    if not head.is_tombstone or head.name.drops[-1].is_purged:
         return None
     if not checked_switch(definition.properties, SWEEP_PROPERTY, default=False):
         return None
     checked_number(definition.properties, KEPT_PROPERTY, KEPT_S_DEFAULT)
-    return kept_until_ms(head.drops[-1], definition)
+    return kept_until_ms(head.name.drops[-1], definition)
 
 
 def plan_purge(head: RootHeader, definition: TableDefinition, now_ms: int) -> PurgePlan | None:
@@ -247,4 +247,4 @@ def plan_purge(head: RootHeader, definition: TableDefinition, now_ms: int) -> Pu
     due_ms = purge_due_ms(head, definition)
     if due_ms is None or now_ms < due_ms:
         return None
-    return PurgePlan(head.drops[-1].version, head.totals.data_files, head.totals.data_bytes)
+    return PurgePlan(head.name.drops[-1].version, head.totals.data_files, head.totals.data_bytes)

@@ -33,11 +33,12 @@ from rootline.maintenance.limits import SweepLimits
 from rootline.maintenance.plan import IntentStamp, WrittenPlan
 from rootline.schemas.bytes.root.condemned_page import LOCATIONS_MAX, CondemnedPage, encode_condemned_page
 from rootline.schemas.bytes.root.foreign_names import ForeignNames, name_hash
-from rootline.schemas.bytes.root.location_hashes import HASH_BYTES, LocationHashes, location_hash
 from rootline.schemas.identifiers import CLOCKS_APART_MS, Version
 from rootline.schemas.intent import IntentKind, StoredPage
+from rootline.schemas.location_hashes import HASH_BYTES, LocationHashes, location_hash
 from rootline.schemas.object_keys import OF_EXPORTS, OwnKind, own_kind
-from rootline.schemas.root_header import Condemned, RootHeader
+from rootline.schemas.parts.locations import Condemned
+from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.intents.sweep import HORIZON
 from rootline.tree.ledger.log_time import counted_ms
@@ -238,8 +239,8 @@ class SweepPlan:
 def horizon_of(header: RootHeader, store_ms: int, limits: SweepLimits) -> int:
     """The newest valid horizon: the orphan age before the earliest of the log's, the store's and the roots' times."""
     return max(
-        header.horizon_ms,
-        min(counted_ms(header.log_time), header.snapshot.timestamp_ms, store_ms) - limits.orphan_age_ms,
+        header.locations.horizon_ms,
+        min(counted_ms(header.log.time), header.snapshot.timestamp_ms, store_ms) - limits.orphan_age_ms,
     )
 
 
@@ -279,18 +280,18 @@ def plan_sweep(
                 break
         return found
 
-    now = chosen(header.horizon_ms - CLOCKS_APART_MS, store_ms - limits.export_age_ms)
+    now = chosen(header.locations.horizon_ms - CLOCKS_APART_MS, store_ms - limits.export_age_ms)
     condemned = [one for at in now for one in inventory.hashes_of(at)]
     done = [is_done(page, inventory, has_unread=has_unread) for page in pages]
-    replaces, named = _replaced(header.condemned, pages, done, condemned, horizon_ms, limits, store_ms)
+    replaces, named = _replaced(header.locations.condemned, pages, done, condemned, horizon_ms, limits, store_ms)
     waiting = chosen(store_ms - limits.orphan_age_ms - CLOCKS_APART_MS)
     is_more = any(inventory.kind_of(at) is not OwnKind.PAGE for at in waiting)
     if is_more and store_ms - header.snapshot.timestamp_ms >= _IDLE_MS:
-        horizon_ms = max(horizon_ms, header.horizon_ms + 1)
-    forgets = any(item.since_ms < horizon_ms - CLOCKS_APART_MS for item in header.left.pages)
+        horizon_ms = max(horizon_ms, header.locations.horizon_ms + 1)
+    forgets = any(item.since_ms < horizon_ms - CLOCKS_APART_MS for item in header.locations.retired.pages)
     # a sweep itself adds old pages, so pages alone must not cause another sweep
     waits = is_more or forgets or (bool(waiting) and HORIZON not in header.snapshot.summary)
-    is_rising = waits and horizon_ms > header.horizon_ms
+    is_rising = waits and horizon_ms > header.locations.horizon_ms
     if not condemned and not replaces and not is_rising:
         return None
     return SweepPlan(
@@ -330,7 +331,7 @@ def due_deletions(
         [version for version, at in dated.items() if 0 <= version <= header.version and at <= until_ms] or [-1]
     )
     due: set[int] = set()
-    for number, (item, page) in enumerate(zip(header.condemned, pages, strict=True)):
+    for number, (item, page) in enumerate(zip(header.locations.condemned, pages, strict=True)):
         if not is_due(item, dated.get(-1 - number), dated.get(item.since_version), limits, store_ms, settled):
             continue
         for one in page.locations:
@@ -397,8 +398,8 @@ def _replaced(
 def locations_of(header: RootHeader) -> Iterator[str]:
     """The objects that a header names."""
     yield header.definition.location
-    yield from (page.location for page in (*header.ledger_pages, *header.outcome_pages))
-    yield from (item.page.location for item in header.condemned)
-    yield from (item.page.location for item in header.left.pages)
-    if header.expiry is not None and header.expiry.kept is not None:
-        yield header.expiry.kept.location
+    yield from (page.location for page in (*header.ledger.pages, *header.outcomes.pages))
+    yield from (item.page.location for item in header.locations.condemned)
+    yield from (item.page.location for item in header.locations.retired.pages)
+    if header.versions.expiry is not None and header.versions.expiry.kept is not None:
+        yield header.versions.expiry.kept.location

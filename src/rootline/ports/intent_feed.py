@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from rootline.ports.intent_log import VerdictSink
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, TableName
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 
 ALL_TABLES: Final = TableName("*")
 """The table of a pause that applies to every table. While it lasts, no records are read."""

@@ -58,7 +58,7 @@ async def refused_locations(store: ObjectStore, header: RootHeader, locations: I
 
 def refused_by(header: RootHeader, pages: TablePages, locations: Iterable[str]) -> frozenset[str]:
     """The refused locations, as `refused_locations`, from the pages of condemned and of rewritten locations."""
-    left, undone = RetiredDraft(header.left, pages.left), restored_through(CarriedFields.of(header))
+    left, undone = RetiredDraft(header.locations.retired, pages.left), restored_through(CarriedFields.of(header))
 
     def is_refused(location: str) -> bool:
         has_left = bool(left) and left.find(location, undone) is not None

@@ -235,7 +235,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             return int(await resolve(session.store, table, head, PointInTime(timestamp=moment_ms - 1)))
         except Invalid as error:
-            if error.code == "version-unknown" and head.header.oldest_version == 0:
+            if error.code == "version-unknown" and head.header.versions.oldest == 0:
                 return -1
             raise
 

@@ -144,7 +144,7 @@ def check_unread(head: Root, first: int, last: int) -> None:
     Raises:
         Invalid: `stream-version-expired`.
     """
-    oldest = head.header.oldest_version
+    oldest = head.header.versions.oldest
     if first < oldest and first <= last:
         raise Invalid(
             EXPIRED,

@@ -11,7 +11,7 @@ from rootline.adapters.kafka import intent_feed as rereaders
 from rootline.adapters.kafka.intent_feed import KafkaRereaders
 from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.identifiers import LogId
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 
 LOG = LogId("cluster/topic")
 SETTINGS = KafkaSettings(bootstrap_servers="127.0.0.1:1")

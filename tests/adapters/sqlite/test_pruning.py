@@ -19,7 +19,7 @@ from rootline.adapters.sqlite.log_file import LogReader, LogWriter
 from rootline.adapters.sqlite.log_pruning import LogRetention, Pruned, pruning_loop
 from rootline.ports.intent_feed import Assigned, Delivered
 from rootline.schemas.errors import Fenced, Unavailable
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from rootline.schemas.verdict import DeadLetter, Verdict, VerdictKind
 from tests.support.examples import examples
 

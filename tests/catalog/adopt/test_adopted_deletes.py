@@ -107,7 +107,7 @@ def test_row_ids_of_version_3_stay_what_they_are(lake: Lake, tmp_path: Path) -> 
     assert (found["a.parquet"].first_row_id, found["b.parquet"].first_row_id) == (0, 10)
     assert found["v.puffin"].version_info.sequence_number == 2
     table.append(pa.table(more_rows(200)))
-    assert table.history()[0].next_row_id == 25
+    assert table.history()[0].row_ids.next == 25
 
 
 def test_vectors_of_files_that_are_gone_are_passed_over(lake: Lake, tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_the_first_root_goes_on_from_the_old_tables_numbers(version: int, lake: 
     definition = flights.definition()
     assert definition.properties[ADOPTED_FROM] == table.metadata_location
     assert [spec.spec_id for spec in definition.partition_specs] == [spec.spec_id for spec in old.specs().values()]
-    assert first.next_row_id == sum(row["added_rows"] for row in _listed(table))
+    assert first.row_ids.next == sum(row["added_rows"] for row in _listed(table))
     live = flights.tree().state.live.entries()
     ranges = sorted((one.entry.first_row_id or 0, one.entry.record_count) for one in live)
     assert all(start + count <= later for (start, count), (later, _) in pairwise(ranges))

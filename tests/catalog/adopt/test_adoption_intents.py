@@ -93,7 +93,7 @@ class Said:
     def stored(self, store: MemoryObjectStore) -> AdoptedRoot:
         header = self.header
         root, body = encode_adopted(
-            self.table, self.definition, header.snapshot, self.rows, header.next_row_id, header.totals
+            self.table, self.definition, header.snapshot, self.rows, header.row_ids.next, header.totals
         )
         location = adopted_location(root.digest)
         store.place(key_of(TABLE, location), body)
@@ -151,7 +151,7 @@ async def test_root_0_keeps_every_rule_and_is_found_again_from_its_bytes() -> No
     assert violations(None, state) == []
     assert state_violations(state) == []
     header = state.header
-    assert (header.totals, header.next_row_id, header.tags) == (plan.totals, 30, {})
+    assert (header.totals, header.row_ids.next, header.tags) == (plan.totals, 30, {})
     assert header.snapshot.parent_id == plan.snapshot_id
     assert {row.entry.version_info.status for row in state.root.rows} == {Status.EXISTING}
 

@@ -28,7 +28,7 @@ def test_an_export_names_what_can_be_read_and_needs_no_root_that_is_gone(format_
         found = json.loads((await exporter.export(lake.table, format_version)).metadata)
         versions = [int(item["summary"]["rootline.version"]) for item in found["snapshots"]]
         assert versions == [3, *range(versions[1], header.version + 1)]
-        assert versions[1] >= header.oldest_version
+        assert versions[1] >= header.versions.oldest
         of_before = {item["snapshot-id"]: item for item in before["snapshots"]}
         for item in found["snapshots"]:
             known = of_before.get(item["snapshot-id"], item)

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus
@@ -109,12 +110,12 @@ def test_pyiceberg_shows_entries_and_files(told: ExportedLake) -> None:
 def test_row_ids_go_on_from_snapshot_to_snapshot_in_v3_only(told: ExportedLake) -> None:
     headers = {header.snapshot.snapshot_id: header for header in told.table.history(limit=100)}
     metadata = metadata_of(told.export(V3))
-    assert metadata["next-row-id"] == told.table.head().next_row_id
+    assert metadata["next-row-id"] == told.table.head().row_ids.next
     for snapshot in metadata["snapshots"]:
         header = headers[snapshot["snapshot-id"]]
         parent = headers[snapshot["parent-snapshot-id"]]
-        assert snapshot["first-row-id"] == parent.next_row_id
-        assert snapshot["first-row-id"] + snapshot["added-rows"] == header.next_row_id
+        assert snapshot["first-row-id"] == parent.row_ids.next
+        assert snapshot["first-row-id"] + snapshot["added-rows"] == header.row_ids.next
     first = metadata_of(told.export(V3, 0))["snapshots"][0]
     assert (first["first-row-id"], first["added-rows"], first.get("parent-snapshot-id")) == (0, 0, None)
     older = metadata_of(told.export(V2))
@@ -169,7 +170,9 @@ def test_the_window_holds_what_is_addressable_and_tagged(told: ExportedLake) -> 
     assert window_of(header, definition) == Window(10, Version(0), {"before": Version(6)})
     named = [int(each["summary"]["rootline.version"]) for each in metadata_of(told.export())["snapshots"]]
     assert named == [6, *range(header.version - 9, header.version + 1)]
-    expired = dataclasses.replace(header, oldest_version=Version(header.version - 2), tags={"a": 1, "later": 10_000})
+    expired = dataclasses.replace(
+        header, versions=replace(header.versions, oldest=Version(header.version - 2)), tags={"a": 1, "later": 10_000}
+    )
     assert window_of(expired, definition) == Window(10, Version(header.version - 2), {"a": Version(1)})
     for value in ("0", "many", "-1"):  # no coordinator takes it any more; a table may have it from before
         wrong = dataclasses.replace(definition, properties={"rootline.export.snapshots": value})

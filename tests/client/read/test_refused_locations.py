@@ -38,7 +38,7 @@ def test_what_was_rewritten_is_refused_and_what_was_deleted_is_not(
     rewritten = located(flights)
     assert refused(lake, flights, rewritten | deleted) == frozenset()
     flights.rewrite()
-    assert flights.head().left.pages
+    assert flights.head().locations.retired.pages
     assert refused(lake, flights, rewritten | deleted | located(flights)) == rewritten
     place = folder / "demo" / "flights" / min(rewritten)
     file = DataFile.from_parquet(min(rewritten), flights.definition(), source=place)

@@ -12,7 +12,8 @@ import pytest
 from rootline.client.time_travel import PointInTime, milliseconds, read_root_at
 from rootline.schemas.bytes.root.root_codec import encode_root
 from rootline.schemas.errors import Invalid
-from rootline.schemas.identifiers import snapshot_id_of
+from rootline.schemas.identifiers import Version, snapshot_id_of
+from rootline.schemas.parts.versions import ReadableVersions
 from rootline.testing.object_stores import Operation
 from tests.client.stored_lake import CountedStore
 from tests.tree.tables import CODEC, TABLE, TABLE_UUID, Lake, append, new_lake
@@ -70,7 +71,7 @@ def test_a_version_ahead_of_the_head_is_refused_and_the_head_is_named() -> None:
 
 
 def test_expired_versions_are_refused_and_the_oldest_is_named() -> None:
-    lake = with_header(lake_of(9), oldest_version=4)
+    lake = with_header(lake_of(9), versions=ReadableVersions(Version(4)))
     store = CountedStore(lake)
     assert version_at(store, version=4) == 4
     times = [state.header.snapshot.timestamp_ms for state in lake.states]
@@ -84,7 +85,7 @@ def test_expired_versions_are_refused_and_the_oldest_is_named() -> None:
 
 
 def test_a_tag_keeps_an_older_version_addressable() -> None:
-    store = CountedStore(with_header(lake_of(9), oldest_version=4, tags={"audit": 1}))
+    store = CountedStore(with_header(lake_of(9), versions=ReadableVersions(Version(4)), tags={"audit": 1}))
     assert version_at(store, tag="audit") == version_at(store, version=1) == 1
     assert version_at(store, snapshot_id=snapshot_id_of(TABLE_UUID, 1)) == 1  # type: ignore[arg-type]
     assert refusal(store, version=2).code == "version-unknown"

@@ -122,7 +122,7 @@ async def test_a_ledger_that_rests_in_pages_is_read(lake: Lake) -> None:
     lake.builder.limits = HeaderLimits(ledger_bytes=200)
     for number in range(12):
         await lake.builder.committed(written(lake.builder, number, writer=f"writer-{number}"))
-    assert lake.builder.state.header.ledger_pages
+    assert lake.builder.state.header.ledger.pages
 
     for number in (0, 5, 11):
         (found,) = await lake.trace(ByWriter(lake.builder.table, f"writer-{number}", number))

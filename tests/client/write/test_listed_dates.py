@@ -40,7 +40,7 @@ def test_a_table_that_is_swept_is_told_the_date_of_the_oldest() -> None:
         assert await oldest_listed(session, world.table, listed) is None, "the table has no horizon yet"
         await world.later(20)
         await world.sweep()
-        assert (await world.head()).header.horizon_ms
+        assert (await world.head()).header.locations.horizon_ms
         assert await oldest_listed(session, world.table, listed) == first_ms
         assert await oldest_listed(session, world.table, listed[:2]) is None, "the coordinator asks for so few itself"
         with pytest.raises(Invalid, match="absent"):

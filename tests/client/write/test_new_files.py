@@ -191,7 +191,7 @@ def test_row_ids_are_given_once_and_stay(lake: Lake, planes: TableHandle) -> Non
     planes.append(rows("AA", "AA"))
     planes.append(rows("AA", "UA", "DL", "WN", "B6"))
     planes.append(rows("HA"))
-    assert planes.head().next_row_id == 8
+    assert planes.head().row_ids.next == 8
     found = sorted((task.data.first_row_id or 0, task.record_count) for task in planes.scan().plan())
     assert found == [(0, 2), *((number, 1) for number in range(2, 8))]
 

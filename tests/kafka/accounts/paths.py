@@ -14,9 +14,9 @@ from typing import Final
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.bytes.root.condemned_page import encode_condemned_page
-from rootline.schemas.bytes.root.location_hashes import LocationHashes
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent, IntentKind, Isolation, RemovedFile, StoredPage
+from rootline.schemas.location_hashes import LocationHashes
 from rootline.schemas.object_keys import key_of
 from tests.coordinator.running_service import append_intent, create_intent
 

@@ -12,7 +12,7 @@ from rootline.adapters.settings import KafkaSettings
 from rootline.ports.intent_feed import Assigned, Delivered
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import LogId, LogPosition
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from tests.kafka.feeding import Member, append, committed, member_of, numbered
 from tests.services.kafka_service import PASSWORD, KafkaService
 from tests.support.feed_driver import PATIENCE_S

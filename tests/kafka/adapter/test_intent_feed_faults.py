@@ -15,7 +15,7 @@ from rootline.adapters.kafka.coordinator_log import KafkaCoordinatorLog
 from rootline.adapters.settings import KafkaSettings
 from rootline.ports.intent_feed import Delivered
 from rootline.schemas.errors import Invalid, Unavailable
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from tests.kafka.feeding import Member, append, committed, member_of, numbered
 from tests.services.kafka_service import PASSWORD, KafkaBroker, KafkaService
 from tests.services.service_process import HOST, free_port

@@ -13,7 +13,7 @@ from rootline.adapters.settings import KafkaSettings
 from rootline.ports.intent_feed import Revoked
 from rootline.schemas.errors import Fenced, RootlineError
 from rootline.schemas.identifiers import LogId
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from tests.kafka.feeding import (
     Member,
     append,

@@ -11,7 +11,7 @@ import pytest
 from rootline.adapters.settings import KafkaSettings
 from rootline.ports.intent_feed import Assigned, Delivered, Revoked
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from tests.kafka.feeding import Member, add_partitions, append, committed, member_of, numbered
 from tests.services.kafka_service import KafkaService
 from tests.support.feed_driver import PATIENCE_S, together

@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 from rootline.adapters.settings import KafkaSettings
 from rootline.ports.intent_feed import Delivered
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from tests.kafka.feeding import append, member_of, numbered
 
 pytestmark = pytest.mark.services

@@ -11,7 +11,7 @@ from rootline.adapters.settings import KafkaSettings
 from rootline.ports.intent_feed import Reread
 from rootline.schemas.errors import Fenced
 from rootline.schemas.identifiers import LogId
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from tests.kafka.feeding import Member, append, member_of, numbered, remove_before
 
 pytestmark = pytest.mark.services

@@ -21,7 +21,7 @@ from rootline.client.data_file_writer import write_rewritten_files
 from rootline.coordinator.app import CoordinatorService
 from rootline.ports.intent_feed import Delivered, FeedEvent, Reread
 from rootline.schemas.identifiers import LogRecord
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from rootline.workers.app import WorkerService
 from tests.services.constant_ingest.fast_clock import FastClock, FastEnvironment
 

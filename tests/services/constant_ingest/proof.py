@@ -153,7 +153,7 @@ class Proof:
     async def _late(self) -> tuple[list[Intent], list[Intent]]:
         """Intents that were never published, whose files are older than the horizon; those whose files are stored."""
         side = self.upkept
-        horizon_ms = (await asyncio.to_thread(side.head)).horizon_ms
+        horizon_ms = (await asyncio.to_thread(side.head)).locations.horizon_ms
         uploads = (await side.writers.lake.holder.run_async(_session)).uploads
         abandoned = side.writers.told.abandoned
         late = [intent for intent in abandoned if (uploads.oldest_of([intent]) or horizon_ms) < horizon_ms]

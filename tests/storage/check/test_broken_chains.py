@@ -25,7 +25,8 @@ from rootline.schemas.error_codes import CODES
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import ObjectKey, SequenceNumber, SnapshotId, TableName, Version
 from rootline.schemas.object_keys import key_of, root_key
-from rootline.schemas.root_header import CommittedRun, Operation, RootHeader
+from rootline.schemas.parts.ledger import CommittedRun
+from rootline.schemas.root_header import Operation, RootHeader
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import CheckSummary, DataFiles
 from rootline.tree.state.aggregates import aggregates_of

@@ -11,7 +11,10 @@ from rootline.schemas.bytes.root.outcome_page import encode_outcome_page
 from rootline.schemas.error_codes import CODES
 from rootline.schemas.identifiers import ObjectKey, Version, WriterId
 from rootline.schemas.object_keys import key_of
-from rootline.schemas.root_header import CommittedRun, CoveredOffset, OutcomeException, RootHeader, WriterRecord
+from rootline.schemas.parts.ledger import CommittedRun, WriterRecord
+from rootline.schemas.parts.outcomes import OutcomeException
+from rootline.schemas.parts.page_reference import CoveredOffset
+from rootline.schemas.root_header import RootHeader
 from tests.maintenance.table_builder import LOG, TableBuilder
 from tests.storage.check.damaged_table import everything_table, memory_of
 from tests.storage.check.test_broken_chains import codes, forged
@@ -28,7 +31,7 @@ def with_ledger_page(
     rows |= {WriterId(writer): encode_ledger_row(WriterId(writer), record) for writer, record in more.items()}
     fresh, body = encode_ledger_page(header.table_uuid, rows)
     memory_of(builder).place(key_of(builder.table, fresh.reference.location), body)
-    return replace(header, ledger_pages=(fresh.reference,))
+    return replace(header, ledger=replace(header.ledger, pages=(fresh.reference,)))
 
 
 async def found_at(builder: TableBuilder, key: ObjectKey) -> set[str]:
@@ -39,14 +42,14 @@ async def found_at(builder: TableBuilder, key: ObjectKey) -> set[str]:
 
 async def test_the_table_has_a_page_of_each_kind_and_a_ledger_in_its_header() -> None:
     header = (await everything_table()).state.header
-    assert (len(header.ledger_pages), len(header.outcome_pages)) == (1, 1)
-    assert header.ledger
+    assert (len(header.ledger.pages), len(header.outcomes.pages)) == (1, 1)
+    assert header.ledger.writers
     assert await codes(await everything_table()) == set()
 
 
 async def test_a_page_that_a_root_drops_is_missed() -> None:
     builder = await everything_table()
-    key = await forged(builder, header=lambda header: replace(header, ledger_pages=()))
+    key = await forged(builder, header=lambda header: replace(header, ledger=replace(header.ledger, pages=())))
     assert await found_at(builder, key) == {"progress-lost"}
 
 
@@ -92,19 +95,30 @@ async def test_a_sequence_that_is_committed_in_header_and_page_is_found() -> Non
             (CommittedRun(7, 7, builder.state.header.version, 0),), (), builder.state.header.snapshot.timestamp_ms
         )
     }
-    key = await forged(builder, header=lambda header: replace(header, ledger={**header.ledger, **again}))
+    key = await forged(
+        builder,
+        header=lambda header: replace(
+            header, ledger=replace(header.ledger, writers={**header.ledger.writers, **again})
+        ),
+    )
     assert await found_at(builder, key) == {"progress-lost"}
 
 
 async def test_a_header_over_its_limit_is_found() -> None:
     builder = await everything_table()
     many = {WriterId(f"writer-{number:04d}"): WriterRecord(last_seen_ms=1) for number in range(700)}
-    key = await forged(builder, header=lambda header: replace(header, ledger={**header.ledger, **many}))
+    key = await forged(
+        builder,
+        header=lambda header: replace(header, ledger=replace(header.ledger, writers={**header.ledger.writers, **many})),
+    )
     assert "header-too-large" in await found_at(builder, key)
     builder = await everything_table()
     item = OutcomeException(LOG, 0, 3, builder.state.header.version, "c", "x" * 20_000, None)
     key = await forged(
-        builder, header=lambda header: replace(header, outcomes=replace(header.outcomes, exceptions=(item,)))
+        builder,
+        header=lambda header: replace(
+            header, outcomes=replace(header.outcomes, newest=replace(header.outcomes.newest, exceptions=(item,)))
+        ),
     )
     assert "header-too-large" in await found_at(builder, key)
 
@@ -113,7 +127,12 @@ async def test_an_outcome_that_is_gone_before_older_ones_is_missed() -> None:
     builder = await everything_table()
 
     def without_one(header: RootHeader) -> RootHeader:
-        return replace(header, outcomes=replace(header.outcomes, runs=header.outcomes.runs[1:]))
+        return replace(
+            header,
+            outcomes=replace(
+                header.outcomes, newest=replace(header.outcomes.newest, runs=header.outcomes.newest.runs[1:])
+            ),
+        )
 
     key = await forged(builder, header=without_one)
     assert await found_at(builder, key) == {"progress-lost"}, "its page says that nothing after it was acknowledged"
@@ -121,7 +140,7 @@ async def test_an_outcome_that_is_gone_before_older_ones_is_missed() -> None:
 
 async def test_outcomes_that_go_in_the_order_of_their_offsets_are_taken_for_acknowledged() -> None:
     builder = await everything_table()
-    await forged(builder, header=lambda header: replace(header, outcome_pages=()))
+    await forged(builder, header=lambda header: replace(header, outcomes=replace(header.outcomes, pages=())))
     assert await codes(builder) == set()
 
 
@@ -133,7 +152,7 @@ async def test_an_outcome_that_a_page_makes_up_is_found() -> None:
     def with_other_page(header: RootHeader) -> RootHeader:
         fresh, body = encode_outcome_page(header.table_uuid, replace(page.outcomes, runs=runs))
         memory_of(builder).place(key_of(builder.table, fresh.reference.location), body)
-        return replace(header, outcome_pages=(fresh.reference,))
+        return replace(header, outcomes=replace(header.outcomes, pages=(fresh.reference,)))
 
     key = await forged(builder, header=with_other_page)
     assert await found_at(builder, key) == {"progress-lost"}
@@ -141,11 +160,13 @@ async def test_an_outcome_that_a_page_makes_up_is_found() -> None:
 
 async def test_a_reference_that_does_not_fit_its_page_names_the_page() -> None:
     builder = await everything_table()
-    page = key_of(builder.table, builder.state.header.outcome_pages[0].location)
+    page = key_of(builder.table, builder.state.header.outcomes.pages[0].location)
     covers = (CoveredOffset(LOG, 0, 1),)
     await forged(
         builder,
-        header=lambda header: replace(header, outcome_pages=(header.outcome_pages[0]._replace(covers=covers),)),
+        header=lambda header: replace(
+            header, outcomes=replace(header.outcomes, pages=(header.outcomes.pages[0]._replace(covers=covers),))
+        ),
     )
     assert await found_at(builder, page) == {"page-corrupt"}
 

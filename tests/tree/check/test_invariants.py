@@ -12,7 +12,10 @@ from rootline.schemas.bytes.root.root_codec import Row, seal
 from rootline.schemas.content_entry import ContentType, EntryPlace, Status
 from rootline.schemas.identifiers import SequenceNumber, SnapshotId, Version, WriterId
 from rootline.schemas.intent import IntentKind
-from rootline.schemas.root_header import CommittedRun, PartitionOffset, RootHeader, Totals, WriterRecord
+from rootline.schemas.parts.ledger import CommittedRun, WriterLedger, WriterRecord
+from rootline.schemas.parts.log import PartitionOffset
+from rootline.schemas.parts.versions import ReadableVersions
+from rootline.schemas.root_header import RootHeader, Totals
 from rootline.tree.check.invariants import violations
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.state.table_pages import NO_PAGES
@@ -39,6 +42,10 @@ def of_header(**members: object) -> Change:
     return lambda header: dataclasses.replace(header, **members)  # type: ignore[arg-type]
 
 
+def of_part(name: str, **members: object) -> Change:
+    return lambda header: dataclasses.replace(header, **{name: dataclasses.replace(getattr(header, name), **members)})
+
+
 @pytest.mark.parametrize(
     ("change", "word"),
     [
@@ -49,10 +56,10 @@ def of_header(**members: object) -> Change:
         (of_snapshot(sequence_number=SequenceNumber(1)), "sequence number"),
         (of_snapshot(timestamp_ms=1), "timestamp"),
         (of_snapshot(snapshot_id=SnapshotId(1)), "snapshot id"),
-        (of_header(next_row_id=0), "next row id"),
-        (of_header(oldest_version=Version(0), tags={"new": 1}), "tag"),
-        (of_header(offsets=()), "offset"),
-        (of_header(ledger={}), "ledger"),
+        (of_part("row_ids", next=0), "next row id"),
+        (of_header(versions=ReadableVersions(), tags={"new": 1}), "tag"),
+        (of_part("log", offsets=()), "offset"),
+        (of_part("ledger", writers={}), "ledger"),
         (of_header(totals=Totals()), "total"),
     ],
 )
@@ -66,16 +73,16 @@ def test_a_header_that_breaks_a_rule_is_noticed(change: Change, word: str) -> No
 def test_an_idle_process_writer_may_leave_the_ledger() -> None:
     lake = new_lake(append("a"), append("b"))
     old, new = lake.states[-2:]
-    gone = of_header(ledger={WriterId("process/1"): WriterRecord()})
+    gone = of_part("ledger", writers={WriterId("process/1"): WriterRecord()})
     assert violations(with_header(old, gone), dataclasses.replace(new, root=dataclasses.replace(
-        new.root, header=dataclasses.replace(new.header, ledger={})))) == []  # fmt: skip
+        new.root, header=dataclasses.replace(new.header, ledger=WriterLedger())))) == []  # fmt: skip
 
 
 def test_an_offset_that_goes_back_is_noticed() -> None:
     lake = new_lake(append("a"), append("b"))
     old, new = lake.states[-2:]
-    [offset] = new.header.offsets
-    back = of_header(offsets=(PartitionOffset(offset.log, offset.partition, 1),))
+    [offset] = new.header.log.offsets
+    back = of_part("log", offsets=(PartitionOffset(offset.log, offset.partition, 1),))
     assert any("offset" in sentence for sentence in violations(old, with_header(new, back)))
 
 
@@ -166,11 +173,10 @@ WRITER = {"writer_id": "x", "writer_sequence": 3}
 def with_pages(state: TableState, **members: object) -> TableState:
     """A state with other pages, which its header names."""
     pages = dataclasses.replace(state.pages, **members)  # type: ignore[arg-type]
-    named = of_header(
-        ledger_pages=tuple(page.reference for page in pages.ledger),
-        outcome_pages=tuple(page.reference for page in pages.outcomes),
-    )
-    return dataclasses.replace(with_header(state, named), pages=pages)
+    of_ledger = of_part("ledger", pages=tuple(page.reference for page in pages.ledger))
+    of_outcomes = of_part("outcomes", pages=tuple(page.reference for page in pages.outcomes))
+    named = with_header(with_header(state, of_ledger), of_outcomes)
+    return dataclasses.replace(named, pages=pages)
 
 
 def complaints(old: TableState, new: TableState) -> str:
@@ -203,7 +209,7 @@ def test_a_page_that_goes_with_something_in_it_is_noticed() -> None:
     assert "writer w is lost" in complaints(old, with_pages(new, ledger=()))
     gone = with_pages(new, outcomes=())
     assert "the outcomes of offsets 0 to 0" in complaints(old, gone)
-    assert violations(old, gone, acknowledged={(LOG, 0): old.header.offsets[0].next_offset}) == []
+    assert violations(old, gone, acknowledged={(LOG, 0): old.header.log.offsets[0].next_offset}) == []
 
 
 @pytest.mark.parametrize(
@@ -226,7 +232,7 @@ def test_a_record_that_changed_on_its_way_to_a_page_is_noticed(record: WriterRec
 def test_a_run_in_the_header_that_shrinks_is_noticed() -> None:
     lake = new_lake(*[append(f"f{number}", writer_id="w", writer_sequence=number) for number in range(3)])
     old, new = lake.states[-2:]
-    shrunk = of_header(ledger={WriterId("w"): WriterRecord((CommittedRun(0, 0, Version(1), 0),), (), 1)})
+    shrunk = of_part("ledger", writers={WriterId("w"): WriterRecord((CommittedRun(0, 0, Version(1), 0),), (), 1)})
     assert "the ledger of w loses sequences 0 to 1" in complaints(old, with_header(new, shrunk))
 
 
@@ -235,8 +241,8 @@ def test_a_rejection_that_is_lost_is_noticed() -> None:
     lake.put(remove("r", removed("data/no"), **WRITER))
     lake.put(append("a", writer_id="x", writer_sequence=9))
     old, new = lake.states[-2:]
-    record = new.header.ledger[WriterId("x")]
-    forgot = of_header(ledger={WriterId("x"): dataclasses.replace(record, rejected=())})
+    record = new.header.ledger.writers[WriterId("x")]
+    forgot = of_part("ledger", writers={WriterId("x"): dataclasses.replace(record, rejected=())})
     assert "the rejection of intent r" in complaints(old, with_header(new, forgot))
 
 

@@ -43,7 +43,9 @@ def test_a_root_that_changes_more_than_rows_is_read_back(make: Callable[[Lake], 
     assert before is not None
     cut = replace(made, body=made.body[:-1])
     assert "could not be read back" in read_back_faults(before, cut)[0]
-    header = replace(made.state.header, next_row_id=made.state.header.next_row_id + 1)
+    header = replace(
+        made.state.header, row_ids=replace(made.state.header.row_ids, next=made.state.header.row_ids.next + 1)
+    )
     other = replace(made.state, root=replace(made.state.root, header=header))
     assert read_back_faults(before, replace(made, state=other)) == ["its header would be read differently"]
 

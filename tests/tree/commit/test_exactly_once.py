@@ -9,7 +9,7 @@ import pytest
 from rootline.schemas.bytes.record_headers import content_headers
 from rootline.schemas.errors import Internal
 from rootline.schemas.identifiers import LogId, LogPosition, SequenceNumber, Version, snapshot_id_of
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.commit.verdicts import answer, next_offset
 from rootline.tree.draft.batch import Record
@@ -107,7 +107,7 @@ def test_offsets_advance_past_rejections_and_never_decrease() -> None:
     lake = new_lake()
     lake.put(append("a"))
     lake.put(append("a"))
-    assert lake.head.header.offsets == (PartitionOffset(LOG, 0, 3),)
+    assert lake.head.header.log.offsets == (PartitionOffset(LOG, 0, 3),)
 
 
 def test_offsets_of_several_partitions_and_logs_stand_side_by_side() -> None:
@@ -166,7 +166,7 @@ def test_outcomes_stay_until_their_verdicts_are_acknowledged_and_no_longer() -> 
 def test_consecutive_commits_are_one_run_of_outcomes() -> None:
     lake = new_lake()
     lake.put(append("a"), append("b"), append("c"))
-    [_, run] = lake.head.header.outcomes.runs
+    [_, run] = lake.head.header.outcomes.newest.runs
     assert (run.first_offset, run.last_offset, run.version, run.first_sequence_number) == (1, 3, 1, SequenceNumber(2))
 
 
@@ -227,11 +227,11 @@ def test_the_newest_contents_are_remembered_and_older_ones_forgotten() -> None:
     lake = new_lake()
     for number in range(CONTENTS_MAX + 1):
         assert _said(lake, f"a-{number}", b"one", number).kind is COMMITTED
-    assert len(lake.head.header.contents) == CONTENTS_MAX
+    assert len(lake.head.header.ledger.contents) == CONTENTS_MAX
     assert _said(lake, "b", b"two", 0).kind is DUPLICATE
     assert _said(lake, "c", b"two", 1).code == "sequence-reused"
     lake.put(append("silent", writer_id="w", writer_sequence=1_000))
-    assert len(lake.head.header.contents) == CONTENTS_MAX
+    assert len(lake.head.header.ledger.contents) == CONTENTS_MAX
 
 
 def test_a_root_of_a_table_whose_writers_say_nothing_has_no_contents() -> None:

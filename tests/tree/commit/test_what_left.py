@@ -8,7 +8,7 @@ import pytest
 
 from rootline.maintenance.orphan_sweep_plan import locations_of
 from rootline.schemas.intent import IntentKind, VersionReference
-from rootline.schemas.root_header import NOTHING_RETIRED
+from rootline.schemas.parts.locations import NOTHING_RETIRED
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.ledger.left_spill import FRESH_BYTES_MAX
 from tests.tree.intents.test_drop import another, drop, undrop
@@ -118,7 +118,7 @@ def test_a_page_that_is_merged_after_a_restore_keeps_what_the_restore_undid() ->
     [path, *_] = compact(lake, "x", 40)
     lake.put(intent(IntentKind.RESTORE, "back", **restore(version)))
     compact(lake, "y", 40)
-    left = lake.head.header.left
+    left = lake.head.header.locations.retired
     assert len(left.pages) == 1, "both are in one page, which is younger than the restore"
     assert codes(lake.put(append("sent again", data_file(path[5:-8])))) == ["file-removed"], "its rows are not there"
     assert codes(lake.reloaded_lake().put(append("sent again", data_file(path[5:-8])))) == ["file-removed"]
@@ -167,7 +167,7 @@ def test_a_file_that_was_removed_may_still_come_back() -> None:
 def test_many_locations_move_to_a_page_and_are_found_there_by_whoever_reads_the_root() -> None:
     lake = new_lake()
     paths = compact(lake, "x", 40)
-    left = lake.head.header.left
+    left = lake.head.header.locations.retired
     assert (left.removed, left.rewritten, len(left.pages)) == (b"", b"", 1)
     assert left.pages[0].page.location in lake.objects
     assert left.pages[0].page.location in set(locations_of(lake.head.header))
@@ -182,7 +182,7 @@ def test_the_header_holds_few_and_pages_stay_few_however_often_a_table_is_compac
     kept = compact(lake, "first", 3)
     for number in range(60):
         compact(lake, f"n{number}", 11)
-        left = lake.head.header.left
+        left = lake.head.header.locations.retired
         assert len(left.removed) + len(left.rewritten) <= FRESH_BYTES_MAX
         assert len(left.pages) < 8
     assert sum(map(len, lake.head.pages.left)) <= 60 * 11 + 3
@@ -204,16 +204,16 @@ def test_the_horizon_takes_over_when_it_has_passed_the_rewrite() -> None:
     assert is_duplicate(lake.put_claiming(uploaded_ms, append("again", data_file(names[0]))))
     lake.days_pass(10)
     assert codes(lake.put(lake.sweep("s", horizon_ms=lake.youngest_ms))) == [None]
-    assert lake.head.header.left.pages == ()
+    assert lake.head.header.locations.retired.pages == ()
     assert codes(lake.put_claiming(uploaded_ms, append("late", data_file(names[0])))) == ["expired"]
 
 
 def test_without_a_horizon_what_no_copy_on_the_log_can_name_is_forgotten() -> None:
     lake, _ = swept_and_compacted()
     lake.days_pass(7)
-    assert len(lake.head.header.left.pages) == 1
+    assert len(lake.head.header.locations.retired.pages) == 1
     lake.days_pass(3)
-    assert lake.head.header.left == NOTHING_RETIRED
+    assert lake.head.header.locations.retired == NOTHING_RETIRED
 
 
 def test_a_clock_that_jumps_ahead_forgets_nothing() -> None:
@@ -231,4 +231,4 @@ def test_a_dropped_table_comes_back_with_it_and_the_next_of_the_name_begins_with
     lake.put(undrop(lake.head.header.version))
     assert is_duplicate(lake.put(append("again", data_file(path[5:-8]), table_uuid=TABLE_UUID)))
     assert codes(lake.put(drop("once more"), another())) == [None, None]
-    assert (lake.head.header.left, lake.head.pages.left) == (NOTHING_RETIRED, ())
+    assert (lake.head.header.locations.retired, lake.head.pages.left) == (NOTHING_RETIRED, ())

@@ -45,7 +45,7 @@ def test_row_ids_run_on_over_files_and_batches() -> None:
     lake.put(append("a", data_file("a", rows=3), data_file("b", rows=4)), append("c", data_file("c", rows=2)))
     lake.put(append("d", data_file("d", rows=1)))
     assert [entry.first_row_id for entry in lake.root_entries()] == [0, 3, 7, 9]
-    assert lake.head.header.next_row_id == 10
+    assert lake.head.header.row_ids.next == 10
 
 
 def test_row_ids_are_used_up_by_a_file_that_its_batch_removes_again() -> None:

@@ -57,7 +57,7 @@ def test_the_same_records_get_the_same_verdicts_however_they_are_cut(seed: int) 
             assert lake.state is None or state_violations(lake.state) == []
         header = lake.head.header
         live = sorted(found.entry.location for found in lake.head.live.entries())
-        return verdicts, live, (header.name_is, header.table_uuid, header.tags)
+        return verdicts, live, (header.name.state, header.table_uuid, header.tags)
 
     alone = told(lambda: 1)
     assert told(lambda: rng.choice((2, 3, 5))) == alone

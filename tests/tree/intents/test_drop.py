@@ -10,7 +10,8 @@ import pytest
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import LogId, LogPosition
 from rootline.schemas.intent import Intent, IntentKind, VersionReference
-from rootline.schemas.root_header import NameState, Totals
+from rootline.schemas.parts.name import NameState
+from rootline.schemas.root_header import Totals
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.check.invariants import violations
 from rootline.tree.check.verdict_roots import may_record_verdicts_only
@@ -67,7 +68,7 @@ def test_a_dropped_table_is_a_tombstone_that_says_which_one_when_and_in_which_ve
     lake = lake_with(append("a"), drop())
     header = lake.head.header
     assert header.is_tombstone
-    assert header.drops == ((TABLE_UUID, 2, header.snapshot.timestamp_ms, False),)
+    assert header.name.drops == ((TABLE_UUID, 2, header.snapshot.timestamp_ms, False),)
     assert header.snapshot.summary["rootline.name"] == "dropped"
     assert not may_record_verdicts_only(header)
     assert live(lake) == {"data/a.parquet"}  # so that it can come back
@@ -117,14 +118,14 @@ def test_a_table_of_the_same_name_takes_the_next_version_and_nothing_of_the_old_
     tombstone = lake.head.header
     assert codes(lake.put(another())) == [None]
     header = lake.head.header
-    assert (header.version, header.table_uuid, header.oldest_version) == (4, SECOND, 4)
-    assert (dict(header.tags), dict(header.ledger), header.totals) == ({}, {}, Totals())
+    assert (header.version, header.table_uuid, header.versions.oldest) == (4, SECOND, 4)
+    assert (dict(header.tags), dict(header.ledger.writers), header.totals) == ({}, {}, Totals())
     assert header.snapshot.parent_id is None
     assert header.snapshot.timestamp_ms > tombstone.snapshot.timestamp_ms
     assert header.snapshot.sequence_number == tombstone.snapshot.sequence_number + 1
-    assert header.offsets[0].next_offset == tombstone.offsets[0].next_offset + 1
-    assert header.drops == tombstone.drops
-    assert header.name_is is NameState.TABLE
+    assert header.log.offsets[0].next_offset == tombstone.log.offsets[0].next_offset + 1
+    assert header.name.drops == tombstone.name.drops
+    assert header.name.state is NameState.TABLE
     assert header.kept_bytes == 0
     assert live(lake) == set()
     assert state_violations(lake.head) == []
@@ -177,7 +178,7 @@ def test_a_dropped_table_comes_back_as_it_was_under_its_uuid() -> None:
     before = lake.head
     assert codes(lake.put(undrop(3))) == [None]
     header = lake.head.header
-    assert (header.name_is, header.table_uuid, header.version) == (NameState.TABLE, TABLE_UUID, 4)
+    assert (header.name.state, header.table_uuid, header.version) == (NameState.TABLE, TABLE_UUID, 4)
     assert header.snapshot.summary["rootline.name"] == "restored"
     assert live(lake) == live_of(before) == {"data/a.parquet", "data/b.parquet"}
     assert header.totals == before.header.totals
@@ -185,7 +186,7 @@ def test_a_dropped_table_comes_back_as_it_was_under_its_uuid() -> None:
     again = append("a", table_uuid=TABLE_UUID, writer_id="w", writer_sequence=1)
     assert said(lake.put(again, append("c", table_uuid=TABLE_UUID))) == ["duplicate", "committed"]
     assert codes(lake.put(drop("again"))) == [None]
-    assert [item.version for item in lake.head.header.drops] == [3, 6]
+    assert [item.version for item in lake.head.header.name.drops] == [3, 6]
 
 
 def live_of(state: object) -> set[str]:
@@ -225,7 +226,7 @@ def test_a_purged_table_leaves_nothing_that_could_come_back() -> None:
     lake = lake_with(append("a"), append("b"), purge())
     header = lake.head.header
     assert header.is_tombstone
-    assert header.drops[-1].is_purged
+    assert header.name.drops[-1].is_purged
     assert (header.totals, live(lake), lake.head.root.row_count) == (Totals(), set(), 0)
     assert header.snapshot.summary["rootline.name"] == "purged"
     assert state_violations(lake.head) == []
@@ -237,9 +238,9 @@ def test_a_purged_table_leaves_nothing_that_could_come_back() -> None:
 
 def test_a_dropped_table_can_be_purged_later() -> None:
     lake = lake_with(append("a"), drop())
-    said_then = lake.head.header.drops[-1]
+    said_then = lake.head.header.name.drops[-1]
     assert codes(lake.put(purge())) == [None]
-    assert lake.head.header.drops == (said_then._replace(is_purged=True),)
+    assert lake.head.header.name.drops == (said_then._replace(is_purged=True),)
     assert live(lake) == set()
     assert state_violations(lake.head) == []
 
@@ -300,7 +301,7 @@ def test_verdicts_of_a_dropped_table_are_repeated_as_they_were_also_by_the_next_
         some = lake.records(batch)
         records += some
         verdicts += lake.put_records(some)
-    assert lake.head.header.outcome_pages
+    assert lake.head.header.outcomes.pages
     assert [answer(lake.head, record) for record in records] == verdicts
 
 
@@ -328,7 +329,7 @@ def test_a_root_that_is_of_another_table_without_a_tombstone_before_it_breaks_a_
     lake, other = lake_with(append("a")), lake_with(append("a"), drop(), another())
     assert any("the table is" in sentence for sentence in violations(lake.states[1], other.states[3]))
     tombstone, first = other.states[2], other.states[3]
-    reaching = replace(first.root.header, oldest_version=0)
+    reaching = replace(first.root.header, versions=replace(first.root.header.versions, oldest=0))
     wrong = replace(first, root=replace(first.root, header=reaching))
     assert any("can reach versions" in sentence for sentence in violations(tombstone, wrong))
 
@@ -339,7 +340,7 @@ def test_a_name_that_is_dropped_over_and_over_remembers_the_newest_drops() -> No
     for at in range(70):
         own = lake.head.header.table_uuid
         assert codes(lake.put(drop(f"d{at}", table_uuid=own), another(uuid.UUID(int=at + 10), f"c{at}"))) == [None] * 2
-    assert len(lake.head.header.drops) == 64
+    assert len(lake.head.header.name.drops) == 64
     assert state_violations(lake.head) == []
 
 
@@ -350,9 +351,9 @@ def test_a_purge_gives_every_version_up_also_tagged_ones_and_those_that_a_page_k
         lake = lake_with(*before)
         assert codes(lake.put(purge())) == [None]
         header = lake.head.header
-        assert (header.oldest_version, dict(header.tags)) == (header.version, {})
-        assert header.expiry is not None
-        assert (header.expiry.given_up_bytes, header.expiry.kept) == (header.earlier_bytes, None)
+        assert (header.versions.oldest, dict(header.tags)) == (header.version, {})
+        assert header.versions.expiry is not None
+        assert (header.versions.expiry.given_up_bytes, header.versions.expiry.kept) == (header.earlier_bytes, None)
         assert header.snapshot.summary["rootline.expired-below"] == str(header.version)
         assert state_violations(lake.head) == []
         assert codes(lake.put(another())) == [None]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rootline.schemas.bytes.root.condemned_page import decode_condemned_page
-from rootline.schemas.bytes.root.location_hashes import location_hash
 from rootline.schemas.intent import IntentKind, VersionReference
+from rootline.schemas.location_hashes import location_hash
 from rootline.schemas.verdict import Verdict
 from tests.support.state_rules import state_violations
 from tests.tree.intents.test_drop import SECOND, another, drop, purge
@@ -29,9 +29,9 @@ def test_what_was_condemned_and_the_horizon_go_on_in_the_next_table_of_the_name(
     before = lake.head.header
     assert codes(lake.put(drop(), another())) == [None, None]
     header = lake.head.header
-    assert header.horizon_ms == before.horizon_ms
-    assert [item[1:] for item in header.condemned] == [item[1:] for item in before.condemned]
-    [item] = header.condemned
+    assert header.locations.horizon_ms == before.locations.horizon_ms
+    assert [item[1:] for item in header.locations.condemned] == [item[1:] for item in before.locations.condemned]
+    [item] = header.locations.condemned
     body = lake.objects[item.page.location]
     read = decode_condemned_page(
         body, item.page.location, item.page.digest, item.page.size_in_bytes, SECOND, name="page"
@@ -40,7 +40,7 @@ def test_what_was_condemned_and_the_horizon_go_on_in_the_next_table_of_the_name(
     fresh_ms = lake.now_ms
     assert codes(lake.put_claiming(fresh_ms, append("x", table_uuid=SECOND))) == ["file-removed"]
     assert codes(lake.put_claiming(fresh_ms, append("y", table_uuid=SECOND))) == [None]
-    assert codes(lake.put_claiming(header.horizon_ms - 1, append("z", table_uuid=SECOND))) == ["expired"]
+    assert codes(lake.put_claiming(header.locations.horizon_ms - 1, append("z", table_uuid=SECOND))) == ["expired"]
     assert state_violations(lake.head) == []
 
 
@@ -49,13 +49,15 @@ def test_a_dropped_table_is_still_swept_and_expired_and_comes_back_then() -> Non
     lake.put(drop())
     dropped_in = lake.head.header.version
     lake.now_ms += 1_000
-    swept = lake.sweep("again", ["data/w.parquet"], horizon_ms=lake.head.header.horizon_ms, table_uuid=TABLE_UUID)
+    swept = lake.sweep(
+        "again", ["data/w.parquet"], horizon_ms=lake.head.header.locations.horizon_ms, table_uuid=TABLE_UUID
+    )
     assert codes(lake.put(swept)) == [None]
     ref = VersionReference(version=dropped_in)
     expiry = intent(IntentKind.EXPIRE, "e", ref=ref, made_from_version=dropped_in, table_uuid=TABLE_UUID)
     assert codes(lake.put(expiry)) == [None]
     header = lake.head.header
-    assert (header.is_tombstone, header.oldest_version, len(header.condemned)) == (True, dropped_in, 2)
+    assert (header.is_tombstone, header.versions.oldest, len(header.locations.condemned)) == (True, dropped_in, 2)
     assert codes(lake.put(intent(IntentKind.RESTORE, "u", ref=ref, table_uuid=TABLE_UUID))) == [None]
     assert "data/a.parquet" in {found.entry.location for found in lake.head.live.entries()}
     assert state_violations(lake.head) == []
@@ -72,12 +74,16 @@ def test_a_sweep_of_a_dropped_table_leaves_its_dead_leaves_alone() -> None:
     assert codes(lake.put(drop())) == [None]
     dropped_in, totals = lake.head.header.version, lake.head.header.totals
     assert totals.data_manifests == 1
-    swept = lake.sweep("again", ["data/w.parquet"], horizon_ms=lake.head.header.horizon_ms, table_uuid=TABLE_UUID)
+    swept = lake.sweep(
+        "again", ["data/w.parquet"], horizon_ms=lake.head.header.locations.horizon_ms, table_uuid=TABLE_UUID
+    )
     assert codes(lake.put(swept)) == [None]
     assert lake.head.header.totals == totals
     ref = VersionReference(version=dropped_in)
     assert codes(lake.put(intent(IntentKind.RESTORE, "u", ref=ref, table_uuid=TABLE_UUID))) == [None]
-    swept = lake.sweep("after", ["data/v.parquet"], horizon_ms=lake.head.header.horizon_ms, table_uuid=TABLE_UUID)
+    swept = lake.sweep(
+        "after", ["data/v.parquet"], horizon_ms=lake.head.header.locations.horizon_ms, table_uuid=TABLE_UUID
+    )
     assert codes(lake.put(swept)) == [None]
     assert lake.head.header.totals.data_manifests == 0
     assert state_violations(lake.head) == []
@@ -86,7 +92,7 @@ def test_a_sweep_of_a_dropped_table_leaves_its_dead_leaves_alone() -> None:
 def test_what_a_purged_table_held_can_be_condemned() -> None:
     lake = with_something_condemned()
     assert codes(lake.put(purge())) == [None]
-    made = lake.sweep("gone", ["data/a.parquet"], horizon_ms=lake.head.header.horizon_ms)
+    made = lake.sweep("gone", ["data/a.parquet"], horizon_ms=lake.head.header.locations.horizon_ms)
     assert codes(lake.put(made.model_copy(update={"table_uuid": TABLE_UUID}))) == [None]
     assert lake.is_condemned("data/a.parquet")
     assert state_violations(lake.head) == []

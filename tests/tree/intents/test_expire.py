@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,8 @@ from rootline.schemas.bytes.root.header_codec import PROFILE_KEY, encode_header
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import Intent, IntentKind, StoredPage, VersionReference
-from rootline.schemas.root_header import Expiry, Operation
+from rootline.schemas.parts.versions import Expiry
+from rootline.schemas.root_header import Operation
 from rootline.tree.check.invariants import violations
 from rootline.tree.check.root_diff import diff
 from rootline.tree.intents.expire import expiry_violations
@@ -42,7 +44,7 @@ def test_expiry_raises_the_oldest_version_and_changes_no_row() -> None:
     before = lake.live().keys()
     assert codes(lake, expire(lake, 4)) == [None]
     header = lake.head.header
-    assert (header.oldest_version, header.expiry) == (4, Expiry(sum(map(len, lake.bodies[:4]))))
+    assert (header.versions.oldest, header.versions.expiry) == (4, Expiry(sum(map(len, lake.bodies[:4]))))
     assert header.kept_bytes == sum(map(len, lake.bodies[4:7]))
     assert header.snapshot.operation is Operation.REPLACE
     assert header.snapshot.summary["rootline.expired-below"] == "4"
@@ -53,8 +55,8 @@ def test_expiry_raises_the_oldest_version_and_changes_no_row() -> None:
 def test_what_the_page_names_is_kept_and_everything_else_below_is_not() -> None:
     lake = lake_of(6)
     assert codes(lake, expire(lake, 5, keep=(1, 3))) == [None]
-    assert lake.head.header.expiry is not None
-    assert lake.head.header.expiry.given_up_bytes == sum(len(lake.bodies[version]) for version in (0, 2, 4))
+    assert lake.head.header.versions.expiry is not None
+    assert lake.head.header.versions.expiry.given_up_bytes == sum(len(lake.bodies[version]) for version in (0, 2, 4))
     assert codes(lake, tag("old", 3), tag("gone", 2), restore(1), restore(0)) == [
         None,
         "version-unknown",
@@ -66,9 +68,9 @@ def test_what_the_page_names_is_kept_and_everything_else_below_is_not() -> None:
 def test_every_later_root_carries_it_until_the_next_expiry() -> None:
     lake = lake_of(6)
     lake.put(expire(lake, 4, keep=(1, 3)))
-    expiry = lake.head.header.expiry
+    expiry = lake.head.header.versions.expiry
     lake.put(append("later"))
-    assert (lake.head.header.oldest_version, lake.head.header.expiry) == (4, expiry)
+    assert (lake.head.header.versions.oldest, lake.head.header.versions.expiry) == (4, expiry)
     assert "rootline.expired-below" not in lake.head.header.snapshot.summary
     assert codes(lake, expire(lake, 6, keep=(3, 5))) == [None]
     assert codes(lake, tag("t", 1), tag("u", 3), tag("v", 4)) == ["version-unknown", None, "version-unknown"]
@@ -79,7 +81,10 @@ def test_the_same_expiry_again_is_done_already() -> None:
     lake.put(expire(lake, 3, keep=(1,)))
     header = lake.head.header
     assert codes(lake, expire(lake, 3, keep=(1,))) == [None]
-    assert (lake.head.header.oldest_version, lake.head.header.expiry) == (header.oldest_version, header.expiry)
+    assert (lake.head.header.versions.oldest, lake.head.header.versions.expiry) == (
+        header.versions.oldest,
+        header.versions.expiry,
+    )
     assert "rootline.expired-below" not in lake.head.header.snapshot.summary
 
 
@@ -101,13 +106,13 @@ def test_an_expiry_that_would_go_back_is_refused() -> None:
 def test_a_version_that_is_not_there_yet_cannot_be_the_oldest(oldest: int) -> None:
     lake = lake_of(5)
     assert codes(lake, expire(lake, oldest)) == ["version-unknown"]
-    assert lake.head.header.oldest_version == 0
+    assert lake.head.header.versions.oldest == 0
 
 
 def test_the_head_is_never_given_up() -> None:
     lake = lake_of(3)
     assert codes(lake, expire(lake, 3)) == [None]
-    assert lake.head.header.oldest_version == 3
+    assert lake.head.header.versions.oldest == 3
     assert codes(lake, restore(3)) == [None]
 
 
@@ -163,7 +168,7 @@ def test_a_page_that_is_not_there_or_elsewhere_is_refused() -> None:
     absent = StoredPage(location=page.location, file_size_in_bytes=page.file_size_in_bytes + 1, digest=page.digest)
     elsewhere = StoredPage(location="data/a0.parquet", file_size_in_bytes=page.file_size_in_bytes, digest=page.digest)
     assert codes(lake, expire(lake, 5, page=absent), expire(lake, 4, page=elsewhere)) == ["page-invalid"] * 2
-    assert lake.head.header.expiry is None
+    assert lake.head.header.versions.expiry is None
 
 
 def test_a_root_that_gave_versions_up_says_a_profile_that_older_software_refuses() -> None:
@@ -179,7 +184,7 @@ def test_a_root_that_gave_versions_up_says_a_profile_that_older_software_refuses
 def test_the_next_row_id_of_the_parent_needs_no_parent() -> None:
     lake = lake_of(3)
     headers = [state.header for state in lake.states]
-    assert [header.parent_next_row_id for header in headers[1:]] == [header.next_row_id for header in headers[:-1]]
+    assert [header.row_ids.next_of_parent for header in headers[1:]] == [header.row_ids.next for header in headers[:-1]]
 
 
 def test_no_root_gives_versions_up_in_silence() -> None:
@@ -189,9 +194,9 @@ def test_no_root_gives_versions_up_in_silence() -> None:
     after = lake.head.header
     assert list(expiry_violations(before, after)) == []
     silent = dataclasses.replace(after, snapshot=dataclasses.replace(after.snapshot, summary={}))
-    more = dataclasses.replace(after, expiry=Expiry(after.earlier_bytes + 1))
-    other = dataclasses.replace(after, oldest_version=Version(4))
-    for wrong in (silent, more, other, dataclasses.replace(after, expiry=None)):
+    more = dataclasses.replace(after, versions=replace(after.versions, expiry=Expiry(after.earlier_bytes + 1)))
+    other = dataclasses.replace(after, versions=replace(after.versions, oldest=Version(4)))
+    for wrong in (silent, more, other, dataclasses.replace(after, versions=replace(after.versions, expiry=None))):
         assert list(expiry_violations(before, wrong))
 
 

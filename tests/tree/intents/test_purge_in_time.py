@@ -45,7 +45,7 @@ def put_at(lake: Lake, now_ms: int, intent: Intent) -> list[Verdict]:
 
 
 def dropped_ms(lake: Lake) -> int:
-    return lake.head.header.drops[-1].dropped_ms
+    return lake.head.header.name.drops[-1].dropped_ms
 
 
 def test_a_dropped_table_is_due_a_week_later_and_not_before() -> None:
@@ -60,7 +60,7 @@ def test_a_dropped_table_is_due_a_week_later_and_not_before() -> None:
     assert written.objects == ()
     assert codes(put_at(lake, due_ms, written.intent)) == [None]
     assert lake.head.header.totals == Totals()
-    assert lake.head.header.drops[-1].is_purged
+    assert lake.head.header.name.drops[-1].is_purged
     assert codes(lake.put(undrop(2))) == ["table-dropped"]
     assert purge_due_ms(lake.head.header, lake.head.definition) is None
 

@@ -20,7 +20,7 @@ def profile(lake: Lake) -> bytes:
 
 def test_a_table_as_it_was_made_has_the_profile_of_the_first_release() -> None:
     lake = new_lake(append("a"))
-    assert lake.head.header.redefined_in is None
+    assert lake.head.header.restores.redefined_in is None
     assert profile(lake) == PROFILE.encode()
 
 
@@ -28,11 +28,11 @@ def test_from_the_first_change_of_its_definition_on_a_table_has_the_newer_profil
     lake = new_lake(append("a"))
     alter(lake, "first", owner="me")
     changed = lake.head.header.version
-    assert lake.head.header.redefined_in == changed
+    assert lake.head.header.restores.redefined_in == changed
     lake.put(append("b"))
-    assert (lake.head.header.redefined_in, lake.reloaded().header) == (changed, lake.head.header)
+    assert (lake.head.header.restores.redefined_in, lake.reloaded().header) == (changed, lake.head.header)
     assert profile(lake) == PROFILE_OF_EXPIRY.encode()
     before = lake.head
     alter(lake, "second", owner="you")
-    assert lake.head.header.redefined_in == lake.head.header.version > changed
+    assert lake.head.header.restores.redefined_in == lake.head.header.version > changed
     assert list(violations(before, lake.head)) == []

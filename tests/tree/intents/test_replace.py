@@ -87,12 +87,12 @@ def test_a_replace_empties_the_table_keeps_its_uuid_and_adds_a_schema_that_is_eq
     assert [schema.schema_id for schema in definition.schemas] == [0, 1]
     assert definition.schemas[1].fields == definition.schemas[0].fields
     assert (definition.current_schema_id, definition.oldest_schema_id) == (1, 1)
-    assert header.replaced_at == header.snapshot.sequence_number == 4
+    assert header.restores.replaced_at == header.snapshot.sequence_number == 4
     assert header.snapshot.operation is Operation.DELETE
     assert header.snapshot.summary["rootline.replaced-table"] == "1"
     assert header.snapshot.summary["deleted-records"] == "20"
-    assert header.next_row_id == before.next_row_id
-    assert header.oldest_version == before.oldest_version
+    assert header.row_ids.next == before.row_ids.next
+    assert header.versions.oldest == before.versions.oldest
     assert state_violations(lake.head) == []
 
 
@@ -102,7 +102,7 @@ def test_a_root_of_a_table_that_was_replaced_says_so_in_profile_2_and_so_do_thos
     lake.put(replaced(lake))
     lake.put(append("b", schema_id=1))
     assert encode_header(lake.head.header)[PROFILE_KEY] == PROFILE_OF_EXPIRY.encode()
-    assert decode_root(lake.bodies[-1], name="root").header.replaced_at == 3
+    assert decode_root(lake.bodies[-1], name="root").header.restores.replaced_at == 3
     stored = TableDefinition.from_json(lake.objects[lake.head.header.definition.location])
     assert stored == lake.head.definition
     assert b"oldest-schema-id" not in DEFINITION.to_json()
@@ -110,7 +110,7 @@ def test_a_root_of_a_table_that_was_replaced_says_so_in_profile_2_and_so_do_thos
 
 def test_files_that_come_with_a_replace_are_all_that_is_there_afterwards() -> None:
     lake = lake_with(append("a"))
-    first = lake.head.header.next_row_id
+    first = lake.head.header.row_ids.next
     assert said(lake.put(replaced(lake, add_data_files=[data_file("new")]))) == ["committed"]
     assert live(lake) == {"data/new.parquet"}
     assert lake.head.header.snapshot.operation is Operation.OVERWRITE
@@ -314,7 +314,7 @@ def test_a_dropped_table_is_not_replaced_and_a_new_one_of_the_name_was_not() -> 
     assert said(lake.put(replaced(lake, "r2"))) == ["table-dropped"]
     second = uuid.UUID(int=7)
     lake.put(create("again", with_fields(DEFINITION, table_uuid=second).to_json().decode()))
-    assert (lake.head.header.replaced_at, lake.head.definition.oldest_schema_id) == (0, 0)
+    assert (lake.head.header.restores.replaced_at, lake.head.definition.oldest_schema_id) == (0, 0)
     assert said(lake.put(append("b", table_uuid=second))) == ["committed"]
 
 

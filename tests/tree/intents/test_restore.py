@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -113,17 +114,17 @@ def test_counters_and_what_was_decided_never_go_back() -> None:
     lake.put(append("c", writer_id="w", writer_sequence=1))
     before = lake.head.header
     after = put_restored(lake, 1).header
-    assert after.next_row_id == before.next_row_id
+    assert after.row_ids.next == before.row_ids.next
     assert after.snapshot.sequence_number == before.snapshot.sequence_number + 1
-    assert after.offsets[0].next_offset == before.offsets[0].next_offset + 1
-    assert after.ledger["w"].committed[-1].last == 1  # type: ignore[index]
+    assert after.log.offsets[0].next_offset == before.log.offsets[0].next_offset + 1
+    assert after.ledger.writers["w"].committed[-1].last == 1  # type: ignore[index]
     assert after.tags == {"kept": 2}
     verdict = lake.put(append("c", data_file("again"), writer_id="w", writer_sequence=1))
     assert kinds(verdict) == [VerdictKind.DUPLICATE]
     lake.put(append("d"))
     added = lake.head.find(EntryPlace(ContentType.DATA, "data/d.parquet"))
     assert added is not None
-    assert added.entry.first_row_id == before.next_row_id
+    assert added.entry.first_row_id == before.row_ids.next
 
 
 def test_a_vector_goes_back_to_what_it_was_and_the_file_stays() -> None:
@@ -276,7 +277,7 @@ def test_a_version_that_is_not_there_yet_cannot_be_restored(version: int) -> Non
 def test_an_expired_version_can_be_restored_only_by_its_tag() -> None:
     lake = new_lake(append("a"), append("b"), append("c"))
     lake.put(tag("kept", 1))
-    header = dataclasses.replace(lake.head.header, oldest_version=Version(3))
+    header = dataclasses.replace(lake.head.header, versions=replace(lake.head.header.versions, oldest=Version(3)))
     lake.state = dataclasses.replace(lake.head, root=dataclasses.replace(lake.head.root, header=header))
     assert codes(lake.put(restore(2))) == ["version-unknown"]
     assert codes(lake.put(restore(1))) == [None]

@@ -44,7 +44,7 @@ def test_a_serializable_intent_conflicts_with_rows_that_came_back_because_a_vect
     blind = append("b", isolation="serializable", filter="id = 1", read_sequence_number=read)
     lake.put(append("c"))
     assert codes(lake.put(blind)) == ["isolation-conflict"]
-    assert lake.reloaded().header.restored_at == read + 1
+    assert lake.reloaded().header.restores.restored_at == read + 1
 
 
 def test_an_overwrite_that_read_before_an_equality_delete_came_back_is_stale() -> None:

@@ -96,7 +96,7 @@ def test_row_ids_of_the_new_file_are_fresh_for_readers_of_files_that_lack_them()
     lake = new_lake(append("a"), append("b"))
     lake.put(rewrite(lake, "r", A, B, adds=(data_file("new", rows=20),)))
     assert entry_of(lake, NEW).first_row_id == 20
-    assert lake.head.header.next_row_id == 40
+    assert lake.head.header.row_ids.next == 40
 
 
 def test_sources_in_a_leaf_leave_by_its_existing_vector_and_the_empty_leaf_with_them() -> None:

@@ -32,7 +32,7 @@ def test_one_lying_count_does_not_use_up_the_row_ids_of_a_table() -> None:
     lake = new_lake()
     liar = append("liar", data_file("liar", record_count=LONG_MAX - 1, partition_spec_id=1))
     assert codes(lake.put(liar)) == ["row-count-implausible"]
-    assert lake.head.header.next_row_id == 0
+    assert lake.head.header.row_ids.next == 0
     assert codes(lake.put(append("honest"))) == [None]
 
 

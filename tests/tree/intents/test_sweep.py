@@ -28,9 +28,9 @@ def test_a_sweep_raises_the_horizon_and_condemns_and_the_root_reads_back_equal()
     horizon_ms = lake.youngest_ms
     assert kinds(lake.put(lake.sweep("s", ["data/x.parquet"], horizon_ms=horizon_ms))) == [VerdictKind.COMMITTED]
     header = lake.head.header
-    assert (header.horizon_ms, len(header.condemned)) == (horizon_ms, 1)
-    assert header.condemned[0].since_version == header.version
-    assert header.condemned[0].since_ms >= header.snapshot.timestamp_ms
+    assert (header.locations.horizon_ms, len(header.locations.condemned)) == (horizon_ms, 1)
+    assert header.locations.condemned[0].since_version == header.version
+    assert header.locations.condemned[0].since_ms >= header.snapshot.timestamp_ms
     assert lake.is_condemned("data/x.parquet")
     assert lake.live().keys() == before
     assert header.snapshot.summary["rootline.condemned-locations"] == "1"
@@ -43,7 +43,7 @@ def test_a_sweep_raises_the_horizon_and_condemns_and_the_root_reads_back_equal()
 def test_a_table_that_was_never_swept_keeps_its_profile() -> None:
     lake = swept_lake(append("a"))
     assert PROFILE_OF_EXPIRY.encode() not in lake.bodies[-1]
-    assert decode_root(lake.bodies[-1], name="head").header.horizon_ms == 0
+    assert decode_root(lake.bodies[-1], name="head").header.locations.horizon_ms == 0
 
 
 @pytest.mark.parametrize("kept_s", ["864000", "x", ""])
@@ -70,7 +70,7 @@ def test_a_clock_that_jumps_ahead_takes_no_horizon_along() -> None:
 def test_the_horizon_only_rises() -> None:
     lake, horizon_ms = lake_with_horizon()
     assert codes(lake.put(lake.sweep("t", ["data/x.parquet"], horizon_ms=horizon_ms - DAY_MS))) == [None]
-    assert lake.head.header.horizon_ms == horizon_ms
+    assert lake.head.header.locations.horizon_ms == horizon_ms
     assert codes(lake.put(lake.sweep("u", horizon_ms=horizon_ms - DAY_MS))) == ["sweep-stale"]
 
 
@@ -180,18 +180,18 @@ def test_a_page_is_needed_as_its_intent_names_it() -> None:
 def test_a_page_goes_only_behind_the_horizon_or_into_a_page_that_names_all_of_it() -> None:
     lake = swept_lake()
     lake.put(lake.sweep("s", ["data/x.parquet", "data/y.parquet"]))
-    digest = lake.head.header.condemned[0].page.digest
+    digest = lake.head.header.locations.condemned[0].page.digest
     assert codes(lake.put(lake.sweep("t", ["data/x.parquet"], replaces=[digest]))) == ["page-invalid"]
     assert codes(lake.put(lake.sweep("u", ["data/x.parquet"], replaces=[bytes(32)]))) == ["sweep-stale"]
     whole = ["data/x.parquet", "data/y.parquet", "data/z.parquet"]
     assert codes(lake.put(lake.sweep("v", whole, replaces=[digest]))) == [None]
     assert [len(page.locations) for page in lake.head.pages.condemned] == [3]
     lake.days_pass(10)
-    last = lake.head.header.condemned[0]
+    last = lake.head.header.locations.condemned[0]
     again = lake.sweep("w", replaces=[last.page.digest], horizon_ms=lake.youngest_ms)
     assert codes(lake.put(again)) == [None]
-    assert lake.head.header.condemned == ()
-    assert lake.head.header.horizon_ms > last.since_ms
+    assert lake.head.header.locations.condemned == ()
+    assert lake.head.header.locations.horizon_ms > last.since_ms
 
 
 def test_old_files_have_expired_and_young_ones_have_not() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 
 import pytest
 
@@ -100,7 +101,7 @@ def test_only_a_version_that_the_table_has_can_be_tagged(version: int) -> None:
 def test_an_expired_version_can_be_tagged_only_while_another_tag_keeps_it() -> None:
     lake = new_lake(append("a"), append("b"), append("c"))
     put(lake, tag("kept", 1))
-    header = dataclasses.replace(lake.head.header, oldest_version=Version(3))
+    header = dataclasses.replace(lake.head.header, versions=replace(lake.head.header.versions, oldest=Version(3)))
     lake.state = dataclasses.replace(lake.head, root=dataclasses.replace(lake.head.root, header=header))
     unknown = (VerdictKind.REJECTED, "version-unknown")
     assert put(lake, tag("t", 2), tag("t", 1), tag("kept", None, seen=1), tag("u", 1), tag("t", None, seen=1)) == [

@@ -13,7 +13,8 @@ from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import LogId, LogPosition
 from rootline.schemas.intent import Intent, IntentKind, VersionReference
-from rootline.schemas.root_header import NameState, Totals
+from rootline.schemas.parts.name import NameState
+from rootline.schemas.root_header import Totals
 from rootline.schemas.verdict import Verdict
 from rootline.schemas.view_metadata import VIEW_BYTES_MAX, ViewMetadata
 from rootline.tree.check.invariants import violations
@@ -64,8 +65,8 @@ def put(lake: Lake, *intents: Intent) -> list[str]:
 
 
 def view_of(lake: Lake) -> ViewMetadata:
-    assert lake.head.header.view is not None
-    return ViewMetadata.from_json(lake.head.header.view)
+    assert lake.head.header.name.view is not None
+    return ViewMetadata.from_json(lake.head.header.name.view)
 
 
 def view_lake(*intents: Intent) -> Lake:
@@ -78,7 +79,7 @@ def view_lake(*intents: Intent) -> Lake:
 def test_a_view_is_a_root_of_its_own_content_without_entries() -> None:
     lake = view_lake()
     header = lake.head.header
-    assert (header.name_is, header.table_uuid, header.totals, header.version) == (
+    assert (header.name.state, header.table_uuid, header.totals, header.version) == (
         NameState.VIEW,
         VIEW_UUID,
         Totals(),
@@ -92,7 +93,7 @@ def test_a_view_is_a_root_of_its_own_content_without_entries() -> None:
     before = decode_root(
         (FOLDER / "root-view-unmarked.avro").read_bytes(), name="view"
     ).header  # of before decision 0106
-    assert replace(before, marks=header.marks) == header
+    assert replace(before, log=replace(before.log, marks=header.log.marks)) == header
 
 
 def test_each_change_of_a_view_is_the_next_root_of_its_name() -> None:
@@ -145,7 +146,7 @@ def test_a_change_made_for_another_version_is_refused() -> None:
 def test_what_is_for_tables_is_refused_by_a_view(late: Intent) -> None:
     lake = view_lake()
     assert put(lake, late) == ["name-is-view"]
-    assert lake.head.header.name_is is NameState.VIEW
+    assert lake.head.header.name.state is NameState.VIEW
 
 
 def test_a_view_is_refused_by_a_table_and_a_table_by_a_view() -> None:
@@ -172,23 +173,23 @@ def test_offsets_ledger_and_outcomes_go_on_from_table_to_view_to_table() -> None
     lake.put(create(writer_id="w", writer_sequence=0), append("a", writer_id="w", writer_sequence=1))
     assert put(lake, drop()) == ["committed"]
     assert put(lake, create_view(writer_id="w", writer_sequence=2)) == ["committed"]
-    assert lake.head.header.drops[-1].table_uuid == TABLE_UUID
-    assert lake.head.header.name_is is NameState.VIEW
+    assert lake.head.header.name.drops[-1].table_uuid == TABLE_UUID
+    assert lake.head.header.name.state is NameState.VIEW
     assert put(lake, drop_view(), create("again", table_uuid=TABLE_UUID)) == ["committed", "table-dropped"]
     assert lake.head.header.is_tombstone
-    assert lake.head.header.view is None
-    assert [item.table_uuid for item in lake.head.header.drops] == [TABLE_UUID, VIEW_UUID]
+    assert lake.head.header.name.view is None
+    assert [item.table_uuid for item in lake.head.header.name.drops] == [TABLE_UUID, VIEW_UUID]
     assert put(lake, another()) == ["committed"]
     assert put(lake, append("b", table_uuid=SECOND)) == ["committed"]
     assert put(lake, append("c", table_uuid=VIEW_UUID)) == ["table-uuid-mismatch"]
-    assert lake.head.header.offsets[0].next_offset == lake.offset
+    assert lake.head.header.log.offsets[0].next_offset == lake.offset
     assert state_violations(lake.head) == []
 
 
 def test_making_and_dropping_a_view_in_one_batch_are_two_roots() -> None:
     lake = Lake()
     assert put(lake, create_view(), drop_view(), create_view("again", view_uuid=OTHER_UUID)) == ["committed"] * 3
-    assert [state.header.name_is for state in lake.states] == [NameState.VIEW, NameState.TOMBSTONE, NameState.VIEW]
+    assert [state.header.name.state for state in lake.states] == [NameState.VIEW, NameState.TOMBSTONE, NameState.VIEW]
     assert lake.head.header.table_uuid == OTHER_UUID
 
 
@@ -264,9 +265,9 @@ for depth in range(60):
 )
 def test_a_change_that_cannot_be_is_refused_and_nothing_changes(text: str, code: str) -> None:
     lake = view_lake()
-    before = lake.head.header.view
+    before = lake.head.header.name.view
     assert put(lake, intent(IntentKind.REPLACE_VIEW, "bad", definition=text or "?", table_uuid=VIEW_UUID)) == [code]
-    assert lake.head.header.view == before
+    assert lake.head.header.name.view == before
 
 
 @pytest.mark.parametrize(
@@ -295,7 +296,7 @@ def test_a_table_reader_is_told_that_a_name_is_a_view() -> None:
 def test_a_root_that_says_other_things_of_its_view_than_its_summary_is_a_violation() -> None:
     lake = view_lake(replace_view("two", version=version("SELECT 2")))
     old, new = lake.states
-    quiet = replace(new.header, view=old.header.view)
+    quiet = replace(new.header, name=replace(new.header.name, view=old.header.name.view))
     wrong = replace(new, root=replace(new.root, header=quiet))
     assert any("its summary states" in sentence for sentence in violations(old, wrong))
 

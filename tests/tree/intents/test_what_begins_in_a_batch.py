@@ -40,9 +40,11 @@ def test_what_a_sweep_condemns_is_in_a_root_before_the_next_table_begins() -> No
     lake = with_something_condemned()
     assert codes(lake.put(drop())) == [None]
     lake.now_ms += 1_000
-    swept = lake.sweep("s2", ["data/w.parquet"], horizon_ms=lake.head.header.horizon_ms, table_uuid=TABLE_UUID)
+    swept = lake.sweep(
+        "s2", ["data/w.parquet"], horizon_ms=lake.head.header.locations.horizon_ms, table_uuid=TABLE_UUID
+    )
     assert codes(lake.put(swept, another())) == [None, None]
-    assert len(lake.head.header.condemned) == 2
+    assert len(lake.head.header.locations.condemned) == 2
     assert codes(lake.put_claiming(lake.now_ms, append("w", table_uuid=SECOND))) == ["file-removed"]
     assert state_violations(lake.head) == []
 
@@ -55,7 +57,7 @@ def test_what_expires_is_in_a_root_before_a_view_begins_and_after_a_purge() -> N
     lake = lake_with(append("a"))
     again = expiry.model_copy(update={"made_from_version": 1})
     assert codes(lake.put(purge(), again)) == [None, None]
-    assert lake.head.header.oldest_version == 2
+    assert lake.head.header.versions.oldest == 2
 
 
 def test_rejections_and_duplicates_before_a_purge_share_its_root() -> None:

@@ -50,7 +50,7 @@ def test_an_appended_leaf_is_added_and_its_entries_inherit_the_commits_numbers(l
     for name, first_row_id in ((A, 10), (B, 20)):
         assert found[name].version_info == VersionInfo(Status.ADDED, snapshot, number, number)
         assert found[name].first_row_id == first_row_id
-    assert lake.head.header.next_row_id == 30
+    assert lake.head.header.row_ids.next == 30
     assert lake.head.header.snapshot.operation == "append"
     assert state_violations(lake.head) == []
 
@@ -91,7 +91,7 @@ def test_row_ids_go_to_named_files_first_and_then_to_leaves_in_order(lake: Lake)
     lake.put(adding("l", first, second, add_data_files=(data_file("d"),)), append("e"))
     found = {item.location: item.first_row_id for item in lake.live().values()}
     assert [found[name] for name in (D, A, B, C, "data/e.parquet")] == [10, 20, 30, 40, 50]
-    assert lake.head.header.next_row_id == 60
+    assert lake.head.header.row_ids.next == 60
 
 
 def test_a_leaf_that_follows_a_rejected_intent_has_the_numbers_of_its_own_intent(lake: Lake) -> None:
@@ -149,7 +149,7 @@ def test_a_flushed_leaf_and_a_written_one_live_side_by_side(lake: Lake) -> None:
     lake.put(lake.flush("f", lake.leaf(lake.root_entries())))
     assert len(lake.head.leaves) == 2
     assert state_violations(lake.head) == []
-    assert lake.head.header.next_row_id == 40
+    assert lake.head.header.row_ids.next == 40
 
 
 class TestRefused:

@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 from hypothesis import given
 
 from rootline.schemas.identifiers import Version, WriterId
-from rootline.schemas.root_header import CommittedRun, RejectedSequence, WriterRecord
+from rootline.schemas.parts.ledger import CommittedRun, RejectedSequence, WriterRecord
 from rootline.tree.ledger.ledger import (
     REJECTED_MAX,
     RUNS_MAX,

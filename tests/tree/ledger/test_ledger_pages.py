@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given
 
 from rootline.schemas.bytes.root.header_codec import encode_header
-from rootline.schemas.bytes.root.header_ledger import HeaderLedger
 from rootline.schemas.bytes.root.ledger_page import LedgerPage, decode_ledger_page
 from rootline.schemas.errors import Internal
 from rootline.schemas.identifiers import Version, WriterId
-from rootline.schemas.root_header import CommittedRun, RejectedSequence, WriterRecord
+from rootline.schemas.parts.ledger import CommittedRun, HeaderLedger, RejectedSequence, WriterRecord
 from rootline.schemas.verdict import VerdictKind
 from rootline.tree.ledger.header_limits import HEADER_BYTES_MAX, HeaderLimits
 from rootline.tree.ledger.ledger import (
@@ -267,7 +266,7 @@ def test_a_duplicate_of_what_only_a_page_knows_names_its_commit() -> None:
     lake = new_lake()
     lake.limits = HeaderLimits(ledger_bytes=10)
     lake.put(append("a", writer_id="w", writer_sequence=1))
-    assert not lake.head.header.ledger
+    assert not lake.head.header.ledger.writers
     [verdict] = lake.put(append("again", writer_id="w", writer_sequence=1))
     assert (verdict.kind, verdict.version) == (VerdictKind.DUPLICATE, 1)
     assert kinds(lake.reloaded_lake().put(append("b", writer_id="w", writer_sequence=2))) == [VerdictKind.COMMITTED]
@@ -290,5 +289,5 @@ def test_maintenance_carries_pages_forward() -> None:
     lake.limits = HeaderLimits(ledger_bytes=10, outcome_bytes=4_000)
     lake.put(lake.flush("f", lake.leaf(lake.root_entries())))
     after = lake.head.header
-    assert after.ledger_pages == before.ledger_pages != ()
-    assert after.outcome_pages == before.outcome_pages != ()
+    assert after.ledger.pages == before.ledger.pages != ()
+    assert after.outcomes.pages == before.outcomes.pages != ()

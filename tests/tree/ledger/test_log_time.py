@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 
 import pytest
 
 from rootline.schemas.intent import Intent
-from rootline.schemas.root_header import ClockJump, LogTime
+from rootline.schemas.parts.log import ClockJump, LogTime
 from rootline.tree.commit.apply import WRITER_RETENTION_S
 from rootline.tree.draft.batch import Record
 from rootline.tree.ledger.log_time import clocks_apart, log_time_after, oldest_seen_ms
@@ -29,7 +30,7 @@ def put(lake: Lake, intent: Intent, at_ms: int) -> list[str]:
 
 
 def knows(lake: Lake) -> bool:
-    return "process/abc" in lake.head.header.ledger
+    return "process/abc" in lake.head.header.ledger.writers
 
 
 @pytest.fixture
@@ -75,9 +76,9 @@ def test_after_a_jump_a_writer_seen_before_it_stays_for_what_is_left_of_the_rete
         assert knows(lake)
     put(lake, append("later"), ahead_ms + 6 * DAY_MS + 1)
     assert not knows(lake)
-    assert lake.head.header.log_time is not None
+    assert lake.head.header.log.time is not None
     put(lake, append("even later"), ahead_ms + 7 * DAY_MS)
-    assert lake.head.header.log_time == LogTime(ahead_ms + 7 * DAY_MS)
+    assert lake.head.header.log.time == LogTime(ahead_ms + 7 * DAY_MS)
 
 
 def test_many_jumps_are_few_to_remember() -> None:
@@ -102,7 +103,7 @@ def test_the_first_time_is_no_jump_and_time_never_goes_back() -> None:
 
 
 def test_a_root_that_does_not_know_the_time_gives_it_by_when_its_writers_were_seen(lake: Lake) -> None:
-    header = dataclasses.replace(lake.head.header, log_time=None)
+    header = dataclasses.replace(lake.head.header, log=replace(lake.head.header.log, time=None))
     lake.state = dataclasses.replace(lake.head, root=dataclasses.replace(lake.head.root, header=header))
     put(lake, append("ahead"), START_MS + 20 * DAY_MS)
     assert knows(lake)
@@ -124,7 +125,7 @@ def test_clocks_that_disagree_are_reported_and_a_quiet_table_is_not(lake: Lake) 
 
 def test_the_time_survives_the_bytes_of_a_root(lake: Lake) -> None:
     put(lake, append("ahead"), START_MS + 20 * DAY_MS)
-    assert lake.reloaded().header.log_time == lake.head.header.log_time
+    assert lake.reloaded().header.log.time == lake.head.header.log.time
     assert codes(lake.put(append("x"))) == [None]
 
 
@@ -132,5 +133,5 @@ def test_records_of_one_batch_count_by_the_newest(lake: Lake) -> None:
     records: list[Record] = lake.records([append("a"), append("b")])
     timed = [dataclasses.replace(record, appended_ms=START_MS + 5 - n) for n, record in enumerate(records)]
     lake.put_records(timed)
-    assert lake.head.header.log_time is not None
-    assert lake.head.header.log_time.newest_ms == START_MS + 5
+    assert lake.head.header.log.time is not None
+    assert lake.head.header.log.time.newest_ms == START_MS + 5

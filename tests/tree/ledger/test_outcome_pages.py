@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rootline.schemas.bytes.root.header_codec import encode_header
 from rootline.schemas.identifiers import LogId, LogPosition
-from rootline.schemas.root_header import CoveredOffset
+from rootline.schemas.parts.page_reference import CoveredOffset
 from rootline.schemas.verdict import Verdict
 from rootline.tree.commit.verdicts import answer
 from rootline.tree.draft.batch import Record
@@ -32,7 +32,7 @@ def test_512_rejections_are_answered_as_before_from_memory_and_from_bytes() -> N
     lake = new_lake()
     records, verdicts = rejections(lake, 512, "r")
     assert outcome_bytes(lake) <= HEADER_BYTES_MAX
-    assert len(lake.head.header.outcome_pages) == 1
+    assert len(lake.head.header.outcomes.pages) == 1
     assert answers(lake, records) == verdicts
     assert answers(lake.reloaded_lake(), records) == verdicts
 
@@ -44,7 +44,7 @@ def test_the_oldest_outcomes_move_and_the_newest_stay() -> None:
     rejections(lake, 4, "b")
     [page] = lake.head.pages.outcomes
     moved = {item.offset for item in page.outcomes.exceptions}
-    stayed = {item.offset for item in lake.head.header.outcomes.exceptions}
+    stayed = {item.offset for item in lake.head.header.outcomes.newest.exceptions}
     assert max(moved) < min(stayed)
     assert {record.position.offset for record in first} <= moved
     assert page.reference.covers == (CoveredOffset(LOG, 0, max(moved)),)
@@ -53,12 +53,12 @@ def test_the_oldest_outcomes_move_and_the_newest_stay() -> None:
 def test_a_page_stays_until_the_last_of_it_is_acknowledged_and_no_longer() -> None:
     lake = new_lake()
     records, verdicts = rejections(lake, 100, "r")
-    last = lake.head.header.outcome_pages[0].covers[0].last_offset
+    last = lake.head.header.outcomes.pages[0].covers[0].last_offset
     lake.put(append("b"), acknowledged={(LOG, 0): last})
     assert answers(lake, records)[last - records[0].position.offset] is not None
-    assert len(lake.head.header.outcome_pages) == 1
+    assert len(lake.head.header.outcomes.pages) == 1
     lake.put(append("c"), acknowledged={(LOG, 0): last + 1})
-    assert lake.head.header.outcome_pages == ()
+    assert lake.head.header.outcomes.pages == ()
     after = last + 1 - records[0].position.offset
     assert answers(lake, records) == [None] * after + verdicts[after:]
 
@@ -72,7 +72,7 @@ def test_outcomes_of_a_log_that_nobody_acknowledges_keep_their_page() -> None:
     lake.put(append("b"), acknowledged={(LOG, 0): lake.offset})
     assert answers(lake, records) == verdicts
     lake.put(append("c"), acknowledged={(LOG, 0): lake.offset, (OTHER, 2): 5})
-    assert lake.head.header.outcome_pages == ()
+    assert lake.head.header.outcomes.pages == ()
 
 
 def test_pages_of_many_unacknowledged_roots_stay_few_and_whole() -> None:
@@ -82,7 +82,7 @@ def test_pages_of_many_unacknowledged_roots_stay_few_and_whole() -> None:
     pages_most = 0
     for number in range(64):
         sent.append(rejections(lake, 1 + number % 9, f"r{number}"))
-        pages_most = max(pages_most, len(lake.head.header.outcome_pages))
+        pages_most = max(pages_most, len(lake.head.header.outcomes.pages))
     assert pages_most <= 6
     assert len({name for name in lake.objects if "/pages/" in name}) < 64
     for records, verdicts in sent:

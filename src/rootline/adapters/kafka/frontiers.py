@@ -70,7 +70,7 @@ from rootline.ports.intent_feed import Assigned, Lift, Pause
 from rootline.schemas.bytes.record_headers import Lake
 from rootline.schemas.errors import Fenced, OutcomeUnknown, RootlineError
 from rootline.schemas.identifiers import LogId, LogRecord, mark_of
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 
 
 class Mark(NamedTuple):

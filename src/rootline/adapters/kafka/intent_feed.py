@@ -33,7 +33,7 @@ from rootline.ports.intent_log import KnowsItsLake
 from rootline.schemas.bytes.record_headers import Lake
 from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import LogId, LogRecord, TableName
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 
 _READERS_MAX: Final = 4
 

@@ -40,7 +40,7 @@ from rootline.adapters.settings import KafkaSettings
 from rootline.ports.intent_feed import Lift, ParkedRun, ParkedStore, ParkedTable, RecordedRejection
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, TableName
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
 
 _RECORD_BYTES_MOST: Final = 900_000
 _BOOKMARK_AGE_S: Final = 3_600.0  # offsets of a topic that the group does not read expire after days

@@ -85,7 +85,7 @@ def behind_root(folder: Path, header: RootHeader) -> str | None:
         last, end = LogPosition(reader.identity, 0, applied - 1), reader.end_offset()
         if applied > end:
             return log_went_back(header, last, end)
-        if header.mark_at(reader.identity, 0) is None or last.offset < reader.pruning_state().records_below:
+        if header.log.mark_at(reader.identity, 0) is None or last.offset < reader.pruning_state().records_below:
             return None
         same = [raw for raw in reader.records(last.offset, 1) if raw.position == last]
         is_decided = bool(same) and is_last_decided(header, last, same[0].value, same[0].appended_ms)

@@ -37,7 +37,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import NamespaceName, TableName, Version, name_in_namespace, namespace_of, table_name
 from rootline.schemas.object_keys import namespace_in, root_key, table_in
-from rootline.schemas.root_header import NameState
+from rootline.schemas.parts.name import NameState
 from rootline.storage.metadata.namespaces import is_created, read_namespace
 from rootline.storage.metadata.root_reader import at_head, find_head, newest_root, read_root, view_of
 
@@ -144,8 +144,8 @@ class TableDirectory:
             return NameState.TABLE  # it exists, and loading it reports the error
         if root is None:
             return None
-        self._known[name] = _Seen(root.header.version, root.header.name_is)
-        return root.header.name_is
+        self._known[name] = _Seen(root.header.version, root.header.name.state)
+        return root.header.name.state
 
     async def _state_in_turn(self, name: TableName) -> NameState | None:
         async with self._places:
@@ -353,7 +353,7 @@ class RestCatalog:
         """
         checked = _name(namespace, name)
         root = None if checked is None else await newest_root(self._store, checked)
-        if checked is None or root is None or root.header.name_is is not NameState.VIEW:
+        if checked is None or root is None or root.header.name.state is not NameState.VIEW:
             raise no_such_view(namespace, name)
         key = root_key(checked, root.header.version)
         return view_body(view_of(root.header), f"{self._exporter.base_url}/{key}")

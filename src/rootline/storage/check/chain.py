@@ -151,7 +151,7 @@ class _TableCheck:
                 if stored is not None:
                     header = decode_root(stored.body, name=stored.key).header
                     older = Addressable.of(header, await self._objects.kept(header)).older()
-                    return header.oldest_version, set(map(Version, older))
+                    return header.versions.oldest, set(map(Version, older))
             except Corrupt:
                 continue
         return Version(0), set()

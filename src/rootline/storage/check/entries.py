@@ -218,18 +218,18 @@ class EntryCheck:
                 reason = f"{name} is ADDED with sequence number {number}, which this root did not assign"
                 self._add(step, "snapshot-wrong", reason)
             last_row_id = 0 if entry.first_row_id is None else entry.first_row_id + _rows_of(entry)
-            if is_restored and last_row_id > header.next_row_id:
-                self._add(step, "snapshot-wrong", f"the row ids of {name} are not below {header.next_row_id}")
+            if is_restored and last_row_id > header.row_ids.next:
+                self._add(step, "snapshot-wrong", f"the row ids of {name} are not below {header.row_ids.next}")
             if entry.first_row_id is not None and not is_restored:
                 row_ids.append((entry.first_row_id, entry.first_row_id + _rows_of(entry), name))
         row_ids.sort()
         for (_, end, _), (start, _, name) in pairwise(row_ids):
             if start < end:
                 self._add(step, "snapshot-wrong", f"the row ids of {name} are assigned to another file too")
-        lowest = 0 if old is None else old.header.next_row_id
+        lowest = 0 if old is None else old.header.row_ids.next
         for start, end, name in row_ids:
-            if start < lowest or end > header.next_row_id:
-                reason = f"the row ids of {name}, {start}..{end - 1}, are outside {lowest}..{header.next_row_id - 1}"
+            if start < lowest or end > header.row_ids.next:
+                reason = f"the row ids of {name}, {start}..{end - 1}, are outside {lowest}..{header.row_ids.next - 1}"
                 self._add(step, "snapshot-wrong", reason)
 
     def _check_moved(self, step: Step) -> None:

@@ -15,14 +15,14 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
-from rootline.schemas.bytes.root.header_codec import encode_outcomes
-from rootline.schemas.bytes.root.header_ledger import HeaderLedger
 from rootline.schemas.bytes.root.ledger_page import LedgerPage
 from rootline.schemas.bytes.root.outcome_page import OutcomePage
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import WriterId, snapshot_id_of
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX
-from rootline.schemas.root_header import CommittedRun, Outcome, OutcomeRun, Outcomes, RootHeader, WriterRecord
+from rootline.schemas.parts.ledger import CommittedRun, HeaderLedger, WriterRecord
+from rootline.schemas.parts.outcomes import Outcome, OutcomeRun, Outcomes, encode_outcomes
+from rootline.schemas.root_header import RootHeader
 from rootline.storage.check.findings import Fault
 from rootline.tree.intents.drop import starts_new_table
 from rootline.tree.intents.kinds import carried_violations
@@ -40,7 +40,7 @@ def faults_of_header(header: RootHeader) -> Iterator[Fault]:
     if snapshot.snapshot_id != expected:
         yield Fault("snapshot-wrong", f"snapshot id {snapshot.snapshot_id} is not that of its version, {expected}")
     is_first = snapshot.parent_id is None or ADOPTED_SNAPSHOT in snapshot.summary
-    may_begin = header.version == 0 or (header.drops and header.oldest_version == header.version)
+    may_begin = header.version == 0 or (header.name.drops and header.versions.oldest == header.version)
     if (header.version == 0) != (header.parent_digest is None) or (header.version == 0 or is_first) != is_first:
         yield Fault("parent-mismatch", "only version 0 has no parent")
     elif is_first and not may_begin:
@@ -49,8 +49,8 @@ def faults_of_header(header: RootHeader) -> Iterator[Fault]:
         yield Fault(
             "parent-mismatch", f"its parent, {snapshot.parent_id}, is not the snapshot that it was adopted from"
         )
-    if header.oldest_version > header.version:
-        yield Fault("snapshot-wrong", f"oldest addressable version {header.oldest_version} is after its own")
+    if header.versions.oldest > header.version:
+        yield Fault("snapshot-wrong", f"oldest addressable version {header.versions.oldest} is after its own")
 
 
 def faults_of_step(old: Root, new: Root) -> Iterator[Fault]:
@@ -73,16 +73,16 @@ def faults_of_step(old: Root, new: Root) -> Iterator[Fault]:
             "snapshot-wrong",
             f"timestamp {after.snapshot.timestamp_ms} ms is not after {before.snapshot.timestamp_ms} ms",
         )
-    if after.next_row_id < before.next_row_id:
-        yield Fault("snapshot-wrong", f"next row id {after.next_row_id} is below {before.next_row_id}")
-    if after.oldest_version < before.oldest_version:
+    if after.row_ids.next < before.row_ids.next:
+        yield Fault("snapshot-wrong", f"next row id {after.row_ids.next} is below {before.row_ids.next}")
+    if after.versions.oldest < before.versions.oldest:
         yield Fault(
-            "snapshot-wrong", f"oldest addressable version {after.oldest_version} is below {before.oldest_version}"
+            "snapshot-wrong", f"oldest addressable version {after.versions.oldest} is below {before.versions.oldest}"
         )
-    if after.parent_next_row_id not in (None, before.next_row_id):
+    if after.row_ids.next_of_parent not in (None, before.row_ids.next):
         yield Fault(
             "parent-mismatch",
-            f"it states next row id {after.parent_next_row_id} for its parent, which has {before.next_row_id}",
+            f"it states next row id {after.row_ids.next_of_parent} for its parent, which has {before.row_ids.next}",
         )
     kept = before.earlier_bytes + old.size_in_bytes
     if after.earlier_bytes != kept:
@@ -107,20 +107,20 @@ class Decided(NamedTuple):
 def faults_of_decided(header: RootHeader) -> Iterator[Fault]:
     """Yield faults of offsets, outcomes and ledger within one header."""
     nexts = _next_offsets(header)
-    if len(nexts) != len(header.offsets):
+    if len(nexts) != len(header.log.offsets):
         yield Fault(_CODE, "one partition has two offsets")
-    size = HeaderLedger.of(header.ledger).size_in_bytes
+    size = HeaderLedger.of(header.ledger.writers).size_in_bytes
     if size > HEADER_LIMITS.ledger_bytes:
         yield Fault(
             "header-too-large", f"the ledger has {size} bytes, at most {HEADER_LIMITS.ledger_bytes} are allowed"
         )
-    size = len(encode_outcomes(header.outcomes))
+    size = len(encode_outcomes(header.outcomes.newest))
     if size > HEADER_LIMITS.outcome_bytes:
         yield Fault(
             "header-too-large", f"the outcomes have {size} bytes, at most {HEADER_LIMITS.outcome_bytes} are allowed"
         )
-    yield from faults_of_outcomes(header.outcomes, header)
-    for writer, record in header.ledger.items():
+    yield from faults_of_outcomes(header.outcomes.newest, header)
+    for writer, record in header.ledger.writers.items():
         yield from faults_of_record(writer, record, header)
 
 
@@ -153,8 +153,8 @@ def faults_of_progress(before: Decided, after: Decided, *, writer_retention_s: i
     if before.pages is None or after.pages is None:
         return
     added, removed = _changed(before.pages.outcomes, after.pages.outcomes)
-    old = [before.header.outcomes, *(page.outcomes for page in removed)]
-    new = [after.header.outcomes, *(page.outcomes for page in added)]
+    old = [before.header.outcomes.newest, *(page.outcomes for page in removed)]
+    new = [after.header.outcomes.newest, *(page.outcomes for page in added)]
     stay = [page for page in after.pages.outcomes if page not in added]
     yield from _faults_of_outcomes(before.header, after.header, old, new, stay)
     yield from _Ledger(before, after, before.pages, after.pages, writer_retention_s).faults()
@@ -162,7 +162,7 @@ def faults_of_progress(before: Decided, after: Decided, *, writer_retention_s: i
 
 def _faults_of_offsets(before: RootHeader, after: RootHeader) -> Iterator[Fault]:
     nexts = _next_offsets(after)
-    for log, partition, offset in before.offsets:
+    for log, partition, offset in before.log.offsets:
         now = nexts.get((log, partition))
         if now is None:
             yield Fault(_CODE, f"the offset of partition {partition} of {log} was removed")
@@ -202,13 +202,12 @@ class _Ledger:
     def __init__(
         self, before: Decided, after: Decided, old_pages: TablePages, new_pages: TablePages, writer_retention_s: int
     ) -> None:
-        self._old, self._new = before.header.ledger, after.header.ledger
+        self._old, self._new = before.header.ledger.writers, after.header.ledger.writers
         self._old_pages, self._new_pages = old_pages.ledger, new_pages.ledger
         self._added, self._removed = _changed(old_pages.ledger, new_pages.ledger)
-        retention_ms, time = writer_retention_s * 1000, after.header.log_time
-        by_wall_clock = (
-            after.header.snapshot.timestamp_ms - retention_ms
-        )  # for roots of old coordinators, which recorded no log time
+        retention_ms, time = writer_retention_s * 1000, after.header.log.time
+        # the wall clock is for roots of old coordinators, which recorded no log time
+        by_wall_clock = after.header.snapshot.timestamp_ms - retention_ms
         self._oldest_ms = by_wall_clock if time is None else oldest_seen_ms(time, retention_ms)
 
     def faults(self) -> Iterator[Fault]:
@@ -280,4 +279,4 @@ def _last(item: Outcome) -> int:
 
 def _next_offsets(header: RootHeader) -> dict[tuple[str, int], int]:
     """(log, partition) → the first offset that the root has not applied."""
-    return {(offset.log, offset.partition): offset.next_offset for offset in header.offsets}
+    return {(offset.log, offset.partition): offset.next_offset for offset in header.log.offsets}

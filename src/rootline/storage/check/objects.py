@@ -31,7 +31,8 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.entry_rules import ManifestKind, entry_violations
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError
 from rootline.schemas.identifiers import ObjectKey, TableName
-from rootline.schemas.root_header import PageReference, RootHeader
+from rootline.schemas.parts.page_reference import PageReference
+from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.check.findings import CheckSummary, Fault, FindingBook
 from rootline.storage.check.header import faults_of_outcomes, faults_of_record
@@ -131,20 +132,24 @@ class ObjectCheck:
         """The pages that a root names. Pages that it no longer names are freed."""
         known = self._pages
         self._pages = {}
-        for reference in header.ledger_pages:
+        for reference in header.ledger.pages:
             self._pages[reference] = known[reference] if reference in known else await self._ledger(header, reference)
-        for reference in header.outcome_pages:
+        for reference in header.outcomes.pages:
             self._pages[reference] = known[reference] if reference in known else await self._outcomes(header, reference)
-        for item in header.condemned:
+        for item in header.locations.condemned:
             at = item.page
             self._pages[at] = known[at] if at in known else await self._condemned(header, at)
-        for left in header.left.pages:
+        for left in header.locations.retired.pages:
             at = left.page
             self._pages[at] = known[at] if at in known else await self._left(header, at)
-        ledger = [page for at in header.ledger_pages if isinstance(page := self._pages[at], LedgerPage)]
-        outcomes = [page for at in header.outcome_pages if isinstance(page := self._pages[at], OutcomePage)]
-        condemned = [page for at in header.condemned if isinstance(page := self._pages[at.page], CondemnedPage)]
-        gone = [page for item in header.left.pages if isinstance(page := self._pages[item.page], RetiredPage)]
+        ledger = [page for at in header.ledger.pages if isinstance(page := self._pages[at], LedgerPage)]
+        outcomes = [page for at in header.outcomes.pages if isinstance(page := self._pages[at], OutcomePage)]
+        condemned = [
+            page for at in header.locations.condemned if isinstance(page := self._pages[at.page], CondemnedPage)
+        ]
+        gone = [
+            page for item in header.locations.retired.pages if isinstance(page := self._pages[item.page], RetiredPage)
+        ]
         found = TablePages(tuple(ledger), tuple(outcomes), tuple(condemned), await self.kept(header), tuple(gone))
         return found if found.are_those_of(header) else None
 
@@ -243,7 +248,7 @@ class ObjectCheck:
 
     async def kept(self, header: RootHeader) -> RetainedPage | None:
         """The page of the versions that are retained below the oldest addressable one, if the root names one."""
-        reference = None if header.expiry is None else header.expiry.kept
+        reference = None if header.versions.expiry is None else header.versions.expiry.kept
         if reference is None:
             return None
         if reference not in self._kept:

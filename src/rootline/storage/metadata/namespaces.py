@@ -33,7 +33,7 @@ from rootline.schemas.object_keys import (
     table_in,
     version_of_namespace_key,
 )
-from rootline.schemas.root_header import NameState
+from rootline.schemas.parts.name import NameState
 from rootline.storage.metadata.root_reader import name_state
 from rootline.storage.stored_objects import gather_bounded, store_object
 

@@ -27,7 +27,8 @@ from rootline.schemas.bytes.vector_codec import decode_inline, decode_vector
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.root_header import PageReference, RootHeader
+from rootline.schemas.parts.page_reference import PageReference
+from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.stored_objects import gather_bounded, read_file, read_stored, stored_key
 from rootline.tree.state.table_pages import NO_PAGES, TablePages
@@ -114,10 +115,10 @@ async def read_pages(store: ObjectStore, header: RootHeader, known: TablePages =
     outcomes = {page.reference: page for page in known.outcomes}
     condemned = {page.reference: page for page in known.condemned}
     left = {page.reference: page for page in known.left}
-    of_ledger = set(header.ledger_pages)
-    of_condemned = {item.page for item in header.condemned}
-    of_left = {item.page for item in header.left.pages}
-    named = (*header.ledger_pages, *header.outcome_pages, *of_condemned, *of_left)
+    of_ledger = set(header.ledger.pages)
+    of_condemned = {item.page for item in header.locations.condemned}
+    of_left = {item.page for item in header.locations.retired.pages}
+    named = (*header.ledger.pages, *header.outcomes.pages, *of_condemned, *of_left)
     present = ledger.keys() | outcomes.keys() | condemned.keys() | left.keys()
     wanted = [reference for reference in named if reference not in present]
 
@@ -135,17 +136,17 @@ async def read_pages(store: ObjectStore, header: RootHeader, known: TablePages =
         else:
             outcomes[reference] = decode_outcome_page(body, reference, header.table_uuid, name=name)
     return TablePages(
-        tuple(ledger[reference] for reference in header.ledger_pages),
-        tuple(outcomes[reference] for reference in header.outcome_pages),
-        tuple(condemned[item.page] for item in header.condemned),
+        tuple(ledger[reference] for reference in header.ledger.pages),
+        tuple(outcomes[reference] for reference in header.outcomes.pages),
+        tuple(condemned[item.page] for item in header.locations.condemned),
         kept=await read_kept(store, header, known.kept),
-        left=tuple(left[item.page] for item in header.left.pages),
+        left=tuple(left[item.page] for item in header.locations.retired.pages),
     )
 
 
 async def read_kept(store: ObjectStore, header: RootHeader, known: RetainedPage | None = None) -> RetainedPage | None:
     """The page of versions retained below the oldest addressable one, or `None`. Raises the errors of `read_pages`."""
-    reference = None if header.expiry is None else header.expiry.kept
+    reference = None if header.versions.expiry is None else header.versions.expiry.kept
     if reference is None:
         return None
     if known is not None and known.reference == reference:
@@ -167,7 +168,7 @@ async def read_condemned(
         Corrupt: `object-missing` or `page-corrupt`.
     """
     found = []
-    for item in header.condemned:
+    for item in header.locations.condemned:
         page = (known or {}).get(item.page.digest)
         if page is None:
             body = await read_stored(store, header.table, item.page.location, code="page-corrupt")
@@ -178,7 +179,7 @@ async def read_condemned(
 
 async def read_left(store: ObjectStore, header: RootHeader) -> tuple[RetiredPage, ...]:
     """The pages of retired locations that a header names. Raises the errors of `read_condemned`."""
-    references = [item.page for item in header.left.pages]
+    references = [item.page for item in header.locations.retired.pages]
 
     async def page_of(reference: PageReference) -> RetiredPage:
         body = await read_stored(store, header.table, reference.location, code="page-corrupt")

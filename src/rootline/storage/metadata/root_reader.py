@@ -25,7 +25,9 @@ from rootline.schemas.bytes.root.root_codec import Root, decode_root
 from rootline.schemas.errors import Corrupt, Invalid, Unavailable
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.object_keys import namespace_in, root_key, roots_prefix, table_in, version_of_root_key
-from rootline.schemas.root_header import DefinitionReference, NameState, RootHeader
+from rootline.schemas.parts.definition import DefinitionReference
+from rootline.schemas.parts.name import NameState
+from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.view_metadata import ViewMetadata
 from rootline.storage.stored_objects import gather_bounded, read_stored
@@ -200,7 +202,7 @@ async def is_table(store: ObjectStore, name: TableName) -> bool:
 async def name_state(store: ObjectStore, name: TableName) -> NameState | None:
     """The current state of a name, or `None` if it was never used. Raises the errors of `newest_root`."""
     root = await newest_root(store, name)
-    return None if root is None else root.header.name_is
+    return None if root is None else root.header.name.state
 
 
 async def check_there(store: ObjectStore, name: TableName) -> None:
@@ -225,7 +227,7 @@ async def view_root(store: ObjectStore, name: TableName) -> Root:
         raise Invalid(
             "view-unknown", f"{name}: no view has this name in this warehouse; `rootline view list` shows all"
         )
-    if root.header.name_is is NameState.TABLE:
+    if root.header.name.state is NameState.TABLE:
         raise Invalid("name-is-table", f"{name} is a table, not a view: `rootline scan {name}` shows its rows")
     return root
 
@@ -233,7 +235,7 @@ async def view_root(store: ObjectStore, name: TableName) -> Root:
 def view_of(header: RootHeader) -> ViewMetadata:
     """The view in a root. Raises `Corrupt` (`root-corrupt`): it cannot be read."""
     try:
-        return ViewMetadata.from_json(header.view or b"", name=f"{header.table}, version {header.version}")
+        return ViewMetadata.from_json(header.name.view or b"", name=f"{header.table}, version {header.version}")
     except Invalid as error:
         raise Corrupt("root-corrupt", f"{error.message} [{error.code}]") from error
 

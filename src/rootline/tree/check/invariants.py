@@ -72,21 +72,21 @@ def _chain(old: TableState, new: TableState) -> Iterator[str]:
         yield f"timestamp {after.snapshot.timestamp_ms} follows {before.snapshot.timestamp_ms}"
     if after.earlier_bytes != before.earlier_bytes + old.root.size_in_bytes:
         yield f"{after.earlier_bytes} bytes of earlier roots do not follow from the parent's {before.earlier_bytes}"
-    if after.parent_next_row_id != before.next_row_id:
-        yield f"the parent's next row id is {before.next_row_id}, but it states {after.parent_next_row_id}"
-    if after.next_row_id < before.next_row_id:
-        yield f"next row id {after.next_row_id} follows {before.next_row_id}"
-    if before.log_time and (after.log_time is None or after.log_time.newest_ms < before.log_time.newest_ms):
-        yield f"the log's time decreased from {before.log_time} to {after.log_time}"
+    if after.row_ids.next_of_parent != before.row_ids.next:
+        yield f"the parent's next row id is {before.row_ids.next}, but it states {after.row_ids.next_of_parent}"
+    if after.row_ids.next < before.row_ids.next:
+        yield f"next row id {after.row_ids.next} follows {before.row_ids.next}"
+    if before.log.time and (after.log.time is None or after.log.time.newest_ms < before.log.time.newest_ms):
+        yield f"the log's time decreased from {before.log.time} to {after.log.time}"
     if after.removals is None or (before.removals and after.removals.forgotten < before.removals.forgotten):
         yield f"the recorded removals went back from {before.removals} to {after.removals}"
-    if len(after.contents) < len(before.contents) and not is_another:
-        yield f"it records {len(after.contents)} content digests, its parent {len(before.contents)}"
-    if after.oldest_version < before.oldest_version:
-        yield f"the oldest version, {after.oldest_version}, decreased from {before.oldest_version}"
+    if len(after.ledger.contents) < len(before.ledger.contents) and not is_another:
+        yield f"it records {len(after.ledger.contents)} content digests, its parent {len(before.ledger.contents)}"
+    if after.versions.oldest < before.versions.oldest:
+        yield f"the oldest version, {after.versions.oldest}, decreased from {before.versions.oldest}"
     yield from (sentence for _, sentence in carried_violations(before, after))
-    nexts = {(offset.log, offset.partition): offset.next_offset for offset in after.offsets}
-    for log, partition, offset in before.offsets:
+    nexts = {(offset.log, offset.partition): offset.next_offset for offset in after.log.offsets}
+    for log, partition, offset in before.log.offsets:
         if nexts.get((log, partition), -1) < offset:
             yield f"the offset of partition {partition} of {log} decreased from {offset}"
 
@@ -178,9 +178,9 @@ def _added_leaf(entry: ContentEntry, new: TableState, first: int) -> Iterator[st
             if is_live and new.live.find(EntryPlace(ContentType.DATA, target)) is None:
                 yield f"{entry.location}: a vector of {target}, which is not live"
     elif stats is not None and (
-        entry.first_row_id is None or entry.first_row_id + stats.added_rows_count > new.header.next_row_id
+        entry.first_row_id is None or entry.first_row_id + stats.added_rows_count > new.header.row_ids.next
     ):
-        yield f"{entry.location}: row ids from {entry.first_row_id} are not below {new.header.next_row_id}"
+        yield f"{entry.location}: row ids from {entry.first_row_id} are not below {new.header.row_ids.next}"
 
 
 def _added(entry: ContentEntry, new: TableState, first: int) -> Iterator[str]:
@@ -198,9 +198,9 @@ def _added(entry: ContentEntry, new: TableState, first: int) -> Iterator[str]:
         if new.live.find(EntryPlace(ContentType.DATA, target)) is None:
             yield f"{entry.location}: a vector of {target}, which is not live"
     elif entry.content_type is ContentType.DATA and (
-        entry.first_row_id is None or entry.first_row_id + entry.record_count > new.header.next_row_id
+        entry.first_row_id is None or entry.first_row_id + entry.record_count > new.header.row_ids.next
     ):
-        yield f"{entry.location}: row ids from {entry.first_row_id} are not below {new.header.next_row_id}"
+        yield f"{entry.location}: row ids from {entry.first_row_id} are not below {new.header.row_ids.next}"
 
 
 def _removed(entry: ContentEntry, new: TableState) -> Iterator[str]:

@@ -14,15 +14,15 @@ from operator import is_
 from typing import TypeVar
 
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage
-from rootline.schemas.bytes.root.header_ledger import HeaderLedger
 from rootline.schemas.bytes.root.ledger_page import LedgerPage, decode_ledger_row
 from rootline.schemas.bytes.root.left_page import RetiredPage
-from rootline.schemas.bytes.root.location_hashes import location_hash
 from rootline.schemas.bytes.root.outcome_page import OutcomePage
 from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, Status
 from rootline.schemas.identifiers import WriterId
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX
-from rootline.schemas.root_header import CommittedRun, Outcomes, WriterRecord
+from rootline.schemas.location_hashes import location_hash
+from rootline.schemas.parts.ledger import CommittedRun, HeaderLedger, WriterRecord
+from rootline.schemas.parts.outcomes import Outcomes
 from rootline.tree.draft.summary import RESTORED_VERSIONS
 from rootline.tree.intents.drop import starts_new_table
 from rootline.tree.ledger.header_limits import HeaderLimits
@@ -42,12 +42,12 @@ def page_violations(
     """The rules that the step from `old` to `new` breaks, as sentences. `acknowledged` outcomes may be dropped."""
     if not new.pages.are_those_of(new.header):
         yield "the pages are not those that the header references"
-    if HeaderLedger.of(new.header.ledger).size_in_bytes > limits.ledger_bytes:
+    if HeaderLedger.of(new.header.ledger.writers).size_in_bytes > limits.ledger_bytes:
         yield f"the header has more than {limits.ledger_bytes} bytes of the ledger"
-    if not are_within(new.header.outcomes, limits.outcome_bytes):
+    if not are_within(new.header.outcomes.newest, limits.outcome_bytes):
         yield f"the header has more than {limits.outcome_bytes} bytes of outcomes"
-    for name, version in new.header.tags.items() if new.header.expiry is not None else ():
-        if version < new.header.oldest_version and (new.pages.kept is None or new.pages.kept.find(version) is None):
+    for name, version in new.header.tags.items() if new.header.versions.expiry is not None else ():
+        if version < new.header.versions.oldest and (new.pages.kept is None or new.pages.kept.find(version) is None):
             yield f"version {version}, which has tag {name!r}, is not among the retained versions"
     if old is not None:
         if not starts_new_table(old.header, new.header):  # each table has its own ledger
@@ -60,8 +60,8 @@ def page_violations(
 
 def _ledger(old: TableState, new: TableState) -> Iterator[str]:
     added, dropped = _changed(old.pages.ledger, new.pages.ledger)
-    after = HeaderLedger.of(new.header.ledger).records
-    before = HeaderLedger.of(old.header.ledger).records
+    after = HeaderLedger.of(new.header.ledger.writers).records
+    before = HeaderLedger.of(old.header.ledger.writers).records
     for writer in [writer for writer, record in before.items() if after.get(writer) is not record]:
         in_header = after.get(writer)
         parts = [] if in_header is None else [in_header]
@@ -105,8 +105,8 @@ def _continues(known: tuple[CommittedRun, ...], now: tuple[CommittedRun, ...]) -
 
 def _outcomes(old: TableState, new: TableState, acknowledged: Acknowledged) -> Iterator[str]:
     added, dropped = _changed(old.pages.outcomes, new.pages.outcomes)
-    for outcomes in [old.header.outcomes, *[page.outcomes for page in dropped]]:
-        yield from _lost_outcomes(kept(outcomes, acknowledged), new.header.outcomes, added)
+    for outcomes in [old.header.outcomes.newest, *[page.outcomes for page in dropped]]:
+        yield from _lost_outcomes(kept(outcomes, acknowledged), new.header.outcomes.newest, added)
 
 
 def _lost_outcomes(before: Outcomes, after: Outcomes, added: Iterable[OutcomePage]) -> Iterator[str]:
@@ -126,9 +126,9 @@ def _lost_outcomes(before: Outcomes, after: Outcomes, added: Iterable[OutcomePag
 def _condemned(old: TableState, new: TableState) -> Iterator[str]:
     """Check that no condemned location is added, and that its page stays until the horizon has passed it."""
     added, dropped = _changed(old.pages.condemned, new.pages.condemned)
-    since = {item.page: item.since_ms for item in old.header.condemned}
+    since = {item.page: item.since_ms for item in old.header.locations.condemned}
     for page in dropped:
-        if since[page.reference] > new.header.horizon_ms:
+        if since[page.reference] > new.header.locations.horizon_ms:
             known = [other.locations for other in added]
             if any(all(item not in locations for locations in known) for item in page.locations):
                 yield f"page {page.reference.location} is lost, but the horizon has not passed it"
@@ -144,10 +144,10 @@ def _condemned(old: TableState, new: TableState) -> Iterator[str]:
 def _left(old: TableState, new: TableState) -> Iterator[str]:
     """Check that retired locations stay recorded until they are old enough, or there are too many."""
     added, dropped = _changed(old.pages.left, new.pages.left)
-    header, since = new.header, {item.page: item.since_ms for item in old.header.left.pages}
+    header, since = new.header, {item.page: item.since_ms for item in old.header.locations.retired.pages}
     known = [hashes for page in added for hashes in (page.removed, page.rewritten)]
     for page in dropped:
-        if since[page.reference] < (header.horizon_ms or counted_ms(header.log_time)):
+        if since[page.reference] < (header.locations.horizon_ms or counted_ms(header.log.time)):
             continue
         is_full = sum(map(len, (page, *new.pages.left))) > LOCATIONS_MAX
         locations = (item for hashes in (page.removed, page.rewritten) for item in hashes)

@@ -52,17 +52,17 @@ def _rare(root: Root) -> tuple[object, ...]:
     return (
         root.codec.schema_json,
         header.definition,
-        header.name_is,
-        header.view,
+        header.name.state,
+        header.name.view,
         header.tags,
-        header.drops,
-        header.expiry,
-        header.condemned,
-        header.left.pages,
-        header.ledger_pages,
-        header.outcome_pages,
-        header.replaced_at,
-        header.restored_at,
+        header.name.drops,
+        header.versions.expiry,
+        header.locations.condemned,
+        header.locations.retired.pages,
+        header.ledger.pages,
+        header.outcomes.pages,
+        header.restores.replaced_at,
+        header.restores.restored_at,
     )
 
 

@@ -72,7 +72,7 @@ def faults_of_rewrites(found: Rewrites, old: RootHeader | None, new: RootHeader,
         is_exact: whether only vectors can have deleted rows of the replaced files.
     """
     first, last = 0 if old is None else old.snapshot.sequence_number, new.snapshot.sequence_number
-    lowest = 0 if old is None else old.next_row_id
+    lowest = 0 if old is None else old.row_ids.next
     summary = new.snapshot.summary
     stated = [summary.get(key, "0") for key in (REPLACED_FILES, REWRITTEN_FILES)]
     counted = [str(tally.data_files) for tally in (found.removed_tally, found.added_tally)]
@@ -89,8 +89,8 @@ def faults_of_rewrites(found: Rewrites, old: RootHeader | None, new: RootHeader,
         if entry.content_type is not ContentType.DATA:
             continue
         row_id = entry.first_row_id
-        if row_id is None or not lowest <= row_id <= new.next_row_id - entry.record_count:
-            yield f"{entry.location}: row ids from {row_id} are not in {lowest}..{new.next_row_id - 1}"
+        if row_id is None or not lowest <= row_id <= new.row_ids.next - entry.record_count:
+            yield f"{entry.location}: row ids from {row_id} are not in {lowest}..{new.row_ids.next - 1}"
     removed_files = {entry.location for entry in found.removed if entry.content_type is ContentType.DATA}
     deleted = sum(entry.record_count for entry in found.removed if entry.referenced_file in removed_files)
     before, after = found.removed_tally.rows - deleted, found.added_tally.rows

@@ -39,8 +39,8 @@ def records_verdicts_only(before: Root, after: Root) -> bool:
         and old.definition == new.definition
         and old.totals == new.totals
         and dict(old.tags) == dict(new.tags)
-        and (old.next_row_id, old.restored_at, old.oldest_version)
-        == (new.next_row_id, new.restored_at, new.oldest_version)
+        and (old.row_ids.next, old.restores.restored_at, old.versions.oldest)
+        == (new.row_ids.next, new.restores.restored_at, new.versions.oldest)
     )
     return same and _live_rows(before, after) == _live_rows(after, before) and _dead(before) == _dead(after)
 

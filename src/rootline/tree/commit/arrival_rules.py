@@ -93,7 +93,7 @@ def check_arrival(draft: Draft, record: Record, change: Row | Change, fetched: F
         check_not_condemned(draft, (item.location for item in change.objects))
     locations = added_locations(record.intent, change)
     check_not_condemned(draft, locations)
-    horizon_ms = draft.carried.horizon_ms
+    horizon_ms = draft.carried.locations.horizon_ms
     if not horizon_ms:
         return None
     claimed = record.oldest_file_ms

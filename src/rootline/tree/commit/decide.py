@@ -46,7 +46,8 @@ from rootline.schemas.errors import Internal, Invalid, RootlineError
 from rootline.schemas.identifiers import SequenceNumber, TableName, Version, WriterId
 from rootline.schemas.intent import Intent, Isolation
 from rootline.schemas.intent_rules import BEGINNING_KINDS, MAINTENANCE_KINDS, VIEW_KINDS, IntentKind
-from rootline.schemas.root_header import NameState, RejectedSequence
+from rootline.schemas.parts.ledger import RejectedSequence
+from rootline.schemas.parts.name import NameState
 from rootline.schemas.verdict import Verdict
 from rootline.tree.commit import verdicts
 from rootline.tree.commit.arrival_rules import check_arrival, was_committed_before
@@ -276,9 +277,9 @@ class Decisions:
         self.needs = NO_NEEDS
         """Objects to fetch before the batch can be applied."""
         self.ledger = (
-            LedgerDraft({}) if parent is None else LedgerDraft(parent.header.ledger, parent.known_pages.ledger)
+            LedgerDraft({}) if parent is None else LedgerDraft(parent.header.ledger.writers, parent.known_pages.ledger)
         )
-        self.contents = ContentDraft(() if parent is None else parent.header.contents)
+        self.contents = ContentDraft(() if parent is None else parent.header.ledger.contents)
         self.outcomes = OutcomeDraft(self.version)
         self._was_tombstone = parent is not None and parent.header.is_tombstone
         self._has_committed = False
@@ -399,7 +400,7 @@ def is_of_this_table(draft: Draft, intent: Intent) -> bool:
         Invalid: `table-uuid-mismatch`, the intent is for another table. `table-uuid-missing`, the intent has no uuid
             and needs one.
     """
-    named, known = intent.table_uuid, draft.definition.table_uuid
+    named, known, drops = intent.table_uuid, draft.definition.table_uuid, draft.carried.name.drops
     if named is not None and named.int == known.int:
         return True
     if intent.kind is IntentKind.CREATE:
@@ -407,14 +408,14 @@ def is_of_this_table(draft: Draft, intent: Intent) -> bool:
     if intent.kind is IntentKind.CREATE_VIEW:
         return named == known
     if named is None:
-        if draft.carried.drops:
+        if drops:
             raise Invalid(
                 "table-uuid-missing",
-                f"{draft.table}: a table of this name was dropped in version {draft.carried.drops[-1].version}, and "
+                f"{draft.table}: a table of this name was dropped in version {drops[-1].version}, and "
                 "the intent does not name the table it is for: set its table_uuid",
             )
         return True
-    dropped_in = next((drop.version for drop in reversed(draft.carried.drops) if drop.table_uuid == named), None)
+    dropped_in = next((drop.version for drop in reversed(drops) if drop.table_uuid == named), None)
     after = "" if dropped_in is None else f", which was dropped in version {dropped_in}"
     raise Invalid("table-uuid-mismatch", f"{draft.table} has uuid {known}, the intent names {named}{after}")
 
@@ -424,8 +425,8 @@ def check_kind_of_name(draft: Draft, intent: Intent) -> None:
     name.
     """
     if draft.is_tombstone and intent.kind not in _OF_TOMBSTONES:
-        raise Invalid("table-dropped", dropped_words(draft.table, draft.carried.drops[-1]))
-    if draft.carried.name_is is NameState.VIEW and intent.kind not in _OF_VIEWS:
+        raise Invalid("table-dropped", dropped_words(draft.table, draft.carried.name.drops[-1]))
+    if draft.carried.name.state is NameState.VIEW and intent.kind not in _OF_VIEWS:
         raise Invalid("name-is-view", f"{draft.table} is a view, and an intent of kind {intent.kind} is for a table")
     if draft.is_table and intent.kind in VIEW_KINDS:
         raise Invalid("name-is-table", f"{draft.table} is a table, and an intent of kind {intent.kind} is for a view")

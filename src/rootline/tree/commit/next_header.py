@@ -15,7 +15,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rootline.schemas.identifiers import SequenceNumber, Version, mark_of
-from rootline.schemas.root_header import Condemned, Outcomes, PartitionOffset, RootHeader, Snapshot
+from rootline.schemas.parts.ledger import WriterLedger
+from rootline.schemas.parts.locations import Condemned, Locations
+from rootline.schemas.parts.log import LogProgress, PartitionOffset
+from rootline.schemas.parts.name import NameRecord
+from rootline.schemas.parts.outcomes import Outcomes, RecordedOutcomes
+from rootline.schemas.parts.restores import Restores
+from rootline.schemas.parts.row_ids import RowIds
+from rootline.schemas.root_header import RootHeader, Snapshot
 from rootline.tree.commit.decide import Decisions
 from rootline.tree.draft.batch import Record, Stamp
 from rootline.tree.draft.draft import Draft
@@ -77,7 +84,7 @@ def next_header(
             **({ADOPTED_SNAPSHOT: str(earlier_snapshot.snapshot_id)} if before is None and earlier_snapshot else {}),
         },
     )
-    earlier = Outcomes() if before is None else kept(before.outcomes, acknowledged)
+    earlier = Outcomes() if before is None else kept(before.outcomes.newest, acknowledged)
     pages = NO_PAGES if parent is None else parent.pages  # all were read, as every decision needs them
     if is_another:
         earlier, pages = _joined(earlier, pages, acknowledged), NO_PAGES  # a new table writes its own pages
@@ -108,7 +115,7 @@ def next_header(
         draft.retired.newly_retired(restored),
         RetiredRetention(
             now_ms=latest_ms,
-            horizon_ms=draft.carried.horizon_ms,
+            horizon_ms=draft.carried.locations.horizon_ms,
             counted_ms=counted_ms(log_time),
             orphan_age_ms=1000 * orphan_age_s(draft.definition.properties, draft.log_retention_s),
         ),
@@ -116,7 +123,7 @@ def next_header(
         table_uuid=draft.definition.table_uuid,
         salt=draft.salt,
     )
-    offsets = advanced(() if before is None else before.offsets, [record.position for record in records])
+    offsets = advanced(() if before is None else before.log.offsets, [record.position for record in records])
     header = RootHeader(
         table=decisions.table,
         table_uuid=draft.definition.table_uuid,
@@ -126,31 +133,36 @@ def next_header(
         definition=draft.carried.definition,
         commit_id=stamp.commit_id,
         coordinator_id=stamp.coordinator_id,
-        offsets=offsets,
-        marks=_marks(before, offsets, records),
-        outcomes=outcomes.header,
-        outcome_pages=tuple([page.reference for page in outcomes.pages]),
-        ledger=ledger.header,
-        ledger_pages=tuple([page.reference for page in ledger.pages]),
-        oldest_version=draft.carried.oldest_version,
+        log=LogProgress(offsets=offsets, marks=_marks(before, offsets, records), time=log_time),
+        outcomes=RecordedOutcomes(newest=outcomes.header, pages=tuple([page.reference for page in outcomes.pages])),
+        ledger=WriterLedger(
+            writers=ledger.header,
+            pages=tuple([page.reference for page in ledger.pages]),
+            contents=decisions.contents.finished(),
+        ),
+        versions=draft.carried.versions,
         tags=draft.carried.tags,
-        next_row_id=draft.next_row_id,
+        row_ids=RowIds(next=draft.next_row_id, next_of_parent=0 if before is None else before.row_ids.next),
         totals=totals,
-        restored_at=SequenceNumber(draft.carried.restored_at),
+        restores=Restores(
+            restored_at=draft.carried.restores.restored_at,
+            replaced_at=draft.carried.restores.replaced_at,
+            redefined_in=_redefined_in(None if is_another else before, draft),
+        ),
         earlier_bytes=0 if parent is None else parent.header.earlier_bytes + parent.root.size_in_bytes,
         removals=draft.removals,
-        log_time=log_time,
-        contents=decisions.contents.finished(),
-        horizon_ms=draft.carried.horizon_ms,
-        condemned=tuple([_dated(item, draft, timestamp_ms) for item in draft.carried.condemned]),
-        left=retired.header,
-        parent_next_row_id=0 if before is None else before.next_row_id,
-        expiry=draft.carried.expiry,
-        redefined_in=_redefined_in(None if is_another else before, draft),
-        name_is=draft.carried.name_is,
-        view=draft.carried.view,
-        replaced_at=SequenceNumber(draft.carried.replaced_at),
-        drops=tuple([item if item.dropped_ms else item._replace(dropped_ms=latest_ms) for item in draft.carried.drops]),
+        locations=Locations(
+            horizon_ms=draft.carried.locations.horizon_ms,
+            condemned=tuple([_dated(item, draft, timestamp_ms) for item in draft.carried.locations.condemned]),
+            retired=retired.header,
+        ),
+        name=NameRecord(
+            state=draft.carried.name.state,
+            view=draft.carried.name.view,
+            drops=tuple(
+                [item if item.dropped_ms else item._replace(dropped_ms=latest_ms) for item in draft.carried.name.drops]
+            ),
+        ),
     )
     pages = TablePages(ledger.pages, outcomes.pages, draft.condemned, draft.kept, retired.pages)
     return NextHeader(header, pages, (*outcomes.objects, *ledger.objects, *retired.objects))
@@ -167,7 +179,7 @@ def _marks(
         if record is not None:
             found.append(mark_of(record.value, record.appended_ms))
         else:
-            found.append(None if before is None else before.mark_at(log, partition))
+            found.append(None if before is None else before.log.mark_at(log, partition))
     return tuple(found)
 
 
@@ -183,7 +195,7 @@ def _redefined_in(before: RootHeader | None, draft: Draft) -> Version | None:
     """The last version that changed the definition, this one included. `None` for the first root of a table."""
     if before is None:
         return None
-    return before.redefined_in if draft.carried.definition == before.definition else draft.version
+    return before.restores.redefined_in if draft.carried.definition == before.definition else draft.version
 
 
 def _dated(item: Condemned, draft: Draft, timestamp_ms: int) -> Condemned:

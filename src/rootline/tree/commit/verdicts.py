@@ -20,7 +20,8 @@ from rootline.schemas.identifiers import (
     mark_of,
     snapshot_id_of,
 )
-from rootline.schemas.root_header import Outcome, OutcomeRun, RootHeader
+from rootline.schemas.parts.outcomes import Outcome, OutcomeRun
+from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.draft.batch import Record
 from rootline.tree.state.table_state import TableState
@@ -28,7 +29,7 @@ from rootline.tree.state.table_state import TableState
 
 def next_offset(header: RootHeader, log: str, partition: int) -> int:
     """The next offset to apply of one log partition: 0 if nothing was read yet. Records below it are decided."""
-    for offset in header.offsets:
+    for offset in header.log.offsets:
         if offset.log == log and offset.partition == partition:
             return offset.next_offset
     return 0
@@ -38,7 +39,7 @@ def is_last_decided(header: RootHeader, position: LogPosition, value: bytes, app
     """Whether this can be the last record of its partition that the root decided. Roots without a mark match any
     record.
     """
-    mark = header.mark_at(position.log, position.partition)
+    mark = header.log.mark_at(position.log, position.partition)
     return mark is None or mark == mark_of(value, appended_ms)
 
 
@@ -77,14 +78,14 @@ def answer(state: TableState, record: Record) -> Verdict | None:
 
 def _uuid_at(header: RootHeader, version: Version) -> UUID:
     """The uuid of the table that `version` committed to. The name may have belonged to another table then."""
-    for drop in header.drops:
+    for drop in header.name.drops:
         if version <= drop.version:
             return drop.table_uuid
     return header.table_uuid
 
 
 def _outcome_at(state: TableState, log: str, partition: int, offset: int) -> Outcome | None:
-    outcomes = state.header.outcomes
+    outcomes = state.header.outcomes.newest
     for run in reversed(outcomes.runs):
         if run.first_offset <= offset <= run.last_offset and run.log == log and run.partition == partition:
             return run

@@ -21,7 +21,7 @@ from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import ContentEntry, ContentType
 from rootline.schemas.errors import Internal
 from rootline.schemas.identifiers import Version
-from rootline.schemas.root_header import DefinitionReference
+from rootline.schemas.parts.definition import DefinitionReference
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.carried import CarriedFields
 from rootline.tree.state.leaf_lookup import LeafLookup

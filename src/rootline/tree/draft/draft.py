@@ -30,7 +30,9 @@ from rootline.schemas.content_entry import (
 )
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import SequenceNumber, SnapshotId, Version, snapshot_id_of
-from rootline.schemas.root_header import NameState, Removals, Totals
+from rootline.schemas.parts.name import NameState
+from rootline.schemas.parts.removals import Removals
+from rootline.schemas.root_header import Totals
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.carried import CarriedFields
 from rootline.tree.draft.change import (
@@ -93,7 +95,7 @@ class Draft:
         self.sequence_number = SequenceNumber(0 if parent is None else parent.header.snapshot.sequence_number)
         self.read_number_max = self.sequence_number
         """The newest sequence number that a writer can have read."""
-        self.next_row_id = 0 if parent is None else parent.header.next_row_id
+        self.next_row_id = 0 if parent is None else parent.header.row_ids.next
         self.removals = removals_of(None if parent is None else parent.header)
         self.counts = Counts(Totals() if parent is None else parent.header.totals)
         self.rows = RowOverlay(self.live, self.counts)
@@ -112,9 +114,9 @@ class Draft:
         """Seconds that the log keeps a record."""
         self.kept: RetainedPage | None = None
         """The readable versions below the oldest addressable one."""
-        self.is_tombstone = carried.name_is is NameState.TOMBSTONE
+        self.is_tombstone = carried.name.state is NameState.TOMBSTONE
         """Whether the table is dropped after the intents accepted so far."""
-        self.is_table = carried.name_is is NameState.TABLE
+        self.is_table = carried.name.state is NameState.TABLE
         """Whether the name is a table after the intents accepted so far."""
         self.is_first = False
         """Whether a table begins in this root. A `parent` is then the state of an adopted table, not a root."""
@@ -124,12 +126,14 @@ class Draft:
         """A draft of the root after `parent`'s. `parent` must be loaded with its pages."""
         header = parent.header
         draft = Draft.to_plan_on(parent)
-        if header.condemned:
+        if header.locations.condemned:
             draft.condemned = parent.known_pages.condemned
-        if header.expiry is not None:
+        if header.versions.expiry is not None:
             draft.kept = parent.known_pages.kept
-        if header.left:
-            draft.retired = RetiredDraft(header.left, parent.known_pages.left if header.left.pages else ())
+        if header.locations.retired:
+            draft.retired = RetiredDraft(
+                header.locations.retired, parent.known_pages.left if header.locations.retired.pages else ()
+            )
         return draft
 
     @staticmethod
@@ -160,7 +164,7 @@ class Draft:
     @property
     def restored_at(self) -> SequenceNumber:
         """The sequence number of the last restore."""
-        return self.carried.restored_at
+        return self.carried.restores.restored_at
 
     @property
     def addressable(self) -> Addressable:
@@ -168,7 +172,7 @@ class Draft:
         if self.is_first or self.parent is None:
             return Addressable.of(None)
         newest = self.parent.header
-        return Addressable(newest.table, self.carried.oldest_version, newest.version, self.carried.tags, self.kept)
+        return Addressable(newest.table, self.carried.versions.oldest, newest.version, self.carried.tags, self.kept)
 
     @property
     def totals(self) -> Totals:
@@ -178,7 +182,7 @@ class Draft:
     @property
     def sweeps(self) -> bool:
         """Whether the table has a horizon, or locations that no intent may add."""
-        return bool(self.carried.horizon_ms or self.condemned)
+        return bool(self.carried.locations.horizon_ms or self.condemned)
 
     @property
     def salt(self) -> bytes:
@@ -354,16 +358,16 @@ class Draft:
                 self.carried = replace(self.carried, definition=reference)
             case SetCarried(carried):
                 self.carried = carried
-                self.is_tombstone = carried.name_is is NameState.TOMBSTONE
-                self.is_table = carried.name_is is NameState.TABLE
+                self.is_tombstone = carried.name.state is NameState.TOMBSTONE
+                self.is_table = carried.name.state is NameState.TABLE
             case SetCondemnedPages(pages):
                 self.condemned = pages
             case SetRetainedPage(page):
                 self.kept = page
             case RestoreVersion():
-                self.carried = replace(self.carried, restored_at=number)
+                self.carried = replace(self.carried, restores=replace(self.carried.restores, restored_at=number))
             case ReplaceTable():
-                self.carried = replace(self.carried, replaced_at=number)
+                self.carried = replace(self.carried, restores=replace(self.carried.restores, replaced_at=number))
             case Reattach() | StoreVector():
                 pass  # read when the root is made
             case _:

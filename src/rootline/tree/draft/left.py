@@ -17,10 +17,10 @@ from functools import cached_property
 from typing import Final
 
 from rootline.schemas.bytes.root.left_page import RetiredPage
-from rootline.schemas.bytes.root.location_hashes import HASH_BYTES, LocationHashes, location_hash
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import SequenceNumber
-from rootline.schemas.root_header import NOTHING_RETIRED, Retired
+from rootline.schemas.location_hashes import HASH_BYTES, LocationHashes, location_hash
+from rootline.schemas.parts.locations import NOTHING_RETIRED, Retired
 from rootline.tree.draft.carried import CarriedFields
 from rootline.tree.draft.change import Change
 from rootline.tree.ledger.left_spill import NewlyRetired
@@ -39,7 +39,7 @@ class Retirement(Enum):
 
 def restored_through(carried: CarriedFields) -> SequenceNumber:
     """The sequence number of the last restore or replace. It undid every rewrite up to that number."""
-    return max(carried.restored_at, carried.replaced_at)
+    return max(carried.restores.restored_at, carried.restores.replaced_at)
 
 
 class RetiredDraft:

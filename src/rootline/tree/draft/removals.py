@@ -2,7 +2,7 @@
 
 Owns: what counts as a removal, how many are recorded, and matching them against a filter. Does not own: the other rules
 of isolation (`rootline.tree.rules.isolation_rules`), restores and replaces, which have their own sequence numbers, the
-bytes (`header_codec`).
+bytes (`rootline.schemas.parts.removals`).
 Invariants: One-sided: every removal after `forgotten` is recorded with its partition, and anything unknown may match.
 Maintenance removes no rows.
 
@@ -27,7 +27,8 @@ from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
 from rootline.schemas.content_entry import Bound, ContentEntry, ContentType
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import SequenceNumber
-from rootline.schemas.root_header import Removal, Removals, RootHeader
+from rootline.schemas.parts.removals import Removal, Removals
+from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.change import Change
 from rootline.tree.filter.pruning import PruningFilter, may_match

@@ -21,7 +21,7 @@ from rootline.schemas.bytes.root.foreign_names import names_of_adopted
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AdoptedRoot, Intent
 from rootline.schemas.object_keys import definition_location
-from rootline.schemas.root_header import DefinitionReference
+from rootline.schemas.parts.definition import DefinitionReference
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.table_properties import check_adopted
 from rootline.tree.draft.batch import FetchedObjects, Need, Needs
@@ -89,7 +89,7 @@ def after_drop(draft: Draft, begun: Beginning) -> Beginning:
     """`begun`, with the fields that a tombstone passes on: horizon, condemned pages, drops. Raises `Invalid`
     (`table-dropped`).
     """
-    new_uuid, drops = begun.definition.table_uuid, draft.carried.drops
+    new_uuid, drops = begun.definition.table_uuid, draft.carried.name.drops
     for drop in drops:
         if drop.table_uuid == new_uuid:
             raise Invalid(
@@ -103,14 +103,17 @@ def after_drop(draft: Draft, begun: Beginning) -> Beginning:
     ]
     carried = replace(
         begun.carried,
-        horizon_ms=draft.carried.horizon_ms,
-        condemned=tuple(
-            [
-                item._replace(page=page.reference)
-                for item, (page, _) in zip(draft.carried.condemned, encoded, strict=True)
-            ]
+        locations=replace(
+            begun.carried.locations,
+            horizon_ms=draft.carried.locations.horizon_ms,
+            condemned=tuple(
+                [
+                    item._replace(page=page.reference)
+                    for item, (page, _) in zip(draft.carried.locations.condemned, encoded, strict=True)
+                ]
+            ),
         ),
-        drops=drops,
+        name=replace(begun.carried.name, drops=drops),
     )
     pages = tuple([PendingObject(page.reference.location, body) for page, body in encoded])
     change = Change(

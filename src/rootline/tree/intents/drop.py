@@ -16,10 +16,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from rootline.schemas.bytes.root.header_name import DROPS_MAX
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
-from rootline.schemas.root_header import Drop, Expiry, NameState, RootHeader, Totals
+from rootline.schemas.parts.name import DROPS_MAX, Drop, NameState
+from rootline.schemas.parts.versions import Expiry
+from rootline.schemas.root_header import RootHeader, Totals
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.batch import FetchedObjects
 from rootline.tree.draft.carried import CarriedFields
@@ -41,7 +42,7 @@ _WORDS: Final = {
 def drop(draft: Draft, _intent: Intent, _fetched: FetchedObjects) -> Change:
     """Drop the table, which `restore` can undo. Raises `Invalid` (`table-dropped`)."""
     if draft.is_tombstone:
-        raise Invalid("table-dropped", dropped_words(draft.table, draft.carried.drops[-1]))
+        raise Invalid("table-dropped", dropped_words(draft.table, draft.carried.name.drops[-1]))
     return Change(Effect.NOTHING, (SetCarried(dropped(draft, is_purged=False)),))
 
 
@@ -61,10 +62,15 @@ def purge(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Beginning:
         _check_is_over(draft, intent.made_from_version)
     if not draft.is_tombstone:
         carried = dropped(draft, is_purged=True)
-    elif carried.drops[-1].is_purged:
-        raise Invalid("table-dropped", dropped_words(draft.table, carried.drops[-1]))
+    elif carried.name.drops[-1].is_purged:
+        raise Invalid("table-dropped", dropped_words(draft.table, carried.name.drops[-1]))
     else:
-        carried = replace(carried, drops=(*carried.drops[:-1], carried.drops[-1]._replace(is_purged=True)))
+        carried = replace(
+            carried,
+            name=replace(
+                carried.name, drops=(*carried.name.drops[:-1], carried.name.drops[-1]._replace(is_purged=True))
+            ),
+        )
     carried = without_past(draft, carried)
     return Beginning(draft.definition, carried, None, Change(Effect.REMOVES))
 
@@ -73,7 +79,7 @@ def without_past(draft: Draft, carried: CarriedFields) -> CarriedFields:
     """`carried`, changed so that no version before the next root can be read."""
     assert draft.parent is not None, "a root exists before this one"
     expiry = Expiry(draft.parent.header.earlier_bytes + draft.parent.root.size_in_bytes)
-    return replace(carried, oldest_version=draft.version, tags={}, expiry=expiry)
+    return replace(carried, versions=replace(carried.versions, oldest=draft.version, expiry=expiry), tags={})
 
 
 def kept_until_ms(drop: Drop, definition: TableDefinition) -> int:
@@ -87,7 +93,7 @@ def kept_until_ms(drop: Drop, definition: TableDefinition) -> int:
 
 
 def _check_is_over(draft: Draft, made_from: int) -> None:
-    last = draft.carried.drops[-1] if draft.is_tombstone else None
+    last = draft.carried.name.drops[-1] if draft.is_tombstone else None
     if last is None or last.version != made_from or not last.dropped_ms:
         raise Invalid("purge-stale", f"{draft.table} was not last dropped in version {made_from}: plan the purge again")
     until_ms = kept_until_ms(last, draft.definition)
@@ -105,7 +111,7 @@ def restored_table(draft: Draft, intent: Intent) -> Change:
     Raises:
         Invalid: `table-dropped`, it was purged; `restore-impossible`, the intent names another version than the drop's.
     """
-    last = draft.carried.drops[-1]
+    last = draft.carried.name.drops[-1]
     if last.is_purged:
         raise Invalid("table-dropped", dropped_words(draft.table, last))
     if intent.ref is None or intent.ref.version != last.version:
@@ -114,7 +120,9 @@ def restored_table(draft: Draft, intent: Intent) -> Change:
             f"{draft.table} was dropped in version {last.version}: restore that version first, and then an earlier "
             "one if needed",
         )
-    return Change(Effect.NOTHING, (SetCarried(replace(draft.carried, name_is=NameState.TABLE)),))
+    return Change(
+        Effect.NOTHING, (SetCarried(replace(draft.carried, name=replace(draft.carried.name, state=NameState.TABLE))),)
+    )
 
 
 def summary_of_drops(before: RootHeader | None, draft: Draft) -> dict[str, str]:
@@ -122,7 +130,10 @@ def summary_of_drops(before: RootHeader | None, draft: Draft) -> dict[str, str]:
     if before is None:
         return {NAME_IS: "dropped"} if draft.is_tombstone else {}
     word = _word(
-        before, draft.carried.name_is, draft.carried.drops, is_new=draft.definition.table_uuid != before.table_uuid
+        before,
+        draft.carried.name.state,
+        draft.carried.name.drops,
+        is_new=draft.definition.table_uuid != before.table_uuid,
     )
     return {} if word is None else {NAME_IS: word}
 
@@ -130,18 +141,18 @@ def summary_of_drops(before: RootHeader | None, draft: Draft) -> dict[str, str]:
 def drop_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
     """Violations in a root's name fields, compared with the root before it, as sentences."""
     stated = after.snapshot.summary.get(NAME_IS)
-    word = _word(before, after.name_is, after.drops, is_new=after.table_uuid != before.table_uuid)
+    word = _word(before, after.name.state, after.name.drops, is_new=after.table_uuid != before.table_uuid)
     if stated != word:
-        yield f"its name is {after.name_is} after {before.name_is}: {word}, but its summary states {stated!r:.40}"
-    if len(after.drops) < len(before.drops):
-        yield f"it records {len(after.drops)} drops, its parent {len(before.drops)}"
-    if after.is_tombstone and not before.is_tombstone and after.drops[-1].version != after.version:
-        yield f"the table was dropped in version {after.version}, but it records {after.drops[-1].version}"
+        yield f"its name is {after.name.state} after {before.name.state}: {word}, but its summary states {stated!r:.40}"
+    if len(after.name.drops) < len(before.name.drops):
+        yield f"it records {len(after.name.drops)} drops, its parent {len(before.name.drops)}"
+    if after.is_tombstone and not before.is_tombstone and after.name.drops[-1].version != after.version:
+        yield f"the table was dropped in version {after.version}, but it records {after.name.drops[-1].version}"
     if purges(before, after):
         if after.totals != Totals():
             yield f"its table was purged, but the totals are {after.totals}"
-        if after.oldest_version != after.version or after.tags:
-            yield f"its table was purged, but versions from {after.oldest_version} on can be read"
+        if after.versions.oldest != after.version or after.tags:
+            yield f"its table was purged, but versions from {after.versions.oldest} on can be read"
     elif before.is_tombstone and after.is_tombstone and after.totals != before.totals:
         yield f"the totals of a dropped table changed from {before.totals} to {after.totals}"
 
@@ -153,8 +164,8 @@ def starts_new_table(before: RootHeader, after: RootHeader) -> bool:
 
 def purges(before: RootHeader, after: RootHeader) -> bool:
     """Whether the table of `before` was purged in `after`."""
-    is_purged = bool(after.drops) and after.drops[-1].is_purged and after.is_tombstone
-    return is_purged and not (before.is_tombstone and before.drops[-1].is_purged)
+    is_purged = bool(after.name.drops) and after.name.drops[-1].is_purged and after.is_tombstone
+    return is_purged and not (before.is_tombstone and before.name.drops[-1].is_purged)
 
 
 def beginning_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
@@ -162,27 +173,29 @@ def beginning_violations(before: RootHeader, after: RootHeader) -> Iterator[str]
     yield from drop_violations(before, after)
     if after.snapshot.parent_id is not None:
         yield f"it is the first root of its table, but its parent snapshot is {after.snapshot.parent_id}"
-    if after.oldest_version != after.version or after.tags or after.restored_at or after.replaced_at:
+    if after.versions.oldest != after.version or after.tags or after.restores.restored_at or after.restores.replaced_at:
         yield "it can reach versions, tags, restores or replaces of the earlier table of its name"
-    if after.expiry is None or after.expiry.given_up_bytes != after.earlier_bytes or after.expiry.kept is not None:
-        yield f"its expiry is {after.expiry}, but the roots before it have {after.earlier_bytes} bytes"
-    if after.drops != before.drops or after.table_uuid in {item.table_uuid for item in before.drops}:
-        yield f"table {after.table_uuid} begins after {len(before.drops)} drops, but records {len(after.drops)}"
-    if after.horizon_ms != before.horizon_ms or len(after.condemned) != len(before.condemned):
+    expiry, drops, known_drops = after.versions.expiry, after.name.drops, before.name.drops
+    if expiry is None or expiry.given_up_bytes != after.earlier_bytes or expiry.kept is not None:
+        yield f"its expiry is {expiry}, but the roots before it have {after.earlier_bytes} bytes"
+    if drops != known_drops or after.table_uuid in {item.table_uuid for item in known_drops}:
+        yield f"table {after.table_uuid} begins after {len(known_drops)} drops, but records {len(drops)}"
+    was, now = before.locations, after.locations
+    if now.horizon_ms != was.horizon_ms or len(now.condemned) != len(was.condemned):
         yield "the condemned locations or the horizon changed"
 
 
 def dropped(draft: Draft, *, is_purged: bool) -> CarriedFields:
     """The carried fields of the tombstone that replaces the table or view of `draft`."""
     record = Drop(draft.definition.table_uuid, draft.version, 0, is_purged)  # the header sets the time
-    drops = (*draft.carried.drops, record)[-DROPS_MAX:]
-    return replace(draft.carried, name_is=NameState.TOMBSTONE, drops=drops, view=None)
+    drops = (*draft.carried.name.drops, record)[-DROPS_MAX:]
+    return replace(draft.carried, name=replace(draft.carried.name, state=NameState.TOMBSTONE, drops=drops, view=None))
 
 
 def _word(before: RootHeader, name_is: NameState, drops: tuple[Drop, ...], *, is_new: bool) -> str | None:
     if is_new:
         return "dropped" if name_is is NameState.TOMBSTONE else "created"
     purged = name_is is NameState.TOMBSTONE and drops[-1].is_purged
-    if purged and not (before.is_tombstone and before.drops[-1].is_purged):
+    if purged and not (before.is_tombstone and before.name.drops[-1].is_purged):
         return "purged"
-    return _WORDS.get((before.name_is, name_is))
+    return _WORDS.get((before.name.state, name_is))

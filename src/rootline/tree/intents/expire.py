@@ -20,7 +20,8 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import Intent, StoredPage
 from rootline.schemas.object_keys import page_location
-from rootline.schemas.root_header import Expiry, RootHeader
+from rootline.schemas.parts.versions import Expiry
+from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import Absent, FetchedObjects, Need, Needs
 from rootline.tree.draft.change import Change, Effect, SetCarried, SetRetainedPage
 from rootline.tree.draft.draft import Draft
@@ -49,14 +50,16 @@ def expire(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Ne
     """
     wanted = Version(0 if intent.ref is None else intent.ref.version or 0)
     carried, table = draft.carried, draft.addressable.table
-    if wanted < carried.oldest_version:
+    if wanted < carried.versions.oldest:
         raise Invalid(
             "expiry-stale",
-            f"{table}: versions below {carried.oldest_version} have already expired, the intent names {wanted}",
+            f"{table}: versions below {carried.versions.oldest} have already expired, the intent names {wanted}",
         )
     draft.addressable.check(wanted)
     named = intent.page
-    if wanted == carried.oldest_version and _digest_of(carried.expiry) == (None if named is None else named.digest):
+    if wanted == carried.versions.oldest and _digest_of(carried.versions.expiry) == (
+        None if named is None else named.digest
+    ):
         return Change(Effect.NOTHING)
     if named is not None and named.location != page_location(named.digest.hex()):
         raise Invalid(
@@ -74,36 +77,36 @@ def expire(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Ne
     page = _page(draft, root.header, of_page[0], fetched) if of_page else None
     _check_tags(draft, wanted, page)
     given_up = root.header.earlier_bytes - (0 if page is None else page.size_in_bytes)
-    if given_up < (0 if carried.expiry is None else carried.expiry.given_up_bytes):
+    if given_up < carried.versions.expired_bytes:
         raise Invalid("page-invalid", f"{table}: the retained versions are larger in the page than in the table")
     expiry = Expiry(given_up, None if page is None else page.reference)
-    carried = replace(carried, oldest_version=wanted, expiry=expiry)
+    carried = replace(carried, versions=replace(carried.versions, oldest=wanted, expiry=expiry))
     return Change(Effect.NOTHING, (SetCarried(carried), SetRetainedPage(page)))
 
 
 def summary_of_expiry(before: RootHeader | None, draft: Draft) -> dict[str, str]:
     """Keys for the snapshot's summary: the oldest addressable version, if versions expired."""
-    if draft.carried.expiry == (None if before is None else before.expiry):
+    if draft.carried.versions.expiry == (None if before is None else before.versions.expiry):
         return {}
-    return {EXPIRED_BELOW: str(draft.carried.oldest_version)}
+    return {EXPIRED_BELOW: str(draft.carried.versions.oldest)}
 
 
 def expiry_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
     """Violations in a root's expiry fields, compared with the root before it, as sentences."""
     stated = after.snapshot.summary.get(EXPIRED_BELOW)
     if stated is None:
-        if (after.oldest_version, after.expiry) != (before.oldest_version, before.expiry):
+        if (after.versions.oldest, after.versions.expiry) != (before.versions.oldest, before.versions.expiry):
             yield "the readable versions changed, but its summary does not state it"
         return
-    if after.expiry is None or stated != str(after.oldest_version):
-        yield f"its summary expires versions below {stated}, but its header those below {after.oldest_version}"
+    if after.versions.expiry is None or stated != str(after.versions.oldest):
+        yield f"its summary expires versions below {stated}, but its header those below {after.versions.oldest}"
         return
     newest = after.version if purges(before, after) else before.version  # a purge expires all earlier versions
-    if not before.oldest_version <= after.oldest_version <= newest:
-        yield f"versions below {after.oldest_version} expired, of {before.oldest_version} to {before.version}"
-    given_up = 0 if before.expiry is None else before.expiry.given_up_bytes
-    if not given_up <= after.expiry.given_up_bytes <= after.earlier_bytes:
-        yield f"{after.expiry.given_up_bytes} bytes of roots have expired, {given_up} before, of {after.earlier_bytes}"
+    if not before.versions.oldest <= after.versions.oldest <= newest:
+        yield f"versions below {after.versions.oldest} expired, of {before.versions.oldest} to {before.version}"
+    was, now = before.versions.expired_bytes, after.versions.expired_bytes
+    if not was <= now <= after.earlier_bytes:
+        yield f"{now} bytes of roots have expired, {was} before, of {after.earlier_bytes}"
 
 
 def _digest_of(expiry: Expiry | None) -> bytes | None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_rules import CHANGING_KINDS, IntentKind
-from rootline.schemas.root_header import DefinitionReference
+from rootline.schemas.parts.definition import DefinitionReference
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.change import Change, Define
 from rootline.tree.draft.draft import Draft

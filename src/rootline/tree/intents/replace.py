@@ -89,11 +89,12 @@ def summary_of_replaces(_before: RootHeader | None, draft: Draft) -> dict[str, s
 
 def replace_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
     """Violations in a root's replace fields, compared with the root before it, as sentences."""
-    if (after.replaced_at > before.replaced_at) != (REPLACED_TABLE in after.snapshot.summary):
-        yield f"replaced at sequence number {after.replaced_at}, which does not match its summary"
-    if not before.replaced_at <= after.replaced_at <= after.snapshot.sequence_number:
-        yield f"replaced at sequence number {after.replaced_at}, but its parent at {before.replaced_at}"
-    if after.replaced_at > before.replaced_at and after.definition == before.definition:
+    was, now = before.restores.replaced_at, after.restores.replaced_at
+    if (now > was) != (REPLACED_TABLE in after.snapshot.summary):
+        yield f"replaced at sequence number {now}, which does not match its summary"
+    if not was <= now <= after.snapshot.sequence_number:
+        yield f"replaced at sequence number {now}, but its parent at {was}"
+    if now > was and after.definition == before.definition:
         yield "the table was replaced, but has no new schema"
 
 

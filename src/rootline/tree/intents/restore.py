@@ -23,7 +23,8 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, Status, Ve
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import Intent, VersionReference
-from rootline.schemas.root_header import DefinitionReference, RootHeader
+from rootline.schemas.parts.definition import DefinitionReference
+from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.batch import Absent, FetchedObjects, Need, Needs
 from rootline.tree.draft.change import (
@@ -159,10 +160,11 @@ def summary_of_restores(_before: RootHeader | None, draft: Draft) -> dict[str, s
 
 def restore_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
     """Violations in a root's restore fields, compared with the root before it, as sentences."""
-    if (after.restored_at > before.restored_at) != (RESTORED_VERSIONS in after.snapshot.summary):
-        yield f"restored at sequence number {after.restored_at}, which does not match its summary"
-    if not before.restored_at <= after.restored_at <= after.snapshot.sequence_number:
-        yield f"restored at sequence number {after.restored_at}, but its parent at {before.restored_at}"
+    was, now = before.restores.restored_at, after.restores.restored_at
+    if (now > was) != (RESTORED_VERSIONS in after.snapshot.summary):
+        yield f"restored at sequence number {now}, which does not match its summary"
+    if not was <= now <= after.snapshot.sequence_number:
+        yield f"restored at sequence number {now}, but its parent at {was}"
 
 
 def _leaf_of(row: ContentEntry, version: Version, fetched: FetchedObjects) -> Leaf:

@@ -18,13 +18,14 @@ from typing import Final
 from uuid import UUID
 
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage, encode_condemned_page
-from rootline.schemas.bytes.root.location_hashes import LocationHashes, location_hash
 from rootline.schemas.content_entry import VersionInfo
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent, StoredPage
 from rootline.schemas.intent_rules import check_location
+from rootline.schemas.location_hashes import LocationHashes, location_hash
 from rootline.schemas.object_keys import own_forms
-from rootline.schemas.root_header import Condemned, RootHeader
+from rootline.schemas.parts.locations import Condemned
+from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import Absent, FetchedObjects, Need, Needs
 from rootline.tree.draft.change import Change, Effect, SetCarried, SetCondemnedPages
 from rootline.tree.draft.draft import Draft
@@ -79,7 +80,7 @@ def sweep(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Nee
     if isinstance(proposed, Absent) or proposed.reference.digest != named.digest:
         raise Invalid("page-invalid", f"page {named.location!r} is absent, or is not the page that the intent names")
     _check_horizon(draft, proposed)
-    horizon_ms = max(draft.carried.horizon_ms, proposed.horizon_ms)
+    horizon_ms = max(draft.carried.locations.horizon_ms, proposed.horizon_ms)
     kept = _kept(draft, proposed, horizon_ms)
     since, table = live_since(draft, intent.read_sequence_number or 0), draft.addressable.table
     live = [location_hash(form) for location in since for form in own_forms(location, table)]
@@ -94,9 +95,15 @@ def sweep(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Nee
         )
     condemned = tuple(item for item, _ in kept)
     condemned += tuple(Condemned(page.reference, draft.version, draft.appended_ms) for page in new_pages)
-    if not new_pages and condemned == draft.carried.condemned and horizon_ms == draft.carried.horizon_ms:
+    if (
+        not new_pages
+        and condemned == draft.carried.locations.condemned
+        and horizon_ms == draft.carried.locations.horizon_ms
+    ):
         raise Invalid("sweep-stale", "the horizon is already there, and every location to condemn is live")
-    carried = replace(draft.carried, horizon_ms=horizon_ms, condemned=condemned)
+    carried = replace(
+        draft.carried, locations=replace(draft.carried.locations, horizon_ms=horizon_ms, condemned=condemned)
+    )
     edits = (SetCarried(carried), SetCondemnedPages(pages))
     return Change(Effect.MAINTAINS, edits, objects if new_pages else ())
 
@@ -120,23 +127,23 @@ def live_since(draft: Draft, sequence_number: int) -> Iterator[str]:
         yield from (row.entry.location for row in rows)
     yield from (vector.row.entry.location for vector in draft.stored_vectors().values())
     yield draft.carried.definition.location
-    if draft.carried.expiry is not None and draft.carried.expiry.kept is not None:
-        yield draft.carried.expiry.kept.location
+    if draft.carried.versions.expiry is not None and draft.carried.versions.expiry.kept is not None:
+        yield draft.carried.versions.expiry.kept.location
     if draft.parent is not None:
         header = draft.parent.header
-        yield from (page.location for page in (*header.ledger_pages, *header.outcome_pages))
-        yield from (item.page.location for item in header.condemned)
-        yield from (item.page.location for item in header.left.pages)
+        yield from (page.location for page in (*header.ledger.pages, *header.outcomes.pages))
+        yield from (item.page.location for item in header.locations.condemned)
+        yield from (item.page.location for item in header.locations.retired.pages)
 
 
 def summary_of_sweeps(before: RootHeader | None, draft: Draft) -> dict[str, str]:
     """Keys for the snapshot's summary: the new horizon and the number of condemned locations."""
     summary: dict[str, str] = {}
-    if draft.carried.horizon_ms > (0 if before is None else before.horizon_ms):
-        summary[HORIZON] = str(draft.carried.horizon_ms)
-    known = () if before is None else before.condemned
-    if draft.carried.condemned != known:
-        fresh = {item.page for item in draft.carried.condemned} - {item.page for item in known}
+    if draft.carried.locations.horizon_ms > (0 if before is None else before.locations.horizon_ms):
+        summary[HORIZON] = str(draft.carried.locations.horizon_ms)
+    known = () if before is None else before.locations.condemned
+    if draft.carried.locations.condemned != known:
+        fresh = {item.page for item in draft.carried.locations.condemned} - {item.page for item in known}
         summary[CONDEMNED] = str(sum(len(page.locations) for page in draft.condemned if page.reference in fresh))
     return summary
 
@@ -144,24 +151,25 @@ def summary_of_sweeps(before: RootHeader | None, draft: Draft) -> dict[str, str]
 def sweep_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
     """Violations in a root's horizon and condemned pages, compared with the root before it, as sentences."""
     summary = after.snapshot.summary
-    if after.horizon_ms < before.horizon_ms:
-        yield f"the horizon decreased from {before.horizon_ms} to {after.horizon_ms}"
-    if (after.horizon_ms > before.horizon_ms) != (HORIZON in summary):
-        yield f"the horizon is {after.horizon_ms} after {before.horizon_ms}, its summary has {summary.get(HORIZON)!r}"
-    if (after.condemned != before.condemned) != (CONDEMNED in summary):
+    was, now = before.locations, after.locations
+    if now.horizon_ms < was.horizon_ms:
+        yield f"the horizon decreased from {was.horizon_ms} to {now.horizon_ms}"
+    if (now.horizon_ms > was.horizon_ms) != (HORIZON in summary):
+        yield f"the horizon is {now.horizon_ms} after {was.horizon_ms}, its summary has {summary.get(HORIZON)!r}"
+    if (now.condemned != was.condemned) != (CONDEMNED in summary):
         yield "the condemned pages changed, but its summary does not state it"
-    added = [item for item in after.condemned if item not in before.condemned]
-    dropped = [item for item in before.condemned if item not in after.condemned]
+    added = [item for item in now.condemned if item not in was.condemned]
+    dropped = [item for item in was.condemned if item not in now.condemned]
     for item in added:
         if item.since_version != after.version or item.since_ms < after.snapshot.timestamp_ms:
             yield f"page {item.page.location} is new in this root, but is dated version {item.since_version}"
     for item in dropped:
-        if item.since_ms > after.horizon_ms and not added:
+        if item.since_ms > now.horizon_ms and not added:
             yield f"page {item.page.location} was dropped before the horizon passed {item.since_ms}"
 
 
 def _check_horizon(draft: Draft, page: CondemnedPage) -> None:
-    known_ms = 0 if draft.parent is None else counted_ms(draft.parent.header.log_time)
+    known_ms = 0 if draft.parent is None else counted_ms(draft.parent.header.log.time)
     age_ms = 1000 * orphan_age_s(draft.definition.properties, draft.log_retention_s)
     youngest_ms = min(draft.appended_ms, known_ms) - age_ms
     if page.horizon_ms > youngest_ms:
@@ -173,14 +181,14 @@ def _check_horizon(draft: Draft, page: CondemnedPage) -> None:
 
 def _kept(draft: Draft, proposed: CondemnedPage, horizon_ms: int) -> list[tuple[Condemned, CondemnedPage]]:
     """The pages that the table keeps. Raises `Invalid` (`sweep-stale`, `page-invalid`)."""
-    named = dict(zip([item.page.digest for item in draft.carried.condemned], draft.condemned, strict=True))
+    named = dict(zip([item.page.digest for item in draft.carried.locations.condemned], draft.condemned, strict=True))
     absent = [digest for digest in proposed.replaces if digest not in named]
     if absent:
         raise Invalid(
             "sweep-stale", f"page {absent[0].hex()[:32]}, to be replaced, is not a page of the table any more"
         )
     kept = []
-    for item, page in zip(draft.carried.condemned, draft.condemned, strict=True):
+    for item, page in zip(draft.carried.locations.condemned, draft.condemned, strict=True):
         if item.page.digest not in proposed.replaces:
             kept.append((item, page))
         elif item.since_ms > horizon_ms and any(one not in proposed.locations for one in page.locations):

@@ -67,9 +67,9 @@ def tag_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
     if changed != stated:
         yield f"the changed tags are {changed!r}, but its summary states {stated!r}"
     known = Addressable.of(before)
-    kept = before.expiry is not None and before.expiry.kept is not None
+    kept = before.versions.expiry is not None and before.versions.expiry.kept is not None
     for name, version in after.tags.items():
-        if before.tags.get(name) == version or (kept and 0 <= version < before.oldest_version):
+        if before.tags.get(name) == version or (kept and 0 <= version < before.versions.oldest):
             continue  # versions retained below the oldest are listed in a page (`page_rules`)
         try:
             known.check(version)

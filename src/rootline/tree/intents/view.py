@@ -20,7 +20,8 @@ from pyiceberg.schema import Schema
 
 from rootline.schemas.errors import Internal, Invalid
 from rootline.schemas.intent import Intent
-from rootline.schemas.root_header import NameState, RootHeader, Totals
+from rootline.schemas.parts.name import NameRecord, NameState
+from rootline.schemas.root_header import RootHeader, Totals
 from rootline.schemas.table_definition import PartitionSpec, SortOrder, TableDefinition
 from rootline.schemas.view_changes import changed_view, view_of_request
 from rootline.schemas.view_metadata import ViewMetadata
@@ -53,7 +54,7 @@ def create_view(intent: Intent, _fetched: FetchedObjects, appended_ms: int) -> B
         )
     definition = definition_of_view(view.view_uuid)
     pending, reference = stored_definition(intent, definition)
-    carried = CarriedFields(reference, name_is=NameState.VIEW, view=view.to_json())
+    carried = CarriedFields(reference, name=NameRecord(state=NameState.VIEW, view=view.to_json()))
     return Beginning(definition, carried, None, Change(Effect.NOTHING, objects=(pending,)))
 
 
@@ -62,7 +63,9 @@ def replace_view(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Chan
     name = draft.table
     view = ViewMetadata.from_json(_view_of(draft), name=name)
     after = changed_view(view, intent.definition or "", draft.appended_ms, name=name)
-    return Change(Effect.NOTHING, (SetCarried(replace(draft.carried, view=after.to_json())),))
+    return Change(
+        Effect.NOTHING, (SetCarried(replace(draft.carried, name=replace(draft.carried.name, view=after.to_json()))),)
+    )
 
 
 def drop_view(draft: Draft, _intent: Intent, _fetched: FetchedObjects) -> Change:
@@ -90,18 +93,18 @@ def definition_of_view(view_uuid: UUID) -> TableDefinition:
 
 def summary_of_views(before: RootHeader | None, draft: Draft) -> dict[str, str]:
     """Keys for the snapshot's summary: the view's current version, if it changed."""
-    word = _word(None if before is None else before.view, draft.carried.view)
+    word = _word(None if before is None else before.name.view, draft.carried.name.view)
     return {} if word is None else {VIEW_VERSION: word}
 
 
 def view_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
     """Violations in a root's view, compared with the root before it, as sentences."""
-    stated, word = after.snapshot.summary.get(VIEW_VERSION), _word(before.view, after.view)
+    stated, word = after.snapshot.summary.get(VIEW_VERSION), _word(before.name.view, after.name.view)
     if stated != word:
         yield f"its view is at version {word}, but its summary states {stated!r:.40}"
-    if (after.view is not None) is not (after.name_is is NameState.VIEW):
-        yield f"its name is {after.name_is}, but it has {'a' if after.view else 'no'} view"
-    if after.view is not None and after.totals != Totals():
+    if (after.name.view is not None) is not (after.name.state is NameState.VIEW):
+        yield f"its name is {after.name.state}, but it has {'a' if after.name.view else 'no'} view"
+    if after.name.view is not None and after.totals != Totals():
         yield f"it is a view, but its totals are {after.totals}"
 
 
@@ -112,6 +115,6 @@ def _word(before: bytes | None, after: bytes | None) -> str | None:
 
 
 def _view_of(draft: Draft) -> bytes:
-    if draft.carried.view is None:
+    if draft.carried.name.view is None:
         raise Internal("invariant-broken", f"{draft.table} is recorded as a view, but has no view metadata")
-    return draft.carried.view
+    return draft.carried.name.view

@@ -1,7 +1,7 @@
 """Content digests of a table's newest intents, to detect a sequence that a writer reuses for other data.
 
 Owns: the digests that are recorded. Does not own: the rejection (`rootline.tree.commit.decide`), a writer's header
-(`rootline.schemas.bytes.record_headers`), the bytes (`header_codec`).
+(`rootline.schemas.bytes.record_headers`), the bytes (`rootline.schemas.parts.ledger`).
 Invariants: At most the `CONTENTS_MAX` newest digests are recorded. An intent without a recorded digest is never
 reported as reused.
 
@@ -15,7 +15,7 @@ from typing import Final
 from rootline.schemas.bytes.record_headers import kept_of, said_in
 from rootline.schemas.identifiers import Headers
 from rootline.schemas.intent import Intent
-from rootline.schemas.root_header import ContentDigest
+from rootline.schemas.parts.ledger import ContentDigest
 
 CONTENTS_MAX: Final = 64
 

@@ -1,7 +1,7 @@
 """The writer ledger: the decisions on each writer's intents for a table.
 
 Owns: how sequences are recorded and looked up. Does not own: the verdicts that follow (`apply`), bytes
-(`header_ledger`, `ledger_page`), which records move from the header to pages (`ledger_spill`).
+(`rootline.schemas.parts.ledger`, `ledger_page`), which records move from the header to pages (`ledger_spill`).
 Invariants: The ledger never reports an uncommitted sequence as committed. Runs ascend and do not overlap. A gap can be
 filled at any time. When a writer has too many runs, the oldest neighbors without a gap between them become one run
 without versions (`VERSION_FORGOTTEN`).
@@ -20,12 +20,11 @@ from heapq import merge
 from itertools import pairwise
 from typing import Final
 
-from rootline.schemas.bytes.root.header_ledger import HeaderLedger
 from rootline.schemas.bytes.root.ledger_page import LedgerPage
 from rootline.schemas.content_entry import quick
 from rootline.schemas.identifiers import Version, WriterId
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX
-from rootline.schemas.root_header import CommittedRun, RejectedSequence, WriterRecord
+from rootline.schemas.parts.ledger import CommittedRun, HeaderLedger, RejectedSequence, WriterRecord
 
 VERSION_FORGOTTEN: Final = Version(-1)
 RUNS_MAX: Final = 64

@@ -17,7 +17,6 @@ import uuid
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from rootline.schemas.bytes.root.header_ledger import HeaderLedger, encode_record
 from rootline.schemas.bytes.root.ledger_page import (
     LedgerPage,
     decode_ledger_row,
@@ -27,7 +26,7 @@ from rootline.schemas.bytes.root.ledger_page import (
 )
 from rootline.schemas.identifiers import WriterId
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX
-from rootline.schemas.root_header import WriterRecord
+from rootline.schemas.parts.ledger import HeaderLedger, WriterRecord, encode_record
 from rootline.tree.ledger.ledger import for_page, united
 from rootline.tree.ledger.page_merge import first_to_merge
 from rootline.tree.state.pending_object import PendingObject

@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from rootline.schemas.bytes.root.left_page import RetiredPage, encode_retired_page
-from rootline.schemas.bytes.root.location_hashes import HASH_BYTES, LocationHashes
 from rootline.schemas.identifiers import CLOCKS_APART_MS, SequenceNumber
-from rootline.schemas.root_header import Retired, RetiredSince
+from rootline.schemas.location_hashes import HASH_BYTES, LocationHashes
+from rootline.schemas.parts.locations import Retired, RetiredSince
 from rootline.tree.ledger.page_merge import first_to_merge
 from rootline.tree.state.pending_object import PendingObject
 

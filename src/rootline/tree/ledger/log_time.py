@@ -1,7 +1,7 @@
 """The log's append time as recorded by roots. It decides which writers are idle.
 
 Owns: how that time advances, how much of a jump counts, and the oldest last-seen time of a writer that stays. Does not
-own: which writers are dropped (`ledger`, `ledger_spill`), bytes (`header_codec`).
+own: which writers are dropped (`ledger`, `ledger_spill`), bytes (`rootline.schemas.parts.log`).
 Invariants: Time never decreases. No coordinator's clock is used. One step counts as at most a seventh of the retention,
 however far the append times jumped, so no single jump drops an idle writer.
 
@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from rootline.schemas.root_header import ClockJump, LogTime, RootHeader
+from rootline.schemas.parts.log import ClockJump, LogTime
+from rootline.schemas.root_header import RootHeader
 
 _STEPS: Final = 7
 """Steps in a retention: with seven days of retention, one step is a day."""
@@ -29,9 +30,9 @@ def log_time_of(parent: RootHeader | None) -> LogTime:
     """The log time that the parent records, or for a root without it the newest last-seen time of its writers."""
     if parent is None:
         return LogTime(0)
-    if parent.log_time is not None:
-        return parent.log_time
-    return LogTime(max([record.last_seen_ms for record in parent.ledger.values()], default=0))
+    if parent.log.time is not None:
+        return parent.log.time
+    return LogTime(max([record.last_seen_ms for record in parent.ledger.writers.values()], default=0))
 
 
 def log_time_after(before: LogTime, appended_ms: int, retention_ms: int) -> LogTime:
@@ -62,9 +63,9 @@ def counted_ms(time: LogTime | None) -> int:
 
 def clocks_apart(before: RootHeader, after: RootHeader) -> str | None:
     """A warning if, from one root to the next, the clocks of log and coordinator advanced by a day more or less."""
-    if before.log_time is None or after.log_time is None or not before.log_time.newest_ms:
+    if before.log.time is None or after.log.time is None or not before.log.time.newest_ms:
         return None
-    of_log_ms = after.log_time.newest_ms - before.log_time.newest_ms
+    of_log_ms = after.log.time.newest_ms - before.log.time.newest_ms
     of_host_ms = after.snapshot.timestamp_ms - before.snapshot.timestamp_ms
     if abs(of_log_ms - of_host_ms) <= _APART_MS:
         return None

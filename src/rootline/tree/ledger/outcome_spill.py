@@ -14,9 +14,8 @@ import uuid
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from rootline.schemas.bytes.root.header_codec import encode_outcomes
 from rootline.schemas.bytes.root.outcome_page import OutcomePage, encode_outcome, encode_outcome_page
-from rootline.schemas.root_header import Outcome, OutcomeException, OutcomeRun, Outcomes
+from rootline.schemas.parts.outcomes import Outcome, OutcomeException, OutcomeRun, Outcomes, encode_outcomes
 from rootline.tree.ledger.outcomes import Acknowledged, kept
 from rootline.tree.ledger.page_merge import first_to_merge
 from rootline.tree.state.pending_object import PendingObject

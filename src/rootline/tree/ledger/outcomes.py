@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rootline.schemas.identifiers import LogId, LogPosition, SequenceNumber, Version
-from rootline.schemas.root_header import OutcomeException, OutcomeRun, Outcomes, PartitionOffset
+from rootline.schemas.parts.log import PartitionOffset
+from rootline.schemas.parts.outcomes import OutcomeException, OutcomeRun, Outcomes
 
 Acknowledged = Mapping[tuple[LogId, int], int]
 """(log, partition) → the offset below which every record of the table has a verdict acknowledged by the log."""

@@ -37,7 +37,9 @@ from rootline.schemas.identifiers import CommitId, SnapshotId, TableName, Versio
 from rootline.schemas.intent import AdoptedRoot
 from rootline.schemas.intent_rules import check_location
 from rootline.schemas.object_keys import is_absolute
-from rootline.schemas.root_header import DefinitionReference, RootHeader, Snapshot, Totals
+from rootline.schemas.parts.definition import DefinitionReference
+from rootline.schemas.parts.row_ids import RowIds
+from rootline.schemas.root_header import RootHeader, Snapshot, Totals
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.state.aggregates import LeafAggregates, aggregates_of
 from rootline.tree.state.leaf_tally import tally_of_leaf
@@ -130,8 +132,8 @@ def _entry(entry: ContentEntry, members: tuple[int, ...], header: RootHeader) ->
     info = entry.version_info
     if (info.sequence_number or 0) > header.snapshot.sequence_number:
         yield f"its sequence number {info.sequence_number} is after the snapshot's, {header.snapshot.sequence_number}"
-    if entry.first_row_id is not None and entry.first_row_id + entry.record_count > header.next_row_id:
-        yield f"its row ids from {entry.first_row_id} are not all below the next free one, {header.next_row_id}"
+    if entry.first_row_id is not None and entry.first_row_id + entry.record_count > header.row_ids.next:
+        yield f"its row ids from {entry.first_row_id} are not all below the next free one, {header.row_ids.next}"
     missing = [member for member in members if member not in entry.content_stats]
     if missing:
         yield f"its partition values of ids {missing} cannot be read"
@@ -282,7 +284,7 @@ def encode_adopted(
         definition=DefinitionReference("", _digest_of(definition)),
         commit_id=CommitId("0" * 32),
         coordinator_id="adopted",
-        next_row_id=next_row_id,
+        row_ids=RowIds(next=next_row_id),
         totals=totals,
     )
     made = [Row.of(row, codec) for row in rows]
@@ -313,7 +315,7 @@ def proven_adopted(body: bytes, named: AdoptedRoot, table: TableName, definition
             raise invalid(f"{name}: {reason}")
     header = root.header
     rows = [row.entry for row in root.rows]
-    return encode_adopted(table, definition, header.snapshot, rows, header.next_row_id, header.totals)[0]
+    return encode_adopted(table, definition, header.snapshot, rows, header.row_ids.next, header.totals)[0]
 
 
 def leaves_of(root: Root) -> list[ContentEntry]:
@@ -380,8 +382,8 @@ def _fault_of_header(header: RootHeader, table: TableName, definition: TableDefi
         return "it was made for another definition"
     if header.version != 0 or header.parent_digest is not None:
         return "it is not a first root"
-    numbers = (snapshot.snapshot_id, snapshot.sequence_number, header.next_row_id)
-    if max(snapshot.sequence_number, header.next_row_id) > _NUMBER_MAX:
+    numbers = (snapshot.snapshot_id, snapshot.sequence_number, header.row_ids.next)
+    if max(snapshot.sequence_number, header.row_ids.next) > _NUMBER_MAX:
         return f"its snapshot id, sequence number and next row id {numbers} are too close to the maximum"
     if snapshot.timestamp_ms > _TIME_MAX_MS:
         return f"its snapshot has timestamp {snapshot.timestamp_ms} ms, which is after the year 2200"
@@ -430,8 +432,8 @@ def _row_faults(entry: ContentEntry, root: Root, definition: TableDefinition) ->
         yield "the manifest is encrypted: encrypted manifests cannot be adopted"
     if entry.content_type is ContentType.DATA_MANIFEST and entry.manifest_stats is not None:
         rows = entry.manifest_stats.added_rows_count + entry.manifest_stats.existing_rows_count
-        if entry.first_row_id is None or entry.first_row_id + rows > header.next_row_id:
-            yield f"its row ids from {entry.first_row_id} are not below {header.next_row_id}"
+        if entry.first_row_id is None or entry.first_row_id + rows > header.row_ids.next:
+            yield f"its row ids from {entry.first_row_id} are not below {header.row_ids.next}"
 
 
 def _digest_of(definition: TableDefinition) -> bytes:

@@ -41,10 +41,11 @@ def check_isolation(draft: Draft, intent: Intent) -> None:
             f"an earlier version was restored at sequence number {draft.restored_at}, after {read}, which the writer "
             "read: read the table again",
         )
-    if draft.carried.replaced_at > read:
+    replaced_at = draft.carried.restores.replaced_at
+    if replaced_at > read:
         raise Invalid(
             "isolation-conflict",
-            f"the table was replaced at sequence number {draft.carried.replaced_at}, after {read}, which the writer "
+            f"the table was replaced at sequence number {replaced_at}, after {read}, which the writer "
             "read: read the table again",
         )
     if len(intent.filter or "") > FILTER_CHARS_MAX:

@@ -35,7 +35,7 @@ class Addressable:
         """The addressable versions of a head and its page of kept versions. Empty without a head."""
         if head is None:
             return Addressable("this table", 0, -1, {})
-        return Addressable(head.table, head.oldest_version, head.version, head.tags, kept)
+        return Addressable(head.table, head.versions.oldest, head.version, head.tags, kept)
 
     def older(self) -> list[int]:
         """The addressable versions below `oldest`, ascending."""

@@ -11,7 +11,8 @@ import datetime as dt
 from typing import Final
 
 from rootline.schemas.errors import Invalid
-from rootline.schemas.root_header import Drop, NameState, RootHeader
+from rootline.schemas.parts.name import Drop, NameState
+from rootline.schemas.root_header import RootHeader
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _LAST_MS: Final = 253_402_300_799_000
@@ -20,12 +21,12 @@ _LAST_MS: Final = 253_402_300_799_000
 
 def check_is_table(header: RootHeader) -> None:
     """Raise `Invalid` (`table-dropped`, `name-is-view`) unless the newest root of a name is a table."""
-    if header.name_is is NameState.VIEW:
+    if header.name.state is NameState.VIEW:
         raise Invalid(
             "name-is-view", f"{header.table} is a view, not a table: `rootline view show {header.table}` shows its SQL"
         )
     if header.is_tombstone:
-        raise Invalid("table-dropped", dropped_words(header.table, header.drops[-1]))
+        raise Invalid("table-dropped", dropped_words(header.table, header.name.drops[-1]))
 
 
 def dropped_words(table: str, drop: Drop) -> str:

@@ -18,7 +18,8 @@ from rootline.schemas.bytes.root.kept_page import RetainedPage
 from rootline.schemas.bytes.root.ledger_page import LedgerPage
 from rootline.schemas.bytes.root.left_page import RetiredPage
 from rootline.schemas.bytes.root.outcome_page import OutcomePage
-from rootline.schemas.root_header import PageReference, RootHeader
+from rootline.schemas.parts.page_reference import PageReference
+from rootline.schemas.root_header import RootHeader
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +34,12 @@ class TablePages:
 
     def are_those_of(self, header: RootHeader) -> bool:
         """Whether these are exactly the pages that a header references."""
-        kept = None if header.expiry is None else header.expiry.kept
+        kept = None if header.versions.expiry is None else header.versions.expiry.kept
         return (
-            _are(self.ledger, header.ledger_pages)
-            and _are(self.outcomes, header.outcome_pages)
-            and _are(self.condemned, [item.page for item in header.condemned])
-            and _are(self.left, [item.page for item in header.left.pages])
+            _are(self.ledger, header.ledger.pages)
+            and _are(self.outcomes, header.outcomes.pages)
+            and _are(self.condemned, [item.page for item in header.locations.condemned])
+            and _are(self.left, [item.page for item in header.locations.retired.pages])
             and (None if self.kept is None else self.kept.reference) == kept
         )
 

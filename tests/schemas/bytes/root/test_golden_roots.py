@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,6 @@ from rootline.schemas.bytes.avro_encoding import read_head
 from rootline.schemas.bytes.root.condemned_page import decode_condemned_page, encode_condemned_page
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.left_page import decode_retired_page, encode_retired_page
-from rootline.schemas.bytes.root.location_hashes import LocationHashes, location_hash
 from rootline.schemas.bytes.root.root_codec import decode_root, encode_root, sync_marker
 from rootline.schemas.identifiers import (
     CommitId,
@@ -32,34 +31,20 @@ from rootline.schemas.identifiers import (
     Version,
     WriterId,
 )
+from rootline.schemas.location_hashes import LocationHashes, location_hash
 from rootline.schemas.object_keys import page_location
-from rootline.schemas.root_header import (
-    ClockJump,
-    CommittedRun,
-    Condemned,
-    ContentDigest,
-    CoveredOffset,
-    DefinitionReference,
-    Drop,
-    Expiry,
-    LogTime,
-    NameState,
-    Operation,
-    OutcomeException,
-    OutcomeRun,
-    Outcomes,
-    PageReference,
-    PartitionOffset,
-    RejectedSequence,
-    Removal,
-    Removals,
-    Retired,
-    RetiredSince,
-    RootHeader,
-    Snapshot,
-    Totals,
-    WriterRecord,
-)
+from rootline.schemas.parts.definition import DefinitionReference
+from rootline.schemas.parts.ledger import CommittedRun, ContentDigest, RejectedSequence, WriterLedger, WriterRecord
+from rootline.schemas.parts.locations import Condemned, Locations, Retired, RetiredSince
+from rootline.schemas.parts.log import ClockJump, LogProgress, LogTime, PartitionOffset
+from rootline.schemas.parts.name import Drop, NameRecord, NameState
+from rootline.schemas.parts.outcomes import OutcomeException, OutcomeRun, Outcomes, RecordedOutcomes
+from rootline.schemas.parts.page_reference import CoveredOffset, PageReference
+from rootline.schemas.parts.removals import Removal, Removals
+from rootline.schemas.parts.restores import Restores
+from rootline.schemas.parts.row_ids import RowIds
+from rootline.schemas.parts.versions import Expiry, ReadableVersions
+from rootline.schemas.root_header import Operation, RootHeader, Snapshot, Totals
 from rootline.schemas.table_definition import TrackedField
 from tests.golden_files import golden
 
@@ -106,60 +91,77 @@ EXPECTED: Final[Mapping[str, RootHeader]] = {
             {"added-records": "12", "rootline.writer": "é"},
         ),
     ),
-    "rootline.offsets": replace(FIRST, offsets=(PartitionOffset(LOG, 0, 12), PartitionOffset(LOG, 3, 2**40))),
+    "rootline.offsets": replace(
+        FIRST, log=LogProgress(offsets=(PartitionOffset(LOG, 0, 12), PartitionOffset(LOG, 3, 2**40)))
+    ),
     "rootline.outcomes": replace(
         FIRST,
-        outcomes=Outcomes(
-            (OutcomeRun(LOG, 0, 9, 10, Version(7), SequenceNumber(8)),),
-            (
-                OutcomeException(LOG, 0, 11, Version(7), "file-not-live", "data/x: not live", None),
-                OutcomeException(LOG, 3, 12, Version(7), None, None, Version(2)),
-                OutcomeException(LOG, 3, 13, Version(7), None, None, None),
-            ),
+        outcomes=RecordedOutcomes(
+            newest=Outcomes(
+                (OutcomeRun(LOG, 0, 9, 10, Version(7), SequenceNumber(8)),),
+                (
+                    OutcomeException(LOG, 0, 11, Version(7), "file-not-live", "data/x: not live", None),
+                    OutcomeException(LOG, 3, 12, Version(7), None, None, Version(2)),
+                    OutcomeException(LOG, 3, 13, Version(7), None, None, None),
+                ),
+            )
         ),
     ),
     "rootline.ledger": replace(
         FIRST,
-        ledger={
-            WriterId("spark/q1"): WriterRecord(
-                (CommittedRun(0, 9, Version(-1), 0), CommittedRun(10, 19, Version(3), 1)),
-                (RejectedSequence(20, "i-20", "spec-unknown", "spec 9"),),
-                5,
-            ),
-            WriterId("python"): WriterRecord((CommittedRun(4, 4, Version(2), 0),), (), 9),
-        },
+        ledger=WriterLedger(
+            writers={
+                WriterId("spark/q1"): WriterRecord(
+                    (CommittedRun(0, 9, Version(-1), 0), CommittedRun(10, 19, Version(3), 1)),
+                    (RejectedSequence(20, "i-20", "spec-unknown", "spec 9"),),
+                    5,
+                ),
+                WriterId("python"): WriterRecord((CommittedRun(4, 4, Version(2), 0),), (), 9),
+            }
+        ),
     ),
-    "rootline.outcome-pages": replace(FIRST, outcome_pages=(PAGE._replace(covers=(CoveredOffset(LOG, 3, 7),)),)),
-    "rootline.ledger-pages": replace(FIRST, ledger_pages=(PAGE, PAGE._replace(size_in_bytes=901))),
+    "rootline.outcome-pages": replace(
+        FIRST, outcomes=RecordedOutcomes(pages=(PAGE._replace(covers=(CoveredOffset(LOG, 3, 7),)),))
+    ),
+    "rootline.ledger-pages": replace(FIRST, ledger=WriterLedger(pages=(PAGE, PAGE._replace(size_in_bytes=901)))),
     "rootline.totals": replace(FIRST, totals=Totals(2, 3, 4, 5, 6, 7_000, 8, 9_000)),
-    "rootline.oldest-version": replace(FIRST, version=Version(12), oldest_version=Version(11)),
+    "rootline.oldest-version": replace(FIRST, version=Version(12), versions=ReadableVersions(oldest=Version(11))),
     "rootline.tags": replace(FIRST, version=Version(12), tags={"eom": 3, "year end": 11}),
-    "rootline.next-row-id": replace(FIRST, next_row_id=4_000),
-    "rootline.restored-at": replace(FIRST, restored_at=SequenceNumber(6)),
-    "rootline.replaced-at": replace(FIRST, replaced_at=SequenceNumber(7)),
+    "rootline.next-row-id": replace(FIRST, row_ids=RowIds(next=4_000)),
+    "rootline.restored-at": replace(FIRST, restores=Restores(restored_at=SequenceNumber(6))),
+    "rootline.replaced-at": replace(FIRST, restores=Restores(replaced_at=SequenceNumber(7))),
     "rootline.removals": replace(FIRST, removals=REMOVED),
     "nothing-removed-since": replace(FIRST, removals=Removals(SequenceNumber(4))),
     "rootline.log-time": replace(
-        FIRST, log_time=LogTime(1_700_000_000_100, (ClockJump(1_600_000_000_000, 100_000_000_000),))
+        FIRST, log=LogProgress(time=LogTime(1_700_000_000_100, (ClockJump(1_600_000_000_000, 100_000_000_000),)))
     ),
     "rootline.contents": replace(
-        FIRST, contents=(ContentDigest(b"pair-one", bytes(8)), ContentDigest(b"pair-two", RETIRED.rewritten[:8]))
+        FIRST,
+        ledger=WriterLedger(
+            contents=(ContentDigest(b"pair-one", bytes(8)), ContentDigest(b"pair-two", RETIRED.rewritten[:8]))
+        ),
     ),
     "rootline.marks": replace(
-        FIRST, offsets=(PartitionOffset(LOG, 0, 12), PartitionOffset(LOG, 3, 1)), marks=(None, bytes(range(8)))
+        FIRST,
+        log=LogProgress(
+            offsets=(PartitionOffset(LOG, 0, 12), PartitionOffset(LOG, 3, 1)), marks=(None, bytes(range(8)))
+        ),
     ),
     "rootline.horizon": replace(
-        FIRST, horizon_ms=1_700_000_000_001, condemned=(Condemned(PAGE, Version(4), 1_700_000_000_002),)
+        FIRST,
+        locations=Locations(horizon_ms=1_700_000_000_001, condemned=(Condemned(PAGE, Version(4), 1_700_000_000_002),)),
     ),
-    "rootline.left": replace(FIRST, left=RETIRED),
+    "rootline.left": replace(FIRST, locations=Locations(retired=RETIRED)),
     "rootline.earlier-bytes": replace(FIRST, earlier_bytes=9_876),
-    "rootline.parent-next-row-id": replace(FIRST, parent_next_row_id=0),
-    "rootline.expiry": replace(FIRST, earlier_bytes=9_876, expiry=Expiry(5_432, PAGE)),
-    "no-version-retained": replace(FIRST, earlier_bytes=9_876, expiry=Expiry(5_432)),
-    "rootline.redefined-in": replace(FIRST, version=Version(12), redefined_in=Version(9)),
-    "rootline.drops": replace(FIRST, version=Version(4), drops=DROPPED[:1]),
-    "tombstone": replace(FIRST, version=Version(4), name_is=NameState.TOMBSTONE, drops=DROPPED),
-    "rootline.view": replace(FIRST, name_is=NameState.VIEW, view=b'{"format-version":1,"view-uuid":"x"}'),
+    "rootline.parent-next-row-id": replace(FIRST, row_ids=RowIds(next_of_parent=0)),
+    "rootline.expiry": replace(FIRST, earlier_bytes=9_876, versions=ReadableVersions(expiry=Expiry(5_432, PAGE))),
+    "no-version-retained": replace(FIRST, earlier_bytes=9_876, versions=ReadableVersions(expiry=Expiry(5_432))),
+    "rootline.redefined-in": replace(FIRST, version=Version(12), restores=Restores(redefined_in=Version(9))),
+    "rootline.drops": replace(FIRST, version=Version(4), name=NameRecord(drops=DROPPED[:1])),
+    "tombstone": replace(FIRST, version=Version(4), name=NameRecord(state=NameState.TOMBSTONE, drops=DROPPED)),
+    "rootline.view": replace(
+        FIRST, name=NameRecord(state=NameState.VIEW, view=b'{"format-version":1,"view-uuid":"x"}')
+    ),
 }
 """The header of each stored root, by the key for whose sake it is stored."""
 
@@ -207,6 +209,10 @@ def test_every_field_of_a_header_has_a_telling_value_in_a_stored_root() -> None:
         told = [name for name, header in EXPECTED.items() if getattr(header, field.name) != plain]
         in_first = field.default is MISSING and field.default_factory is MISSING and field.name not in ("version",)
         assert told or in_first, f"no stored root has a value for {field.name}"
+        if not in_first and is_dataclass(plain):  # a part of several fields
+            for inner in fields(plain):
+                values = [getattr(getattr(header, field.name), inner.name) for header in EXPECTED.values()]
+                assert any(value != getattr(plain, inner.name) for value in values), f"{field.name}.{inner.name}"
 
 
 def test_a_stored_root_that_no_test_reads_is_an_error() -> None:

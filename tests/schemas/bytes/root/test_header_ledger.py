@@ -7,9 +7,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rootline.schemas.bytes.root.header_ledger import HeaderLedger
 from rootline.schemas.identifiers import Version, WriterId
-from rootline.schemas.root_header import CommittedRun, RejectedSequence, WriterRecord
+from rootline.schemas.parts.ledger import CommittedRun, HeaderLedger, RejectedSequence, WriterRecord
 
 writers = st.sampled_from(["a", 'b"', "ü/ö", "process/1", "spark/q", "\\"]).map(WriterId)
 record = st.builds(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from rootline.schemas.bytes.root.kept_page import KEPT_MAX, KeptVersion, decode_
 from rootline.schemas.bytes.root.root_codec import decode_root, encode_root, sync_marker
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import Version
-from rootline.schemas.root_header import Expiry
+from rootline.schemas.parts.versions import Expiry
 from tests.golden_files import golden
 from tests.schemas.bytes.root.test_root_codec import small_root
 from tests.schemas.entry_values import TABLE_UUID
@@ -87,7 +88,9 @@ def test_released_bytes_stay_readable() -> None:
     assert golden("page-kept.avro", body) == body
     root = decode_root(small_root(), name="root")
     header = dataclasses.replace(
-        root.header, parent_next_row_id=3, expiry=Expiry(12_345, page.reference), oldest_version=Version(5)
+        root.header,
+        row_ids=replace(root.header.row_ids, next_of_parent=3),
+        versions=replace(root.header.versions, expiry=Expiry(12_345, page.reference), oldest=Version(5)),
     )
     _, made = encode_root(header, root.blocks, root.codec, sync_marker(header.table_uuid))
     held = golden("root-single-file-commits-2.avro", made)

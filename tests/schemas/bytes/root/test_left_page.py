@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from rootline.schemas.bytes.root.header_left import decode_retired, encode_retired
 from rootline.schemas.bytes.root.left_page import decode_retired_page, encode_retired_page
-from rootline.schemas.bytes.root.location_hashes import LocationHashes, location_hash
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import SequenceNumber
-from rootline.schemas.root_header import Retired, RetiredSince
+from rootline.schemas.location_hashes import LocationHashes, location_hash
+from rootline.schemas.parts.locations import Retired, RetiredSince, decode_retired, encode_retired
 
 TABLE = uuid.UUID(int=7)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rootline.schemas.bytes.root.location_hashes import LocationHashes, ascending_hashes
+from rootline.schemas.location_hashes import LocationHashes, ascending_hashes
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 100, 101, 1_000])

@@ -35,16 +35,9 @@ from rootline.schemas.bytes.root.outcome_page import (
 from rootline.schemas.bytes.root.page_codec import PAGE_BLOCK_BYTES, PageKind, encode_page
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import LogId, SequenceNumber, Version, WriterId
-from rootline.schemas.root_header import (
-    CommittedRun,
-    CoveredOffset,
-    OutcomeException,
-    OutcomeRun,
-    Outcomes,
-    PageReference,
-    RejectedSequence,
-    WriterRecord,
-)
+from rootline.schemas.parts.ledger import CommittedRun, RejectedSequence, WriterRecord
+from rootline.schemas.parts.outcomes import OutcomeException, OutcomeRun, Outcomes
+from rootline.schemas.parts.page_reference import CoveredOffset, PageReference
 from tests.golden_files import kept
 from tests.schemas.entry_values import TABLE_UUID
 

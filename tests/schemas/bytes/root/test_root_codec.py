@@ -25,7 +25,7 @@ from rootline.schemas.bytes.root.root_codec import Root, Row, decode_root, encod
 from rootline.schemas.content_entry import ContentEntry, Status, VersionInfo
 from rootline.schemas.errors import Corrupt, Internal
 from rootline.schemas.identifiers import Location, LogId
-from rootline.schemas.root_header import CoveredOffset, PageReference
+from rootline.schemas.parts.page_reference import CoveredOffset, PageReference
 from rootline.schemas.table_definition import TrackedField
 from tests.golden_files import kept
 from tests.schemas.entry_values import TABLE_UUID, TRACKED, content_stats, example_entry, example_header
@@ -125,7 +125,11 @@ class TestReading:
     def test_the_golden_root_with_pages_is_still_what_we_read_and_write(self) -> None:
         page = PageReference(Location("metadata/pages/p.avro"), bytes(range(32)), 900, 2_000)
         covering = page._replace(covers=(CoveredOffset(LogId("embedded/5f0c"), 0, 7),))
-        header = replace(example_header(), ledger_pages=(page, page), outcome_pages=(covering,))
+        header = replace(
+            example_header(),
+            ledger=replace(example_header().ledger, pages=(page, page)),
+            outcomes=replace(example_header().outcomes, pages=(covering,)),
+        )
         root, body = encode_root(header, [seal([Row.of(example_entry(), CODEC)], CODEC, SYNC)], CODEC, SYNC)
         held = kept("root-single-file-commits-1-pages.avro", body)
         assert metadata_of(held) == metadata_of(body)
