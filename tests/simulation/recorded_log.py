@@ -83,7 +83,7 @@ def crowds(roots: int) -> list[Crowd]:
         Crowd(setup("small-headers", header_bytes=small), 2, steps * 3 // 2, drops=True, tags=True),
         Crowd(setup("changing"), 3, steps, evolves=True, tags=True),
         Crowd(setup("expiring", dates_speed=1_000), 4, steps, expires=True, tags=True, evolves=True),
-        Crowd(setup("names", dates_speed=1_000), 5, steps * 2, expires=True, drops=True, evolves=True, tags=True),
+        Crowd(setup("names", dates_speed=1_000), 5, steps * 3, expires=True, drops=True, evolves=True, tags=True),
         Crowd(setup("without-a-worker"), 6, steps, has_worker=False),
     ]
 
