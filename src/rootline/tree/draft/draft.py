@@ -16,9 +16,9 @@ from typing import Any, Final, TypeVar, assert_never
 
 from pyroaring import BitMap64
 
-from rootline.schemas.bytes.root.condemned_page import CondemnedPage, is_condemned
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
-from rootline.schemas.bytes.root.kept_page import RetainedPage
+from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES, RETIRED_PAGES, CondemnedPage, is_condemned
+from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES, RetainedPage
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import (
     ContentEntry,
@@ -125,11 +125,12 @@ class Draft:
         header = parent.header
         draft = Draft.to_plan_on(parent)
         if header.condemned:
-            draft.condemned = parent.known_pages.condemned
+            draft.condemned = parent.known_pages.of(CONDEMNED_PAGES)
         if header.expiry is not None:
-            draft.kept = parent.known_pages.kept
+            draft.kept = parent.known_pages.newest(RETAINED_PAGES)
         if header.left:
-            draft.retired = RetiredDraft(header.left, parent.known_pages.left if header.left.pages else ())
+            pages = parent.known_pages.of(RETIRED_PAGES) if header.left.pages else ()
+            draft.retired = RetiredDraft(header.left, pages)
         return draft
 
     @staticmethod
