@@ -29,7 +29,7 @@ from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, Intent, IntentKind
 from rootline.schemas.object_keys import key_of
-from rootline.tree.proof.file_proof import FOOTER, PROPERTY
+from rootline.tree.proof.file_proof import FOOTER, VERIFY_PROPERTY
 from tests.services.s3_service import S3Service, running_s3
 
 SAMPLES: Final = int(os.environ.get("ROOTLINE_BENCH_VERIFY_SAMPLES", "60"))
@@ -62,7 +62,7 @@ class _Table:
         table = build_definition(
             pa.schema([pa.field(f"c{at}", pa.int64()) for at in range(20)]),
             table_uuid=uuid.uuid4(),
-            properties={PROPERTY: verify},
+            properties={VERIFY_PROPERTY: verify},
         )
         text = table.to_json().decode()
         await self._publish(Intent(intent_id="create", table=self.name, kind=IntentKind.CREATE, definition=text))

@@ -1,6 +1,6 @@
 """A sorted set of locations as 128-bit hashes: sixteen bytes each, however long the names are.
 
-Owns: the hash, and the set. Does not own: the meaning of such a set (`condemned_page`, `rootline.maintenance`).
+Owns: the hash, and the set. Does not own: the meaning of such a set (`location_pages`, `rootline.maintenance`).
 Invariants: The same locations give the same bytes. Immutable. Lookup time does not depend on the size, and most lookups
 without a match read a single bit.
 

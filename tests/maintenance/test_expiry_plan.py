@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rootline.maintenance.expiry_plan import ExpiryPlan, plan_expiry
 from rootline.maintenance.limits import ExpiryLimits
 from rootline.maintenance.plan import IntentStamp
-from rootline.schemas.bytes.root.kept_page import KeptVersion, RetainedPage, encode_retained_page
+from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES, KeptVersion, RetainedPage, RetainedVersions
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.root_header import RootHeader
@@ -36,7 +36,7 @@ def head(times: Sequence[int], *, oldest: int = 0, tags: Mapping[str, int] | Non
 
 
 def kept_of(rows: Sequence[KeptVersion]) -> RetainedPage | None:
-    return encode_retained_page(uuid.UUID(int=1), rows)[0] if rows else None
+    return RETAINED_PAGES.encode(uuid.UUID(int=1), RetainedVersions(tuple(rows)))[0] if rows else None
 
 
 class Planned:
@@ -142,7 +142,7 @@ def test_expiry_after_expiry_keeps_what_one_alone_would_keep(gaps: list[int], da
         assert versions | set(range(plan.oldest, newest + 1)) <= addressable  # nothing comes back
         assert all(item == KeptVersion(item.version, times[item.version], 100) for item in plan.kept)
         assert all(version in versions for version in header.tags.values() if version < plan.oldest)
-        before = len(kept.versions) if kept is not None else 0
+        before = len(kept.content.versions) if kept is not None else 0
         assert plan.given_up == plan.oldest - oldest + before - len(versions)
         oldest, kept = plan.oldest, kept_of(plan.kept)
         addressable = versions | set(range(oldest, len(times)))

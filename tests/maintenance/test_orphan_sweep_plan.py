@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -20,7 +21,7 @@ from rootline.maintenance.orphan_sweep_plan import (
     is_due,
     plan_sweep,
 )
-from rootline.schemas.bytes.root.condemned_page import CondemnedPage, encode_condemned_page
+from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES, CondemnedLocations, CondemnedPage
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import CLOCKS_APART_MS, Version
 from rootline.schemas.location_hashes import LocationHashes, location_hash
@@ -57,6 +58,12 @@ def inventory(*objects: Stored) -> Inventory:
     for item in objects:
         notes.add(item)
     return notes.inventory()
+
+
+def condemned_page(horizon_ms: int, numbers: Iterable[int]) -> CondemnedPage:
+    """The page of these numbers' locations."""
+    locations = LocationHashes.of(location_hash(named(number)) for number in numbers)
+    return CONDEMNED_PAGES.encode(TABLE_UUID, CondemnedLocations(horizon_ms, locations))[0]
 
 
 def plan(of: RootHeader, found: Inventory, *pages: CondemnedPage, exports: bool = False) -> SweepPlan | None:
@@ -158,7 +165,7 @@ def test_a_property_never_makes_the_horizon_younger_than_the_log_allows() -> Non
 
 def test_a_condemned_object_waits_for_the_latest_date_that_is_known() -> None:
     found = inventory(Stored(named(1), 10, 0))
-    page, _ = encode_condemned_page(TABLE_UUID, 0, LocationHashes.of([location_hash(named(1))]))
+    page = condemned_page(0, [1])
     since_ms = NOW_MS - LIMITS.scan_retention_ms
     head = replace(
         header(),
@@ -180,7 +187,7 @@ def test_a_condemned_object_waits_for_the_latest_date_that_is_known() -> None:
 
 def test_a_page_is_due_when_the_root_that_names_it_is_a_retention_old_and_not_the_one_before_it() -> None:
     version = 7
-    page, _ = encode_condemned_page(TABLE_UUID, 0, LocationHashes.of([location_hash(named(1))]))
+    page = condemned_page(0, [1])
     item = Condemned(page.reference, Version(version), since_ms=NOW_MS)
     assert not is_due(item, NOW_MS, NOW_MS, LIMITS, NOW_MS, settled=version - 1)
     assert is_due(item, NOW_MS, NOW_MS, LIMITS, NOW_MS, settled=version)
@@ -243,10 +250,7 @@ def test_nothing_that_a_root_references_is_ever_chosen(case: Drawn) -> None:
     for roots, is_readable in ((case.readable, True), (case.expired, False)):
         for root in roots:
             found.reference(map(named, root), is_readable=is_readable)
-    pages = [
-        encode_condemned_page(TABLE_UUID, at, LocationHashes.of(location_hash(named(number)) for number in numbers))[0]
-        for at, numbers in enumerate(case.condemned)
-    ]
+    pages = [condemned_page(at, numbers) for at, numbers in enumerate(case.condemned)]
     horizon_ms = max(0, NOW_MS - case.horizon_ms) if case.horizon_ms else 0
     base = header(horizon_ms)
     since = [NOW_MS - age for age in case.since_ms]
@@ -273,4 +277,6 @@ def test_nothing_that_a_root_references_is_ever_chosen(case: Drawn) -> None:
         assert chosen.horizon_ms >= horizon_ms
         for item, page in zip(condemned, pages, strict=True):
             if item.page.digest in chosen.replaces and item.since_ms > chosen.horizon_ms:
-                assert all(one in chosen.condemned for one in page.locations), "a page is not lost before its time"
+                assert all(one in chosen.condemned for one in page.content.locations), (
+                    "a page is not lost before its time"
+                )

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rootline.adapters.memory import MemoryObjectStore
-from rootline.schemas.bytes.root.kept_page import decode_retained_page
+from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.intent import Intent
@@ -68,7 +68,7 @@ class NeededObjects:
         self._readers.update(reads)
         header = root.header
         page = await read_kept(self.store, header)
-        kept = {int(item.version) for item in page.versions} if page is not None else set[int]()
+        kept = {int(item.version) for item in page.content.versions} if page is not None else set[int]()
         self._tags[version] = header.tags
         lost = {tag: at for tag, at in header.tags.items() if at < header.versions.oldest and at not in kept}
         if lost:
@@ -84,8 +84,8 @@ class NeededObjects:
             location, digest, size = intent.page.location, intent.page.digest, intent.page.file_size_in_bytes
             stored = await self.store.get(key_of(self.table, location))
             assert stored is not None, f"{location} was not stored before its intent was published"
-            page = decode_retained_page(stored.body, digest, size, intent.table_uuid, name=location)
-            stays = {int(item.version) for item in page.versions}
+            page = RETAINED_PAGES.decode_stored(stored.body, location, digest, size, intent.table_uuid, name=location)
+            stays = {int(item.version) for item in page.content.versions}
         known = self._tags.get(intent.made_from_version or 0, {})
         lost = {tag: at for tag, at in known.items() if at < oldest and at not in stays}
         if lost:

@@ -16,7 +16,7 @@ from rootline.maintenance.expiry_plan import Steps, plan_expiry
 from rootline.maintenance.limits import ExpiryLimits, SweepLimits
 from rootline.ports.intent_feed import Reread
 from rootline.ports.object_store import ObjectStore, PutStatus
-from rootline.schemas.bytes.root.kept_page import RetainedPage
+from rootline.schemas.bytes.root.retained_page import RetainedPage
 from rootline.schemas.identifiers import CommitId, NamespaceName
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_rules import BEGINNING_KINDS

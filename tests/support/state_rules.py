@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES
+from rootline.schemas.bytes.root.outcome_page import OUTCOME_PAGES
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status, same_statistics
 from rootline.schemas.entry_rules import IN_LEAVES, ManifestKind, entry_violations
 from rootline.schemas.errors import Corrupt, Invalid
@@ -57,12 +59,15 @@ def _header(state: TableState) -> Iterator[str]:
 
 def _pages(state: TableState) -> Iterator[str]:
     """Check that no sequence and no offset is decided in two places."""
-    ledger = LedgerDraft(state.header.ledger.writers, state.pages.ledger)
-    for writer in {*state.header.ledger.writers, *(writer for page in state.pages.ledger for writer in page.rows)}:
+    ledger = LedgerDraft(state.header.ledger.writers, state.pages.of(LEDGER_PAGES))
+    for writer in {
+        *state.header.ledger.writers,
+        *(writer for page in state.pages.of(LEDGER_PAGES) for writer in page.content.rows),
+    }:
         runs = sorted(run for part in ledger.parts_of(writer) for run in part.committed)
         if any(later.first <= earlier.last for earlier, later in pairwise(runs)):
             yield f"the ledger commits a sequence of {writer} in two places"
-    outcomes = [state.header.outcomes.newest, *(page.outcomes for page in state.pages.outcomes)]
+    outcomes = [state.header.outcomes.newest, *(page.content.outcomes for page in state.pages.of(OUTCOME_PAGES))]
     places = [item[:3] for each in outcomes for item in each.items]
     if len(set(places)) != len(places):
         yield "an offset has two outcomes"

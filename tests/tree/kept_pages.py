@@ -8,7 +8,7 @@ from uuid import UUID
 
 from rootline.maintenance.expiry_plan import ExpiryPlan, plan_expiry
 from rootline.maintenance.limits import ExpiryLimits
-from rootline.schemas.bytes.root.kept_page import KeptVersion, decode_retained_page, encode_retained_page
+from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES, KeptVersion, RetainedVersions
 from rootline.schemas.intent import Intent, IntentKind, StoredPage, VersionReference
 from tests.tree.tables import Lake, intent
 
@@ -34,17 +34,17 @@ def expire(lake: Lake, oldest: int, keep: Iterable[int] = (), named: str = "", *
 def store_page(lake: Lake, rows: Iterable[KeptVersion], of_table: UUID | None = None) -> StoredPage:
     """A page of kept versions, as an intent names it."""
     table_uuid = of_table or lake.head.header.table_uuid
-    page, body = encode_retained_page(table_uuid, rows)
+    page, body = RETAINED_PAGES.encode(table_uuid, RetainedVersions(tuple(rows)))
     location, digest, size, *_ = page.reference
     named = StoredPage(location=location, file_size_in_bytes=size, digest=digest)
-    lake.kept[named] = decode_retained_page(body, digest, size, table_uuid, name=location)
+    lake.kept[named] = RETAINED_PAGES.decode_stored(body, location, digest, size, table_uuid, name=location)
     return named
 
 
 def planned(lake: Lake, version: int) -> list[int] | None:
     """What stays below `version` by the plan of a worker who saw it last; `None` when none of it can be read."""
     state = lake.states[version]
-    steps = plan_expiry(state.header, state.pages.kept, _NEWEST_ALONE, now=True)
+    steps = plan_expiry(state.header, state.pages.newest(RETAINED_PAGES), _NEWEST_ALONE, now=True)
     plan: ExpiryPlan | None = None
     try:
         wanted = next(steps)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from rootline.schemas.bytes.record_headers import content_headers
+from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.parts.name import NameState
@@ -106,7 +107,7 @@ class Trial:
         """Which of the versions, one a moment, can be read."""
         if self.model.tombstones:  # of names that begin again others can be read
             return
-        found = Addressable.of(lake.head.header, lake.head.pages.kept)
+        found = Addressable.of(lake.head.header, lake.head.pages.newest(RETAINED_PAGES))
         for moment, version in enumerate(versions):
             can_be_read = moment >= self.model.oldest or moment in self.model.kept
             assert found.has(version) is can_be_read, f"version {version}"

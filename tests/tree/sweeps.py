@@ -6,14 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
-from rootline.schemas.bytes.root.condemned_page import CondemnedPage, decode_condemned_page, encode_condemned_page
+from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES, CondemnedLocations, CondemnedPage
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.location_hashes import LocationHashes, location_hash
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import Verdict
 from rootline.tree.commit.arrival_rules import DateNeed
-from rootline.tree.draft.batch import ABSENT, Need
-from rootline.tree.intents.sweep import CondemnedPageNeed
+from rootline.tree.draft.batch import ABSENT, Need, PageNeed
 from rootline.tree.state.table_pages import TablePages
 from tests.tree.tables import TABLE_UUID, Lake, append, create, intent
 
@@ -31,7 +30,7 @@ class SweptLake(Lake):
 
     def found(self, need: Need[object]) -> object:
         match need:
-            case CondemnedPageNeed():
+            case PageNeed() if need.kind is CONDEMNED_PAGES:
                 return self._page(need.page.location) or ABSENT
             case DateNeed():
                 return self.dates.get(need.location, ABSENT)
@@ -40,7 +39,7 @@ class SweptLake(Lake):
 
     def pages_of(self, header: RootHeader) -> TablePages:
         pages = [self._page(item.page.location) for item in header.locations.condemned]
-        return replace(super().pages_of(header), condemned=tuple(page for page in pages if page is not None))
+        return super().pages_of(header).having(CONDEMNED_PAGES, [page for page in pages if page is not None])
 
     def sweep(
         self,
@@ -53,7 +52,7 @@ class SweptLake(Lake):
     ) -> Intent:
         """Store a page as the sweep job would, and name it."""
         hashes = LocationHashes.of(map(location_hash, locations))
-        page, body = encode_condemned_page(TABLE_UUID, horizon_ms, hashes, replaces)
+        page, body = CONDEMNED_PAGES.encode(TABLE_UUID, CondemnedLocations(horizon_ms, hashes, tuple(replaces)))
         self.objects[page.reference.location] = body
         reference = page.reference
         named = {"location": reference.location, "digest": reference.digest, "file_size_in_bytes": len(body)}
@@ -79,13 +78,15 @@ class SweptLake(Lake):
         return self.put_records([replace(item, oldest_file_ms=oldest_file_ms) for item in self.records(intents)])
 
     def is_condemned(self, location: str) -> bool:
-        return any(location_hash(location) in page.locations for page in self.head.pages.condemned)
+        return any(location_hash(location) in page.content.locations for page in self.head.pages.of(CONDEMNED_PAGES))
 
     def _page(self, location: str) -> CondemnedPage | None:
         body = self.objects.get(location)
         if body is None:
             return None
-        return decode_condemned_page(body, location, sha256(body).digest(), len(body), TABLE_UUID, name=location)
+        return CONDEMNED_PAGES.decode_stored(
+            body, location, sha256(body).digest(), len(body), TABLE_UUID, name=location
+        )
 
 
 def swept_lake(*intents: Intent) -> SweptLake:

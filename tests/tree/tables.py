@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
@@ -15,10 +15,11 @@ from pyroaring import BitMap, BitMap64
 
 from rootline.schemas.bytes.leaf_codec import EncodedLeaf, Leaf, LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
-from rootline.schemas.bytes.root.kept_page import RetainedPage
-from rootline.schemas.bytes.root.ledger_page import decode_ledger_page
-from rootline.schemas.bytes.root.left_page import decode_retired_page
-from rootline.schemas.bytes.root.outcome_page import decode_outcome_page
+from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES
+from rootline.schemas.bytes.root.location_pages import RETIRED_PAGES
+from rootline.schemas.bytes.root.outcome_page import OUTCOME_PAGES
+from rootline.schemas.bytes.root.page_codec import PageKind
+from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES, RetainedPage
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.bytes.vector_codec import decode_puffin
 from rootline.schemas.content_entry import (
@@ -42,24 +43,21 @@ from rootline.schemas.intent import (
     StoredPage,
     VectorReference,
 )
-from rootline.schemas.parts.page_reference import PageReference
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortOrder, TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.check.invariants import violations
 from rootline.tree.check.read_back import read_back_faults
 from rootline.tree.commit.apply import apply_batch
-from rootline.tree.draft.batch import ABSENT, Applied, FetchedObjects, Need, Needs, NoTable, Record, Stamp
-from rootline.tree.intents.expire import RetainedPageNeed
+from rootline.tree.draft.batch import ABSENT, Applied, FetchedObjects, Need, Needs, NoTable, PageNeed, Record, Stamp
 from rootline.tree.intents.restore import DefinitionNeed, RootNeed
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.ledger.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
 from rootline.tree.rules.named_leaves import LeafNeed, ReadLeaf
 from rootline.tree.rules.vector_merge import VectorNeed
-from rootline.tree.state.table_pages import TablePages
+from rootline.tree.state.table_pages import NO_PAGES, TablePages
 from rootline.tree.state.table_state import TableState
 
-Page = TypeVar("Page")
 TABLE = TableName("demo.flights")
 TABLE_UUID = uuid.UUID("4f3c3a52-0000-4000-8000-000000000001")
 LOG = LogId("embedded/11111111-1111-4111-8111-111111111111")
@@ -266,7 +264,7 @@ class Lake:
                 return self.vectors.get(VectorNeed(need.location, need.offset), ABSENT)
             case RootNeed():
                 return self.states[need.version].root
-            case RetainedPageNeed():
+            case PageNeed() if need.kind is RETAINED_PAGES:
                 return self.kept.get(need.page, ABSENT)
             case DefinitionNeed():
                 return TableDefinition.from_json(self.objects[need.reference.location])
@@ -393,16 +391,13 @@ class Lake:
 
     def pages_of(self, header: RootHeader) -> TablePages:
         """The pages that a header names, read back from their bytes."""
-
-        def read(decode: Callable[..., Page], page: PageReference) -> Page:
-            return decode(self.objects[page.location], page, header.table_uuid, name=page.location)
-
-        return TablePages(
-            tuple(read(decode_ledger_page, page) for page in header.ledger.pages),
-            tuple(read(decode_outcome_page, page) for page in header.outcomes.pages),
-            kept=self.head.pages.kept,
-            left=tuple(read(decode_retired_page, item.page) for item in header.locations.retired.pages),
-        )
+        kinds: tuple[PageKind[Any], ...] = (LEDGER_PAGES, OUTCOME_PAGES, RETIRED_PAGES)
+        pages = NO_PAGES.having(RETAINED_PAGES, self.head.pages.of(RETAINED_PAGES))
+        for kind in kinds:
+            named = kind.named_in(header)
+            read = [kind.decode(self.objects[at.location], at, header.table_uuid, name=at.location) for at in named]
+            pages = pages.having(kind, read)
+        return pages
 
 
 def as_existing(entry: ContentEntry) -> ContentEntry:

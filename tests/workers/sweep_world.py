@@ -16,7 +16,7 @@ from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.intent_log import LogKeeps
 from rootline.ports.object_remover import DatedObject
 from rootline.schemas.bytes.intent_codec import encode_intent
-from rootline.schemas.bytes.root.kept_page import KeptVersion, encode_retained_page
+from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES, KeptVersion, RetainedVersions
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import ObjectKey, Version
 from rootline.schemas.intent import DataFile, Intent, IntentKind, RemovedFile
@@ -163,7 +163,7 @@ class SweepWorld:
                 KeptVersion(root.header.version, root.header.snapshot.timestamp_ms, root.size_in_bytes)
                 for root in roots
             ]
-            page, body = encode_retained_page(head.header.table_uuid, versions)
+            page, body = RETAINED_PAGES.encode(head.header.table_uuid, RetainedVersions(tuple(versions)))
             await self.store.put_if_absent(key_of(self.table, page.reference.location), body)
             cargo["page"] = {
                 "location": page.reference.location,

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from rootline.adapters.memory import MemoryObjectRemover
 from rootline.ports.object_remover import DatedObject, ObjectRemover
-from rootline.schemas.bytes.root.condemned_page import encode_condemned_page
+from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES, CondemnedLocations
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey, Version
 from rootline.schemas.intent import DataFile, IntentKind
@@ -217,7 +217,7 @@ def test_a_live_location_that_an_intent_condemned_all_the_same_is_never_deleted(
         names = [name for name in await world.keys() if not name.startswith("metadata/roots/")]
         head = (await world.head()).header
         hashes = LocationHashes.of(map(location_hash, names))
-        page, body = encode_condemned_page(head.table_uuid, 0, hashes, ())
+        page, body = CONDEMNED_PAGES.encode(head.table_uuid, CondemnedLocations(0, hashes))
         await world.store.put_if_absent(key_of(world.table, page.reference.location), body)
         lie: dict[str, Any] = {"location": page.reference.location, "digest": page.reference.digest}
         lie["file_size_in_bytes"] = len(body)

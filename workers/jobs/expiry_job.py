@@ -31,7 +31,7 @@ from rootline.maintenance.expiry_plan import ExpiryPlan, PurgePlan, plan_expiry,
 from rootline.maintenance.limits import EVERY_COMMITS, EVERY_COMMITS_IN_FOLDER, ExpiryLimits
 from rootline.maintenance.plan import Plan
 from rootline.ports.object_remover import DatedObject, ObjectRemover
-from rootline.schemas.bytes.root.kept_page import KeptVersion
+from rootline.schemas.bytes.root.retained_page import KeptVersion
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import TableName, Version

@@ -32,12 +32,12 @@ from rootline.maintenance.orphan_sweep_plan import (
     plan_sweep,
 )
 from rootline.ports.object_remover import ObjectRemover
-from rootline.schemas.bytes.root.condemned_page import CondemnedPage
+from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES, CondemnedPage
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.object_reader import read_condemned
+from rootline.storage.metadata.object_reader import read_pages_of
 from rootline.storage.metadata.root_reader import find_head
 from rootline.workers.jobs.job import Job, JobContext, JobOutcome, JobReport, Removed, remove_batches
 from rootline.workers.jobs.maintenance_job import MaintenanceJob
@@ -80,7 +80,7 @@ class SweepPlanner:
     def __init__(self, context: JobContext, *, deletes: bool) -> None:
         self._context = context
         self.deletes = deletes
-        self._known: dict[TableName, dict[bytes, CondemnedPage]] = {}
+        self._known: dict[TableName, tuple[CondemnedPage, ...]] = {}
         self.intervals_s: dict[TableName, int] = {}
         """Seconds between two sweeps of each table."""
         self._neighbours = NeighbourReads(context.reads)
@@ -121,8 +121,8 @@ class SweepPlanner:
         self, table: TableName, root: Root, limits: SweepLimits, remover: ObjectRemover
     ) -> SweepPlan | None:
         reads, header = self._context.reads, root.header
-        pages = await read_condemned(reads, header, self._known.get(table, {}))
-        self._known[table] = {page.reference.digest: page for page in pages}
+        pages = await read_pages_of(reads, header, CONDEMNED_PAGES, self._known.get(table, ()))
+        self._known[table] = pages
         store_ms = await self._store_ms(table)
         listed = await list_table(remover, table)
         references = References(reads, root, listed.inventory)

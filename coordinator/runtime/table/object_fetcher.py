@@ -27,9 +27,9 @@ from pyroaring import BitMap, BitMap64
 from rootline.ports.object_store import LongObject, ObjectStore
 from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.leaf_codec import LeafContent, decode_leaf, is_quickly_decoded
-from rootline.schemas.bytes.root.condemned_page import CondemnedPage, decode_condemned_page, is_condemned
 from rootline.schemas.bytes.root.foreign_names import ForeignNameNotes
-from rootline.schemas.bytes.root.kept_page import RetainedPage, decode_retained_page
+from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES, CondemnedPage, is_condemned
+from rootline.schemas.bytes.root.page_codec import Page
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.bytes.vector_codec import VECTOR_MAGIC as MAGIC
 from rootline.schemas.bytes.vector_codec import decode_vector
@@ -40,17 +40,15 @@ from rootline.schemas.intent import AdoptedRoot
 from rootline.schemas.object_keys import is_absolute, resolved, root_key, table_in
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata import object_reader as leaf_reader
-from rootline.storage.metadata.object_reader import read_condemned, read_leaves
+from rootline.storage.metadata.object_reader import read_leaves, read_pages_of
 from rootline.storage.metadata.read_cache import mapped
 from rootline.storage.metadata.root_reader import find_head, named_definition, names_of_folders, proven_root, read_root
 from rootline.storage.rows.file_footers import FooterReader
 from rootline.storage.stored_objects import get_up_to, read_stored, stored_dates, stored_key
 from rootline.tree.commit.arrival_rules import DateNeed
-from rootline.tree.draft.batch import ABSENT, Absent, FetchedObjects, Need, Needs, Record
+from rootline.tree.draft.batch import ABSENT, Absent, FetchedObjects, Need, Needs, PageNeed, Record
 from rootline.tree.intents.create import AdoptedTable, AdoptionNeed
-from rootline.tree.intents.expire import RetainedPageNeed
 from rootline.tree.intents.restore import DefinitionNeed, RootNeed
-from rootline.tree.intents.sweep import CondemnedPageNeed
 from rootline.tree.proof.adoption import adopted_state, invalid, leaves_of, proven_adopted
 from rootline.tree.proof.file_proof import StatedFile, verifies_files
 from rootline.tree.proof.leaf_proof import LeafProof, prove_leaf
@@ -170,7 +168,7 @@ async def _check_not_condemned(store: ObjectStore, table: TableName, locations: 
         if head is None or owner == table:
             continue
         try:
-            pages = await read_condemned(store, (await read_root(store, owner, head.version)).header)
+            pages = await read_pages_of(store, (await read_root(store, owner, head.version)).header, CONDEMNED_PAGES)
         except Corrupt:
             continue
         found = await asyncio.to_thread(_first_condemned, locations, owner, pages) if pages else None
@@ -265,6 +263,7 @@ async def fetch_objects(
     return FetchedObjects(found)
 
 
+T = TypeVar("T")
 N = TypeVar("N", bound=Need[object])
 
 
@@ -389,33 +388,19 @@ async def read_older_leaf(
     return found
 
 
-async def _condemned(source: _Source, need: CondemnedPageNeed) -> CondemnedPage | Absent:
-    """A page of condemned locations. It is absent if it is not the page that the intent names."""
-    store, table, named = source.store, source.table, need.page
+async def _page(source: _Source, need: PageNeed[T]) -> Page[T] | Absent:
+    """The page that an intent names. It is absent if another page, or none, is stored there."""
+    named, name = need.page, stored_key(source.table, need.page.location)
+    size = named.file_size_in_bytes
     for _ in range(2):
-        body = await _body(store, table, named.location)
+        body = await _body(source.store, source.table, named.location)
         if body is None:
             return ABSENT
         try:
-            size, name = named.file_size_in_bytes, stored_key(table, named.location)
-            return decode_condemned_page(body, named.location, named.digest, size, need.table_uuid, name=name)
+            return need.kind.decode_stored(body, named.location, named.digest, size, need.table_uuid, name=name)
         except RootlineError as error:
             reason = error.message
-            structlog.get_logger().warning("page unreadable", action="reject", table=table, reason=reason)
-    return ABSENT
-
-
-async def _retained(source: _Source, need: RetainedPageNeed) -> RetainedPage | Absent:
-    """A page of retained versions. It is absent if it is not the page that the intent names."""
-    page = need.page
-    for _ in range(2):
-        body = await _body(source.store, source.table, page.location)
-        if body is None:
-            return ABSENT
-        try:
-            return decode_retained_page(body, page.digest, page.file_size_in_bytes, need.table_uuid, name=page.location)
-        except Corrupt:
-            continue
+            structlog.get_logger().warning("page unreadable", action="reject", table=source.table, reason=reason)
     return ABSENT
 
 
@@ -453,9 +438,8 @@ _KINDS: Final[tuple[_Kind[Any], ...]] = (
     _Kind(VectorNeed, _vectors),
     _Kind(RootNeed, _one_by_one(_root)),
     _Kind(AdoptionNeed, _one_by_one(_adopted)),
-    _Kind(CondemnedPageNeed, _one_by_one(_condemned)),
+    _Kind(PageNeed, _one_by_one(_page)),
     _Kind(DateNeed, _dates),
-    _Kind(RetainedPageNeed, _one_by_one(_retained)),
     _Kind(FileNeed, _files),
     _Kind(DefinitionNeed, _one_by_one(_definition)),
 )

@@ -1,6 +1,6 @@
 """A page of the writers' ledger: records that do not fit in the header.
 
-Owns: the rows' form, and finding a writer's row. Does not own: the file around them (`page_codec`), the meaning of a
+Owns: the rows, and finding a writer's row. Does not own: the file around them (`page_codec`), the meaning of a
 record (`rootline.tree.ledger.ledger`), which records move out of the header (`rootline.tree.ledger.ledger_spill`).
 Invariants: A row stays encoded until its writer is requested, so that a page of many writers is cheap to load and
 merge. A writer has at most one row in a page.
@@ -8,27 +8,16 @@ merge. A writer has at most one row in a page.
 
 from __future__ import annotations
 
-import json
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
-
-import fastavro
+from operator import attrgetter
+from typing import Any, Final, TypeAlias
 
 from rootline.schemas.bytes.avro_encoding import Unreadable, encode_bytes, encode_long, encode_string, read_long
-from rootline.schemas.bytes.root.page_codec import (
-    PageKind,
-    decode_page,
-    decode_values,
-    encode_page,
-    encode_value,
-    record_schema,
-)
+from rootline.schemas.bytes.root.page_codec import Page, PageKind, RowSchema, record_schema
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import WriterId
 from rootline.schemas.parts.ledger import CommittedRun, RejectedSequence, WriterRecord
-from rootline.schemas.parts.page_reference import PageReference
 
 _RUN_LIST: Final = {
     "type": "array",
@@ -38,56 +27,34 @@ _REJECTION_LIST: Final = {
     "type": "array",
     "items": record_schema("rejected_sequence", sequence="long", intent_id="string", code="string", message="string"),
 }
-_SCHEMA: Final = record_schema(
-    "ledger_row", writer="string", last_seen_ms="long", committed=_RUN_LIST, rejected=_REJECTION_LIST
+_ROW: Final = RowSchema(
+    record_schema("ledger_row", writer="string", last_seen_ms="long", committed=_RUN_LIST, rejected=_REJECTION_LIST)
 )
-LEDGER_SCHEMA_JSON: Final = json.dumps(_SCHEMA, separators=(",", ":")).encode()
-_ROW: Final = fastavro.parse_schema(_SCHEMA)
-_RUNS: Final = fastavro.parse_schema(_RUN_LIST)
-_REJECTIONS: Final = fastavro.parse_schema(_REJECTION_LIST)
+_RUNS: Final = RowSchema(_RUN_LIST)
+_REJECTIONS: Final = RowSchema(_REJECTION_LIST)
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerPage:
-    """Writer → encoded row. The rows belong to the page and never change."""
+class LedgerRows:
+    """Writer → encoded row. The rows never change. `decoded`: the records that were requested so far."""
 
-    reference: PageReference
     rows: Mapping[WriterId, bytes]
-    _decoded: dict[WriterId, WriterRecord] = field(default_factory=dict, compare=False, repr=False)
-
-    def record_of(self, writer: WriterId) -> WriterRecord | None:
-        """The record of a writer in this page, or `None`. Raises as `decode_ledger_row`."""
-        found = self._decoded.get(writer)
-        if found is None:
-            row = self.rows.get(writer)
-            if row is None:
-                return None
-            found = self._decoded[writer] = decode_ledger_row(row, name=self.reference.location)
-        return found
+    decoded: dict[WriterId, WriterRecord] = field(default_factory=dict, compare=False, repr=False)
 
 
-def encode_ledger_page(
-    table_uuid: uuid.UUID, rows: Mapping[WriterId, bytes], salt: bytes = b""
-) -> tuple[LedgerPage, bytes]:
-    """(the page, its object's bytes) of at least one row. `salt` as in `encode_page`."""
-    reference, body = encode_page(PageKind.LEDGER, LEDGER_SCHEMA_JSON, table_uuid, rows.values(), salt=salt)
-    return LedgerPage(reference, rows), body
+LedgerPage: TypeAlias = Page[LedgerRows]
 
 
-def decode_ledger_page(body: bytes, reference: PageReference, table_uuid: uuid.UUID, *, name: str) -> LedgerPage:
-    """The page of `reference`. Arguments and errors as in `decode_page`."""
-    rows: dict[WriterId, bytes] = {}
-    found = 0
-    blocks = decode_page(body, reference, PageKind.LEDGER, LEDGER_SCHEMA_JSON, table_uuid, name=name)
-    try:
-        for count, plain in blocks:
-            rows.update((WriterId(value["writer"]), row) for value, row in decode_values(_ROW, count, plain))
-            found += count
-        if found != len(rows):
-            raise Unreadable("a writer has two rows")
-    except Unreadable as error:
-        raise Corrupt("page-corrupt", f"{name}: {error}") from None
-    return LedgerPage(reference, rows)
+def record_in(page: LedgerPage, writer: WriterId) -> WriterRecord | None:
+    """The record of a writer in a page, or `None`. Raises as `decode_ledger_row`."""
+    content = page.content
+    found = content.decoded.get(writer)
+    if found is None:
+        row = content.rows.get(writer)
+        if row is None:
+            return None
+        found = content.decoded[writer] = decode_ledger_row(row, name=page.reference.location)
+    return found
 
 
 def encode_ledger_row(writer: WriterId, record: WriterRecord) -> bytes:
@@ -114,7 +81,7 @@ def decode_ledger_row(row: bytes, *, name: str = "a page") -> WriterRecord:
         Corrupt: `page-corrupt`. The page's digest was checked before, so its writer encoded it wrongly.
     """
     try:
-        [(value, _)] = decode_values(_ROW, 1, row)
+        [(value, _)] = _ROW.decode(1, row)
         record = WriterRecord(
             tuple([CommittedRun(**run) for run in value["committed"]]),
             tuple([RejectedSequence(**item) for item in value["rejected"]]),
@@ -133,9 +100,24 @@ def last_seen_of(row: bytes) -> int:
     return read_long(row, position + length)[0]
 
 
-def _sized(schema: Any, items: Sequence[object]) -> bytes:
+def _sized(schema: RowSchema, items: Sequence[object]) -> bytes:
     """An Avro list with its length in bytes, as the format requires. Fastavro only reads such lists."""
     if not items:
         return b"\x00"
-    plain = encode_value(schema, items)
+    plain = schema.encode(items)
     return encode_long(-len(items)) + encode_bytes(plain[len(encode_long(len(items))) : -1]) + b"\x00"
+
+
+def _rows_of(content: LedgerRows) -> Iterator[bytes]:
+    return iter(content.rows.values())
+
+
+def _content_of(rows: Iterator[tuple[Any, bytes]]) -> LedgerRows:
+    found = [(WriterId(value["writer"]), row) for value, row in rows]
+    by_writer = dict(found)
+    if len(found) != len(by_writer):
+        raise Unreadable("a writer has two rows")
+    return LedgerRows(by_writer)
+
+
+LEDGER_PAGES: Final = PageKind("ledger", _ROW, _rows_of, _content_of, attrgetter("ledger_pages"))

@@ -8,60 +8,49 @@ Invariants: Encoded outcomes decode to equal outcomes in the same order. Lookup 
 
 from __future__ import annotations
 
-import json
-import uuid
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
-
-import fastavro
+from operator import attrgetter
+from typing import Any, Final, TypeAlias
 
 from rootline.schemas.bytes.avro_encoding import Unreadable
-from rootline.schemas.bytes.root.page_codec import (
-    PageKind,
-    decode_page,
-    decode_values,
-    encode_page,
-    encode_value,
-    record_schema,
-)
-from rootline.schemas.errors import Corrupt
+from rootline.schemas.bytes.root.page_codec import Page, PageKind, RowSchema, record_schema
 from rootline.schemas.identifiers import LogId
 from rootline.schemas.parts.outcomes import Outcome, OutcomeException, OutcomeRun, Outcomes
-from rootline.schemas.parts.page_reference import CoveredOffset, PageReference
+from rootline.schemas.parts.page_reference import CoveredOffset
 
 _OPTIONAL_STRING: Final = ("null", "string")
-_SCHEMA: Final = (
-    record_schema(
-        "outcome_run",
-        log="string",
-        partition="long",
-        first_offset="long",
-        last_offset="long",
-        version="long",
-        first_sequence_number="long",
-    ),
-    record_schema(
-        "outcome_exception",
-        log="string",
-        partition="long",
-        offset="long",
-        decided_in="long",
-        code=_OPTIONAL_STRING,
-        message=_OPTIONAL_STRING,
-        duplicate_of=("null", "long"),
-    ),
+_ROW: Final = RowSchema(
+    (
+        record_schema(
+            "outcome_run",
+            log="string",
+            partition="long",
+            first_offset="long",
+            last_offset="long",
+            version="long",
+            first_sequence_number="long",
+        ),
+        record_schema(
+            "outcome_exception",
+            log="string",
+            partition="long",
+            offset="long",
+            decided_in="long",
+            code=_OPTIONAL_STRING,
+            message=_OPTIONAL_STRING,
+            duplicate_of=("null", "long"),
+        ),
+    )
 )
-OUTCOME_SCHEMA_JSON: Final = json.dumps(_SCHEMA, separators=(",", ":")).encode()
-_ROW: Final = fastavro.parse_schema(json.loads(OUTCOME_SCHEMA_JSON))
 _Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class OutcomePage:
+class PagedOutcomes:
     """Outcomes, oldest first, with lookup by log, partition and offset."""
 
-    reference: PageReference
     outcomes: Outcomes
     _runs: dict[_Place, list[OutcomeRun]] = field(default_factory=dict, compare=False, repr=False)
     _exceptions: dict[tuple[str, int, int], OutcomeException] = field(default_factory=dict, compare=False, repr=False)
@@ -87,42 +76,17 @@ class OutcomePage:
             self._exceptions[item.log, item.partition, item.offset] = item
 
 
-def encode_outcome_page(table_uuid: uuid.UUID, outcomes: Outcomes, salt: bytes = b"") -> tuple[OutcomePage, bytes]:
-    """(the page, its object's bytes) of at least one outcome. `salt` as in `encode_page`."""
-    rows = map(encode_outcome, outcomes.items)
-    covers = covers_of(outcomes)
-    reference, body = encode_page(PageKind.OUTCOMES, OUTCOME_SCHEMA_JSON, table_uuid, rows, covers, salt)
-    return OutcomePage(reference, outcomes), body
-
-
-def decode_outcome_page(body: bytes, reference: PageReference, table_uuid: uuid.UUID, *, name: str) -> OutcomePage:
-    """The page of `reference`. Arguments and errors as in `decode_page`."""
-    runs: list[OutcomeRun] = []
-    exceptions: list[OutcomeException] = []
-    blocks = decode_page(body, reference, PageKind.OUTCOMES, OUTCOME_SCHEMA_JSON, table_uuid, name=name)
-    try:
-        for count, plain in blocks:
-            for (kind, value), row in decode_values(_ROW, count, plain):
-                item = OutcomeRun(**value) if kind == "outcome_run" else OutcomeException(**value)
-                if encode_outcome(item) != row:
-                    raise Unreadable(f"an outcome is not encoded in the way that the format requires: {item!r:.100}")
-                if isinstance(item, OutcomeRun):
-                    runs.append(item)
-                else:
-                    exceptions.append(item)
-    except Unreadable as error:
-        raise Corrupt("page-corrupt", f"{name}: {error}") from None
-    return OutcomePage(reference, Outcomes(tuple(runs), tuple(exceptions)))
+OutcomePage: TypeAlias = Page[PagedOutcomes]
 
 
 def encode_outcome(item: Outcome) -> bytes:
     """An outcome as an encoded row."""
     if isinstance(item, OutcomeRun):
-        return encode_value(_ROW, ("outcome_run", item._asdict()))
+        return _ROW.encode(("outcome_run", item._asdict()))
     if item.message is not None:
         # a message may quote characters that cannot be encoded; it is only for people, so they are escaped
         item = item._replace(message=item.message.encode(errors="backslashreplace").decode())
-    return encode_value(_ROW, ("outcome_exception", item._asdict()))
+    return _ROW.encode(("outcome_exception", item._asdict()))
 
 
 def covers_of(outcomes: Outcomes) -> tuple[CoveredOffset, ...]:
@@ -137,3 +101,30 @@ def covers_of(outcomes: Outcomes) -> tuple[CoveredOffset, ...]:
 
 def _first_offset(run: OutcomeRun) -> int:
     return run.first_offset
+
+
+def _rows_of(content: PagedOutcomes) -> Iterator[bytes]:
+    return map(encode_outcome, content.outcomes.items)
+
+
+def _content_of(rows: Iterator[tuple[Any, bytes]]) -> PagedOutcomes:
+    runs: list[OutcomeRun] = []
+    exceptions: list[OutcomeException] = []
+    for (kind, value), row in rows:
+        item = OutcomeRun(**value) if kind == "outcome_run" else OutcomeException(**value)
+        if encode_outcome(item) != row:
+            raise Unreadable(f"an outcome is not encoded in the way that the format requires: {item!r:.100}")
+        if isinstance(item, OutcomeRun):
+            runs.append(item)
+        else:
+            exceptions.append(item)
+    return PagedOutcomes(Outcomes(tuple(runs), tuple(exceptions)))
+
+
+def _covers_of(content: PagedOutcomes) -> tuple[CoveredOffset, ...]:
+    return covers_of(content.outcomes)
+
+
+OUTCOME_PAGES: Final = PageKind(
+    "outcomes", _ROW, _rows_of, _content_of, attrgetter("outcome_pages"), covers_of=_covers_of
+)

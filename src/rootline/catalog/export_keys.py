@@ -19,7 +19,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from rootline.maintenance.limits import whole_number
-from rootline.schemas.bytes.root.condemned_page import CondemnedPage
+from rootline.schemas.bytes.root.location_pages import CondemnedPage
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.location_hashes import location_hash
 from rootline.schemas.object_keys import MAX_VERSION, is_absolute, table_prefix
@@ -192,7 +192,7 @@ class KnownDeletes:
         for key in keys:
             name = key.rpartition("/")[2]
             named = location_hash(folder_of(format_version) + name) if condemned else b""
-            if not any(named in page.locations for page in condemned):
+            if not any(named in page.content.locations for page in condemned):
                 found.add(name)
         return found
 

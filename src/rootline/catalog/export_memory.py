@@ -37,11 +37,12 @@ from rootline.catalog.export_keys import (
 from rootline.catalog.manifest_list_encoder import ManifestRecord, decode_manifest_list_records
 from rootline.catalog.table_metadata import SnapshotJson, Specs, StoredMetadata, damaged, read_metadata
 from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, StoredObject
+from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES
 from rootline.schemas.identifiers import ObjectKey, SnapshotId, TableName, Version
 from rootline.schemas.parts.locations import Condemned
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.object_reader import read_condemned
+from rootline.storage.metadata.object_reader import read_pages_of
 from rootline.storage.metadata.root_reader import read_definition
 from rootline.storage.stored_objects import store_object
 
@@ -179,7 +180,7 @@ class TableMemory:
         if self.converted is None:
             folder = self.folder
             listing = await store.list(listed_prefix(folder.table, folder.format_version))
-            pages = () if self.head is None else await read_condemned(store, self.head)
+            pages = () if self.head is None else await read_pages_of(store, self.head, CONDEMNED_PAGES)
             if self.converted is None:
                 self.converted = KnownDeletes.listed(
                     folder.format_version, listing.keys, salt=self.salt, condemned=pages

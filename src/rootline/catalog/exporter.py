@@ -45,6 +45,7 @@ from rootline.catalog.table_metadata import (
     window_of,
 )
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import Status
 from rootline.schemas.errors import Invalid, Unavailable
@@ -52,7 +53,7 @@ from rootline.schemas.identifiers import SnapshotId, TableName, Version, snapsho
 from rootline.schemas.location_hashes import location_hash
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.object_reader import read_condemned, read_kept
+from rootline.storage.metadata.object_reader import read_kept, read_pages_of
 from rootline.storage.metadata.read_cache import PlanningReads, ReadCache
 from rootline.storage.metadata.root_reader import at_head, find_head, read_root
 from rootline.tree.check.verdict_roots import may_record_verdicts_only, records_verdicts_only
@@ -158,9 +159,9 @@ class ExportBuilder:
             return False
         used = self._used | (set() if memory.converted is None else memory.converted.used)
         used.update(str(each["manifest-list"]).removeprefix(f"{self._folder.base}/") for each in snapshots)
-        pages = await read_condemned(self._reads, head.header)
+        pages = await read_pages_of(self._reads, head.header, CONDEMNED_PAGES)
         hashes = [location_hash(location) for location in used]
-        if any(one in page.locations for page in pages for one in hashes):
+        if any(one in page.content.locations for page in pages for one in hashes):
             memory.forget()
             raise Unavailable("export-unfinished", f"{table}: a sweep committed during the export: retry")
         return True

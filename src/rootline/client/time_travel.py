@@ -176,10 +176,10 @@ async def _version_at(store: ObjectStore, table: TableName, head: Root, wanted_m
     oldest = await read_older_root(store, table, low) if low < high else head
     if oldest.header.snapshot.timestamp_ms > wanted_ms:
         kept = await read_kept(store, header)
-        found = None if kept is None else kept.newest_at(wanted_ms)
+        found = None if kept is None else kept.content.newest_at(wanted_ms)
         if found is not None:
             return found.version
-        low = low if kept is None else kept.versions[0].version
+        low = low if kept is None else kept.content.versions[0].version
         raise Invalid(
             "version-unknown",
             f"{table}: its oldest addressable version {low} is newer than {wanted_ms} ms; choose a later moment",

@@ -43,6 +43,7 @@ from rootline.client.trace_query import (
 from rootline.ports.intent_log import LogArchive
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.leaf import Leaf
+from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.errors import Invalid
@@ -51,7 +52,7 @@ from rootline.schemas.intent import Intent
 from rootline.schemas.parts.ledger import RejectedSequence, WriterRecord
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.storage.metadata.object_reader import read_pages
+from rootline.storage.metadata.object_reader import read_pages_of
 from rootline.storage.metadata.root_reader import at_head, list_names, read_root
 from rootline.storage.metadata.table_loader import changes_of, load_state, load_to_build_on
 from rootline.tree.commit.verdicts import answer, next_offset
@@ -187,8 +188,8 @@ class TracedTable:
 
     async def _parts_of(self, writer_id: str) -> tuple[WriterRecord, ...]:
         if self._ledger is None:
-            pages = await read_pages(self._store, self.header)
-            self._ledger = LedgerDraft(self.header.ledger.writers, pages.ledger)
+            pages = await read_pages_of(self._store, self.header, LEDGER_PAGES)
+            self._ledger = LedgerDraft(self.header.ledger.writers, pages)
         return self._ledger.parts_of(WriterId(writer_id))
 
 

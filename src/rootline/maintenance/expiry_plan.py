@@ -23,13 +23,19 @@ from typing import Final
 
 from rootline.maintenance.limits import SWEEP_PROPERTY, ExpiryLimits, checked_number, checked_switch
 from rootline.maintenance.plan import IntentStamp, WrittenPlan
-from rootline.schemas.bytes.root.kept_page import KEPT_MAX, KeptVersion, RetainedPage, encode_retained_page
+from rootline.schemas.bytes.root.retained_page import (
+    KEPT_MAX,
+    RETAINED_PAGES,
+    KeptVersion,
+    RetainedPage,
+    RetainedVersions,
+)
 from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import IntentKind, StoredPage, VersionReference
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.intents.drop import KEPT_PROPERTY, KEPT_S_DEFAULT, kept_until_ms
-from rootline.tree.state.pending_object import PendingObject
+from rootline.tree.state.pending_object import pending_page
 
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
@@ -66,11 +72,11 @@ class ExpiryPlan:
         salt = (
             f"made from {self.made_from_version}".encode()
         )  # a new name, because a sweep may have condemned an earlier page with the same versions
-        page, body = encode_retained_page(stamp.table_uuid, self.kept, salt)
+        page, pending = pending_page(RETAINED_PAGES, stamp.table_uuid, RetainedVersions(self.kept), salt)
         location, digest, size, *_ = page.reference
         named = StoredPage(location=location, file_size_in_bytes=size, digest=digest)
         intent = stamp.intent(IntentKind.EXPIRE, self.made_from_version, ref=reference, page=named)
-        return WrittenPlan((PendingObject(location, body),), intent)
+        return WrittenPlan((pending,), intent)
 
 
 def plan_expiry(
@@ -87,7 +93,7 @@ def plan_expiry(
             versions older.
         now: an operator's command, for which one version is enough.
     """
-    before = () if kept is None else kept.versions
+    before = () if kept is None else kept.content.versions
     if not now and header.version - header.versions.oldest < limits.every_commits:
         return None
     until_ms = header.snapshot.timestamp_ms if now_ms is None else min(now_ms, header.snapshot.timestamp_ms)

@@ -31,8 +31,8 @@ import numpy as np
 
 from rootline.maintenance.limits import SweepLimits
 from rootline.maintenance.plan import IntentStamp, WrittenPlan
-from rootline.schemas.bytes.root.condemned_page import LOCATIONS_MAX, CondemnedPage, encode_condemned_page
 from rootline.schemas.bytes.root.foreign_names import ForeignNames, name_hash
+from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES, LOCATIONS_MAX, CondemnedLocations, CondemnedPage
 from rootline.schemas.identifiers import CLOCKS_APART_MS, Version
 from rootline.schemas.intent import IntentKind, StoredPage
 from rootline.schemas.location_hashes import HASH_BYTES, LocationHashes, location_hash
@@ -42,7 +42,7 @@ from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.intents.sweep import HORIZON
 from rootline.tree.ledger.log_time import counted_ms
-from rootline.tree.state.pending_object import PendingObject
+from rootline.tree.state.pending_object import pending_page
 
 _KINDS: Final = tuple(OwnKind)
 _OF_EXPORTS: Final = frozenset({OwnKind.DATA_FILE, OwnKind.DATA_VECTOR, OwnKind.VECTOR}) | OF_EXPORTS
@@ -227,13 +227,16 @@ class SweepPlan:
     def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
         """The page to store, and the intent to publish after it."""
         del definition
-        page, body = encode_condemned_page(stamp.table_uuid, self.horizon_ms, self.condemned, self.replaces)
+        content = CondemnedLocations(self.horizon_ms, self.condemned, self.replaces)
+        page, pending = pending_page(CONDEMNED_PAGES, stamp.table_uuid, content)
         reference = page.reference
-        named = StoredPage(location=reference.location, file_size_in_bytes=len(body), digest=reference.digest)
+        named = StoredPage(
+            location=reference.location, file_size_in_bytes=reference.size_in_bytes, digest=reference.digest
+        )
         intent = stamp.intent(
             IntentKind.SWEEP, self.made_from_version, page=named, read_sequence_number=self.made_from_number
         )
-        return WrittenPlan((PendingObject(reference.location, body),), intent)
+        return WrittenPlan((pending,), intent)
 
 
 def horizon_of(header: RootHeader, store_ms: int, limits: SweepLimits) -> int:
@@ -266,7 +269,7 @@ def plan_sweep(
             engines read.
     """
     horizon_ms = horizon_of(header, store_ms, limits)
-    known = [page.locations for page in pages]
+    known = [page.content.locations for page in pages]
 
     def chosen(older_than_ms: int, exports_than_ms: int = 0) -> list[int]:
         found = []
@@ -334,7 +337,7 @@ def due_deletions(
     for number, (item, page) in enumerate(zip(header.locations.condemned, pages, strict=True)):
         if not is_due(item, dated.get(-1 - number), dated.get(item.since_version), limits, store_ms, settled):
             continue
-        for one in page.locations:
+        for one in page.content.locations:
             at = inventory.holds(one)
             if at is not None and not referenced[at] and not (has_unread and inventory.kind_of(at) in _OF_EXPORTS):
                 due.add(at)
@@ -365,7 +368,7 @@ def is_due(
 def is_done(page: CondemnedPage, inventory: Inventory, *, has_unread: bool) -> bool:
     """Whether every object of a page is deleted, or stays because something references it."""
     referenced = inventory.is_referenced
-    places = (inventory.holds(one) for one in page.locations)
+    places = (inventory.holds(one) for one in page.content.locations)
     return all(at is None or referenced[at] or (has_unread and inventory.kind_of(at) in _OF_EXPORTS) for at in places)
 
 
@@ -388,10 +391,10 @@ def _replaced(
         elif (
             fresh
             and min(item.since_ms, store_ms) // parts == store_ms // parts
-            and len(named) + len(page.locations) < LOCATIONS_MAX
+            and len(named) + len(page.content.locations) < LOCATIONS_MAX
         ):
             gone.append(item.page.digest)
-            named += page.locations
+            named += page.content.locations
     return tuple(gone), LocationHashes.of(named)
 
 

@@ -23,7 +23,7 @@ from rootline.client.planned_files import plan_files
 from rootline.client.producer import DEFAULT_TIMEOUT_S
 from rootline.client.session import Commit, Session
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.root.condemned_page import is_condemned
+from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES, RETIRED_PAGES, is_condemned
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import table_prefix
@@ -34,7 +34,7 @@ from rootline.spark.daemon import use_this_python
 from rootline.spark.data_source import session_defaults
 from rootline.spark.options import SourceOptions, parse_options
 from rootline.spark.rewrite_jobs import on_cluster
-from rootline.storage.metadata.object_reader import read_condemned, read_left
+from rootline.storage.metadata.object_reader import read_pages
 from rootline.storage.stored_objects import read_stored
 from rootline.tree.draft.carried import CarriedFields
 from rootline.tree.draft.left import RetiredDraft, restored_through
@@ -52,17 +52,18 @@ async def refused_locations(store: ObjectStore, header: RootHeader, locations: I
         Corrupt: `object-missing`, `page-corrupt`.
         Unavailable: `store-unavailable`.
     """
-    condemned, left = await read_condemned(store, header), await read_left(store, header)
-    return refused_by(header, TablePages((), (), condemned, left=left), locations)
+    pages = await read_pages(store, header, kinds=(CONDEMNED_PAGES, RETIRED_PAGES))
+    return refused_by(header, pages, locations)
 
 
 def refused_by(header: RootHeader, pages: TablePages, locations: Iterable[str]) -> frozenset[str]:
     """The refused locations, as `refused_locations`, from the pages of condemned and of rewritten locations."""
-    left, undone = RetiredDraft(header.locations.retired, pages.left), restored_through(CarriedFields.of(header))
+    left = RetiredDraft(header.locations.retired, pages.of(RETIRED_PAGES))
+    undone = restored_through(CarriedFields.of(header))
 
     def is_refused(location: str) -> bool:
         has_left = bool(left) and left.find(location, undone) is not None
-        return has_left or is_condemned(location, header.table, pages.condemned)
+        return has_left or is_condemned(location, header.table, pages.of(CONDEMNED_PAGES))
 
     return frozenset(filter(is_refused, locations))
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.intent_codec import encode_intent
-from rootline.schemas.bytes.root.condemned_page import encode_condemned_page
+from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES, CondemnedLocations
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent, IntentKind, Isolation, RemovedFile, StoredPage
 from rootline.schemas.location_hashes import LocationHashes
@@ -84,7 +84,7 @@ def records(page: StoredPage) -> list[Sent]:
 async def stored_page(store: ObjectStore) -> StoredPage:
     """A page that sets the horizon of `OLD`, sixty days ago."""
     horizon_ms = int(time.time() * 1000) - 60 * _DAY_MS
-    page, body = encode_condemned_page(uuid_of(OLD), horizon_ms, LocationHashes.of(()))
+    page, body = CONDEMNED_PAGES.encode(uuid_of(OLD), CondemnedLocations(horizon_ms, LocationHashes.of(())))
     reference = page.reference
     await store.put_if_absent(key_of(OLD, reference.location), body)
     return StoredPage(location=reference.location, digest=reference.digest, file_size_in_bytes=len(body))

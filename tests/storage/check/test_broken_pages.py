@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from rootline.schemas.bytes.root.ledger_page import encode_ledger_page, encode_ledger_row
-from rootline.schemas.bytes.root.outcome_page import encode_outcome_page
+from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES, LedgerRows, encode_ledger_row
+from rootline.schemas.bytes.root.outcome_page import OUTCOME_PAGES, PagedOutcomes
 from rootline.schemas.error_codes import CODES
 from rootline.schemas.identifiers import ObjectKey, Version, WriterId
 from rootline.schemas.object_keys import key_of
@@ -26,10 +26,10 @@ def with_ledger_page(
     builder: TableBuilder, header: RootHeader, without: str | None, **more: WriterRecord
 ) -> RootHeader:
     """The header with its one page of ledger made anew: less a writer, or with other records."""
-    [page] = builder.state.pages.ledger
-    rows = {writer: row for writer, row in page.rows.items() if writer != without}
+    [page] = builder.state.pages.of(LEDGER_PAGES)
+    rows = {writer: row for writer, row in page.content.rows.items() if writer != without}
     rows |= {WriterId(writer): encode_ledger_row(WriterId(writer), record) for writer, record in more.items()}
-    fresh, body = encode_ledger_page(header.table_uuid, rows)
+    fresh, body = LEDGER_PAGES.encode(header.table_uuid, LedgerRows(rows))
     memory_of(builder).place(key_of(builder.table, fresh.reference.location), body)
     return replace(header, ledger=replace(header.ledger, pages=(fresh.reference,)))
 
@@ -146,11 +146,12 @@ async def test_outcomes_that_go_in_the_order_of_their_offsets_are_taken_for_ackn
 
 async def test_an_outcome_that_a_page_makes_up_is_found() -> None:
     builder = await everything_table()
-    [page] = builder.state.pages.outcomes
-    runs = (page.outcomes.runs[0]._replace(version=Version(3)), *page.outcomes.runs[1:])
+    [page] = builder.state.pages.of(OUTCOME_PAGES)
+    outcomes = page.content.outcomes
+    runs = (outcomes.runs[0]._replace(version=Version(3)), *outcomes.runs[1:])
 
     def with_other_page(header: RootHeader) -> RootHeader:
-        fresh, body = encode_outcome_page(header.table_uuid, replace(page.outcomes, runs=runs))
+        fresh, body = OUTCOME_PAGES.encode(header.table_uuid, PagedOutcomes(replace(outcomes, runs=runs)))
         memory_of(builder).place(key_of(builder.table, fresh.reference.location), body)
         return replace(header, outcomes=replace(header.outcomes, pages=(fresh.reference,)))
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 
-from rootline.schemas.bytes.root.ledger_page import encode_ledger_page, encode_ledger_row
+from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES, LedgerRows, encode_ledger_row
+from rootline.schemas.bytes.root.outcome_page import OUTCOME_PAGES
+from rootline.schemas.bytes.root.page_codec import Page, PageKind
 from rootline.schemas.bytes.root.root_codec import Row, seal
 from rootline.schemas.content_entry import ContentType, EntryPlace, Status
 from rootline.schemas.identifiers import SequenceNumber, SnapshotId, Version, WriterId
@@ -167,14 +170,15 @@ def paged() -> Lake:
     return lake
 
 
+T = TypeVar("T")
 WRITER = {"writer_id": "x", "writer_sequence": 3}
 
 
-def with_pages(state: TableState, **members: object) -> TableState:
-    """A state with other pages, which its header names."""
-    pages = dataclasses.replace(state.pages, **members)  # type: ignore[arg-type]
-    of_ledger = of_part("ledger", pages=tuple(page.reference for page in pages.ledger))
-    of_outcomes = of_part("outcomes", pages=tuple(page.reference for page in pages.outcomes))
+def with_pages(state: TableState, kind: PageKind[T], *members: Page[T]) -> TableState:
+    """A state with other pages of a kind, which its header names."""
+    pages = state.pages.having(kind, members)
+    of_ledger = of_part("ledger", pages=tuple(page.reference for page in pages.of(LEDGER_PAGES)))
+    of_outcomes = of_part("outcomes", pages=tuple(page.reference for page in pages.of(OUTCOME_PAGES)))
     named = with_header(with_header(state, of_ledger), of_outcomes)
     return dataclasses.replace(named, pages=pages)
 
@@ -186,7 +190,7 @@ def complaints(old: TableState, new: TableState) -> str:
 def test_pages_that_are_not_loaded_are_noticed() -> None:
     lake = paged()
     old, new = lake.states[-2:]
-    assert (len(new.pages.ledger), len(new.pages.outcomes)) == (1, 1)
+    assert (len(new.pages.of(LEDGER_PAGES)), len(new.pages.of(OUTCOME_PAGES))) == (1, 1)
     assert complaints(old, dataclasses.replace(new, pages=NO_PAGES)).startswith("the pages are not those")
 
 
@@ -194,10 +198,10 @@ def test_a_page_that_was_not_made_is_noticed() -> None:
     lake = paged()
     old, new = lake.states[-2:]
     assert complaints(old, new) == ""
-    lost = complaints(old, with_pages(new, ledger=()))
+    lost = complaints(old, with_pages(new, LEDGER_PAGES))
     assert "writer w is lost" in lost
     assert "writer v is lost" in lost
-    assert "the outcomes of offsets" in complaints(old, with_pages(new, outcomes=()))
+    assert "the outcomes of offsets" in complaints(old, with_pages(new, OUTCOME_PAGES))
 
 
 def test_a_page_that_goes_with_something_in_it_is_noticed() -> None:
@@ -206,8 +210,8 @@ def test_a_page_that_goes_with_something_in_it_is_noticed() -> None:
     lake.limits = HEADER_LIMITS
     lake.put(append("d"))
     new = lake.head
-    assert "writer w is lost" in complaints(old, with_pages(new, ledger=()))
-    gone = with_pages(new, outcomes=())
+    assert "writer w is lost" in complaints(old, with_pages(new, LEDGER_PAGES))
+    gone = with_pages(new, OUTCOME_PAGES)
     assert "the outcomes of offsets 0 to 0" in complaints(old, gone)
     assert violations(old, gone, acknowledged={(LOG, 0): old.header.log.offsets[0].next_offset}) == []
 
@@ -224,9 +228,10 @@ def test_a_page_that_goes_with_something_in_it_is_noticed() -> None:
 def test_a_record_that_changed_on_its_way_to_a_page_is_noticed(record: WriterRecord) -> None:
     lake = paged()
     old, new = lake.states[-2:]
-    rows = {**new.pages.ledger[0].rows, WriterId("w"): encode_ledger_row(WriterId("w"), record)}
-    page, _ = encode_ledger_page(new.header.table_uuid, rows)
-    assert "the ledger of w loses sequences 1 to 1" in complaints(old, with_pages(new, ledger=(page,)))
+    [known] = new.pages.of(LEDGER_PAGES)
+    rows = {**known.content.rows, WriterId("w"): encode_ledger_row(WriterId("w"), record)}
+    page, _ = LEDGER_PAGES.encode(new.header.table_uuid, LedgerRows(rows))
+    assert "the ledger of w loses sequences 1 to 1" in complaints(old, with_pages(new, LEDGER_PAGES, page))
 
 
 def test_a_run_in_the_header_that_shrinks_is_noticed() -> None:

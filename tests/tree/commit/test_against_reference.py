@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from rootline.maintenance.expiry_plan import Steps, plan_expiry
 from rootline.maintenance.limits import ExpiryLimits
-from rootline.schemas.bytes.root.kept_page import RetainedPage
+from rootline.schemas.bytes.root.retained_page import RetainedPage
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.intents import expire as expiry
 from tests.support.examples import examples

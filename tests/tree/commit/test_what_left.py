@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from rootline.maintenance.orphan_sweep_plan import locations_of
+from rootline.schemas.bytes.root.location_pages import RETIRED_PAGES
 from rootline.schemas.intent import IntentKind, VersionReference
 from rootline.schemas.parts.locations import NOTHING_RETIRED
 from rootline.schemas.verdict import Verdict, VerdictKind
@@ -185,7 +186,7 @@ def test_the_header_holds_few_and_pages_stay_few_however_often_a_table_is_compac
         left = lake.head.header.locations.retired
         assert len(left.removed) + len(left.rewritten) <= FRESH_BYTES_MAX
         assert len(left.pages) < 8
-    assert sum(map(len, lake.head.pages.left)) <= 60 * 11 + 3
+    assert sum(len(page.content) for page in lake.head.pages.of(RETIRED_PAGES)) <= 60 * 11 + 3
     assert is_duplicate(lake.put(*(append(path, data_file(path[5:-8])) for path in kept)))
 
 
@@ -231,4 +232,4 @@ def test_a_dropped_table_comes_back_with_it_and_the_next_of_the_name_begins_with
     lake.put(undrop(lake.head.header.version))
     assert is_duplicate(lake.put(append("again", data_file(path[5:-8]), table_uuid=TABLE_UUID)))
     assert codes(lake.put(drop("once more"), another())) == [None, None]
-    assert (lake.head.header.locations.retired, lake.head.pages.left) == (NOTHING_RETIRED, ())
+    assert (lake.head.header.locations.retired, lake.head.pages.of(RETIRED_PAGES)) == (NOTHING_RETIRED, ())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rootline.schemas.bytes.root.condemned_page import decode_condemned_page
+from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES
 from rootline.schemas.intent import IntentKind, VersionReference
 from rootline.schemas.location_hashes import location_hash
 from rootline.schemas.verdict import Verdict
@@ -33,10 +33,8 @@ def test_what_was_condemned_and_the_horizon_go_on_in_the_next_table_of_the_name(
     assert [item[1:] for item in header.locations.condemned] == [item[1:] for item in before.locations.condemned]
     [item] = header.locations.condemned
     body = lake.objects[item.page.location]
-    read = decode_condemned_page(
-        body, item.page.location, item.page.digest, item.page.size_in_bytes, SECOND, name="page"
-    )
-    assert location_hash("data/x.parquet") in read.locations
+    read = CONDEMNED_PAGES.decode(body, item.page, SECOND, name="page")
+    assert location_hash("data/x.parquet") in read.content.locations
     fresh_ms = lake.now_ms
     assert codes(lake.put_claiming(fresh_ms, append("x", table_uuid=SECOND))) == ["file-removed"]
     assert codes(lake.put_claiming(fresh_ms, append("y", table_uuid=SECOND))) == [None]

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from rootline.schemas.bytes.root.header_codec import PROFILE_KEY, encode_header
+from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import Intent, IntentKind, StoredPage, VersionReference
@@ -205,5 +206,5 @@ def test_a_state_without_its_page_of_kept_versions_is_noticed() -> None:
     lake.put(expire(lake, 4, keep=(1,)))
     old = lake.head
     lake.put(append("later"))
-    bare = dataclasses.replace(lake.head, pages=dataclasses.replace(lake.head.pages, kept=None))
+    bare = dataclasses.replace(lake.head, pages=lake.head.pages.having(RETAINED_PAGES, ()))
     assert "the pages are not those that the header references" in violations(old, bare)

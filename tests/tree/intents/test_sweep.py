@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.field_ids import PROFILE_OF_EXPIRY
 from rootline.schemas.intent import IntentKind, VectorReference
@@ -36,7 +37,7 @@ def test_a_sweep_raises_the_horizon_and_condemns_and_the_root_reads_back_equal()
     assert header.snapshot.summary["rootline.condemned-locations"] == "1"
     read = lake.reloaded()
     assert read.header == header
-    assert read.known_pages.condemned == lake.head.pages.condemned
+    assert read.known_pages == lake.head.pages
     assert PROFILE_OF_EXPIRY.encode() in lake.bodies[-1]
 
 
@@ -132,7 +133,7 @@ def test_what_is_live_when_a_sweep_is_applied_is_not_condemned() -> None:
     lake.put(intent(IntentKind.APPEND, "leaf", add_manifests=[leaf]))
     assert codes(lake.put(append("c"), late)) == [None, None]
     assert [lake.is_condemned(f"data/{name}.parquet") for name in ("b", "c", "in-leaf", "x")] == [False] * 3 + [True]
-    assert lake.reloaded().pages.condemned == lake.head.pages.condemned
+    assert lake.reloaded().pages == lake.head.pages
 
 
 def test_what_the_batch_of_a_sweep_brought_before_it_is_not_condemned() -> None:
@@ -185,7 +186,7 @@ def test_a_page_goes_only_behind_the_horizon_or_into_a_page_that_names_all_of_it
     assert codes(lake.put(lake.sweep("u", ["data/x.parquet"], replaces=[bytes(32)]))) == ["sweep-stale"]
     whole = ["data/x.parquet", "data/y.parquet", "data/z.parquet"]
     assert codes(lake.put(lake.sweep("v", whole, replaces=[digest]))) == [None]
-    assert [len(page.locations) for page in lake.head.pages.condemned] == [3]
+    assert [len(page.content.locations) for page in lake.head.pages.of(CONDEMNED_PAGES)] == [3]
     lake.days_pass(10)
     last = lake.head.header.locations.condemned[0]
     again = lake.sweep("w", replaces=[last.page.digest], horizon_ms=lake.youngest_ms)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from rootline.schemas.bytes.root.header_codec import encode_header
-from rootline.schemas.bytes.root.ledger_page import LedgerPage, decode_ledger_page
+from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES, LedgerPage
 from rootline.schemas.errors import Internal
 from rootline.schemas.identifiers import Version, WriterId
 from rootline.schemas.parts.ledger import CommittedRun, HeaderLedger, RejectedSequence, WriterRecord
@@ -143,7 +143,7 @@ def test_the_coldest_writers_move_and_the_warmest_stay() -> None:
     assert list(ledger.header) == before[-len(ledger.header) :]
     assert 500 < ledger.header.size_in_bytes <= 1_000
     [page] = ledger.pages
-    assert list(page.rows) == before[: len(page.rows)]
+    assert list(page.content.rows) == before[: len(page.content.rows)]
 
 
 def test_idle_process_writers_leave_when_pages_are_merged_and_named_ones_never() -> None:
@@ -160,7 +160,7 @@ def test_idle_process_writers_leave_when_pages_are_merged_and_named_ones_never()
     assert ledger.committed("process/old", 1) is None
     assert ledger.committed("process/back", 2) is not None
     assert ledger.committed("process/y-0", 1) is not None
-    assert sum(writer.startswith("process/x") for page in ledger.pages for writer in page.rows) == 0
+    assert sum(writer.startswith("process/x") for page in ledger.pages for writer in page.content.rows) == 0
 
 
 def test_a_process_writer_that_still_sends_keeps_what_pages_know_of_it() -> None:
@@ -190,7 +190,7 @@ def test_pages_read_back_know_the_same() -> None:
     for number in range(200):
         ledger.commit((f"w-{number % 23}", number))
     read = tuple(
-        decode_ledger_page(ledger.bodies[page.reference.location], page.reference, TABLE_UUID, name="p")
+        LEDGER_PAGES.decode(ledger.bodies[page.reference.location], page.reference, TABLE_UUID, name="p")
         for page in ledger.pages
     )
     assert read == ledger.pages

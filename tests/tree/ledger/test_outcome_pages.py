@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rootline.schemas.bytes.root.header_codec import encode_header
+from rootline.schemas.bytes.root.outcome_page import OUTCOME_PAGES
 from rootline.schemas.identifiers import LogId, LogPosition
 from rootline.schemas.parts.page_reference import CoveredOffset
 from rootline.schemas.verdict import Verdict
@@ -42,8 +43,8 @@ def test_the_oldest_outcomes_move_and_the_newest_stay() -> None:
     lake.limits = HeaderLimits(outcome_bytes=2_000)
     first, _ = rejections(lake, 3, "a")
     rejections(lake, 4, "b")
-    [page] = lake.head.pages.outcomes
-    moved = {item.offset for item in page.outcomes.exceptions}
+    [page] = lake.head.pages.of(OUTCOME_PAGES)
+    moved = {item.offset for item in page.content.outcomes.exceptions}
     stayed = {item.offset for item in lake.head.header.outcomes.newest.exceptions}
     assert max(moved) < min(stayed)
     assert {record.position.offset for record in first} <= moved
@@ -98,7 +99,7 @@ def test_what_is_acknowledged_is_left_out_when_pages_are_merged() -> None:
     rejections(lake, 10, "b")
     records = lake.records([remove(f"c-{number}", removed("data/none.parquet")) for number in range(30)])
     lake.put_records(records, acknowledged={(LOG, 0): middle})
-    lowest = min(item.offset for page in lake.head.pages.outcomes for item in page.outcomes.exceptions)
+    lowest = min(item.offset for page in lake.head.pages.of(OUTCOME_PAGES) for item in page.content.outcomes.exceptions)
     assert lowest >= middle
 
 

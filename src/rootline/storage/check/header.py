@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from rootline.schemas.bytes.root.ledger_page import LedgerPage
-from rootline.schemas.bytes.root.outcome_page import OutcomePage
+from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES, LedgerPage, record_in
+from rootline.schemas.bytes.root.outcome_page import OUTCOME_PAGES, OutcomePage
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import WriterId, snapshot_id_of
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX
@@ -30,7 +30,7 @@ from rootline.tree.ledger.header_limits import HEADER_LIMITS
 from rootline.tree.ledger.ledger import REJECTED_MAX, VERSION_FORGOTTEN, committed_version
 from rootline.tree.ledger.log_time import oldest_seen_ms
 from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT
-from rootline.tree.state.table_pages import TablePages
+from rootline.tree.state.table_pages import TablePages, changed_pages
 
 
 def faults_of_header(header: RootHeader) -> Iterator[Fault]:
@@ -93,7 +93,6 @@ def faults_of_step(old: Root, new: Root) -> Iterator[Fault]:
         yield Fault(code, sentence)
 
 
-Page = TypeVar("Page", LedgerPage, OutcomePage)
 _CODE = "progress-lost"
 
 
@@ -152,10 +151,10 @@ def faults_of_progress(before: Decided, after: Decided, *, writer_retention_s: i
     yield from _faults_of_offsets(before.header, after.header)
     if before.pages is None or after.pages is None:
         return
-    added, removed = _changed(before.pages.outcomes, after.pages.outcomes)
-    old = [before.header.outcomes.newest, *(page.outcomes for page in removed)]
-    new = [after.header.outcomes.newest, *(page.outcomes for page in added)]
-    stay = [page for page in after.pages.outcomes if page not in added]
+    added, removed = changed_pages(OUTCOME_PAGES, before.pages, after.pages)
+    old = [before.header.outcomes.newest, *(page.content.outcomes for page in removed)]
+    new = [after.header.outcomes.newest, *(page.content.outcomes for page in added)]
+    stay = [page for page in after.pages.of(OUTCOME_PAGES) if page not in added]
     yield from _faults_of_outcomes(before.header, after.header, old, new, stay)
     yield from _Ledger(before, after, before.pages, after.pages, writer_retention_s).faults()
 
@@ -203,18 +202,19 @@ class _Ledger:
         self, before: Decided, after: Decided, old_pages: TablePages, new_pages: TablePages, writer_retention_s: int
     ) -> None:
         self._old, self._new = before.header.ledger.writers, after.header.ledger.writers
-        self._old_pages, self._new_pages = old_pages.ledger, new_pages.ledger
-        self._added, self._removed = _changed(old_pages.ledger, new_pages.ledger)
+        self._old_pages, self._new_pages = old_pages.of(LEDGER_PAGES), new_pages.of(LEDGER_PAGES)
+        self._added, self._removed = changed_pages(LEDGER_PAGES, old_pages, new_pages)
         retention_ms, time = writer_retention_s * 1000, after.header.log.time
-        # the wall clock is for roots of old coordinators, which recorded no log time
-        by_wall_clock = after.header.snapshot.timestamp_ms - retention_ms
+        by_wall_clock = (
+            after.header.snapshot.timestamp_ms - retention_ms
+        )  # for roots of old coordinators, which recorded no log time
         self._oldest_ms = by_wall_clock if time is None else oldest_seen_ms(time, retention_ms)
 
     def faults(self) -> Iterator[Fault]:
         writers = {writer for writer, record in self._old.items() if self._new.get(writer) != record}
         writers |= {writer for writer in self._new if writer not in self._old}
         for page in (*self._added, *self._removed):
-            writers |= page.rows.keys()
+            writers |= page.content.rows.keys()
         for writer in sorted(writers):
             yield from self._faults_of(writer)
 
@@ -243,7 +243,7 @@ class _Ledger:
 
 
 def _parts(writer: WriterId, in_header: WriterRecord | None, pages: Sequence[LedgerPage]) -> list[WriterRecord]:
-    found = [page.record_of(writer) for page in pages]
+    found = [record_in(page, writer) for page in pages]
     return [part for part in (in_header, *found) if part is not None]
 
 
@@ -265,12 +265,6 @@ def _is_kept(run: CommittedRun, parts: Sequence[WriterRecord]) -> bool:
         if found not in (then, VERSION_FORGOTTEN) and run.version != VERSION_FORGOTTEN:
             return False
     return True
-
-
-def _changed(before: tuple[Page, ...], after: tuple[Page, ...]) -> tuple[list[Page], list[Page]]:
-    """(added pages, removed pages)."""
-    old, new = {page.reference for page in before}, {page.reference for page in after}
-    return [page for page in after if page.reference not in old], [page for page in before if page.reference not in new]
 
 
 def _last(item: Outcome) -> int:

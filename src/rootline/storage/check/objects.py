@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pyroaring import BitMap
 
@@ -20,12 +20,11 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.leaf_codec import Leaf, LeafContent, decode_leaf
 from rootline.schemas.bytes.leaf_columns import inherited_from
 from rootline.schemas.bytes.manifest_codec import decode_manifest
-from rootline.schemas.bytes.root.condemned_page import CondemnedPage
-from rootline.schemas.bytes.root.kept_page import RetainedPage, decode_retained_page
-from rootline.schemas.bytes.root.ledger_page import LedgerPage, decode_ledger_page
-from rootline.schemas.bytes.root.left_page import RetiredPage, decode_retired_page
-from rootline.schemas.bytes.root.outcome_page import OutcomePage, covers_of, decode_outcome_page
-from rootline.schemas.bytes.root.page_codec import location_of
+from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES, LedgerPage, record_in
+from rootline.schemas.bytes.root.outcome_page import OUTCOME_PAGES, OutcomePage, covers_of
+from rootline.schemas.bytes.root.page_codec import Page, PageKind, location_of
+from rootline.schemas.bytes.root.page_kinds import PAGE_KINDS
+from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES, RetainedPage
 from rootline.schemas.bytes.vector_codec import decode_puffin
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.entry_rules import ManifestKind, entry_violations
@@ -36,11 +35,11 @@ from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.check.findings import CheckSummary, Fault, FindingBook
 from rootline.storage.check.header import faults_of_outcomes, faults_of_record
-from rootline.storage.metadata.object_reader import condemned_page_of, read_manifest_vector
+from rootline.storage.metadata.object_reader import read_manifest_vector
 from rootline.storage.stored_objects import stored_key
 from rootline.tree.proof.adoption import is_adopted
 from rootline.tree.state.aggregates import LeafAggregates, aggregates_of
-from rootline.tree.state.table_pages import TablePages
+from rootline.tree.state.table_pages import NO_PAGES, TablePages
 
 
 class LiveKey(NamedTuple):
@@ -93,8 +92,7 @@ class ObjectCheck:
         self._leaves: dict[str, LeafFacts | None] = {}
         self._vector_files: dict[str, _VectorFile | None] = {}
         self._definitions: dict[tuple[str, bytes], TableDefinition | None] = {}
-        self._pages: dict[PageReference, LedgerPage | OutcomePage | CondemnedPage | RetiredPage | None] = {}
-        self._kept: dict[PageReference, RetainedPage | None] = {}
+        self._pages: dict[tuple[PageKind[Any], PageReference], Page[Any] | None] = {}
         self.named_locations: set[str] = set()
         """The locations of all metadata objects that roots have named."""
 
@@ -131,27 +129,25 @@ class ObjectCheck:
     async def pages(self, header: RootHeader) -> TablePages | None:
         """The pages that a root names. Pages that it no longer names are freed."""
         known = self._pages
-        self._pages = {}
-        for reference in header.ledger.pages:
-            self._pages[reference] = known[reference] if reference in known else await self._ledger(header, reference)
-        for reference in header.outcomes.pages:
-            self._pages[reference] = known[reference] if reference in known else await self._outcomes(header, reference)
-        for item in header.locations.condemned:
-            at = item.page
-            self._pages[at] = known[at] if at in known else await self._condemned(header, at)
-        for left in header.locations.retired.pages:
-            at = left.page
-            self._pages[at] = known[at] if at in known else await self._left(header, at)
-        ledger = [page for at in header.ledger.pages if isinstance(page := self._pages[at], LedgerPage)]
-        outcomes = [page for at in header.outcomes.pages if isinstance(page := self._pages[at], OutcomePage)]
-        condemned = [
-            page for at in header.locations.condemned if isinstance(page := self._pages[at.page], CondemnedPage)
-        ]
-        gone = [
-            page for item in header.locations.retired.pages if isinstance(page := self._pages[item.page], RetiredPage)
-        ]
-        found = TablePages(tuple(ledger), tuple(outcomes), tuple(condemned), await self.kept(header), tuple(gone))
+        # the retained page of the newest root is read first, and needed last
+        self._pages = {item: page for item, page in known.items() if item[0] is RETAINED_PAGES}
+        found = NO_PAGES
+        for kind in PAGE_KINDS:
+            for reference in kind.named_in(header):
+                item = kind, reference
+                self._pages[item] = known[item] if item in known else await self._read_page(header, kind, reference)
+            read = [self._pages[kind, reference] for reference in kind.named_in(header)]
+            found = found.having(kind, [page for page in read if page is not None])
         return found if found.are_those_of(header) else None
+
+    async def kept(self, header: RootHeader) -> RetainedPage | None:
+        """The page of the versions that are retained below the oldest addressable one, if the root names one."""
+        for reference in RETAINED_PAGES.named_in(header):
+            item = RETAINED_PAGES, reference
+            if item not in self._pages:
+                self._pages[item] = await self._read_page(header, *item)
+            return self._pages[item]
+        return None
 
     async def vector(self, entry: ContentEntry) -> BlobFacts | None:
         """The blob of a vector's entry. A difference between the two is a finding."""
@@ -230,92 +226,23 @@ class ObjectCheck:
             self._book.add(key, "definition-mismatch", reason)
         return definition
 
-    async def _ledger(self, header: RootHeader, reference: PageReference) -> LedgerPage | None:
-        found = await self._page_body(reference)
-        if found is None:
-            return None
-        key, body = found
-        try:
-            page = decode_ledger_page(body, reference, header.table_uuid, name=key)
-            records = {writer: page.record_of(writer) for writer in page.rows}
-        except Corrupt as error:
-            self._book.add_error(key, error)
-            return None
-        for writer, record in records.items():
-            if record is not None:
-                self._note(key, faults_of_record(writer, record, header))
-        return page
-
-    async def kept(self, header: RootHeader) -> RetainedPage | None:
-        """The page of the versions that are retained below the oldest addressable one, if the root names one."""
-        reference = None if header.versions.expiry is None else header.versions.expiry.kept
-        if reference is None:
-            return None
-        if reference not in self._kept:
-            self._kept[reference] = await self._read_kept(header, reference)
-        return self._kept[reference]
-
-    async def _read_kept(self, header: RootHeader, reference: PageReference) -> RetainedPage | None:
-        found = await self._page_body(reference)
-        if found is None:
-            return None
-        key, body = found
-        try:
-            page = decode_retained_page(body, reference.digest, reference.size_in_bytes, header.table_uuid, name=key)
-        except Corrupt as error:
-            self._book.add_error(key, error)
-            return None
-        if page.reference != reference:
-            self._book.add(key, "page-corrupt", f"it is not the page that root {header.version} names")
-            return None
-        return page
-
-    async def _outcomes(self, header: RootHeader, reference: PageReference) -> OutcomePage | None:
-        found = await self._page_body(reference)
-        if found is None:
-            return None
-        key, body = found
-        try:
-            page = decode_outcome_page(body, reference, header.table_uuid, name=key)
-        except Corrupt as error:
-            self._book.add_error(key, error)
-            return None
-        if covers_of(page.outcomes) != reference.covers:
-            self._book.add(key, "page-corrupt", f"root {header.version} states other offsets than it covers")
-        self._note(key, faults_of_outcomes(page.outcomes, header))
-        return page
-
-    async def _condemned(self, header: RootHeader, reference: PageReference) -> CondemnedPage | None:
-        found = await self._page_body(reference)
-        if found is None:
-            return None
-        try:
-            return condemned_page_of(found[1], reference, header, name=found[0])
-        except Corrupt as error:
-            self._book.add_error(found[0], error)
-            return None
-
-    async def _left(self, header: RootHeader, reference: PageReference) -> RetiredPage | None:
-        found = await self._page_body(reference)
-        if found is None:
-            return None
-        try:
-            return decode_retired_page(found[1], reference, header.table_uuid, name=found[0])
-        except Corrupt as error:
-            self._book.add_error(found[0], error)
-            return None
-
-    async def _page_body(self, reference: PageReference) -> tuple[ObjectKey, bytes] | None:
+    async def _read_page(self, header: RootHeader, kind: PageKind[Any], reference: PageReference) -> Page[Any] | None:
         found = await self._body(reference.location)
-        if found is not None:
-            self._summary.pages += 1
-            if reference.location != location_of(reference):
-                self._book.add(found[0], "page-corrupt", "its name does not match its digest")
-        return found
-
-    def _note(self, key: ObjectKey, faults: Iterable[Fault]) -> None:
+        if found is None:
+            return None
+        key, body = found
+        self._summary.pages += 1
+        if reference.location != location_of(reference):
+            self._book.add(key, "page-corrupt", "its name does not match its digest")
+        try:
+            page = kind.decode(body, reference, header.table_uuid, name=key)
+            faults = _FAULTS_OF_PAGES[kind](page, header) if kind in _FAULTS_OF_PAGES else []
+        except Corrupt as error:
+            self._book.add_error(key, error)
+            return None
         for fault in faults:
             self._book.add(key, fault.code, fault.reason)
+        return page
 
     async def _read_leaf(self, row: ContentEntry, definition: TableDefinition | None) -> LeafFacts | None:
         if is_adopted(row) and definition is None:
@@ -401,3 +328,28 @@ def _facts_of(leaf: Leaf, row: ContentEntry) -> LeafFacts:
 
 _DATA = frozenset({ContentType.DATA})
 _DELETES = frozenset({ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE})
+
+
+def _faults_of_ledger_page(page: LedgerPage, header: RootHeader) -> list[Fault]:
+    """The faults of its records. Raises `Corrupt` if one of them cannot be read."""
+    records = {writer: record_in(page, writer) for writer in page.content.rows}
+    return [
+        fault
+        for writer, record in records.items()
+        if record is not None
+        for fault in faults_of_record(writer, record, header)
+    ]
+
+
+def _faults_of_outcome_page(page: OutcomePage, header: RootHeader) -> list[Fault]:
+    outcomes = page.content.outcomes
+    faults = list(faults_of_outcomes(outcomes, header))
+    if covers_of(outcomes) != page.reference.covers:
+        faults.insert(0, Fault("page-corrupt", f"root {header.version} states other offsets than it covers"))
+    return faults
+
+
+_FAULTS_OF_PAGES: Final[Mapping[PageKind[Any], Callable[[Page[Any], RootHeader], list[Fault]]]] = {
+    LEDGER_PAGES: _faults_of_ledger_page,
+    OUTCOME_PAGES: _faults_of_outcome_page,
+}

@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from pyroaring import BitMap, BitMap64
 
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.leaf_codec import Leaf, LeafContent, decode_leaf
 from rootline.schemas.bytes.manifest_codec import decode_manifest
-from rootline.schemas.bytes.root.condemned_page import CondemnedPage, decode_condemned_page
-from rootline.schemas.bytes.root.kept_page import RetainedPage, decode_retained_page
-from rootline.schemas.bytes.root.ledger_page import decode_ledger_page
-from rootline.schemas.bytes.root.left_page import RetiredPage, decode_retired_page
-from rootline.schemas.bytes.root.outcome_page import decode_outcome_page
+from rootline.schemas.bytes.root.page_codec import Page, PageKind
+from rootline.schemas.bytes.root.page_kinds import PAGE_KINDS
+from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES, RetainedPage
 from rootline.schemas.bytes.vector_codec import decode_inline, decode_vector
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
 from rootline.schemas.errors import Corrupt, Invalid
@@ -34,6 +32,7 @@ from rootline.storage.stored_objects import gather_bounded, read_file, read_stor
 from rootline.tree.state.table_pages import NO_PAGES, TablePages
 
 LEAVES_AT_ONCE: Final = 8
+T = TypeVar("T")
 _SMALL_BYTES: Final = 65_536
 
 
@@ -101,101 +100,49 @@ async def read_leaves(
     return {location: found[location] for location in rows}
 
 
-PAGES_AT_ONCE = 8
+PAGES_AT_ONCE: Final = 8
 
 
-async def read_pages(store: ObjectStore, header: RootHeader, known: TablePages = NO_PAGES) -> TablePages:
-    """All pages that `header` names. Pages in `known` are not re-read.
+async def read_pages(
+    store: ObjectStore,
+    header: RootHeader,
+    known: TablePages = NO_PAGES,
+    *,
+    kinds: Iterable[PageKind[Any]] = PAGE_KINDS,
+) -> TablePages:
+    """The pages of these kinds that `header` names. Pages in `known` are not re-read.
 
     Raises:
         Corrupt: `object-missing`, `page-corrupt` or `profile-unknown`, naming the page.
         Unavailable: `store-unavailable`.
     """
-    ledger = {page.reference: page for page in known.ledger}
-    outcomes = {page.reference: page for page in known.outcomes}
-    condemned = {page.reference: page for page in known.condemned}
-    left = {page.reference: page for page in known.left}
-    of_ledger = set(header.ledger.pages)
-    of_condemned = {item.page for item in header.locations.condemned}
-    of_left = {item.page for item in header.locations.retired.pages}
-    named = (*header.ledger.pages, *header.outcomes.pages, *of_condemned, *of_left)
-    present = ledger.keys() | outcomes.keys() | condemned.keys() | left.keys()
-    wanted = [reference for reference in named if reference not in present]
+    found = {(kind, page.reference): page for kind in kinds for page in known.of(kind)}
+    named = [(kind, reference) for kind in kinds for reference in kind.named_in(header)]
 
-    async def body_of(reference: PageReference) -> bytes:
-        return await read_stored(store, header.table, reference.location, code="page-corrupt")
-
-    for reference, body in zip(wanted, await gather_bounded(wanted, body_of, PAGES_AT_ONCE), strict=True):
-        name = stored_key(header.table, reference.location)
-        if reference in of_ledger:
-            ledger[reference] = decode_ledger_page(body, reference, header.table_uuid, name=name)
-        elif reference in of_condemned:
-            condemned[reference] = condemned_page_of(body, reference, header, name=name)
-        elif reference in of_left:
-            left[reference] = decode_retired_page(body, reference, header.table_uuid, name=name)
-        else:
-            outcomes[reference] = decode_outcome_page(body, reference, header.table_uuid, name=name)
-    return TablePages(
-        tuple(ledger[reference] for reference in header.ledger.pages),
-        tuple(outcomes[reference] for reference in header.outcomes.pages),
-        tuple(condemned[item.page] for item in header.locations.condemned),
-        kept=await read_kept(store, header, known.kept),
-        left=tuple(left[item.page] for item in header.locations.retired.pages),
-    )
-
-
-async def read_kept(store: ObjectStore, header: RootHeader, known: RetainedPage | None = None) -> RetainedPage | None:
-    """The page of versions retained below the oldest addressable one, or `None`. Raises the errors of `read_pages`."""
-    reference = None if header.versions.expiry is None else header.versions.expiry.kept
-    if reference is None:
-        return None
-    if known is not None and known.reference == reference:
-        return known
-    body = await read_stored(store, header.table, reference.location, code="page-corrupt")
-    name = stored_key(header.table, reference.location)
-    page = decode_retained_page(body, reference.digest, reference.size_in_bytes, header.table_uuid, name=name)
-    if page.reference != reference:
-        raise Corrupt("page-corrupt", f"{name}: it is not the page that the root names")
-    return page
-
-
-async def read_condemned(
-    store: ObjectStore, header: RootHeader, known: Mapping[bytes, CondemnedPage] | None = None
-) -> tuple[CondemnedPage, ...]:
-    """The pages of condemned locations that a header names. Pages in `known`, by digest, are not re-read.
-
-    Raises:
-        Corrupt: `object-missing` or `page-corrupt`.
-    """
-    found = []
-    for item in header.locations.condemned:
-        page = (known or {}).get(item.page.digest)
-        if page is None:
-            body = await read_stored(store, header.table, item.page.location, code="page-corrupt")
-            page = condemned_page_of(body, item.page, header, name=stored_key(header.table, item.page.location))
-        found.append(page)
-    return tuple(found)
-
-
-async def read_left(store: ObjectStore, header: RootHeader) -> tuple[RetiredPage, ...]:
-    """The pages of retired locations that a header names. Raises the errors of `read_condemned`."""
-    references = [item.page for item in header.locations.retired.pages]
-
-    async def page_of(reference: PageReference) -> RetiredPage:
+    async def read(item: tuple[PageKind[Any], PageReference]) -> None:
+        kind, reference = item
         body = await read_stored(store, header.table, reference.location, code="page-corrupt")
-        name = stored_key(header.table, reference.location)
-        return decode_retired_page(body, reference, header.table_uuid, name=name)
+        found[item] = kind.decode(body, reference, header.table_uuid, name=stored_key(header.table, reference.location))
 
-    return tuple(await gather_bounded(references, page_of, PAGES_AT_ONCE))
+    await gather_bounded([item for item in dict.fromkeys(named) if item not in found], read, PAGES_AT_ONCE)
+    pages = NO_PAGES
+    for kind in kinds:
+        pages = pages.having(kind, [found[kind, reference] for reference in kind.named_in(header)])
+    return pages
 
 
-def condemned_page_of(body: bytes, reference: PageReference, header: RootHeader, *, name: str) -> CondemnedPage:
-    """The page that `reference` names. Raises `Corrupt`, as in `read_pages`."""
-    location, digest, size, content = reference[:4]
-    page = decode_condemned_page(body, location, digest, size, header.table_uuid, name=name)
-    if page.reference.content_bytes != content:
-        raise Corrupt("page-corrupt", f"{name}: the rows do not have the {content} bytes that the root states")
-    return page
+async def read_pages_of(
+    store: ObjectStore, header: RootHeader, kind: PageKind[T], known: Iterable[Page[T]] = ()
+) -> tuple[Page[T], ...]:
+    """The pages of one kind, the oldest first. Arguments and errors as in `read_pages`."""
+    pages = await read_pages(store, header, NO_PAGES.having(kind, known), kinds=(kind,))
+    return pages.of(kind)
+
+
+async def read_kept(store: ObjectStore, header: RootHeader) -> RetainedPage | None:
+    """The page of versions retained below the oldest addressable one, or `None`. Raises the errors of `read_pages`."""
+    pages = await read_pages(store, header, kinds=(RETAINED_PAGES,))
+    return pages.newest(RETAINED_PAGES)
 
 
 FILES_AT_ONCE: Final = 8

@@ -11,16 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from operator import is_
-from typing import TypeVar
 
-from rootline.schemas.bytes.root.condemned_page import CondemnedPage
-from rootline.schemas.bytes.root.ledger_page import LedgerPage, decode_ledger_row
-from rootline.schemas.bytes.root.left_page import RetiredPage
-from rootline.schemas.bytes.root.outcome_page import OutcomePage
+from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES, decode_ledger_row, record_in
+from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES, RETIRED_PAGES, RetiredPage
+from rootline.schemas.bytes.root.outcome_page import OUTCOME_PAGES, OutcomePage
+from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES
 from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, Status
 from rootline.schemas.identifiers import WriterId
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX
-from rootline.schemas.location_hashes import location_hash
+from rootline.schemas.location_hashes import LocationHashes, location_hash
 from rootline.schemas.parts.ledger import CommittedRun, HeaderLedger, WriterRecord
 from rootline.schemas.parts.outcomes import Outcomes
 from rootline.tree.draft.summary import RESTORED_VERSIONS
@@ -31,9 +30,8 @@ from rootline.tree.ledger.left_spill import LOCATIONS_MAX
 from rootline.tree.ledger.log_time import counted_ms
 from rootline.tree.ledger.outcome_spill import are_within
 from rootline.tree.ledger.outcomes import Acknowledged, kept
+from rootline.tree.state.table_pages import changed_pages
 from rootline.tree.state.table_state import TableState
-
-Page = TypeVar("Page", LedgerPage, OutcomePage, CondemnedPage, RetiredPage)
 
 
 def page_violations(
@@ -46,8 +44,9 @@ def page_violations(
         yield f"the header has more than {limits.ledger_bytes} bytes of the ledger"
     if not are_within(new.header.outcomes.newest, limits.outcome_bytes):
         yield f"the header has more than {limits.outcome_bytes} bytes of outcomes"
+    kept_page = new.pages.newest(RETAINED_PAGES)
     for name, version in new.header.tags.items() if new.header.versions.expiry is not None else ():
-        if version < new.header.versions.oldest and (new.pages.kept is None or new.pages.kept.find(version) is None):
+        if version < new.header.versions.oldest and (kept_page is None or kept_page.content.find(version) is None):
             yield f"version {version}, which has tag {name!r}, is not among the retained versions"
     if old is not None:
         if not starts_new_table(old.header, new.header):  # each table has its own ledger
@@ -59,17 +58,17 @@ def page_violations(
 
 
 def _ledger(old: TableState, new: TableState) -> Iterator[str]:
-    added, dropped = _changed(old.pages.ledger, new.pages.ledger)
+    added, dropped = changed_pages(LEDGER_PAGES, old.pages, new.pages)
     after = HeaderLedger.of(new.header.ledger.writers).records
     before = HeaderLedger.of(old.header.ledger.writers).records
     for writer in [writer for writer, record in before.items() if after.get(writer) is not record]:
         in_header = after.get(writer)
         parts = [] if in_header is None else [in_header]
-        parts += [part for page in added if (part := page.record_of(writer)) is not None]
+        parts += [part for page in added if (part := record_in(page, writer)) is not None]
         yield from _lost(writer, before[writer], parts)
     for page in dropped:
-        for writer, row in page.rows.items():
-            rows = [other.rows[writer] for other in added if writer in other.rows]
+        for writer, row in page.content.rows.items():
+            rows = [other.content.rows[writer] for other in added if writer in other.content.rows]
             if row not in rows:
                 yield from _lost(writer, decode_ledger_row(row), [decode_ledger_row(found) for found in rows])
 
@@ -104,15 +103,15 @@ def _continues(known: tuple[CommittedRun, ...], now: tuple[CommittedRun, ...]) -
 
 
 def _outcomes(old: TableState, new: TableState, acknowledged: Acknowledged) -> Iterator[str]:
-    added, dropped = _changed(old.pages.outcomes, new.pages.outcomes)
-    for outcomes in [old.header.outcomes.newest, *[page.outcomes for page in dropped]]:
+    added, dropped = changed_pages(OUTCOME_PAGES, old.pages, new.pages)
+    for outcomes in [old.header.outcomes.newest, *[page.content.outcomes for page in dropped]]:
         yield from _lost_outcomes(kept(outcomes, acknowledged), new.header.outcomes.newest, added)
 
 
 def _lost_outcomes(before: Outcomes, after: Outcomes, added: Iterable[OutcomePage]) -> Iterator[str]:
     if _begins(after.runs, before.runs) and _begins(after.exceptions, before.exceptions):
         return
-    places = (after, *(page.outcomes for page in added))
+    places = (after, *(page.content.outcomes for page in added))
     runs = {run for place in places for run in place.runs}
     exceptions = {item for place in places for item in place.exceptions}
     for run in before.runs:
@@ -125,14 +124,14 @@ def _lost_outcomes(before: Outcomes, after: Outcomes, added: Iterable[OutcomePag
 
 def _condemned(old: TableState, new: TableState) -> Iterator[str]:
     """Check that no condemned location is added, and that its page stays until the horizon has passed it."""
-    added, dropped = _changed(old.pages.condemned, new.pages.condemned)
+    added, dropped = changed_pages(CONDEMNED_PAGES, old.pages, new.pages)
     since = {item.page: item.since_ms for item in old.header.locations.condemned}
     for page in dropped:
         if since[page.reference] > new.header.locations.horizon_ms:
-            known = [other.locations for other in added]
-            if any(all(item not in locations for locations in known) for item in page.locations):
+            known = [other.content.locations for other in added]
+            if any(all(item not in locations for locations in known) for item in page.content.locations):
                 yield f"page {page.reference.location} is lost, but the horizon has not passed it"
-    if not old.pages.condemned or RESTORED_VERSIONS in new.header.snapshot.summary:
+    if not old.pages.of(CONDEMNED_PAGES) or RESTORED_VERSIONS in new.header.snapshot.summary:
         return
     for ordinal in new.live.unsettled:
         for row in new.root.blocks[ordinal].rows:
@@ -143,32 +142,28 @@ def _condemned(old: TableState, new: TableState) -> Iterator[str]:
 
 def _left(old: TableState, new: TableState) -> Iterator[str]:
     """Check that retired locations stay recorded until they are old enough, or there are too many."""
-    added, dropped = _changed(old.pages.left, new.pages.left)
+    added, dropped = changed_pages(RETIRED_PAGES, old.pages, new.pages)
     header, since = new.header, {item.page: item.since_ms for item in old.header.locations.retired.pages}
-    known = [hashes for page in added for hashes in (page.removed, page.rewritten)]
+    known = [hashes for page in added for hashes in _sets(page)]
     for page in dropped:
         if since[page.reference] < (header.locations.horizon_ms or counted_ms(header.log.time)):
             continue
-        is_full = sum(map(len, (page, *new.pages.left))) > LOCATIONS_MAX
-        locations = (item for hashes in (page.removed, page.rewritten) for item in hashes)
+        is_full = sum(len(each.content) for each in (page, *new.pages.of(RETIRED_PAGES))) > LOCATIONS_MAX
+        locations = (item for hashes in _sets(page) for item in hashes)
         if not is_full and any(all(item not in hashes for hashes in known) for item in locations):
             yield f"page {page.reference.location} is lost, but its locations were removed only recently"
+
+
+def _sets(page: RetiredPage) -> tuple[LocationHashes, LocationHashes]:
+    return page.content.removed, page.content.rewritten
 
 
 def _not_added(entry: ContentEntry, old: TableState) -> Iterator[str]:
     wanted = location_hash(entry.location)
     is_new = entry.version_info.status is Status.ADDED or entry.content_type in LEAF_TYPES
-    if is_new and any(wanted in page.locations for page in old.pages.condemned):
+    if is_new and any(wanted in page.content.locations for page in old.pages.of(CONDEMNED_PAGES)):
         yield f"{entry.location} is added, but was condemned"
 
 
 def _begins(longer: tuple[object, ...], shorter: tuple[object, ...]) -> bool:
     return len(longer) >= len(shorter) and all(map(is_, longer, shorter))
-
-
-def _changed(before: tuple[Page, ...], after: tuple[Page, ...]) -> tuple[list[Page], list[Page]]:
-    """(pages that were added, pages that were dropped)."""
-    if not before and not after:
-        return [], []
-    old, new = {page.reference for page in before}, {page.reference for page in after}
-    return [page for page in after if page.reference not in old], [page for page in before if page.reference not in new]

@@ -20,16 +20,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import CLOCKS_APART_MS
 from rootline.schemas.intent import Intent
 from rootline.schemas.object_keys import is_absolute
-from rootline.tree.draft.batch import Absent, FetchedObjects, Need, Needs, Record
+from rootline.tree.draft.batch import Absent, FetchedObjects, Need, Needs, PageNeed, Record
 from rootline.tree.draft.change import Change, RestoreVersion
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.left import Retirement, restored_through
-from rootline.tree.intents.sweep import CondemnedPageNeed
 
 ASKED_MAX: Final = 1_000
 """The most files of one intent for which the coordinator reads dates from the store."""
@@ -107,7 +107,7 @@ def check_arrival(draft: Draft, record: Record, change: Row | Change, fetched: F
         _check_age(claimed, horizon_ms, "the intent's oldest file")
         return None
     page = record.intent.page
-    is_read = page is not None and CondemnedPageNeed(page, draft.definition.table_uuid) in fetched
+    is_read = page is not None and PageNeed(CONDEMNED_PAGES, page, draft.definition.table_uuid) in fetched
     known = page.location if page is not None and is_read else None  # it was just read, so it exists
     asked = [location for location in dict.fromkeys(locations) if not (is_absolute(location) or location == known)]
     if len(asked) > ASKED_MAX:

@@ -41,6 +41,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.errors import Internal, Invalid, RootlineError
 from rootline.schemas.identifiers import SequenceNumber, TableName, Version, WriterId
@@ -277,7 +278,9 @@ class Decisions:
         self.needs = NO_NEEDS
         """Objects to fetch before the batch can be applied."""
         self.ledger = (
-            LedgerDraft({}) if parent is None else LedgerDraft(parent.header.ledger.writers, parent.known_pages.ledger)
+            LedgerDraft({})
+            if parent is None
+            else LedgerDraft(parent.header.ledger.writers, parent.known_pages.of(LEDGER_PAGES))
         )
         self.contents = ContentDraft(() if parent is None else parent.header.ledger.contents)
         self.outcomes = OutcomeDraft(self.version)

@@ -14,6 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES
+from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES, RETIRED_PAGES
+from rootline.schemas.bytes.root.outcome_page import OUTCOME_PAGES
+from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES
 from rootline.schemas.identifiers import SequenceNumber, Version, mark_of
 from rootline.schemas.parts.ledger import WriterLedger
 from rootline.schemas.parts.locations import Condemned, Locations
@@ -35,7 +39,7 @@ from rootline.tree.ledger.ledger_spill import fit_ledger
 from rootline.tree.ledger.left_spill import RetiredRetention, fit_retired
 from rootline.tree.ledger.log_time import counted_ms, log_time_after, log_time_of, oldest_seen_ms
 from rootline.tree.ledger.outcome_spill import fit_outcomes
-from rootline.tree.ledger.outcomes import Acknowledged, advanced, kept
+from rootline.tree.ledger.outcomes import Acknowledged, advanced, joined, kept
 from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT, NO_SNAPSHOT
 from rootline.tree.state.pending_object import PendingObject
 from rootline.tree.state.table_pages import NO_PAGES, TablePages
@@ -87,10 +91,11 @@ def next_header(
     earlier = Outcomes() if before is None else kept(before.outcomes.newest, acknowledged)
     pages = NO_PAGES if parent is None else parent.pages  # all were read, as every decision needs them
     if is_another:
-        earlier, pages = _joined(earlier, pages, acknowledged), NO_PAGES  # a new table writes its own pages
+        written = [kept(page.content.outcomes, acknowledged) for page in pages.of(OUTCOME_PAGES)]
+        earlier, pages = joined([*written, earlier]), NO_PAGES  # a new table writes its own pages
     outcomes = fit_outcomes(
         decisions.outcomes.after(earlier),
-        pages.outcomes,
+        pages.of(OUTCOME_PAGES),
         limit_bytes=limits.outcome_bytes,
         acknowledged=acknowledged,
         table_uuid=draft.definition.table_uuid,
@@ -101,7 +106,7 @@ def next_header(
     oldest_ms = oldest_seen_ms(log_time, retention_ms)
     ledger = fit_ledger(
         decisions.ledger.finished(log_time.newest_ms, oldest_ms),
-        pages.ledger,
+        pages.of(LEDGER_PAGES),
         limit_bytes=limits.ledger_bytes,
         oldest_ms=oldest_ms,
         table_uuid=draft.definition.table_uuid,
@@ -164,7 +169,13 @@ def next_header(
             ),
         ),
     )
-    pages = TablePages(ledger.pages, outcomes.pages, draft.condemned, draft.kept, retired.pages)
+    pages = (
+        NO_PAGES.having(LEDGER_PAGES, ledger.pages)
+        .having(OUTCOME_PAGES, outcomes.pages)
+        .having(CONDEMNED_PAGES, draft.condemned)
+        .having(RETIRED_PAGES, retired.pages)
+        .having(RETAINED_PAGES, () if draft.kept is None else (draft.kept,))
+    )
     return NextHeader(header, pages, (*outcomes.objects, *ledger.objects, *retired.objects))
 
 
@@ -181,14 +192,6 @@ def _marks(
         else:
             found.append(None if before is None else before.log.mark_at(log, partition))
     return tuple(found)
-
-
-def _joined(newest: Outcomes, pages: TablePages, acknowledged: Acknowledged) -> Outcomes:
-    """The outcomes of the header and of all pages, except acknowledged ones."""
-    parts = [*(kept(page.outcomes, acknowledged) for page in pages.outcomes), newest]
-    return Outcomes(
-        tuple([run for part in parts for run in part.runs]), tuple([item for part in parts for item in part.exceptions])
-    )
 
 
 def _redefined_in(before: RootHeader | None, draft: Draft) -> Version | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from rootline.schemas.bytes.root.outcome_page import OUTCOME_PAGES
 from rootline.schemas.identifiers import (
     LogPosition,
     SequenceNumber,
@@ -92,8 +93,8 @@ def _outcome_at(state: TableState, log: str, partition: int, offset: int) -> Out
     for item in reversed(outcomes.exceptions):
         if item.offset == offset and item.log == log and item.partition == partition:
             return item
-    for page in reversed(state.known_pages.outcomes):
-        found = page.run_at(log, partition, offset) or page.exception_at(log, partition, offset)
+    for page in reversed(state.known_pages.of(OUTCOME_PAGES)):
+        found = page.content.run_at(log, partition, offset) or page.content.exception_at(log, partition, offset)
         if found is not None:
             return found
     return None

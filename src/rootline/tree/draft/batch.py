@@ -1,7 +1,7 @@
 """Input and output of the function that applies a batch.
 
 Owns: the value types between the commit machine and the tree, and the map of fetched objects by their needs. Does not
-own: how a batch is applied (`apply`), each kind of need (beside its rule), how objects are fetched
+own: how a batch is applied (`apply`), the other kinds of needs (each beside its rule), how objects are fetched
 (`rootline.coordinator.runtime.table.object_fetcher`) or stored (`rootline.storage`).
 Invariants: Values only. Verdicts are in the order of the records. Every object of `Applied.objects` must be stored
 before the root that references it. Storing an object twice is harmless, as its name follows from its content.
@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, Self, TypeVar, cast
+from uuid import UUID
 
+from rootline.schemas.bytes.root.page_codec import Page, PageKind
 from rootline.schemas.identifiers import CommitId, Headers, LogPosition
-from rootline.schemas.intent import Intent
+from rootline.schemas.intent import Intent, StoredPage
 from rootline.schemas.verdict import Verdict
 from rootline.tree.state.pending_object import PendingObject
 from rootline.tree.state.table_state import TableState
@@ -81,6 +83,15 @@ class Absent:
 
 
 ABSENT: Final = Absent()
+
+
+@dataclass(frozen=True, slots=True)
+class PageNeed(Need[Page[T] | Absent]):
+    """A page that an intent names. `table_uuid`: the table that it must belong to."""
+
+    kind: PageKind[T]
+    page: StoredPage
+    table_uuid: UUID = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)

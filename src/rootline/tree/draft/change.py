@@ -15,8 +15,8 @@ from typing import Final, TypeVar
 
 from pyroaring import BitMap, BitMap64
 
-from rootline.schemas.bytes.root.condemned_page import CondemnedPage
-from rootline.schemas.bytes.root.kept_page import RetainedPage
+from rootline.schemas.bytes.root.location_pages import CondemnedPage
+from rootline.schemas.bytes.root.retained_page import RetainedPage
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import ContentEntry, ContentType
 from rootline.schemas.errors import Internal

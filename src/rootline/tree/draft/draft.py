@@ -16,9 +16,9 @@ from typing import Any, Final, TypeVar, assert_never
 
 from pyroaring import BitMap64
 
-from rootline.schemas.bytes.root.condemned_page import CondemnedPage, is_condemned
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
-from rootline.schemas.bytes.root.kept_page import RetainedPage
+from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES, RETIRED_PAGES, CondemnedPage, is_condemned
+from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES, RetainedPage
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import (
     ContentEntry,
@@ -127,13 +127,12 @@ class Draft:
         header = parent.header
         draft = Draft.to_plan_on(parent)
         if header.locations.condemned:
-            draft.condemned = parent.known_pages.condemned
+            draft.condemned = parent.known_pages.of(CONDEMNED_PAGES)
         if header.versions.expiry is not None:
-            draft.kept = parent.known_pages.kept
+            draft.kept = parent.known_pages.newest(RETAINED_PAGES)
         if header.locations.retired:
-            draft.retired = RetiredDraft(
-                header.locations.retired, parent.known_pages.left if header.locations.retired.pages else ()
-            )
+            pages = parent.known_pages.of(RETIRED_PAGES) if header.locations.retired.pages else ()
+            draft.retired = RetiredDraft(header.locations.retired, pages)
         return draft
 
     @staticmethod

@@ -16,7 +16,7 @@ from enum import Enum, auto
 from functools import cached_property
 from typing import Final
 
-from rootline.schemas.bytes.root.left_page import RetiredPage
+from rootline.schemas.bytes.root.location_pages import RetiredPage
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import SequenceNumber
 from rootline.schemas.location_hashes import HASH_BYTES, LocationHashes, location_hash
@@ -70,9 +70,9 @@ class RetiredDraft:
             return _how(late, self.header.number, restored_through)
         first_half = int.from_bytes(wanted[:8], "big")
         for item, page in zip(reversed(self.header.pages), reversed(self.pages), strict=True):
-            if page.rewritten.may_contain(first_half) and wanted in page.rewritten:
+            if page.content.rewritten.may_contain(first_half) and wanted in page.content.rewritten:
                 return _how(True, item.number, restored_through)
-            if page.removed.may_contain(first_half) and wanted in page.removed:
+            if page.content.removed.may_contain(first_half) and wanted in page.content.removed:
                 return Retirement.REMOVED
         return None
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 from uuid import UUID, uuid5
 
-from rootline.schemas.bytes.root.condemned_page import encode_condemned_page
 from rootline.schemas.bytes.root.foreign_names import names_of_adopted
+from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AdoptedRoot, Intent
 from rootline.schemas.object_keys import definition_location
@@ -32,7 +32,7 @@ from rootline.tree.draft.summary import check_user_summary
 from rootline.tree.intents.drop import without_past
 from rootline.tree.proof.adoption import check_named
 from rootline.tree.proof.definition_rules import check_added, check_definition, given_definition
-from rootline.tree.state.pending_object import PendingObject
+from rootline.tree.state.pending_object import PendingObject, pending_page
 from rootline.tree.state.table_state import TableState
 
 _DEFINITIONS: Final = UUID("6b1f3a52-6f0e-5d6c-9d4e-2f8f6a3f1c57")
@@ -97,10 +97,7 @@ def after_drop(draft: Draft, begun: Beginning) -> Beginning:
                 f"{draft.table}: the table with uuid {new_uuid} was dropped in version {drop.version}: create the new "
                 "table with another uuid",
             )
-    encoded = [
-        encode_condemned_page(new_uuid, page.horizon_ms, page.locations, page.replaces, draft.salt)
-        for page in draft.condemned
-    ]
+    encoded = [pending_page(CONDEMNED_PAGES, new_uuid, page.content, draft.salt) for page in draft.condemned]
     carried = replace(
         begun.carried,
         locations=replace(
@@ -115,7 +112,7 @@ def after_drop(draft: Draft, begun: Beginning) -> Beginning:
         ),
         name=replace(begun.carried.name, drops=drops),
     )
-    pages = tuple([PendingObject(page.reference.location, body) for page, body in encoded])
+    pages = tuple([pending for _, pending in encoded])
     change = Change(
         begun.change.effect,
         (SetCondemnedPages(tuple([page for page, _ in encoded])),),

@@ -11,18 +11,17 @@ Source: definitions page, section 4. Decision 0062.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
-from uuid import UUID
 
-from rootline.schemas.bytes.root.kept_page import RetainedPage
+from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES, RetainedPage, RetainedVersions
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import Version
-from rootline.schemas.intent import Intent, StoredPage
+from rootline.schemas.intent import Intent
 from rootline.schemas.object_keys import page_location
 from rootline.schemas.parts.versions import Expiry
 from rootline.schemas.root_header import RootHeader
-from rootline.tree.draft.batch import Absent, FetchedObjects, Need, Needs
+from rootline.tree.draft.batch import Absent, FetchedObjects, Needs, PageNeed
 from rootline.tree.draft.change import Change, Effect, SetCarried, SetRetainedPage
 from rootline.tree.draft.draft import Draft
 from rootline.tree.intents.drop import purges
@@ -30,14 +29,6 @@ from rootline.tree.intents.restore import RootNeed
 
 EXPIRED_BELOW: Final = "rootline.expired-below"
 """Key of a snapshot's summary: the oldest addressable version, if its intents changed which versions can be read."""
-
-
-@dataclass(frozen=True, slots=True)
-class RetainedPageNeed(Need[RetainedPage | Absent]):
-    """A page of retained versions. `table_uuid`: the table that it must belong to."""
-
-    page: StoredPage
-    table_uuid: UUID = field(compare=False)
 
 
 def expire(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
@@ -65,7 +56,7 @@ def expire(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Ne
         raise Invalid(
             "page-invalid", f"{named.location[:200]!r} is not the location of a page with the intent's digest"
         )
-    of_page = () if named is None else (RetainedPageNeed(named, draft.definition.table_uuid),)
+    of_page = () if named is None else (PageNeed(RETAINED_PAGES, named, draft.definition.table_uuid),)
     missing = fetched.missing((RootNeed(wanted), *of_page))
     if missing:
         return missing
@@ -76,7 +67,7 @@ def expire(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Ne
         )
     page = _page(draft, root.header, of_page[0], fetched) if of_page else None
     _check_tags(draft, wanted, page)
-    given_up = root.header.earlier_bytes - (0 if page is None else page.size_in_bytes)
+    given_up = root.header.earlier_bytes - (0 if page is None else page.content.size_in_bytes)
     if given_up < carried.versions.expired_bytes:
         raise Invalid("page-invalid", f"{table}: the retained versions are larger in the page than in the table")
     expiry = Expiry(given_up, None if page is None else page.reference)
@@ -113,19 +104,19 @@ def _digest_of(expiry: Expiry | None) -> bytes | None:
     return None if expiry is None or expiry.kept is None else expiry.kept.digest
 
 
-def _page(draft: Draft, oldest: RootHeader, need: RetainedPageNeed, fetched: FetchedObjects) -> RetainedPage:
+def _page(draft: Draft, oldest: RootHeader, need: PageNeed[RetainedVersions], fetched: FetchedObjects) -> RetainedPage:
     """The page, if no row contradicts the table. Raises `Invalid`."""
     page, named = fetched.of(need), need.page
     if isinstance(page, Absent):
         raise Invalid("page-invalid", f"page {named.location} is absent, or is not the page that the intent names")
     known = draft.kept
-    for kept in page.versions:
-        before = None if known is None else known.find(kept.version)
+    for kept in page.content.versions:
+        before = None if known is None else known.content.find(kept.version)
         if before is not None and before != kept:
             raise Invalid("page-invalid", f"page {named.location} contradicts the table about version {kept.version}")
         if not draft.addressable.has(kept.version):
             raise Invalid("version-unknown", f"version {kept.version}, which the page lists, has already expired")
-    last = page.versions[-1]
+    last = page.content.versions[-1]
     if last.version >= oldest.version or last.timestamp_ms >= oldest.snapshot.timestamp_ms:
         raise Invalid(
             "page-invalid", f"page {named.location} lists version {last.version}, which is not below the oldest version"
@@ -135,7 +126,7 @@ def _page(draft: Draft, oldest: RootHeader, need: RetainedPageNeed, fetched: Fet
 
 def _check_tags(draft: Draft, oldest: Version, page: RetainedPage | None) -> None:
     for name, version in draft.carried.tags.items():
-        if version < oldest and (page is None or page.find(version) is None):
+        if version < oldest and (page is None or page.content.find(version) is None):
             raise Invalid(
                 "version-tagged", f"version {version} has tag {name!r} and must be retained: delete the tag first"
             )

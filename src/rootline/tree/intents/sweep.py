@@ -13,24 +13,23 @@ Source: definitions page, section 4. Decision 0063.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
-from uuid import UUID
 
-from rootline.schemas.bytes.root.condemned_page import CondemnedPage, encode_condemned_page
+from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES, CondemnedPage
 from rootline.schemas.content_entry import VersionInfo
 from rootline.schemas.errors import Invalid
-from rootline.schemas.intent import Intent, StoredPage
+from rootline.schemas.intent import Intent
 from rootline.schemas.intent_rules import check_location
-from rootline.schemas.location_hashes import LocationHashes, location_hash
+from rootline.schemas.location_hashes import location_hash
 from rootline.schemas.object_keys import own_forms
 from rootline.schemas.parts.locations import Condemned
 from rootline.schemas.root_header import RootHeader
-from rootline.tree.draft.batch import Absent, FetchedObjects, Need, Needs
+from rootline.tree.draft.batch import Absent, FetchedObjects, Needs, PageNeed
 from rootline.tree.draft.change import Change, Effect, SetCarried, SetCondemnedPages
 from rootline.tree.draft.draft import Draft
 from rootline.tree.ledger.log_time import counted_ms
-from rootline.tree.state.pending_object import PendingObject
+from rootline.tree.state.pending_object import PendingObject, pending_page
 
 ORPHAN_AGE_PROPERTY: Final = "rootline.sweep.orphan-age-s"
 HORIZON: Final = "rootline.horizon-ms"
@@ -55,14 +54,6 @@ def orphan_age_s(properties: Mapping[str, str], log_retention_s: int) -> int:
     return max(least, int(text)) if text.isascii() and text.isdigit() and len(text) <= 12 else least
 
 
-@dataclass(frozen=True, slots=True)
-class CondemnedPageNeed(Need[CondemnedPage | Absent]):
-    """A page of locations that a sweep proposes to condemn. `table_uuid`: the table that it must belong to."""
-
-    page: StoredPage
-    table_uuid: UUID = field(compare=False)
-
-
 def sweep(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
     """Raise the horizon and condemn locations. Raises `Invalid`: `location-invalid`, `page-invalid`, `sweep-stale`,
     `horizon-wrong`.
@@ -73,22 +64,22 @@ def sweep(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Nee
     check_location(named.location)
     if not named.location.startswith(PAGES_PREFIX):
         raise Invalid("location-invalid", f"page {named.location[:80]!r} is not in {PAGES_PREFIX}")
-    need = CondemnedPageNeed(named, draft.definition.table_uuid)
+    need = PageNeed(CONDEMNED_PAGES, named, draft.definition.table_uuid)
     if need not in fetched:
         return Needs.of([need])
     proposed = fetched.of(need)
     if isinstance(proposed, Absent) or proposed.reference.digest != named.digest:
         raise Invalid("page-invalid", f"page {named.location!r} is absent, or is not the page that the intent names")
     _check_horizon(draft, proposed)
-    horizon_ms = max(draft.carried.locations.horizon_ms, proposed.horizon_ms)
+    horizon_ms = max(draft.carried.locations.horizon_ms, proposed.content.horizon_ms)
     kept = _kept(draft, proposed, horizon_ms)
     since, table = live_since(draft, intent.read_sequence_number or 0), draft.addressable.table
     live = [location_hash(form) for location in since for form in own_forms(location, table)]
-    known = [page.locations for page in draft.condemned if page.reference.digest in proposed.replaces]
+    known = [page.content.locations for page in draft.condemned if page.reference.digest in proposed.content.replaces]
     page, objects = _without(proposed, [item for item in live if not any(item in one for one in known)], draft)
-    new_pages = (page,) if len(page.locations) else ()
+    new_pages = (page,) if len(page.content.locations) else ()
     pages = (*(page for _, page in kept), *new_pages)
-    if len(pages) > PAGES_MAX or sum(len(item.locations) for item in pages) > LOCATIONS_MAX:
+    if len(pages) > PAGES_MAX or sum(len(item.content.locations) for item in pages) > LOCATIONS_MAX:
         raise Invalid(
             "page-invalid",
             f"the table would have more than {PAGES_MAX} pages or {LOCATIONS_MAX} locations: sweep less in one intent",
@@ -144,7 +135,9 @@ def summary_of_sweeps(before: RootHeader | None, draft: Draft) -> dict[str, str]
     known = () if before is None else before.locations.condemned
     if draft.carried.locations.condemned != known:
         fresh = {item.page for item in draft.carried.locations.condemned} - {item.page for item in known}
-        summary[CONDEMNED] = str(sum(len(page.locations) for page in draft.condemned if page.reference in fresh))
+        summary[CONDEMNED] = str(
+            sum(len(page.content.locations) for page in draft.condemned if page.reference in fresh)
+        )
     return summary
 
 
@@ -172,26 +165,28 @@ def _check_horizon(draft: Draft, page: CondemnedPage) -> None:
     known_ms = 0 if draft.parent is None else counted_ms(draft.parent.header.log.time)
     age_ms = 1000 * orphan_age_s(draft.definition.properties, draft.log_retention_s)
     youngest_ms = min(draft.appended_ms, known_ms) - age_ms
-    if page.horizon_ms > youngest_ms:
+    if page.content.horizon_ms > youngest_ms:
         raise Invalid(
             "horizon-wrong",
-            f"the horizon {page.horizon_ms} is too young: by the log's time it may be at most {youngest_ms}",
+            f"the horizon {page.content.horizon_ms} is too young: by the log's time it may be at most {youngest_ms}",
         )
 
 
 def _kept(draft: Draft, proposed: CondemnedPage, horizon_ms: int) -> list[tuple[Condemned, CondemnedPage]]:
     """The pages that the table keeps. Raises `Invalid` (`sweep-stale`, `page-invalid`)."""
     named = dict(zip([item.page.digest for item in draft.carried.locations.condemned], draft.condemned, strict=True))
-    absent = [digest for digest in proposed.replaces if digest not in named]
+    absent = [digest for digest in proposed.content.replaces if digest not in named]
     if absent:
         raise Invalid(
             "sweep-stale", f"page {absent[0].hex()[:32]}, to be replaced, is not a page of the table any more"
         )
     kept = []
     for item, page in zip(draft.carried.locations.condemned, draft.condemned, strict=True):
-        if item.page.digest not in proposed.replaces:
+        if item.page.digest not in proposed.content.replaces:
             kept.append((item, page))
-        elif item.since_ms > horizon_ms and any(one not in proposed.locations for one in page.locations):
+        elif item.since_ms > horizon_ms and any(
+            one not in proposed.content.locations for one in page.content.locations
+        ):
             raise Invalid(
                 "page-invalid",
                 f"page {item.page.location} must stay: the new page lacks some of its locations, and the horizon has "
@@ -204,13 +199,14 @@ def _without(
     proposed: CondemnedPage, live: list[bytes], draft: Draft
 ) -> tuple[CondemnedPage, tuple[PendingObject, ...]]:
     """The page without live locations, and the object to store if any location was removed from it."""
-    locations: LocationHashes = proposed.locations.without(live)
-    if locations is proposed.locations:
+    content = proposed.content
+    locations = content.locations.without(live)
+    if locations is content.locations:
         return proposed, ()
-    page, body = encode_condemned_page(
-        draft.definition.table_uuid, proposed.horizon_ms, locations, proposed.replaces, draft.salt
+    page, pending = pending_page(
+        CONDEMNED_PAGES, draft.definition.table_uuid, replace(content, locations=locations), draft.salt
     )
-    return page, (PendingObject(page.reference.location, body),)
+    return page, (pending,)
 
 
 def _is_since(info: VersionInfo, sequence_number: int) -> bool:

@@ -20,7 +20,7 @@ from heapq import merge
 from itertools import pairwise
 from typing import Final
 
-from rootline.schemas.bytes.root.ledger_page import LedgerPage
+from rootline.schemas.bytes.root.ledger_page import LedgerPage, record_in
 from rootline.schemas.content_entry import quick
 from rootline.schemas.identifiers import Version, WriterId
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX
@@ -199,7 +199,7 @@ class LedgerDraft:
         record = self.record_of(writer)
         if not self._pages:
             return (record,)
-        return (record, *[part for page in self._pages if (part := page.record_of(writer)) is not None])
+        return (record, *[part for page in self._pages if (part := record_in(page, writer)) is not None])
 
     def put(self, writer: WriterId, record: WriterRecord) -> None:
         """Store a writer's record, which also updates the time at which the writer was last seen.

@@ -1,12 +1,8 @@
-"""Keep the header's part of the ledger small: the records that were not seen for longest move to pages.
+"""The ledger's move to pages: the records that were not seen for longest move first.
 
-Owns: which records and parts of records move, and merging them into pages. Does not own: the meaning of records
-(`ledger`), the pages' bytes (`rootline.schemas.bytes.root.ledger_page`), which pages are merged (`page_merge`).
-Invariants:
-* Nothing is lost except records of `process/` writers idle beyond the retention.
-* The header is within its limit, whatever was in it before.
-* Each move reduces it to half of the limit, so that one page is made for a few hundred small commits.
-* The same ledger and pages give the same page.
+Owns: which records and parts of records move, and merging them. Does not own: the meaning of records (`ledger`), the
+pages' bytes (`rootline.schemas.bytes.root.ledger_page`), when a part moves and which pages are merged (`page_merge`).
+Invariants: Nothing is lost except records of `process/` writers idle beyond the retention.
 
 Source: protocol page, section 1. Format page, "Pages".
 """
@@ -14,13 +10,14 @@ Source: protocol page, section 1. Format page, "Pages".
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from rootline.schemas.bytes.root.ledger_page import (
+    LEDGER_PAGES,
     LedgerPage,
+    LedgerRows,
     decode_ledger_row,
-    encode_ledger_page,
     encode_ledger_row,
     last_seen_of,
 )
@@ -28,18 +25,9 @@ from rootline.schemas.identifiers import WriterId
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX
 from rootline.schemas.parts.ledger import HeaderLedger, WriterRecord, encode_record
 from rootline.tree.ledger.ledger import for_page, united
-from rootline.tree.ledger.page_merge import first_to_merge
-from rootline.tree.state.pending_object import PendingObject
+from rootline.tree.ledger.page_merge import Fitted, Spill
 
 _Rows = dict[WriterId, bytes]
-
-
-class FittedLedger(NamedTuple):
-    """The ledger in the header, the pages, and the page to store before the root, if there is a new one."""
-
-    header: HeaderLedger
-    pages: tuple[LedgerPage, ...]
-    objects: tuple[PendingObject, ...] = ()
 
 
 def fit_ledger(
@@ -50,7 +38,7 @@ def fit_ledger(
     oldest_ms: int,
     table_uuid: uuid.UUID,
     salt: bytes = b"",
-) -> FittedLedger:
+) -> Fitted[HeaderLedger, LedgerRows]:
     """`ledger` within `limit_bytes`, with the rest in pages.
 
     Args:
@@ -61,23 +49,31 @@ def fit_ledger(
         table_uuid: of the pages' table.
         salt: of a new page's name.
     """
-    if ledger.size_in_bytes <= limit_bytes:
-        return FittedLedger(ledger, pages)
-    spilled, kept = _divided(ledger, limit_bytes // 2)
-    header = ledger.advanced(kept, spilled)
+
+    def merged(contents: Sequence[LedgerRows], header: HeaderLedger) -> LedgerRows | None:
+        rows: _Rows = {}
+        for newer in contents:
+            rows = _merged(rows, newer.rows)
+        rows = _without_idle(rows, header, oldest_ms)
+        return LedgerRows(rows) if rows else None
+
+    return _SPILL.fitted(ledger, pages, limit_bytes, merged, table_uuid=table_uuid, salt=salt)
+
+
+def _fits(ledger: HeaderLedger, limit_bytes: int) -> bool:
+    return ledger.size_in_bytes <= limit_bytes
+
+
+def _divided(ledger: HeaderLedger, target: int) -> tuple[LedgerRows, HeaderLedger]:
+    """(the rows to move, the ledger that stays)."""
+    spilled, kept = _records_to_move(ledger, target)
     rows = {writer: encode_ledger_row(writer, for_page(record)) for writer, record in spilled.items()}
-    first = first_to_merge([page.reference.content_bytes for page in pages], sum(map(len, rows.values())))
-    merged: _Rows = {}
-    for newer in (*[page.rows for page in pages[first:]], rows):
-        merged = _merged(merged, newer)
-    merged = _without_idle(merged, header, oldest_ms)
-    if not merged:
-        return FittedLedger(header, pages[:first])
-    fresh, body = encode_ledger_page(table_uuid, merged, salt)
-    return FittedLedger(header, (*pages[:first], fresh), (PendingObject(fresh.reference.location, body),))
+    return LedgerRows(rows), ledger.advanced(kept, spilled)
 
 
-def _divided(ledger: HeaderLedger, target: int) -> tuple[dict[WriterId, WriterRecord], dict[WriterId, WriterRecord]]:
+def _records_to_move(
+    ledger: HeaderLedger, target: int
+) -> tuple[dict[WriterId, WriterRecord], dict[WriterId, WriterRecord]]:
     """(the records to move, the remaining parts of split records): least recently seen first, down to `target` bytes.
 
     The most recently seen record is split if it is too large alone. Its newest runs and rejections stay in the header.
@@ -148,3 +144,6 @@ def _without_idle(rows: _Rows, header: HeaderLedger, oldest_ms: int) -> _Rows:
     for writer in idle:
         del rows[writer]
     return rows
+
+
+_SPILL: Final = Spill(LEDGER_PAGES, _fits, _divided)

@@ -4,7 +4,7 @@ A location is retired when its file is rewritten. An intent must not add the fil
 
 Owns: how long a location is recorded, which locations move to pages, merging pages, the most locations recorded. Does
 not own: which locations are retired (`rootline.tree.draft.left`), pages' bytes
-(`rootline.schemas.bytes.root.left_page`), which neighbors are merged (`page_merge`), the effect on an intent
+(`rootline.schemas.bytes.root.location_pages`), which neighbors are merged (`page_merge`), the effect on an intent
 (`rootline.tree.commit.arrival_rules`).
 Invariants: A location is forgotten before its time only when there are too many, oldest page first. Only locations that
 were retired at about the same time are merged, so that a page does not stay young forever. The header contains at most
@@ -22,14 +22,14 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
-from rootline.schemas.bytes.root.left_page import RetiredPage, encode_retired_page
+from rootline.schemas.bytes.root.location_pages import RETIRED_PAGES, RetiredLocations, RetiredPage
 from rootline.schemas.identifiers import CLOCKS_APART_MS, SequenceNumber
 from rootline.schemas.location_hashes import HASH_BYTES, LocationHashes
 from rootline.schemas.parts.locations import Retired, RetiredSince
-from rootline.tree.ledger.page_merge import first_to_merge
-from rootline.tree.state.pending_object import PendingObject
+from rootline.tree.ledger.page_merge import Fitted, first_to_merge
+from rootline.tree.state.pending_object import pending_page
 
 FRESH_BYTES_MAX: Final = 32 * HASH_BYTES
 """Bytes of locations in the header, which every root carries."""
@@ -57,14 +57,6 @@ class RetiredRetention:
         return self.counted_ms - self.orphan_age_ms
 
 
-class FittedRetired(NamedTuple):
-    """The locations in the header, the pages, and the pages to store before the root, if there are new ones."""
-
-    header: Retired
-    pages: tuple[RetiredPage, ...]
-    objects: tuple[PendingObject, ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class NewlyRetired:
     """The locations of files that stopped being live in a batch, each in one of the two sets.
@@ -86,7 +78,7 @@ def fit_retired(
     restored_through: int,
     table_uuid: uuid.UUID,
     salt: bytes = b"",
-) -> FittedRetired:
+) -> Fitted[Retired, RetiredLocations]:
     """The retired locations recorded after a batch.
 
     Args:
@@ -106,7 +98,7 @@ def fit_retired(
             tuple([page for _, page in current]),
         )
     if new is None:
-        return FittedRetired(header, pages)
+        return Fitted(header, pages)
     removed, rewritten = new.removed, new.rewritten
     if header.since_ms >= before_ms:
         earlier = _as_of(
@@ -117,20 +109,20 @@ def fit_retired(
         removed=removed.packed, rewritten=rewritten.packed, since_ms=retention.now_ms, number=new.number
     )
     if len(fresh.removed) + len(fresh.rewritten) <= FRESH_BYTES_MAX:
-        return FittedRetired(fresh, pages)
+        return Fitted(fresh, pages)
     first = _first_to_merge(header.pages, len(removed.packed) + len(rewritten.packed), retention)
     since_ms = max([retention.now_ms, *(item.since_ms for item in header.pages[first:])])
     for item, page in zip(reversed(header.pages[first:]), reversed(pages[first:]), strict=True):
         removed, rewritten = _joined(
-            (removed, rewritten), _as_of(page.removed, page.rewritten, item.number, restored_through)
+            (removed, rewritten), _as_of(page.content.removed, page.content.rewritten, item.number, restored_through)
         )
-    page, body = encode_retired_page(table_uuid, removed, rewritten, salt)
+    page, body = pending_page(RETIRED_PAGES, table_uuid, RetiredLocations(removed, rewritten), salt)
     kept = [*zip(header.pages[:first], pages[:first], strict=True)]
     kept.append((RetiredSince(page.reference, since_ms, new.number), page))
-    while len(kept) > 1 and sum(len(page) for _, page in kept) > LOCATIONS_MAX:
+    while len(kept) > 1 and sum(len(page.content) for _, page in kept) > LOCATIONS_MAX:
         del kept[0]
     names = Retired(pages=tuple([item for item, _ in kept]))
-    return FittedRetired(names, tuple([page for _, page in kept]), (PendingObject(page.reference.location, body),))
+    return Fitted(names, tuple([page for _, page in kept]), (body,))
 
 
 def _first_to_merge(pages: tuple[RetiredSince, ...], fresh_bytes: int, retention: RetiredRetention) -> int:

@@ -1,9 +1,9 @@
-"""Keep the header's part of the outcomes small: the oldest move to pages.
+"""The outcomes' move to pages: the oldest move first.
 
-Owns: which outcomes move, merging them into pages, when a page is dropped. Does not own: what is recorded (`outcomes`),
-the pages' bytes (`rootline.schemas.bytes.root.outcome_page`), which pages are merged (`page_merge`).
-Invariants: No unacknowledged outcome is lost. The header is within its limit, however large the batch was. A page is
-dropped when all of it is acknowledged, or when its remaining outcomes are merged into a new page.
+Owns: which outcomes move, merging them, when a page is dropped. Does not own: what is recorded (`outcomes`), the pages'
+bytes (`rootline.schemas.bytes.root.outcome_page`), when a part moves and which pages are merged (`page_merge`).
+Invariants: No unacknowledged outcome is lost. A page is dropped when all of it is acknowledged, or when its remaining
+outcomes are merged into a new page.
 
 Source: protocol page, sections 1 and 4. Format page, "Pages".
 """
@@ -11,24 +11,19 @@ Source: protocol page, sections 1 and 4. Format page, "Pages".
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
-from rootline.schemas.bytes.root.outcome_page import OutcomePage, encode_outcome, encode_outcome_page
+from rootline.schemas.bytes.root.outcome_page import (
+    OUTCOME_PAGES,
+    OutcomePage,
+    PagedOutcomes,
+)
 from rootline.schemas.parts.outcomes import Outcome, OutcomeException, OutcomeRun, Outcomes, encode_outcomes
-from rootline.tree.ledger.outcomes import Acknowledged, kept
-from rootline.tree.ledger.page_merge import first_to_merge
-from rootline.tree.state.pending_object import PendingObject
+from rootline.tree.ledger.outcomes import Acknowledged, joined, kept
+from rootline.tree.ledger.page_merge import Fitted, Spill
 
 _NUMBERS_BYTES: Final = 5 * 20 + 16  # of one outcome: numbers of 64 bits, brackets, commas, quotes
-
-
-class FittedOutcomes(NamedTuple):
-    """The outcomes in the header, the pages, and the page to store before the root, if there is a new one."""
-
-    header: Outcomes
-    pages: tuple[OutcomePage, ...]
-    objects: tuple[PendingObject, ...] = ()
 
 
 def fit_outcomes(
@@ -39,22 +34,17 @@ def fit_outcomes(
     acknowledged: Acknowledged,
     table_uuid: uuid.UUID,
     salt: bytes = b"",
-) -> FittedOutcomes:
+) -> Fitted[Outcomes, PagedOutcomes]:
     """`outcomes` within `limit_bytes`, with the rest in pages. Pages of the parent are dropped if all of them is
     acknowledged.
     """
     pages = tuple(page for page in pages if not is_acknowledged(page, acknowledged)) if pages else pages
-    if are_within(outcomes, limit_bytes):
-        return FittedOutcomes(outcomes, pages)
-    spilled, header = _divided(outcomes, limit_bytes // 2)
-    rows_bytes = sum(map(len, map(encode_outcome, spilled.items)))
-    first = first_to_merge([page.reference.content_bytes for page in pages], rows_bytes)
-    parts = [*(kept(page.outcomes, acknowledged) for page in pages[first:]), spilled]
-    merged = Outcomes(
-        tuple(run for part in parts for run in part.runs), tuple(item for part in parts for item in part.exceptions)
-    )
-    fresh, body = encode_outcome_page(table_uuid, merged, salt)
-    return FittedOutcomes(header, (*pages[:first], fresh), (PendingObject(fresh.reference.location, body),))
+
+    def merged(contents: Sequence[PagedOutcomes], _: Outcomes) -> PagedOutcomes:
+        *earlier, moved = [content.outcomes for content in contents]
+        return PagedOutcomes(joined([*(kept(outcomes, acknowledged) for outcomes in earlier), moved]))
+
+    return _SPILL.fitted(outcomes, pages, limit_bytes, merged, table_uuid=table_uuid, salt=salt)
 
 
 def is_acknowledged(page: OutcomePage, acknowledged: Acknowledged) -> bool:
@@ -85,7 +75,7 @@ def _most_bytes_of(text: str) -> int:
     return len(text) * (2 if text.isascii() and text.isprintable() else 12)  # up to two escaped surrogates
 
 
-def _divided(outcomes: Outcomes, target: int) -> tuple[Outcomes, Outcomes]:
+def _divided(outcomes: Outcomes, target: int) -> tuple[PagedOutcomes, Outcomes]:
     """(the outcomes to move, the outcomes that stay): oldest first, down to `target` bytes."""
     size = len(encode_outcomes(outcomes))
     moved: set[Outcome] = set()
@@ -95,14 +85,13 @@ def _divided(outcomes: Outcomes, target: int) -> tuple[Outcomes, Outcomes]:
         size -= len(_encoded(item)) - _EMPTY_BYTES + 1
         moved.add(item)
     return (
-        Outcomes(
-            tuple(run for run in outcomes.runs if run in moved), tuple(x for x in outcomes.exceptions if x in moved)
-        ),
-        Outcomes(
-            tuple(run for run in outcomes.runs if run not in moved),
-            tuple(x for x in outcomes.exceptions if x not in moved),
-        ),
+        PagedOutcomes(_those(outcomes, lambda item: item in moved)),
+        _those(outcomes, lambda item: item not in moved),
     )
+
+
+def _those(outcomes: Outcomes, wanted: Callable[[Outcome], bool]) -> Outcomes:
+    return Outcomes(tuple(filter(wanted, outcomes.runs)), tuple(filter(wanted, outcomes.exceptions)))
 
 
 def _age(item: Outcome) -> tuple[int, str, int, int]:
@@ -115,3 +104,4 @@ def _encoded(item: Outcome) -> bytes:
 
 
 _EMPTY_BYTES: Final = len(encode_outcomes(Outcomes()))
+_SPILL: Final = Spill(OUTCOME_PAGES, are_within, _divided)

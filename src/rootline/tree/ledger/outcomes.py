@@ -32,6 +32,13 @@ def kept(outcomes: Outcomes, acknowledged: Acknowledged) -> Outcomes:
     )
 
 
+def joined(parts: Sequence[Outcomes]) -> Outcomes:
+    """All outcomes of `parts`, which are in order."""
+    return Outcomes(
+        tuple([run for part in parts for run in part.runs]), tuple([item for part in parts for item in part.exceptions])
+    )
+
+
 def advanced(offsets: Sequence[PartitionOffset], positions: Sequence[LogPosition]) -> tuple[PartitionOffset, ...]:
     """`offsets` after the records at `positions`, in order of log and partition. No offset decreases."""
     nexts = {(offset.log, offset.partition): offset.next_offset for offset in offsets}

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rootline.schemas.bytes.root.kept_page import RetainedPage
+from rootline.schemas.bytes.root.retained_page import RetainedPage
 from rootline.schemas.errors import Invalid
 from rootline.schemas.root_header import RootHeader
 
@@ -40,13 +40,13 @@ class Addressable:
     def older(self) -> list[int]:
         """The addressable versions below `oldest`, ascending."""
         found = {version for version in self.tags.values() if version < self.oldest}
-        return sorted(found.union(() if self.kept is None else (kept.version for kept in self.kept.versions)))
+        return sorted(found.union(() if self.kept is None else (kept.version for kept in self.kept.content.versions)))
 
     def has(self, version: int) -> bool:
         """Whether `version` is addressable."""
         if self.oldest <= version <= self.newest:
             return True
-        return version in self.tags.values() or (self.kept is not None and self.kept.find(version) is not None)
+        return version in self.tags.values() or (self.kept is not None and self.kept.content.find(version) is not None)
 
     def check(self, version: int) -> None:
         """Raise `Invalid` (`version-unknown`) unless `version` is addressable."""

@@ -1,57 +1,59 @@
 """The pages of one version of a table.
 
-Owns: the collection of pages in a state.
-Does not own: pages (`rootline.schemas.bytes.root.ledger_page`, `outcome_page`, `condemned_page`, `left_page`), loading
-them (`rootline.storage.metadata.object_reader`), making them (`ledger_spill`, `outcome_spill`, `left_spill`, the kind
-`sweep`).
-Invariants: Pages are in the order of the header's references, from the oldest to the newest.
+Owns: the collection of pages in a state. Does not own: the kinds of pages (`rootline.schemas.bytes.root.page_kinds`),
+loading them (`rootline.storage.metadata.object_reader`), making them (`page_merge`, the kind `sweep`).
+Invariants: The pages of a kind are in the order of the header's references, from the oldest to the newest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
 
-from rootline.schemas.bytes.root.condemned_page import CondemnedPage
-from rootline.schemas.bytes.root.kept_page import RetainedPage
-from rootline.schemas.bytes.root.ledger_page import LedgerPage
-from rootline.schemas.bytes.root.left_page import RetiredPage
-from rootline.schemas.bytes.root.outcome_page import OutcomePage
+from rootline.schemas.bytes.root.page_codec import Page, PageKind
+from rootline.schemas.bytes.root.page_kinds import PAGE_KINDS
 from rootline.schemas.parts.page_reference import PageReference
 from rootline.schemas.root_header import RootHeader
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class TablePages:
-    """The pages that a header references. Empty if the table was loaded without pages."""
+    """The pages that a header references, by kind. Empty if the table was loaded without pages."""
 
-    ledger: tuple[LedgerPage, ...] = ()
-    outcomes: tuple[OutcomePage, ...] = ()
-    condemned: tuple[CondemnedPage, ...] = ()
-    kept: RetainedPage | None = None
-    left: tuple[RetiredPage, ...] = ()
+    _by_kind: Mapping[PageKind[Any], tuple[Page[Any], ...]] = field(default_factory=dict)
+
+    def of(self, kind: PageKind[T]) -> tuple[Page[T], ...]:
+        """The pages of a kind, the oldest first."""
+        return self._by_kind.get(kind, ())
+
+    def newest(self, kind: PageKind[T]) -> Page[T] | None:
+        """The newest page of a kind, or `None` if there is none."""
+        pages = self.of(kind)
+        return pages[-1] if pages else None
+
+    def having(self, kind: PageKind[T], pages: Iterable[Page[T]]) -> TablePages:
+        """These pages, with `pages` as those of a kind."""
+        others = {known: those for known, those in self._by_kind.items() if known is not kind}
+        found = tuple(pages)
+        return TablePages({**others, kind: found} if found else others)
 
     def are_those_of(self, header: RootHeader) -> bool:
         """Whether these are exactly the pages that a header references."""
-        kept = None if header.versions.expiry is None else header.versions.expiry.kept
-        return (
-            _are(self.ledger, header.ledger.pages)
-            and _are(self.outcomes, header.outcomes.pages)
-            and _are(self.condemned, [item.page for item in header.locations.condemned])
-            and _are(self.left, [item.page for item in header.locations.retired.pages])
-            and (None if self.kept is None else self.kept.reference) == kept
-        )
+        return all(_are(self._by_kind.get(kind, ()), kind.named_in(header)) for kind in PAGE_KINDS)
 
 
-def _are(
-    pages: Sequence[LedgerPage | OutcomePage | CondemnedPage | RetiredPage], references: Sequence[PageReference]
-) -> bool:
-    return len(pages) == len(references) and all(map(_is, pages, references))
+def _are(pages: tuple[Page[Any], ...], references: Iterable[PageReference]) -> bool:
+    return [page.reference for page in pages] == list(references)
 
 
-def _is(page: LedgerPage | OutcomePage | CondemnedPage | RetiredPage, reference: PageReference) -> bool:
-    return page.reference == reference
+def changed_pages(kind: PageKind[T], before: TablePages, after: TablePages) -> tuple[list[Page[T]], list[Page[T]]]:
+    """(pages of a kind that were added, pages that were dropped)."""
+    old, new = before.of(kind), after.of(kind)
+    known, named = {page.reference for page in old}, {page.reference for page in new}
+    return [page for page in new if page.reference not in known], [page for page in old if page.reference not in named]
 
 
 NO_PAGES: Final = TablePages()

@@ -17,9 +17,13 @@ import pytest
 from pyiceberg.types import LongType
 
 from rootline.schemas.bytes.avro_encoding import read_head
-from rootline.schemas.bytes.root.condemned_page import decode_condemned_page, encode_condemned_page
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
-from rootline.schemas.bytes.root.left_page import decode_retired_page, encode_retired_page
+from rootline.schemas.bytes.root.location_pages import (
+    CONDEMNED_PAGES,
+    RETIRED_PAGES,
+    CondemnedLocations,
+    RetiredLocations,
+)
 from rootline.schemas.bytes.root.root_codec import decode_root, encode_root, sync_marker
 from rootline.schemas.identifiers import (
     CommitId,
@@ -222,11 +226,14 @@ def test_a_stored_root_that_no_test_reads_is_an_error() -> None:
 
 def test_stored_pages_of_locations_are_read_and_written_as_the_very_same_bytes() -> None:
     one, two = (LocationHashes.of(map(location_hash, names)) for names in (("data/a", "data/b"), ("data/c",)))
-    condemned, made = encode_condemned_page(TABLE_UUID, 1_700_000_000_000, one, (bytes(32),))
+    condemned, made = CONDEMNED_PAGES.encode(TABLE_UUID, CondemnedLocations(1_700_000_000_000, one, (bytes(32),)))
     held, named = golden("page-condemned.avro", made), condemned.reference
-    assert decode_condemned_page(held, named.location, named.digest, len(held), TABLE_UUID, name="page") == condemned
-    retired, made = encode_retired_page(TABLE_UUID, one, two)
-    assert decode_retired_page(golden("page-left.avro", made), retired.reference, TABLE_UUID, name="page") == retired
+    assert (
+        CONDEMNED_PAGES.decode_stored(held, named.location, named.digest, len(held), TABLE_UUID, name="page")
+        == condemned
+    )
+    retired, made = RETIRED_PAGES.encode(TABLE_UUID, RetiredLocations(one, two))
+    assert RETIRED_PAGES.decode(golden("page-left.avro", made), retired.reference, TABLE_UUID, name="page") == retired
 
 
 def documented_keys() -> set[str]:

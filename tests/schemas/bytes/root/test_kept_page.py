@@ -11,7 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rootline.schemas.bytes.root.kept_page import KEPT_MAX, KeptVersion, decode_retained_page, encode_retained_page
+from rootline.schemas.bytes.root.retained_page import (
+    KEPT_MAX,
+    RETAINED_PAGES,
+    KeptVersion,
+    RetainedPage,
+    RetainedVersions,
+)
 from rootline.schemas.bytes.root.root_codec import decode_root, encode_root, sync_marker
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import Version
@@ -32,10 +38,14 @@ def versions(steps: list[tuple[int, int, int]]) -> list[KeptVersion]:
     return found
 
 
+def retained(held: list[KeptVersion]) -> tuple[RetainedPage, bytes]:
+    return RETAINED_PAGES.encode(TABLE_UUID, RetainedVersions(tuple(held)))
+
+
 def refused(held: list[KeptVersion]) -> None:
-    page, body = encode_retained_page(TABLE_UUID, held)
+    page, body = retained(held)
     with pytest.raises(Corrupt) as caught:
-        decode_retained_page(body, page.reference.digest, len(body), TABLE_UUID, name="page")
+        RETAINED_PAGES.decode_stored(body, *page.reference[:3], TABLE_UUID, name="page")
     assert caught.value.code == "page-corrupt"
 
 
@@ -43,15 +53,15 @@ def refused(held: list[KeptVersion]) -> None:
 @given(rows)
 def test_what_is_encoded_decodes_to_an_equal_page(steps: list[tuple[int, int, int]]) -> None:
     held = versions(steps)
-    page, body = encode_retained_page(TABLE_UUID, held)
-    assert decode_retained_page(body, page.reference.digest, len(body), TABLE_UUID, name="page") == page
+    page, body = retained(held)
+    assert RETAINED_PAGES.decode_stored(body, *page.reference[:3], TABLE_UUID, name="page") == page
     for item in held:
-        assert page.find(item.version) == item
-        assert page.newest_at(item.timestamp_ms) == item
+        assert page.content.find(item.version) == item
+        assert page.content.newest_at(item.timestamp_ms) == item
     known = {item.version for item in held}
-    assert all(page.find(item.version + 1) is None for item in held if item.version + 1 not in known)
-    assert page.newest_at(held[0].timestamp_ms - 1) is None
-    assert page.size_in_bytes == sum(item.size_in_bytes for item in held)
+    assert all(page.content.find(item.version + 1) is None for item in held if item.version + 1 not in known)
+    assert page.content.newest_at(held[0].timestamp_ms - 1) is None
+    assert page.content.size_in_bytes == sum(item.size_in_bytes for item in held)
 
 
 def test_a_page_that_says_nonsense_is_corrupt() -> None:
@@ -70,7 +80,7 @@ def test_a_page_that_says_nonsense_is_corrupt() -> None:
 
 
 def test_any_other_bytes_are_corrupt_and_nothing_else() -> None:
-    page, body = encode_retained_page(TABLE_UUID, versions([(1, 5, 9)] * 20))
+    page, body = retained(versions([(1, 5, 9)] * 20))
     seeded = random.Random(5)
     for _ in range(2_000):
         wrong = bytearray(body)
@@ -78,13 +88,13 @@ def test_any_other_bytes_are_corrupt_and_nothing_else() -> None:
             wrong[seeded.randrange(len(wrong))] = seeded.randrange(256)
         named = seeded.choice((page.reference.digest, hashlib.sha256(wrong).digest()))
         try:
-            decode_retained_page(bytes(wrong), named, len(wrong), TABLE_UUID, name="page")
+            RETAINED_PAGES.decode_stored(bytes(wrong), "p", named, len(wrong), TABLE_UUID, name="page")
         except Corrupt:
             continue
 
 
 def test_released_bytes_stay_readable() -> None:
-    page, body = encode_retained_page(TABLE_UUID, versions([(7, 60_000, 5_000)] * 3))
+    page, body = retained(versions([(7, 60_000, 5_000)] * 3))
     assert golden("page-kept.avro", body) == body
     root = decode_root(small_root(), name="root")
     header = dataclasses.replace(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
 
 import pytest
 
-from rootline.schemas.bytes.root.left_page import decode_retired_page, encode_retired_page
+from rootline.schemas.bytes.root.location_pages import RETIRED_PAGES, RetiredLocations
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import SequenceNumber
 from rootline.schemas.location_hashes import LocationHashes, location_hash
@@ -23,31 +22,31 @@ def hashes(*names: str) -> LocationHashes:
 @pytest.mark.parametrize(("removed", "rewritten"), [(0, 1), (1, 0), (3, 40_000), (70_000, 2)])
 def test_a_page_decodes_to_what_was_encoded(removed: int, rewritten: int) -> None:
     sets = [hashes(*(f"{kind}{at}" for at in range(count))) for kind, count in (("a", removed), ("b", rewritten))]
-    page, body = encode_retired_page(TABLE, *sets)
-    assert decode_retired_page(body, page.reference, TABLE, name="page") == page
-    assert len(page) == removed + rewritten
+    page, body = RETIRED_PAGES.encode(TABLE, RetiredLocations(*sets))
+    assert RETIRED_PAGES.decode(body, page.reference, TABLE, name="page") == page
+    assert len(page.content) == removed + rewritten
 
 
 def test_damaged_bytes_and_pages_of_another_table_are_corrupt() -> None:
-    page, body = encode_retired_page(TABLE, hashes("a"), hashes("b"))
+    page, body = RETIRED_PAGES.encode(TABLE, RetiredLocations(hashes("a"), hashes("b")))
     damaged = bytearray(body)
     damaged[-20] ^= 1
     for wrong, table in ((bytes(damaged), TABLE), (body[:-1], TABLE), (b"", TABLE), (body, uuid.UUID(int=8))):
         with pytest.raises(Corrupt):
-            decode_retired_page(wrong, page.reference, table, name="page")
+            RETIRED_PAGES.decode(wrong, page.reference, table, name="page")
 
 
 def test_a_page_whose_hashes_do_not_ascend_is_corrupt() -> None:
     one, two = sorted([location_hash("a"), location_hash("b")])
     crooked = LocationHashes()
     object.__setattr__(crooked, "packed", two + one)
-    page, body = encode_retired_page(TABLE, crooked, LocationHashes())
+    page, body = RETIRED_PAGES.encode(TABLE, RetiredLocations(crooked, LocationHashes()))
     with pytest.raises(Corrupt, match="ascend"):
-        decode_retired_page(body, page.reference, TABLE, name="page")
+        RETIRED_PAGES.decode(body, page.reference, TABLE, name="page")
 
 
 def test_the_headers_value_decodes_to_what_was_encoded() -> None:
-    page, _ = encode_retired_page(TABLE, hashes("a"), hashes("b"))
+    page, _ = RETIRED_PAGES.encode(TABLE, RetiredLocations(hashes("a"), hashes("b")))
     since = RetiredSince(page.reference, 5, SequenceNumber(6))
     left = Retired(hashes("x", "y").packed, hashes("z").packed, 7, SequenceNumber(8), (since, since))
     assert decode_retired(encode_retired(left)) == left
@@ -80,4 +79,4 @@ def test_sets_of_hashes_unite_and_find_all_that_they_hold() -> None:
     assert all(location_hash(name) in both for name in names)
     assert not any(location_hash(f"other/{name}") in both for name in names)
     assert left.union() is left
-    assert replace(encode_retired_page(TABLE, left, right)[0]).removed is left
+    assert RetiredLocations(left, right).removed is left

@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import uuid
-from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import fastavro
@@ -16,25 +16,33 @@ from hypothesis import strategies as st
 
 from rootline.schemas.bytes.avro_encoding import NULL, encode_bytes, encode_long, encode_string
 from rootline.schemas.bytes.root.ledger_page import (
-    LEDGER_SCHEMA_JSON,
+    LEDGER_PAGES,
     LedgerPage,
-    decode_ledger_page,
+    LedgerRows,
     decode_ledger_row,
-    encode_ledger_page,
     encode_ledger_row,
     last_seen_of,
+    record_in,
+)
+from rootline.schemas.bytes.root.location_pages import (
+    CONDEMNED_PAGES,
+    RETIRED_PAGES,
+    CondemnedLocations,
+    RetiredLocations,
 )
 from rootline.schemas.bytes.root.outcome_page import (
-    OUTCOME_SCHEMA_JSON,
+    OUTCOME_PAGES,
     OutcomePage,
+    PagedOutcomes,
     covers_of,
-    decode_outcome_page,
     encode_outcome,
-    encode_outcome_page,
 )
-from rootline.schemas.bytes.root.page_codec import PAGE_BLOCK_BYTES, PageKind, encode_page
+from rootline.schemas.bytes.root.page_codec import PAGE_BLOCK_BYTES, PageKind
+from rootline.schemas.bytes.root.page_kinds import PAGE_KINDS
+from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES, KeptVersion, RetainedVersions
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import LogId, SequenceNumber, Version, WriterId
+from rootline.schemas.location_hashes import LocationHashes, location_hash
 from rootline.schemas.parts.ledger import CommittedRun, RejectedSequence, WriterRecord
 from rootline.schemas.parts.outcomes import OutcomeException, OutcomeRun, Outcomes
 from rootline.schemas.parts.page_reference import CoveredOffset, PageReference
@@ -85,29 +93,32 @@ REASONED = OUTCOMES.exceptions[0]
 
 
 def ledger_page(ledger: dict[WriterId, WriterRecord]) -> tuple[LedgerPage, bytes]:
-    return encode_ledger_page(
-        TABLE_UUID, {writer: encode_ledger_row(writer, record) for writer, record in ledger.items()}
-    )
+    rows = {writer: encode_ledger_row(writer, record) for writer, record in ledger.items()}
+    return LEDGER_PAGES.encode(TABLE_UUID, LedgerRows(rows))
+
+
+def outcome_page(found: Outcomes) -> tuple[OutcomePage, bytes]:
+    return OUTCOME_PAGES.encode(TABLE_UUID, PagedOutcomes(found))
 
 
 def ledger_of(page: LedgerPage) -> dict[str, WriterRecord | None]:
-    return {writer: page.record_of(writer) for writer in page.rows}
+    return {writer: record_in(page, writer) for writer in page.content.rows}
 
 
 @given(ledgers)
 def test_a_ledger_page_reads_back_equal(ledger: dict[WriterId, WriterRecord]) -> None:
     page, body = ledger_page(ledger)
-    again = decode_ledger_page(body, page.reference, TABLE_UUID, name=NAME)
+    again = LEDGER_PAGES.decode(body, page.reference, TABLE_UUID, name=NAME)
     assert again == page
     assert ledger_of(again) == ledger
-    assert again.record_of(WriterId("no one at all, of a name so long")) is None
+    assert record_in(again, WriterId("no one at all, of a name so long")) is None
 
 
 @given(outcomes)
 def test_an_outcome_page_reads_back_equal_and_in_order(found: Outcomes) -> None:
-    page, body = encode_outcome_page(TABLE_UUID, found)
-    again = decode_outcome_page(body, page.reference, TABLE_UUID, name=NAME)
-    assert again.outcomes == found
+    page, body = outcome_page(found)
+    again = OUTCOME_PAGES.decode(body, page.reference, TABLE_UUID, name=NAME)
+    assert again.content.outcomes == found
     assert again.reference.covers == covers_of(found)
 
 
@@ -128,7 +139,7 @@ def test_plain_fastavro_reads_both_pages() -> None:
     assert [row["writer"] for row in rows] == list(LEDGER)
     assert rows[0]["committed"][0] == {"first": 0, "last": 9, "version": 3, "stride": 1}
     assert rows[0]["rejected"][0]["intent_id"] == "i-10"
-    rows = list(fastavro.reader(io.BytesIO(encode_outcome_page(TABLE_UUID, OUTCOMES)[1]), return_record_name=True))
+    rows = list(fastavro.reader(io.BytesIO(outcome_page(OUTCOMES)[1]), return_record_name=True))
     assert [name for name, _ in rows] == ["outcome_run", *["outcome_exception"] * 3]
     assert rows[0][1]["last_offset"] == 12
     assert rows[1][1]["message"] == "data/x: not live"
@@ -138,13 +149,13 @@ def test_plain_fastavro_reads_both_pages() -> None:
 def test_the_golden_pages_are_still_what_we_read_and_write() -> None:
     page, body = ledger_page(LEDGER)
     held = kept("page-ledger.avro", body)  # its compressed bytes depend on the zstd library
-    again = decode_ledger_page(held, reference_of(held, page.reference), TABLE_UUID, name=NAME)
-    assert again.rows == page.rows
+    again = LEDGER_PAGES.decode(held, reference_of(held, page.reference), TABLE_UUID, name=NAME)
+    assert again.content.rows == page.content.rows
     assert ledger_of(again) == LEDGER
-    outcome_page, body = encode_outcome_page(TABLE_UUID, OUTCOMES)
+    made, body = outcome_page(OUTCOMES)
     held = kept("page-outcomes.avro", body)
-    outcomes_again = decode_outcome_page(held, reference_of(held, outcome_page.reference), TABLE_UUID, name=NAME)
-    assert outcomes_again.outcomes == OUTCOMES
+    outcomes_again = OUTCOME_PAGES.decode(held, reference_of(held, made.reference), TABLE_UUID, name=NAME)
+    assert outcomes_again.content.outcomes == OUTCOMES
 
 
 def reference_of(body: bytes, like: PageReference) -> PageReference:
@@ -155,16 +166,16 @@ def test_the_same_rows_are_the_same_object() -> None:
     one, two = ledger_page(LEDGER), ledger_page(dict(LEDGER))
     assert one == two
     assert one[0].reference.location == f"metadata/pages/{hashlib.sha256(one[1]).hexdigest()[:32]}.avro"
-    other = encode_ledger_page(uuid.UUID(int=9), one[0].rows)
+    other = LEDGER_PAGES.encode(uuid.UUID(int=9), one[0].content)
     assert other[0].reference.location != one[0].reference.location
 
 
 def test_an_offset_is_found_in_a_page() -> None:
-    page, _ = encode_outcome_page(TABLE_UUID, OUTCOMES)
-    assert [page.run_at(LOG, 3, offset) for offset in (9, 10, 12, 13)] == [None, *[OUTCOMES.runs[0]] * 2, None]
-    assert page.run_at(LOG, 4, 11) is None
-    assert page.exception_at(LOG, 4, 7) == OUTCOMES.exceptions[1]
-    assert page.exception_at("cluster/other", 4, 7) is None
+    page, _ = outcome_page(OUTCOMES)
+    assert [page.content.run_at(LOG, 3, offset) for offset in (9, 10, 12, 13)] == [None, *[OUTCOMES.runs[0]] * 2, None]
+    assert page.content.run_at(LOG, 4, 11) is None
+    assert page.content.exception_at(LOG, 4, 7) == OUTCOMES.exceptions[1]
+    assert page.content.exception_at("cluster/other", 4, 7) is None
     assert page.reference.covers == (CoveredOffset(LOG, 3, 13), CoveredOffset(LOG, 4, 8))
 
 
@@ -175,7 +186,7 @@ def test_many_rows_take_several_blocks() -> None:
         for number in range(2 * PAGE_BLOCK_BYTES // 300)
     }
     page, body = ledger_page(ledger)
-    again = decode_ledger_page(body, page.reference, TABLE_UUID, name=NAME)
+    again = LEDGER_PAGES.decode(body, page.reference, TABLE_UUID, name=NAME)
     assert page.reference.content_bytes > 2 * PAGE_BLOCK_BYTES
     assert ledger_of(again) == ledger
     assert len(list(fastavro.block_reader(io.BytesIO(body)))) == 3
@@ -184,73 +195,84 @@ def test_many_rows_take_several_blocks() -> None:
 def test_a_reason_that_quotes_half_a_character_does_not_break_a_page() -> None:
     record = WriterRecord((), (RejectedSequence(1, "i", "c", f"not {SURROGATE}"),), 1)
     page, _ = ledger_page({WriterId("w"): record})
-    found = decode_ledger_row(page.rows[WriterId("w")])
+    found = decode_ledger_row(page.content.rows[WriterId("w")])
     assert found.rejected[0].message == "not \\ud800"
     item = OutcomeException(LOG, 0, 1, Version(1), "c", f"not {SURROGATE}", None)
     assert b"not \\ud800" in encode_outcome(item)
 
 
-def read_ledger(body: bytes, reference: PageReference) -> object:
-    return ledger_of(decode_ledger_page(body, reference, TABLE_UUID, name=NAME))
+HASHES = LocationHashes.of(map(location_hash, ("data/a", "data/b")))
+OTHER_HASHES = LocationHashes.of(map(location_hash, ("data/c",)))
+EXAMPLES: dict[PageKind[Any], Any] = {
+    LEDGER_PAGES: ledger_page(LEDGER)[0].content,
+    OUTCOME_PAGES: PagedOutcomes(OUTCOMES),
+    CONDEMNED_PAGES: CondemnedLocations(1_700_000_000_000, HASHES, (bytes(32),)),
+    RETIRED_PAGES: RetiredLocations(HASHES, OTHER_HASHES),
+    RETAINED_PAGES: RetainedVersions((KeptVersion(Version(7), 60_000, 500), KeptVersion(Version(9), 61_000, 501))),
+}
+every_kind = pytest.mark.parametrize("kind", PAGE_KINDS, ids=attrgetter("name"))
 
 
-def read_outcomes(body: bytes, reference: PageReference) -> object:
-    return decode_outcome_page(body, reference, TABLE_UUID, name=NAME)
+def read(kind: PageKind[Any], body: bytes, reference: PageReference) -> None:
+    page = kind.decode(body, reference, TABLE_UUID, name=NAME)
+    if kind is LEDGER_PAGES:
+        ledger_of(page)
 
 
-def example(kind: PageKind) -> tuple[Callable[[bytes, PageReference], object], PageReference, bytes]:
-    if kind is PageKind.LEDGER:
-        page, body = ledger_page(LEDGER)
-        return read_ledger, page.reference, body
-    outcome_page, body = encode_outcome_page(TABLE_UUID, OUTCOMES)
-    return read_outcomes, outcome_page.reference, body
+@every_kind
+def test_an_intent_names_the_page_that_a_root_names(kind: PageKind[Any]) -> None:
+    page, body = kind.encode(TABLE_UUID, EXAMPLES[kind])
+    location, digest, size_in_bytes, *_ = page.reference
+    stored = kind.decode_stored(body, location, digest, size_in_bytes, TABLE_UUID, name=NAME)
+    assert stored.content == page.content == kind.decode(body, page.reference, TABLE_UUID, name=NAME).content
+    assert stored.reference == page.reference._replace(covers=())
+    for damaged in (body[:-1], bytes([*body[:-20], body[-20] ^ 1, *body[-19:]])):
+        with pytest.raises(Corrupt, match="length or digest"):
+            kind.decode_stored(damaged, location, digest, size_in_bytes, TABLE_UUID, name=NAME)
 
 
-@pytest.mark.parametrize("kind", PageKind)
-def test_every_flipped_bit_and_cut_tail_is_corrupt_and_named(kind: PageKind) -> None:
-    read, reference, body = example(kind)
+@every_kind
+def test_every_flipped_bit_and_cut_tail_is_corrupt_and_named(kind: PageKind[Any]) -> None:
+    page, body = kind.encode(TABLE_UUID, EXAMPLES[kind])
     for position in range(len(body)):
         flipped = bytearray(body)
         flipped[position] ^= 1 << position % 8
         for damaged in (bytes(flipped), body[:position]):
             with pytest.raises(Corrupt, match=NAME) as caught:
-                read(damaged, reference)
+                read(kind, damaged, page.reference)
             assert caught.value.code == "page-corrupt"
 
 
-@pytest.mark.parametrize("kind", PageKind)
+@every_kind
 @given(data=st.data())
-def test_a_page_that_was_never_right_decodes_or_is_corrupt(kind: PageKind, data: st.DataObject) -> None:
+def test_a_page_that_was_never_right_decodes_or_is_corrupt(kind: PageKind[Any], data: st.DataObject) -> None:
     """Its digest agrees, so a faulty writer made it; a reader must not fall over it."""
-    read, reference, body = example(kind)
+    page, body = kind.encode(TABLE_UUID, EXAMPLES[kind])
     forged = bytearray(body)
     for position in data.draw(st.lists(st.integers(0, len(body) - 1), min_size=1, max_size=4)):
         forged[position] = data.draw(st.integers(0, 255))
-    attempt(read, bytes(forged), reference_of(bytes(forged), reference))
+    attempt(kind, bytes(forged), reference_of(bytes(forged), page.reference))
 
 
-@pytest.mark.parametrize("kind", PageKind)
+@every_kind
 @given(data=st.data())
-def test_rows_that_were_never_right_decode_or_are_corrupt(kind: PageKind, data: st.DataObject) -> None:
-    read, _, _ = example(kind)
+def test_rows_that_were_never_right_decode_or_are_corrupt(kind: PageKind[Any], data: st.DataObject) -> None:
     rows = [data.draw(st.binary(min_size=1, max_size=60))]
     if data.draw(st.booleans()):
-        plain = bytearray(next(iter(ledger_page(LEDGER)[0].rows.values())) if kind is PageKind.LEDGER else b"")
-        plain = plain or bytearray(encode_outcome(OUTCOMES.exceptions[0]))
+        plain = bytearray(data.draw(st.sampled_from(list(kind.rows_of(EXAMPLES[kind])))))
         plain[data.draw(st.integers(0, len(plain) - 1))] = data.draw(st.integers(0, 255))
         rows = [bytes(plain)]
-    reference, body = encode_page(kind, schema_of(kind), TABLE_UUID, rows)
-    attempt(read, body, reference)
+    reference, body = kind.encode_rows(TABLE_UUID, rows)
+    attempt(kind, body, reference)
 
 
-@pytest.mark.parametrize("kind", PageKind)
-def test_a_row_with_any_bit_flipped_or_its_tail_cut_decodes_or_is_corrupt(kind: PageKind) -> None:
-    read, _, _ = example(kind)
-    row = ledger_page(LEDGER)[0].rows[WriterId("spark/q1")] if kind is PageKind.LEDGER else encode_outcome(REASONED)
+@every_kind
+def test_a_row_with_any_bit_flipped_or_its_tail_cut_decodes_or_is_corrupt(kind: PageKind[Any]) -> None:
+    row = max(kind.rows_of(EXAMPLES[kind]), key=len)
     flips = [row[:at] + bytes((row[at] ^ 1 << bit,)) + row[at + 1 :] for at in range(len(row)) for bit in range(8)]
     for damaged in (*flips, *(row[:length] for length in range(1, len(row))), row + b"\x00"):
-        reference, body = encode_page(kind, schema_of(kind), TABLE_UUID, [damaged])
-        attempt(read, body, reference)
+        reference, body = kind.encode_rows(TABLE_UUID, [damaged])
+        attempt(kind, body, reference)
 
 
 UNSIZED_RUN = b"\x02" + encode_long(5) * 4 + b"\x00"
@@ -296,16 +318,16 @@ def test_a_row_of_the_ledger_in_another_encoding_is_corrupt_and_named(row: bytes
     ],
 )
 def test_an_outcome_in_another_encoding_is_corrupt_and_named(row: bytes) -> None:
-    reference, body = encode_page(PageKind.OUTCOMES, OUTCOME_SCHEMA_JSON, TABLE_UUID, [row])
+    reference, body = OUTCOME_PAGES.encode_rows(TABLE_UUID, [row])
     with pytest.raises(Corrupt, match=NAME) as caught:
-        read_outcomes(body, reference)
+        read(OUTCOME_PAGES, body, reference)
     assert caught.value.code == "page-corrupt"
 
 
-def attempt(read: Callable[[bytes, PageReference], object], body: bytes, reference: PageReference) -> None:
+def attempt(kind: PageKind[Any], body: bytes, reference: PageReference) -> None:
     refusal = None
     try:
-        read(body, reference)
+        read(kind, body, reference)
     except Corrupt as error:
         refusal = error
     if refusal is not None:
@@ -313,43 +335,39 @@ def attempt(read: Callable[[bytes, PageReference], object], body: bytes, referen
         assert NAME in refusal.message or reference.location in refusal.message
 
 
-def schema_of(kind: PageKind) -> bytes:
-    return LEDGER_SCHEMA_JSON if kind is PageKind.LEDGER else OUTCOME_SCHEMA_JSON
-
-
 def test_a_page_of_another_kind_table_or_size_is_refused() -> None:
     page, body = ledger_page(LEDGER)
     with pytest.raises(Corrupt, match=r"avro\.schema"):
-        decode_outcome_page(body, page.reference, TABLE_UUID, name=NAME)
+        OUTCOME_PAGES.decode(body, page.reference, TABLE_UUID, name=NAME)
     with pytest.raises(Corrupt, match="table-uuid"):
-        decode_ledger_page(body, page.reference, uuid.UUID(int=1), name=NAME)
+        LEDGER_PAGES.decode(body, page.reference, uuid.UUID(int=1), name=NAME)
     with pytest.raises(Corrupt, match="bytes that the root states"):
-        decode_ledger_page(body, page.reference._replace(content_bytes=1), TABLE_UUID, name=NAME)
+        LEDGER_PAGES.decode(body, page.reference._replace(content_bytes=1), TABLE_UUID, name=NAME)
     with pytest.raises(Corrupt, match="bytes are stored"):
-        decode_ledger_page(body + b"x", page.reference, TABLE_UUID, name=NAME)
+        LEDGER_PAGES.decode(body + b"x", page.reference, TABLE_UUID, name=NAME)
 
 
 def test_a_page_in_a_format_of_later_is_refused_by_name() -> None:
     page, body = ledger_page(LEDGER)
     later = body.replace(b"single-file-commits/1", b"single-file-commits/2")
     with pytest.raises(Corrupt) as caught:
-        read_ledger(later, reference_of(later, page.reference))
+        read(LEDGER_PAGES, later, reference_of(later, page.reference))
     assert caught.value.code == "profile-unknown"
 
 
 def test_a_writer_with_two_rows_is_corrupt() -> None:
     row = encode_ledger_row(WriterId("w"), WriterRecord((), (), 1))
-    reference, body = encode_page(PageKind.LEDGER, schema_of(PageKind.LEDGER), TABLE_UUID, [row, row])
+    reference, body = LEDGER_PAGES.encode_rows(TABLE_UUID, [row, row])
     with pytest.raises(Corrupt, match="two rows"):
-        decode_ledger_page(body, reference, TABLE_UUID, name=NAME)
+        LEDGER_PAGES.decode(body, reference, TABLE_UUID, name=NAME)
 
 
 def test_the_schemas_name_the_fields_of_the_values() -> None:
     fields = {
-        record["name"]: [field["name"] for field in record["fields"]] for record in json.loads(OUTCOME_SCHEMA_JSON)
+        record["name"]: [field["name"] for field in record["fields"]]
+        for record in json.loads(OUTCOME_PAGES.schema.json)
     }
     assert fields == {
         "outcome_run": list(OutcomeRun._fields),
         "outcome_exception": list(OutcomeException._fields),
     }
-    assert isinstance(encode_outcome_page(TABLE_UUID, OUTCOMES)[0], OutcomePage)
