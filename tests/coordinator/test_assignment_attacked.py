@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from rootline.coordinator.protocol.machine_state import Phase
-from rootline.coordinator.runtime.assignment.served_tables import PauseChange, Pauses
+from rootline.coordinator.runtime.assignment.served_tables import Pauses
 from rootline.ports.intent_feed import ALL_TABLES, Pause
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import LogPosition, TableName
@@ -276,12 +276,12 @@ def test_a_lift_that_the_log_does_not_confirm_restarts_its_table_and_is_confirme
 def test_pauses_name_the_tables_that_change_and_no_others() -> None:
     pauses = Pauses()
     phases = {STUCK: Phase.IDLE, FREE: Phase.QUARANTINED}
-    assert pauses.take([Pause(STUCK, 1)], phases.items()) == PauseChange(to_pause=(STUCK,))
-    assert pauses.take([Pause(STUCK, 2, "for another reason")], phases.items()) == PauseChange(), "it is paused already"
+    assert pauses.take([Pause(STUCK, 1)], phases.items()) == [STUCK]
+    assert not pauses.take([Pause(STUCK, 2, "for another reason")], phases.items()), "it is paused already"
     phases[STUCK] = Phase.PAUSED
-    assert pauses.take([Pause(ALL_TABLES, 1)], phases.items()) == PauseChange(to_pause=(FREE,))
+    assert pauses.take([Pause(ALL_TABLES, 1)], phases.items()) == [FREE]
     phases[FREE] = Phase.PAUSED
-    assert pauses.take([Pause(STUCK, 1)], phases.items()) == PauseChange(to_resume=(FREE,))
+    assert pauses.take([Pause(STUCK, 1)], phases.items()) == [FREE]
     phases[FREE] = Phase.COLD
-    assert pauses.take([], phases.items()) == PauseChange(to_resume=(STUCK,))
+    assert pauses.take([], phases.items()) == [STUCK]
     assert pauses.why(STUCK) is None

@@ -236,7 +236,7 @@ def test_rejections_that_cannot_be_published_fill_no_memory_whoever_reads_them()
             await asyncio.sleep(1.0)
             outage.on = False
             await asyncio.sleep(60.0)
-            assert group.assignment("a").intake._outbox.waiting <= 4_096 + 100
+            assert group.assignment("a")._outbox.waiting <= 4_096 + 100
             hanging = False
             await group.until_settled()
         assert len({letter.offset for letter in log.letters}) == len(log.letters) == 9_000

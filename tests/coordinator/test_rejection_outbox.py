@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
+from rootline.coordinator.runtime.assignment.frontier import Frontier
 from rootline.coordinator.runtime.assignment.intake import RejectionOutbox
 from rootline.coordinator.runtime.records import Rejection, decoded
 from rootline.ports.intent_feed import RecordedRejection
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord
 from rootline.schemas.intent_rules import IntentLimits
+from rootline.schemas.root_header import PartitionOffset
 from rootline.schemas.verdict import DeadLetter, Verdict
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
@@ -68,11 +70,18 @@ class Outbox:
         self.log = log
         self.told: list[int] = []
         self.outbox = RejectionOutbox(
-            Holding(log), SeededEnvironment(1), self._published, BYTES_MAX, TIMEOUT_S, retry_s=1.0
+            Holding(log),
+            SeededEnvironment(1),
+            Frontier([PartitionOffset(log.log_id, 0, 0)]),
+            self._published,
+            (),
+            BYTES_MAX,
+            TIMEOUT_S,
+            retry_s=1.0,
         )
 
-    def _published(self, rejections: Sequence[Rejection]) -> None:
-        for verdict, _ in rejections:
+    def _published(self, verdicts: Sequence[Verdict], _: bool) -> None:
+        for verdict in verdicts:
             assert self.log.is_settled(LogPosition(LogId(verdict.log), verdict.partition, verdict.offset))
             self.told.append(verdict.offset)
 

@@ -16,7 +16,7 @@ delay the others.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -34,7 +34,7 @@ from rootline.coordinator.runtime.records import (
     with_recorded_rejection,
 )
 from rootline.ports.environment import Environment
-from rootline.ports.intent_feed import Assigned, CoordinatorLog, Partition, RecordedRejection, RecordingSink, Reread
+from rootline.ports.intent_feed import IntentFeed, RecordedRejection, RecordingSink, Reread
 from rootline.ports.retry_policy import jittered_s
 from rootline.schemas.bytes.record_headers import Lake
 from rootline.schemas.errors import Fenced, OutcomeUnknown, Unavailable
@@ -51,7 +51,6 @@ _WAITING_MAX: Final = 4_096
 _LARGE_LETTERS: Final = 8
 """The number of dead letters that always fit into the outbox. Of a larger letter only the coordinates are kept."""
 
-Published = Callable[[Sequence[Rejection]], None]
 OnPublished = Callable[[Sequence[Verdict], bool], None]
 """Called with acknowledged verdicts on records without a table, and whether they had been published before."""
 
@@ -83,14 +82,16 @@ class AssignmentSettings:
 class RejectionOutbox:
     """The outbox of rejections and dead letters.
 
-    * `published` is called with rejections that the log has acknowledged.
+    * `recorded` has the positions of rejections that an earlier owner recorded, and perhaps published.
     * `trouble` is the reason why some rejections cannot be published at present, or an empty string.
     * `buffered_bytes` is the size of all rejections that are not published.
     """
 
     verdicts: RecordingSink
     environment: Environment
-    published: Published
+    frontier: Frontier
+    on_published: OnPublished
+    recorded: Container[LogPosition]
     bytes_max: int
     request_timeout_s: float
     retry_s: float
@@ -113,7 +114,12 @@ class RejectionOutbox:
         return len(self._waiting) + len(self._set_aside)
 
     def reject(self, rejections: Sequence[Rejection]) -> None:
-        """Queue rejections. The dead letter of a very large record contains its coordinates only."""
+        """Queue rejections. Each blocks the frontier until it is acknowledged.
+
+        The dead letter of a very large record contains its coordinates only.
+        """
+        for verdict, _ in rejections:
+            self.frontier.rejected((LogId(verdict.log), verdict.partition), verdict.offset)
         letter_bytes_max = self.bytes_max // _LARGE_LETTERS
         kept = [
             (verdict, letter if size_of(letter) <= letter_bytes_max else coordinates_only(letter))
@@ -170,7 +176,16 @@ class RejectionOutbox:
         done = [rejection for rejection in batch if id(rejection) not in still]
         if done:
             self.buffered_bytes -= sum(map(_size, done))
-            self.published(done)
+            self._note_published(done)
+
+    def _note_published(self, rejections: Sequence[Rejection]) -> None:
+        fresh, again = list[Verdict](), list[Verdict]()
+        for verdict, _ in rejections:
+            position = LogPosition(LogId(verdict.log), verdict.partition, verdict.offset)
+            (again if position in self.recorded else fresh).append(verdict)
+            self.frontier.rejection_published(position[:2], verdict.offset)
+        self.on_published(fresh, False)
+        self.on_published(again, True)
 
     async def _publish(self, batch: Sequence[Rejection]) -> list[Rejection]:
         """Publish `batch` together, or else one by one. Returns the rejections that the log did not acknowledge."""
@@ -217,71 +232,38 @@ def _size(rejection: Rejection) -> int:
     return size_of(rejection[1])
 
 
+@dataclass(slots=True)
 class Intake:
-    """The intake of one assignment. `read_again` and `examine` come before `decoded`."""
+    """The intake of one assignment. Pass records to `examine` before `decoded`, unless `read_again` has read them.
 
-    def __init__(
-        self,
-        assigned: Assigned,
-        log: CoordinatorLog,
-        environment: Environment,
-        settings: AssignmentSettings,
-        frontier: Frontier,
-        on_published: OnPublished,
-    ) -> None:
-        self._log, self._settings, self._frontier = log, settings, frontier
-        self._on_published = on_published
-        self._answered: Mapping[LogPosition, RecordedRejection] = {
-            answer.position: answer for answer in assigned.answered
-        }
-        self._poison_candidates: Mapping[Partition, int] = {
-            (log_id, partition): offset for log_id, partition, offset in assigned.poison_candidates
-        }
-        self._poison: dict[LogPosition, str] = {}
-        self._trial = DecodingTrial(settings.limits)
-        self._outbox = RejectionOutbox(
-            log,
-            environment,
-            self._published,
-            settings.queue_bytes_max,
-            settings.request_timeout_s,
-            settings.retry_s,
-        )
+    * `recorded`: the rejections that an earlier owner recorded.
+    * `poison_candidates`: the ends of the records that may have crashed a reader.
+    """
 
-    @property
-    def has_room(self) -> bool:
-        """Whether the buffer of rejections has room."""
-        return not self._outbox.is_full
+    log: IntentFeed
+    frontier: Frontier
+    settings: AssignmentSettings
+    recorded: Mapping[LogPosition, RecordedRejection]
+    poison_candidates: Sequence[PartitionOffset]
+    _poison: dict[LogPosition, str] = field(default_factory=dict)
+    _trial: DecodingTrial = field(init=False)
 
-    @property
-    def buffered_bytes(self) -> int:
-        """The size of rejections that are not published."""
-        return self._outbox.buffered_bytes
-
-    @property
-    def trouble(self) -> str:
-        """The reason why rejections cannot be published, or an empty string."""
-        return self._outbox.trouble
-
-    async def run(self) -> None:
-        """Publish rejections until `close`, and then those that are left."""
-        await self._outbox.run()
+    def __post_init__(self) -> None:
+        self._trial = DecodingTrial(self.settings.limits)
 
     async def close(self) -> None:
-        """Let `run` return after all rejections are published, and end the child process."""
-        self._outbox.request_stop()
+        """End the process that decodes records, if there is one."""
         await self._trial.close()
 
     async def examine(self, records: Sequence[LogRecord]) -> None:
         """Decode records that may have crashed a reader in a separate process, and note those that crash it."""
-        if not self._poison_candidates:
+        if not self.poison_candidates:
             return
-        poison_candidates = [
-            raw for raw in records if raw.position.offset < self._poison_candidates.get(raw.position[:2], 0)
-        ]
+        ends = {(log, partition): end for log, partition, end in self.poison_candidates}
+        poison_candidates = [raw for raw in records if raw.position.offset < ends.get(raw.position[:2], 0)]
         if poison_candidates:
             self._poison |= await self._trial.poison_among(poison_candidates)
-        elif all(self._frontier.next_offset(place) >= end for place, end in self._poison_candidates.items()):
+        elif all(self.frontier.next_offset(place) >= end for place, end in ends.items()):
             await self._trial.close()  # a separate reader that is behind starts the trial again
 
     async def read_again(self, reader: str, start: PartitionOffset) -> Reread | None:
@@ -290,7 +272,7 @@ class Intake:
         Returns `None` if it cannot be read at present.
         """
         try:
-            found = await self._log.read_again(reader, start, limit=_READ_MAX)
+            found = await self.log.read_again(reader, start, limit=_READ_MAX)
             await self.examine(found.records)
             return found
         except (Unavailable, OutcomeUnknown, Fenced) as error:  # the main reader detects fencing too
@@ -300,26 +282,11 @@ class Intake:
     def decoded(self, raw: LogRecord) -> Record | Rejection:
         """The intent in `raw`, or its rejection. A rejection that was recorded before is returned again."""
         how = self._poison.get(raw.position) if self._poison else None
-        found = decoded(raw, self._settings.limits) if how is None else poison_rejection(raw, how)
-        if self._settings.principals is not None and isinstance(found, Record):
-            found = self._settings.principals.judged(raw, found)
-        if self._settings.lake is not None and raw.headers and isinstance(found, Record):
-            found = of_lake(raw, found, self._settings.lake)
-        if self._answered and (answer := self._answered.get(raw.position)) is not None:
+        found = decoded(raw, self.settings.limits) if how is None else poison_rejection(raw, how)
+        if self.settings.principals is not None and isinstance(found, Record):
+            found = self.settings.principals.judged(raw, found)
+        if self.settings.lake is not None and raw.headers and isinstance(found, Record):
+            found = of_lake(raw, found, self.settings.lake)
+        if self.recorded and (answer := self.recorded.get(raw.position)) is not None:
             return with_recorded_rejection(raw, found, answer.code, answer.message)
         return found
-
-    def reject(self, rejection: Rejection) -> None:
-        """Publish a rejection. It blocks the frontier until it is acknowledged."""
-        verdict, _ = rejection
-        self._frontier.rejected((LogId(verdict.log), verdict.partition), verdict.offset)
-        self._outbox.reject([rejection])
-
-    def _published(self, rejections: Sequence[Rejection]) -> None:
-        fresh, again = list[Verdict](), list[Verdict]()
-        for verdict, _ in rejections:
-            position = LogPosition(LogId(verdict.log), verdict.partition, verdict.offset)
-            (again if position in self._answered else fresh).append(verdict)
-            self._frontier.rejection_published(position[:2], verdict.offset)
-        self._on_published(fresh, False)
-        self._on_published(again, True)

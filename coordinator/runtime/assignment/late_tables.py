@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 import structlog
 
 from rootline.coordinator.runtime.assignment.frontier import Frontier, Where
-from rootline.coordinator.runtime.assignment.intake import Intake
+from rootline.coordinator.runtime.assignment.intake import Intake, RejectionOutbox
 from rootline.coordinator.runtime.table.table_loop import TableLoop
 from rootline.ports.intent_feed import CoordinatorLog, Lift, ParkedTable, Partition
 from rootline.schemas.errors import Corrupt, Fenced, OutcomeUnknown, Unavailable
@@ -124,6 +124,7 @@ class LateTables:
     log: CoordinatorLog
     frontier: Frontier
     intake: Intake
+    outbox: RejectionOutbox
     served: CatchUpPort
     parked: ParkedRecords
     _places: set[Where] = field(default_factory=set)
@@ -152,7 +153,7 @@ class LateTables:
         return bool(self._places_of(table))
 
     def restart(self, table: TableName) -> None:
-        """Start the table's readers again at their positions. They may be waiting for room in a loop that has ended."""
+        """Restart the table's readers at their positions. They may be waiting for room in a loop that has ended."""
         for place in self._places_of(table):
             self._read(table, place)
 
@@ -184,7 +185,7 @@ class LateTables:
                 where = (keys[raw.key], place)
                 if all_new or offset >= self._rejected_to.get(where, 0):  # otherwise it was rejected before
                     self._rejected_to[where] = max(offset + 1, self._rejected_to.get(where, 0))
-                    self.intake.reject(found)
+                    self.outbox.reject([found])
         return own
 
     def _places_of(self, table: TableName) -> list[Partition]:
@@ -215,7 +216,7 @@ class LateTables:
                 if position >= frontier.next_offset(place):
                     break
                 await loop.wait_for_room()
-                if not self.intake.has_room:
+                if self.outbox.is_full:
                     await served.wait_to_retry()
                     continue
                 found = await self.intake.read_again(name, PartitionOffset(*place, position))

@@ -17,17 +17,17 @@ soon as it takes any. When all of them are decided, that reader continues with t
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
 from rootline.coordinator.protocol.machine_state import Phase
-from rootline.coordinator.runtime.assignment.frontier import Frontier, LastProgress, Where
-from rootline.coordinator.runtime.assignment.intake import Intake
+from rootline.coordinator.runtime.assignment.frontier import Frontier, Where
+from rootline.coordinator.runtime.assignment.intake import Intake, RejectionOutbox
 from rootline.coordinator.runtime.assignment.late_tables import LateTables, ParkedRecords
+from rootline.coordinator.runtime.assignment.served_tables import ServedTables
 from rootline.coordinator.runtime.records import with_recorded_rejection
 from rootline.coordinator.runtime.table.table_loop import TableLoop
 from rootline.coordinator.runtime.table.table_states import written_reason
@@ -86,25 +86,6 @@ class _StuckSince:
         return {where: since_s for where, (_, since_s) in self._known.items()}
 
 
-class StuckTables(Protocol):
-    """The part of the served tables that parking reads."""
-
-    @property
-    def loops(self) -> Mapping[TableName, TableLoop]:
-        """The loops of tables."""
-        ...
-
-    @property
-    def last_progress(self) -> LastProgress:
-        """The tables that decided records last."""
-        ...
-
-    @property
-    def turn(self) -> asyncio.Lock:
-        """The lock around each piece of work."""
-        ...
-
-
 @dataclass(slots=True)
 class Parking:
     """The parking of one assignment.
@@ -115,12 +96,13 @@ class Parking:
     log: IntentFeed
     store: ParkedStore
     environment: Environment
+    limits: ParkingLimits
     frontier: Frontier
     intake: Intake
-    served: StuckTables
+    outbox: RejectionOutbox
+    served: ServedTables
     late: LateTables
     parked: ParkedRecords
-    limits: ParkingLimits
     _noticed: dict[Where, ParkedTable] = field(default_factory=dict)
     _stuck: _StuckSince = field(default_factory=_StuckSince)
     _given_to: dict[Where, int] = field(default_factory=dict)
@@ -264,7 +246,7 @@ class Parking:
         frontier = self.frontier
         name = f"parking/{place[1]}"
         try:
-            while tables and self.intake.has_room:
+            while tables and not self.outbox.is_full:
                 parked_to = {table: frontier.parked_to(place, table) for table in tables}
                 start = min(parked_to.values())
                 if start >= frontier.next_offset(place):
@@ -350,8 +332,7 @@ class Parking:
         reason = (
             f"{table} is stuck, and {why}: fix the table, run `rootline quarantine lift {table}`, and publish again"
         )
-        for raw, record in over:
-            self.intake.reject(with_recorded_rejection(raw, record, "table-parked", reason))
+        self.outbox.reject([with_recorded_rejection(raw, record, "table-parked", reason) for raw, record in over])
 
     async def _unpark(self, where: Where, parked: ParkedTable) -> None:
         await self.store.unpark(parked)

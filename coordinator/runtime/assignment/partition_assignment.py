@@ -11,22 +11,24 @@ Theory. A table whose queue is full gets no more records from the main reader. T
 and the table's own reader hands it the records from there, whenever it has room, until it reaches the main reader. So a
 stuck table costs no more than its queue, and no record is skipped.
 
-The parts know each other in one direction only: parking, late tables, intake and served tables, frontier. None of them
-knows the assignment. Pauses and parking return the tables that need new loops, and the assignment opens them.
+The parts know each other in one direction only: parking, late tables, then intake, outbox and served tables, then the
+frontier. None of them knows the assignment. Pauses and parking return the tables that need new loops, and the
+assignment opens them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from enum import Enum, auto
+from functools import partial
 from typing import Final
 
 import structlog
 
 from rootline.coordinator.runtime.assignment.frontier import Frontier, Where
-from rootline.coordinator.runtime.assignment.intake import AssignmentSettings, Intake, OnPublished
+from rootline.coordinator.runtime.assignment.intake import AssignmentSettings, Intake, OnPublished, RejectionOutbox
 from rootline.coordinator.runtime.assignment.late_tables import LateTables, ParkedRecords
 from rootline.coordinator.runtime.assignment.parking import Parking, ParkingLimits
 from rootline.coordinator.runtime.assignment.served_tables import LoopFactory, Pauses, ServedTables
@@ -69,38 +71,25 @@ class PartitionAssignment:
         on_published: OnPublished,
     ) -> None:
         self.assigned = assigned
-        self.frontier = Frontier(assigned.starts)
-        self.pauses = Pauses()
-        self.parked = ParkedRecords()
-        self.intake = Intake(assigned, log, environment, settings, self.frontier, on_published)
-        self.served = ServedTables(
-            assigned,
-            log,
-            make_loop,
-            environment,
-            self.frontier,
-            self.pauses,
-            tasks,
-            settings.table_idle_s,
-            settings.retry_s,
-        )
+        self.frontier = frontier = Frontier(assigned.starts)
+        self.pauses, self.parked = Pauses(), ParkedRecords()
         self._log, self._settings = log, settings
-        self._late = LateTables(log, self.frontier, self.intake, self.served, self.parked)
-        self._parking = (
-            None
-            if log.parking is None
-            else Parking(
-                log,
-                log.parking,
-                environment,
-                self.frontier,
-                self.intake,
-                self.served,
-                self._late,
-                self.parked,
-                ParkingLimits(settings.parking_after_s, settings.parked_bytes_max, assigned.retention_s),
-            )
+        bytes_max, timeout_s, retry_s = settings.queue_bytes_max, settings.request_timeout_s, settings.retry_s
+        recorded = {rejection.position: rejection for rejection in assigned.answered}
+        self._intake = intake = Intake(log, frontier, settings, recorded, assigned.poison_candidates)
+        self._outbox = outbox = RejectionOutbox(
+            log, environment, frontier, on_published, recorded, bytes_max, timeout_s, retry_s
         )
+        self.served = served = ServedTables(
+            assigned, log, make_loop, environment, frontier, self.pauses, tasks, settings.table_idle_s, retry_s
+        )
+        self._late = late = LateTables(log, frontier, intake, outbox, served, self.parked)
+        self._parking: Parking | None = None
+        if log.parking is not None:
+            limits = ParkingLimits(settings.parking_after_s, settings.parked_bytes_max, assigned.retention_s)
+            self._parking = Parking(
+                log, log.parking, environment, limits, frontier, intake, outbox, served, late, self.parked
+            )
         self._looking: list[asyncio.Task[None]] = []
         self.take_pauses(assigned.paused)
 
@@ -117,37 +106,40 @@ class PartitionAssignment:
     @property
     def buffered_bytes(self) -> int:
         """The size of intents in all queues, and of rejected records that are not published."""
-        return self.served.buffered_bytes + self.intake.buffered_bytes
+        return self.served.buffered_bytes + self._outbox.buffered_bytes
 
     @property
     def is_full(self) -> bool:
         """Whether the main reader should pause, because buffers are full or too many heads are being searched for."""
         return (
             self.served.searches_too_many
-            or not self.intake.has_room
+            or self._outbox.is_full
             or self.buffered_bytes >= self._settings.queue_bytes_max
         )
 
     @property
     def trouble(self) -> str:
         """The reason why verdicts cannot be published, or an empty string."""
-        return self.served.trouble or self.intake.trouble
+        return self.served.trouble or self._outbox.trouble
 
     def begin(self) -> None:
         """Start publishing rejections, parking, looking for pauses, and the tables that have parked records."""
-        self.served.start(self.intake.run(), "rejections")
+        self.served.start(self._outbox.run(), "rejections")
         if self._parking is not None:
             for table, firsts in self._parking.take(self.assigned.parked, self.assigned.starts).items():
                 self.served.reopen(table, firsts)
-            self._looking.append(self.served.start(self._look_for_stuck_tables(self._parking), "parking"))
-        self._looking.append(self.served.start(self._look_for_pauses(), "pauses"))
+            step, every_s = partial(self._look_for_stuck_tables, self._parking), self._settings.parking_after_s / 10
+            parking = _repeat(min(_LOOK_S, every_s), step, "parking delayed")
+            self._looking.append(self.served.start(parking, "parking"))
+        pauses = _repeat(_LOOK_S, self._look_for_pauses, "pauses unknown")
+        self._looking.append(self.served.start(pauses, "pauses"))
 
     async def hand_out(self, records: Sequence[LogRecord], passed: Sequence[PartitionOffset] = ()) -> None:
         """Hand each record to its table, or reject it, in the order of each partition.
 
         `passed` are offsets without records, as in `Delivered`.
         """
-        await self.intake.examine(records)
+        await self._intake.examine(records)
         # no await from here on, so that no other reader moves in between
         by_table: dict[Where, list[Record]] = {}
         ends: dict[Partition, int] = {}
@@ -159,13 +151,13 @@ class PartitionAssignment:
             ends[place] = offset + 1
             if behind and raw.key is not None and (TableName(raw.key.decode(errors="replace")), place) in behind:
                 continue  # the table's own reader reads it
-            result = self.intake.decoded(raw)
+            result = self._intake.decoded(raw)
             if isinstance(result, Record):
                 by_table.setdefault((TableName(result.intent.table), place), []).append(result)
             else:
                 rejections.append(result)
-        for rejection in rejections:
-            self.intake.reject(rejection)
+        if rejections:
+            self._outbox.reject(rejections)
         if any(table not in self.tables for table, _ in by_table):
             self._close(self.served.absent())
         self._close(self.served.idle())
@@ -179,12 +171,13 @@ class PartitionAssignment:
 
     def take_pauses(self, pauses: Iterable[Pause]) -> None:
         """Pause and resume tables, so that `pauses` is the complete list of those in force."""
-        change = self.pauses.take(pauses, ((table, loop.phase) for table, loop in self.tables.items()))
-        for table in change.to_pause:
-            self.served.reopen(table, self.frontier.undecided_of(table))
-            self._late.restart(table)
-        for table in change.to_resume:
-            self._hand_out_again(table)
+        phases = ((table, loop.phase) for table, loop in self.tables.items())
+        for table in self.pauses.take(pauses, phases):
+            if self.pauses.why(table) is None:
+                self._hand_out_again(table)
+            else:
+                self.served.reopen(table, self.frontier.undecided_of(table))
+                self._late.restart(table)
 
     async def end(self, *, patience_s: float | None) -> End:
         """End the assignment: wait for records in flight and their verdicts for `patience_s` seconds, then cut off.
@@ -194,8 +187,9 @@ class PartitionAssignment:
         self._late.stop()
         for task in self._looking:
             task.cancel()
+        self._outbox.request_stop()
         self.served.request_stop()
-        await self.intake.close()
+        await self._intake.close()
         return End.CUT_OFF if await self.served.finish(patience_s) else End.IN_GOOD_ORDER
 
     def _deliver(self, table: TableName, place: Partition, records: tuple[Record, ...], read_to: int) -> None:
@@ -221,19 +215,19 @@ class PartitionAssignment:
             self._late.take_over(table, place, offset, self.frontier.next_offset(place))
 
     async def _look_for_stuck_tables(self, parking: Parking) -> None:
-        while True:
-            await asyncio.sleep(min(_LOOK_S, self._settings.parking_after_s / 10))
-            try:
-                async with aclosing(parking.round()) as to_restart:
-                    async for table in to_restart:
-                        self._hand_out_again(table)
-            except (Unavailable, OutcomeUnknown, Fenced, TimeoutError) as error:
-                structlog.get_logger().warning("parking delayed", action="retry", reason=str(error))
+        async with aclosing(parking.round()) as to_restart:
+            async for table in to_restart:
+                self._hand_out_again(table)
 
     async def _look_for_pauses(self) -> None:
-        while True:
-            await asyncio.sleep(_LOOK_S)
-            try:
-                self.take_pauses(await self._log.pauses())
-            except (Unavailable, OutcomeUnknown, Fenced, TimeoutError) as error:  # the known pauses stay in force
-                structlog.get_logger().warning("pauses unknown", action="retry", reason=str(error))
+        self.take_pauses(await self._log.pauses())  # after a failure the known pauses stay in force
+
+
+async def _repeat(every_s: float, step: Callable[[], Awaitable[None]], delayed: str) -> None:
+    """Take a step every `every_s` seconds, until cancelled. The next round retries one that fails."""
+    while True:
+        await asyncio.sleep(every_s)
+        try:
+            await step()
+        except (Unavailable, OutcomeUnknown, Fenced, TimeoutError) as error:
+            structlog.get_logger().warning(delayed, action="retry", reason=str(error))

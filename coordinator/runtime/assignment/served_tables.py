@@ -42,14 +42,6 @@ _UNLISTABLE_TABLES_MAX: Final = 5_000
 LoopFactory = Callable[[TableName, Acknowledged, TableOwner], TableLoop]
 
 
-@dataclass(frozen=True, slots=True)
-class PauseChange:
-    """The tables in memory to pause and to resume, after operators have changed the pauses."""
-
-    to_pause: tuple[TableName, ...] = ()
-    to_resume: tuple[TableName, ...] = ()
-
-
 @dataclass(slots=True)
 class Pauses:
     """The pauses that are in force, by table."""
@@ -66,23 +58,20 @@ class Pauses:
         found = pause_of(self._in_force, table)
         return None if found is None else found.reason
 
-    def take(self, pauses: Iterable[Pause], phases: Iterable[tuple[TableName, Phase]]) -> PauseChange:
-        """Apply `pauses`, the complete list of those in force, to the tables in memory with these phases."""
+    def take(self, pauses: Iterable[Pause], phases: Iterable[tuple[TableName, Phase]]) -> Sequence[TableName]:
+        """Take over `pauses`, the complete list of those in force.
+
+        Returns the tables that need a new loop, of the tables in memory with these phases.
+        """
         before, self._in_force = self._in_force, {pause.table: pause for pause in pauses}
         if before.keys() == self._in_force.keys():
-            return PauseChange()
+            return ()
         logger = structlog.get_logger()
         for table in sorted(self._in_force.keys() - before.keys()):
             logger.warning("paused", action="pause", table=table, reason=self._in_force[table].reason)
         for table in sorted(before.keys() - self._in_force.keys()):
             logger.info("resumed", action="resume", table=table)
-        changed = [
-            (table, phase) for table, phase in phases if (phase is Phase.PAUSED) != (self.why(table) is not None)
-        ]
-        return PauseChange(
-            tuple(table for table, phase in changed if phase is not Phase.PAUSED),
-            tuple(table for table, phase in changed if phase is Phase.PAUSED),
-        )
+        return [table for table, phase in phases if (phase is Phase.PAUSED) != (self.why(table) is not None)]
 
 
 @dataclass(slots=True)
