@@ -1,4 +1,4 @@
-"""The messages between the commit machine and the runtime: events go in, effects go out.
+"""The messages between the commit machine and the runtime: events to the machine, effects to the runtime.
 
 Owns: one type for each kind of event and of effect, each request beside its answers, and the `Tick` that accompanies
 each event. Does not own: the handling of events (`commit_machine`), carrying effects out
