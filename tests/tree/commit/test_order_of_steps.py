@@ -37,7 +37,7 @@ def lake_with_a_past() -> SweptLake:
 
 def test_the_header_lists_the_steps_in_the_order_in_which_they_run() -> None:
     listed = re.findall(r"^    (\w+) {2,}\S", decide.__doc__ or "", flags=re.MULTILINE)
-    assert listed == [step.run.__name__ for step in decide.STEPS]
+    assert listed == [step.__name__ for step in decide.STEPS]
 
 
 def test_an_intent_with_a_fault_for_every_step_is_rejected_for_the_first_that_is_left() -> None:

@@ -25,9 +25,9 @@ the steps made of it.
 
 The order is part of the protocol. An intent with two faults is rejected for the one that is checked first, and every
 coordinator must give the same reason. Four facts explain the order:
-* A ledger belongs to one table, so the table's uuid comes before it.
-* A copy of a decided intent gets the first verdict, whatever happened to the table since. So the ledger comes before
-  every other rule.
+* A ledger belongs to one table, so the table's uuid is checked before it.
+* A copy of a decided intent gets the first verdict, whatever happened to the table since. So the ledger precedes every
+  other rule.
 * No rule between the fast append and the arrival rejects a change that the fast append makes. Other intents take the
   general steps, which give the reasons.
 * Files are compared with removed and condemned ones when the whole change is known.
@@ -38,7 +38,6 @@ Source: protocol page, section 2. Definitions page, section 2. Decision 0067.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES
@@ -100,75 +99,56 @@ Settled = Duplicate | RejectedSequence | Needs
 """An intent that a step settles: it was committed before, it was rejected before, or objects must be fetched first."""
 
 
-@dataclass(slots=True)
-class Deciding:
-    """One intent on its way through the steps, with the change that they have made of it so far.
-
-    * `draft`: the table as the earlier intents of the batch left it, `None` if there is no table.
-    * `has_ledger`: whether the draft's ledger applies to the intent.
-    * `redefined`: the definition that the intent gives the table, `None` if it does not change it.
-    """
-
-    record: Record
-    draft: Draft | None
-    batch: Decisions
-    has_ledger: bool = False
-    redefined: Redefinition | None = None
-    change: Row | Change | Beginning | None = None
-
-
-def meant_for_this_table(deciding: Deciding) -> None:
+def meant_for_this_table(deciding: Decisions, record: Record) -> None:
     """Reject an intent for another table of the name, and find out whether the ledger applies."""
     draft = deciding.draft
-    deciding.has_ledger = draft is not None and is_of_this_table(draft, deciding.record.intent)
+    deciding.has_ledger = draft is not None and is_of_this_table(draft, record.intent)
 
 
-def known_to_ledger(deciding: Deciding) -> Duplicate | RejectedSequence | None:
+def known_to_ledger(deciding: Decisions, record: Record) -> Duplicate | RejectedSequence | None:
     """Settle a copy of a decided intent. Reject another intent with a committed sequence."""
-    record, batch = deciding.record, deciding.batch
     intent = record.intent
     if not deciding.has_ledger or intent.writer_id is None or intent.writer_sequence is None:
         return None
     writer = WriterId(intent.writer_id)
-    known = batch.ledger.parts_of(writer)
+    known = deciding.ledger.parts_of(writer)
     rejection = rejection_of(known, intent.intent_id)
     if rejection is not None:
-        batch.ledger.put(writer, known[0])
+        deciding.ledger.put(writer, known[0])
         return rejection
     version = committed_version(known, intent.writer_sequence)
     if version is None:
         return None
     named = None if version == VERSION_FORGOTTEN else version
-    if batch.contents.is_another(intent, record.headers):
+    if deciding.contents.is_another(intent, record.headers):
         when = "" if named is None else f" in version {named}"
         raise Invalid(
             "sequence-reused",
-            f"{batch.table}: sequence {intent.writer_sequence} of writer {intent.writer_id!r:.80} was committed{when} "
-            "with other content: publish this data under a new sequence",
+            f"{deciding.table}: sequence {intent.writer_sequence} of writer {intent.writer_id!r:.80} was "
+            f"committed{when} with other content: publish this data under a new sequence",
         )
-    batch.ledger.put(writer, known[0])
+    deciding.ledger.put(writer, known[0])
     return Duplicate(named)
 
 
-def permitted(deciding: Deciding) -> None:
+def permitted(deciding: Decisions, record: Record) -> None:
     """Reject an intent whose publisher lacks the permission."""
-    if deciding.record.refusal is not None:
-        raise Invalid(*deciding.record.refusal)
+    if record.refusal is not None:
+        raise Invalid(*record.refusal)
 
 
-def fast_append(deciding: Deciding) -> None:
+def fast_append(deciding: Decisions, record: Record) -> None:
     """Make the row of an append of one file that breaks no rule."""
     draft = deciding.draft
     if draft is not None and draft.is_table:
-        deciding.change = fast_append_row(draft, deciding.record.intent)
+        deciding.change = fast_append_row(draft, record.intent)
 
 
-def shared_rules(deciding: Deciding) -> Needs | None:
+def shared_rules(deciding: Decisions, record: Record) -> Needs | None:
     """Check the rules that all kinds share: name, definition, isolation, files in the store."""
-    draft, record = deciding.draft, deciding.record
-    if deciding.change is not None or draft is None:
+    if deciding.change is not None or deciding.draft is None:
         return None
-    intent = record.intent
+    draft, intent = deciding.draft, record.intent
     if KINDS[intent.kind].judge is None:
         check_may_begin(draft, intent)
         return None
@@ -187,15 +167,15 @@ def shared_rules(deciding: Deciding) -> Needs | None:
     made_from = intent.made_from_version if intent.kind in MAINTENANCE_KINDS else None
     if made_from is not None and made_from >= seen.version:
         raise Invalid("version-unknown", f"made_from_version {made_from} is not a version of the table yet")
-    return files_to_verify(seen, intent, deciding.batch.fetched)
+    return files_to_verify(seen, intent, deciding.fetched)
 
 
-def judged_by_kind(deciding: Deciding) -> Needs | None:
+def judged_by_kind(deciding: Decisions, record: Record) -> Needs | None:
     """Make the change by the rules of the intent's kind."""
-    draft, record, fetched = deciding.draft, deciding.record, deciding.batch.fetched
     if deciding.change is not None:
         return None
-    intent, kind = record.intent, KINDS[record.intent.kind]
+    draft, fetched, intent = deciding.draft, deciding.fetched, record.intent
+    kind = KINDS[intent.kind]
     outcome: Change | Beginning | Needs
     if draft is not None and kind.judge is not None:
         outcome = kind.judge(_seen(draft, deciding.redefined), intent, fetched)
@@ -203,7 +183,7 @@ def judged_by_kind(deciding: Deciding) -> Needs | None:
         outcome = kind.begin(intent, fetched, record.appended_ms)
     else:
         of, code = ("view", "view-unknown") if intent.kind in VIEW_KINDS else ("table", "table-unknown")
-        raise Invalid(code, f"there is no {of} {deciding.batch.table}")
+        raise Invalid(code, f"there is no {of} {deciding.table}")
     if isinstance(outcome, Needs):
         return outcome
     if deciding.redefined is not None and isinstance(outcome, Change):
@@ -214,54 +194,53 @@ def judged_by_kind(deciding: Deciding) -> Needs | None:
     return None
 
 
-def room_in_root(deciding: Deciding) -> None:
+def room_in_root(deciding: Decisions, record: Record) -> None:
     """Reject a change for which the root has no room. The row of a fast append has room."""
     draft, change = deciding.draft, deciding.change
     if draft is not None and isinstance(change, Change):
         draft.check_room(change)
 
 
-def committed_before(deciding: Deciding) -> Duplicate | None:
+def committed_before(deciding: Decisions, record: Record) -> Duplicate | None:
     """Settle an intent whose files were all committed before and rewritten since. Reject removed files."""
     draft, change = deciding.draft, deciding.change
     if draft is None or not draft.retired or change is None or isinstance(change, Beginning):
         return None
-    return Duplicate(None) if was_committed_before(draft, deciding.record.intent, change) else None
+    return Duplicate(None) if was_committed_before(draft, record.intent, change) else None
 
 
-def arrival(deciding: Deciding) -> Needs | None:
+def arrival(deciding: Decisions, record: Record) -> Needs | None:
     """Reject condemned files and files that are older than the horizon of the table's sweeps."""
     draft, change = deciding.draft, deciding.change
     if draft is None or not draft.sweeps or change is None or isinstance(change, Beginning):
         return None
-    return check_arrival(draft, deciding.record, change, deciding.batch.fetched)
+    return check_arrival(draft, record, change, deciding.fetched)
 
 
-class Step(NamedTuple):
-    """A step. `records_rejection`: whether a rejection by it enters the ledger, so that a copy gets the same answer.
-
-    The rejection of a publisher without permission never does: the writer's name may belong to somebody else.
-    """
-
-    run: Callable[[Deciding], Settled | None]
-    records_rejection: bool = True
-
-
-STEPS: Final = (
-    Step(meant_for_this_table, records_rejection=False),  # the ledger belongs to another table
-    Step(known_to_ledger),
-    Step(permitted),
-    Step(fast_append),
-    Step(shared_rules),
-    Step(judged_by_kind),
-    Step(room_in_root),
-    Step(committed_before),
-    Step(arrival),
+STEPS: Final[tuple[Callable[[Decisions, Record], Settled | None], ...]] = (
+    meant_for_this_table,
+    known_to_ledger,
+    permitted,
+    fast_append,
+    shared_rules,
+    judged_by_kind,
+    room_in_root,
+    committed_before,
+    arrival,
 )
+UNRECORDED: Final = (meant_for_this_table, permitted)
+"""Steps whose rejections do not enter the ledger: it is another table's, or the writer name is somebody else's."""
 
 
 class Decisions:
-    """The decisions of a batch so far. `draft` is `None` while there is no table."""
+    """The decisions of a batch so far, and the progress of the intent that is being decided.
+
+    * `draft`: the table after the intents accepted so far, `None` while there is no table.
+    * `needs`: the objects to fetch before the batch can be applied.
+    * `has_ledger`: whether the draft's ledger applies to the current intent.
+    * `redefined`: the definition that the current intent gives the table, `None` if it does not change it.
+    * `change`: the change that the steps have made of the current intent.
+    """
 
     def __init__(
         self, parent: TableState | None, table: TableName, fetched: FetchedObjects, log_retention_s: int
@@ -276,7 +255,6 @@ class Decisions:
         self.objects: list[PendingObject] = []
         self.summary: dict[str, str] = {}
         self.needs = NO_NEEDS
-        """Objects to fetch before the batch can be applied."""
         self.ledger = (
             LedgerDraft({})
             if parent is None
@@ -284,6 +262,9 @@ class Decisions:
         )
         self.contents = ContentDraft(() if parent is None else parent.header.ledger.contents)
         self.outcomes = OutcomeDraft(self.version)
+        self.has_ledger = False
+        self.redefined: Redefinition | None = None
+        self.change: Row | Change | Beginning | None = None
         self._was_tombstone = parent is not None and parent.header.is_tombstone
         self._has_committed = False
 
@@ -305,16 +286,16 @@ class Decisions:
 
     def decide(self, record: Record) -> None:
         """Decide the next record, or add the objects it needs to `needs`."""
-        deciding = Deciding(record, self.draft, self)
+        self.redefined = self.change = None
         settled: Settled | None = None
         step = STEPS[0]
         try:
             for step in STEPS:
-                settled = step.run(deciding)
+                settled = step(self, record)
                 if settled is not None:
                     break
         except Invalid as error:
-            in_ledger = step.records_rejection and record.refusal is None
+            in_ledger = step not in UNRECORDED and record.refusal is None
             self._reject(record, error.code, error.message, in_ledger=in_ledger)
             return
         except RootlineError:
@@ -326,7 +307,7 @@ class Decisions:
                 f"{self.table}: intent {intent_id} at {tuple(record.position)} could not be decided: {error!r}",
             ) from error
         if settled is None:
-            self._accept(record, deciding.change)
+            self._accept(record, self.change)
         else:
             self._settle(record, settled)
 
