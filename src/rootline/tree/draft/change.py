@@ -329,8 +329,15 @@ class Change:
 
     def room(self) -> tuple[int, int]:
         """The rows that the change takes up in the next root, and the bytes of their tails."""
-        rows = self.rows
-        return len(rows) + len(self.removed), sum([len(row.tail) for row in rows])
+        rows = size = 0
+        for edit in self.edits:
+            match edit:
+                case Add(new) | Replace(by=new):
+                    rows += len(new)
+                    size += sum([len(row.tail) for row in new])
+                case Remove(lives):
+                    rows += len(lives)
+        return rows, size
 
     def arriving(self) -> Iterator[str]:
         """The locations of everything that enters the table: files, vectors, leaves and the entries that leaves add."""

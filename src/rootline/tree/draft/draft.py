@@ -320,10 +320,10 @@ class Draft:
         return number
 
     def _take(self, edit: Edit, number: SequenceNumber) -> None:
-        match edit:
-            case Add(rows):
-                for row in rows:
-                    self._add(row)
+        match edit:  # in the order of `ORDER`
+            case Define(definition, reference):
+                self._redefine(definition)
+                self.carried = replace(self.carried, definition=reference)
             case Remove(lives):
                 for live in lives:
                     self._remove(live, number)
@@ -333,28 +333,30 @@ class Draft:
                 for row in by:
                     self._add(row)
                 self.written.update(vectors)
+            case RemoveOrdinals(location, ordinals):
+                self.in_leaves.remove(location, ordinals, number)
+            case Add(rows):
+                for row in rows:
+                    self._add(row)
+            case ShowPrior(rows):
+                for row in rows:
+                    self._show_prior(row, number)
+            case Merge(merged):
+                for vector in merged:
+                    self._add(Row(vector.entry, b""))
+                    self.merged[vector.entry.referenced_file or ""] = vector
+            case MoveRows(rows):
+                for row in rows:
+                    self.rows.move(row)
             case TakeLeaf(leaf):
                 self.in_leaves.take(leaf)
                 first_row_id = leaf.row.entry.first_row_id
                 if leaf.added_tally is not None and first_row_id is not None:
                     self.next_row_id = first_row_id + leaf.added_tally.rows
-            case Merge(merged):
-                for vector in merged:
-                    self._add(Row(vector.entry, b""))
-                    self.merged[vector.entry.referenced_file or ""] = vector
-            case RemoveOrdinals(location, ordinals):
-                self.in_leaves.remove(location, ordinals, number)
-            case MoveRows(rows):
-                for row in rows:
-                    self.rows.move(row)
             case MoveOrdinals(location, ordinals):
                 self.in_leaves.move(location, ordinals, number)
-            case ShowPrior(rows):
-                for row in rows:
-                    self._show_prior(row, number)
-            case Define(definition, reference):
-                self._redefine(definition)
-                self.carried = replace(self.carried, definition=reference)
+            case Reattach() | StoreVector():
+                pass  # read when the root is made
             case SetCarried(carried):
                 self.carried = carried
                 self.is_tombstone = carried.name.state is NameState.TOMBSTONE
@@ -367,8 +369,6 @@ class Draft:
                 self.carried = replace(self.carried, restores=replace(self.carried.restores, restored_at=number))
             case ReplaceTable():
                 self.carried = replace(self.carried, restores=replace(self.carried.restores, replaced_at=number))
-            case Reattach() | StoreVector():
-                pass  # read when the root is made
             case _:
                 assert_never(edit)
 
