@@ -11,12 +11,14 @@ import pytest
 from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES, LedgerRows, encode_ledger_row
 from rootline.schemas.bytes.root.outcome_page import OUTCOME_PAGES
 from rootline.schemas.bytes.root.page_codec import Page, PageKind
+from rootline.schemas.bytes.root.page_kinds import PAGE_KINDS
 from rootline.schemas.bytes.root.root_codec import Row, seal
 from rootline.schemas.content_entry import ContentType, EntryPlace, Status
 from rootline.schemas.identifiers import SequenceNumber, SnapshotId, Version, WriterId
 from rootline.schemas.intent import IntentKind
 from rootline.schemas.root_header import CommittedRun, PartitionOffset, RootHeader, Totals, WriterRecord
 from rootline.tree.check.invariants import violations
+from rootline.tree.check.page_rules import PAGE_RULES
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.state.table_pages import NO_PAGES
 from rootline.tree.state.table_state import TableState
@@ -179,6 +181,10 @@ def with_pages(state: TableState, kind: PageKind[T], *members: Page[T]) -> Table
 
 def complaints(old: TableState, new: TableState) -> str:
     return "; ".join(violations(old, new))
+
+
+def test_every_kind_of_page_has_a_rule() -> None:
+    assert set(PAGE_RULES) == set(PAGE_KINDS)
 
 
 def test_pages_that_are_not_loaded_are_noticed() -> None:

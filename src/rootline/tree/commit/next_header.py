@@ -158,7 +158,7 @@ def next_header(
         drops=tuple([item if item.dropped_ms else item._replace(dropped_ms=latest_ms) for item in draft.carried.drops]),
     )
     pages = (
-        NO_PAGES.having(LEDGER_PAGES, ledger.pages)
+        pages.having(LEDGER_PAGES, ledger.pages)
         .having(OUTCOME_PAGES, outcomes.pages)
         .having(CONDEMNED_PAGES, draft.condemned)
         .having(RETIRED_PAGES, retired.pages)

@@ -7,7 +7,7 @@ Invariants: The pages of a kind are in the order of the header's references, fro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -35,8 +35,10 @@ class TablePages:
 
     def having(self, kind: PageKind[T], pages: Iterable[Page[T]]) -> TablePages:
         """These pages, with `pages` as those of a kind."""
-        others = {known: those for known, those in self._by_kind.items() if known is not kind}
         found = tuple(pages)
+        if found is self.of(kind):  # after most commits
+            return self
+        others = {known: those for known, those in self._by_kind.items() if known is not kind}
         return TablePages({**others, kind: found} if found else others)
 
     def are_those_of(self, header: RootHeader) -> bool:
@@ -44,13 +46,19 @@ class TablePages:
         return all(_are(self._by_kind.get(kind, ()), kind.named_in(header)) for kind in PAGE_KINDS)
 
 
-def _are(pages: tuple[Page[Any], ...], references: Iterable[PageReference]) -> bool:
-    return [page.reference for page in pages] == list(references)
+def _are(pages: tuple[Page[Any], ...], references: Sequence[PageReference]) -> bool:
+    return len(pages) == len(references) and all(map(_is, pages, references))
+
+
+def _is(page: Page[Any], reference: PageReference) -> bool:
+    return page.reference == reference
 
 
 def changed_pages(kind: PageKind[T], before: TablePages, after: TablePages) -> tuple[list[Page[T]], list[Page[T]]]:
     """(pages of a kind that were added, pages that were dropped)."""
     old, new = before.of(kind), after.of(kind)
+    if old is new:
+        return [], []
     known, named = {page.reference for page in old}, {page.reference for page in new}
     return [page for page in new if page.reference not in known], [page for page in old if page.reference not in named]
 
