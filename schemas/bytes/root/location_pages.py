@@ -97,7 +97,7 @@ def _condemned_content(rows: Iterator[tuple[Any, bytes]]) -> CondemnedLocations:
 
 
 def _condemned_named_in(header: RootHeader) -> tuple[PageReference, ...]:
-    return tuple([item.page for item in header.condemned])
+    return tuple([item.page for item in header.condemned]) if header.condemned else ()
 
 
 def _retired_rows(content: RetiredLocations) -> list[bytes]:
@@ -116,7 +116,7 @@ def _retired_content(rows: Iterator[tuple[Any, bytes]]) -> RetiredLocations:
 
 
 def _retired_named_in(header: RootHeader) -> tuple[PageReference, ...]:
-    return tuple([item.page for item in header.left.pages])
+    return tuple([item.page for item in header.left.pages]) if header.left.pages else ()
 
 
 def _pieces(hashes: LocationHashes) -> list[bytes]:

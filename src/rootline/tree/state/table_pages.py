@@ -43,7 +43,11 @@ class TablePages:
 
     def are_those_of(self, header: RootHeader) -> bool:
         """Whether these are exactly the pages that a header references."""
-        return all(_are(self._by_kind.get(kind, ()), kind.named_in(header)) for kind in PAGE_KINDS)
+        for kind in PAGE_KINDS:
+            pages, references = self._by_kind.get(kind, ()), kind.named_in(header)
+            if (pages or references) and not _are(pages, references):
+                return False
+        return True
 
 
 def _are(pages: tuple[Page[Any], ...], references: Sequence[PageReference]) -> bool:
