@@ -20,12 +20,15 @@ from rootline.schemas.bytes.avro_encoding import (
     PRESENT,
     Unreadable,
     encode_bytes,
+    encode_int,
     encode_long,
+    encode_optional_list,
     encode_string,
     read_int,
     read_long,
     read_optional_bytes,
     read_optional_int,
+    read_optional_list,
     read_optional_long,
     read_optional_string,
     read_present,
@@ -33,12 +36,9 @@ from rootline.schemas.bytes.avro_encoding import (
 )
 from rootline.schemas.bytes.entry_schema import content_entry_schema, schema_bytes, tracked_of_schema
 from rootline.schemas.bytes.root.entry_struct_codec import (
-    encode_int,
-    encode_optional_list,
     encode_optional_manifest_stats,
     encode_optional_vector,
     encode_version_info_struct,
-    read_optional_list,
     read_optional_manifest_stats,
     read_optional_vector,
     read_version_info,

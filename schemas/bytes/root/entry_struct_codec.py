@@ -7,18 +7,17 @@ Invariants: Reads raise `Unreadable`, writes `ValueError`. A list is never longe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final
 
 from rootline.schemas.bytes.avro_encoding import (
-    INT_MAX,
-    INT_MIN,
     NULL,
     PRESENT,
     Unreadable,
     encode_bytes,
+    encode_int,
     encode_long,
+    encode_optional_long,
     read_int,
     read_long,
     read_optional_bytes,
@@ -28,49 +27,6 @@ from rootline.schemas.bytes.avro_encoding import (
 from rootline.schemas.content_entry import DeletionVector, ManifestStats, Status, VersionInfo, unchecked_version_info
 
 _STATUSES: Final = {int(status): status for status in Status}
-
-
-def encode_int(value: int) -> bytes:
-    """A number of 32 bits."""
-    if not INT_MIN <= value <= INT_MAX:
-        raise ValueError(f"{value} does not fit 32 bits")
-    return encode_long(value)
-
-
-def encode_optional_long(value: int | None) -> bytes:
-    """The bytes of Avro type `["null", "long"]`."""
-    return NULL if value is None else PRESENT + encode_long(value)
-
-
-def encode_optional_list(values: Sequence[int] | None, encode: Callable[[int], bytes]) -> bytes:
-    """The bytes of Avro type `["null", array]`: one block of items, then the end marker."""
-    if values is None:
-        return NULL
-    if not values:
-        return PRESENT + b"\x00"
-    return b"".join((PRESENT, encode_long(len(values)), *map(encode, values), b"\x00"))
-
-
-def read_optional_list(
-    data: bytes, position: int, read: Callable[[bytes, int], tuple[int, int]]
-) -> tuple[tuple[int, ...] | None, int]:
-    """(numbers or `None`, position after them)."""
-    if not read_present(data, position):
-        return None, position + 1
-    position += 1
-    values: list[int] = []
-    while True:
-        count, position = read_long(data, position)
-        if count == 0:
-            return tuple(values), position
-        if count < 0:
-            count = -count
-            _, position = read_long(data, position)
-        if count > len(data) - position:
-            raise Unreadable(f"a list states {count} items, but only {len(data) - position} bytes remain")
-        for _ in range(count):
-            value, position = read(data, position)
-            values.append(value)
 
 
 def encode_version_info_struct(version_info: VersionInfo) -> bytes:
