@@ -1,8 +1,8 @@
 """Avro's binary encoding: primitives, files of blocks, and blocks as zstd frames with a checksum.
 
-Owns: the encoding of one value (zigzag varints, strings, byte strings, lists of numbers), head and blocks of a file, packing a block and
-unpacking it within bounds. Does not own: records and unions (`statistics_codec`, `entry_codec`), schemas, the meaning
-of metadata, deflated blocks of exports (`manifest_schema`).
+Owns: the encoding of one value (zigzag varints, strings, byte strings, lists of numbers), head and blocks of a file,
+packing a block and unpacking it within bounds. Does not own: records and unions (`statistics_codec`, `entry_codec`),
+schemas, the meaning of metadata, deflated blocks of exports (`manifest_schema`).
 Invariants: a read stays inside its buffer and never allocates more memory than the buffer justifies. Unreadable bytes
 raise `Unreadable`, which the codecs turn into `Invalid` or `Corrupt` naming the object. The same metadata, rows and
 packing yield the same bytes. A block is exactly one frame, which has a checksum, is consumed whole, and never takes

@@ -11,7 +11,6 @@ import pytest
 from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES, LedgerRows, encode_ledger_row
 from rootline.schemas.bytes.root.outcome_page import OUTCOME_PAGES
 from rootline.schemas.bytes.root.page_codec import Page, PageKind
-from rootline.schemas.bytes.root.page_kinds import PAGE_KINDS
 from rootline.schemas.bytes.root.root_codec import Row, seal
 from rootline.schemas.content_entry import ContentType, EntryPlace, Status
 from rootline.schemas.identifiers import SequenceNumber, SnapshotId, Version, WriterId
@@ -20,7 +19,7 @@ from rootline.schemas.root_header import CommittedRun, PartitionOffset, RootHead
 from rootline.tree.check.invariants import violations
 from rootline.tree.check.page_rules import PAGE_RULES
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
-from rootline.tree.state.table_pages import NO_PAGES
+from rootline.tree.state.table_pages import NO_PAGES, PAGE_KINDS
 from rootline.tree.state.table_state import TableState
 from tests.support.state_rules import state_violations
 from tests.tree.tables import LOG, Lake, append, intent, new_lake, remove, removed

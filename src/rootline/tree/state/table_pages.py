@@ -1,7 +1,8 @@
-"""The pages of one version of a table.
+"""The kinds of pages that a root may name, and the pages of one version of a table.
 
-Owns: the collection of pages in a state. Does not own: the kinds of pages (`rootline.schemas.bytes.root.page_kinds`),
-loading them (`rootline.storage.metadata.object_reader`), making them (`page_merge`, the kind `sweep`).
+Owns: the table of kinds, the collection of pages in a state. Does not own: the content and rows of a kind (its module
+in `rootline.schemas.bytes.root`), loading pages (`rootline.storage.metadata.object_reader`), making them (`page_merge`,
+the kind `sweep`).
 Invariants: The pages of a kind are in the order of the header's references, from the oldest to the newest.
 """
 
@@ -11,9 +12,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES
+from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES, RETIRED_PAGES
+from rootline.schemas.bytes.root.outcome_page import OUTCOME_PAGES
 from rootline.schemas.bytes.root.page_codec import Page, PageKind
-from rootline.schemas.bytes.root.page_kinds import PAGE_KINDS
+from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES
 from rootline.schemas.root_header import PageReference, RootHeader
+
+PAGE_KINDS: Final[tuple[PageKind[Any], ...]] = (
+    LEDGER_PAGES,
+    OUTCOME_PAGES,
+    CONDEMNED_PAGES,
+    RETIRED_PAGES,
+    RETAINED_PAGES,
+)
+"""Reading, checks and states go through this table. A new kind is its module and a row here."""
+
 
 T = TypeVar("T")
 
