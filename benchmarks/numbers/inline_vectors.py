@@ -17,8 +17,7 @@ from benchmarks.numbers.vector_sizes import drawn, raw_bits
 from benchmarks.sample_table import definition
 from rootline.schemas.bytes.avro_encoding import compress
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
-from rootline.schemas.bytes.root.root_block_codec import Row, seal
-from rootline.schemas.bytes.root.root_codec import sync_marker
+from rootline.schemas.bytes.root.root_codec import Row, seal, sync_marker
 from rootline.schemas.bytes.vector_codec import encode_inline
 from rootline.schemas.content_entry import ContentEntry, ContentType, DeletionVector, FileFormat, Status, VersionInfo
 

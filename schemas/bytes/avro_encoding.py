@@ -1,8 +1,8 @@
 """Avro's binary encoding: primitives, files of blocks, and blocks as zstd frames with a checksum.
 
-Owns: the encoding of one value (zigzag varints, strings, byte strings), head and blocks of a file, packing a block and
-unpacking it within bounds. Does not own: records and unions (`statistics_codec`, `entry_codec`), schemas, the meaning
-of metadata, deflated blocks of exports (`manifest_schema`).
+Owns: the encoding of one value (zigzag varints, strings, byte strings, lists of numbers), head and blocks of a file,
+packing a block and unpacking it within bounds. Does not own: records and unions (`statistics_codec`, `entry_codec`),
+schemas, the meaning of metadata, deflated blocks of exports (`manifest_schema`).
 Invariants: a read stays inside its buffer and never allocates more memory than the buffer justifies. Unreadable bytes
 raise `Unreadable`, which the codecs turn into `Invalid` or `Corrupt` naming the object. The same metadata, rows and
 packing yield the same bytes. A block is exactly one frame, which has a checksum, is consumed whole, and never takes
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeVar
@@ -119,6 +119,13 @@ def read_int(data: bytes, position: int) -> tuple[int, int]:
     return value, position
 
 
+def encode_int(value: int) -> bytes:
+    """The bytes of a number of 32 bits. Raises `ValueError` if it has more."""
+    if not INT_MIN <= value <= INT_MAX:
+        raise ValueError(f"{value} does not fit 32 bits")
+    return encode_long(value)
+
+
 def encode_bytes(value: bytes) -> bytes:
     """Length and bytes."""
     return encode_long(len(value)) + value
@@ -184,6 +191,42 @@ read_optional_int: Final = optional(read_int)
 read_optional_long: Final = optional(read_long)
 read_optional_string: Final = optional(read_string)
 read_optional_bytes: Final = optional(read_bytes)
+
+
+def encode_optional_long(value: int | None) -> bytes:
+    """The bytes of Avro type `["null", "long"]`."""
+    return NULL if value is None else PRESENT + encode_long(value)
+
+
+def encode_optional_list(values: Sequence[int] | None, encode: Callable[[int], bytes]) -> bytes:
+    """The bytes of Avro type `["null", array]`: one block of items, then the end marker."""
+    if values is None:
+        return NULL
+    if not values:
+        return PRESENT + b"\x00"
+    return b"".join((PRESENT, encode_long(len(values)), *map(encode, values), b"\x00"))
+
+
+def read_optional_list(
+    data: bytes, position: int, read: Callable[[bytes, int], tuple[int, int]]
+) -> tuple[tuple[int, ...] | None, int]:
+    """(numbers or `None`, position after them)."""
+    if not read_present(data, position):
+        return None, position + 1
+    position += 1
+    values: list[int] = []
+    while True:
+        count, position = read_long(data, position)
+        if count == 0:
+            return tuple(values), position
+        if count < 0:
+            count = -count
+            _, position = read_long(data, position)
+        if count > len(data) - position:
+            raise Unreadable(f"a list states {count} items, but only {len(data) - position} bytes remain")
+        for _ in range(count):
+            value, position = read(data, position)
+            values.append(value)
 
 
 if sys.version_info >= (3, 14):

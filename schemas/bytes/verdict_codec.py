@@ -15,9 +15,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from rootline.schemas.bytes.avro_encoding import NULL, PRESENT, encode_long, encode_string
+from rootline.schemas.bytes.avro_encoding import NULL, PRESENT, encode_long, encode_optional_long, encode_string
 from rootline.schemas.bytes.intent_codec import RecordFraming, shipped_schema
-from rootline.schemas.bytes.root.entry_struct_codec import encode_optional_long
 from rootline.schemas.errors import Invalid
 from rootline.schemas.model_faults import invalid_model
 from rootline.schemas.verdict import DeadLetter, Verdict

@@ -15,7 +15,7 @@ import pytest
 
 from rootline.schemas.bytes.leaf_codec import LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
-from rootline.schemas.bytes.root.root_block_codec import Row, read_rows, row_bytes, seal
+from rootline.schemas.bytes.root.root_codec import Row, read_rows, row_bytes, seal
 from rootline.schemas.content_entry import (
     ContentEntry,
     ContentType,

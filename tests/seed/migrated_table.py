@@ -17,8 +17,7 @@ from rootline.adapters.memory import MemoryObjectStore
 from rootline.schemas.bytes.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.bytes.manifest_codec import MigratedList
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
-from rootline.schemas.bytes.root.root_block_codec import Row, seal
-from rootline.schemas.bytes.root.root_codec import encode_root, sync_marker
+from rootline.schemas.bytes.root.root_codec import Row, encode_root, seal, sync_marker
 from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin
 from rootline.schemas.content_entry import ContentType, FieldStatistics, Status
 from rootline.schemas.identifiers import (

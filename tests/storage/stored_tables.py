@@ -17,8 +17,7 @@ from rootline.client.data_file_writer import WrittenFile, write_files
 from rootline.ports.object_store import StoredObject
 from rootline.schemas.bytes.leaf_codec import LeafContent, encode_leaf
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
-from rootline.schemas.bytes.root.root_block_codec import Row, seal
-from rootline.schemas.bytes.root.root_codec import Root, encode_root, sync_marker
+from rootline.schemas.bytes.root.root_codec import Root, Row, encode_root, seal, sync_marker
 from rootline.schemas.bytes.vector_codec import VectorBlob, encode_inline, encode_puffin
 from rootline.schemas.content_entry import (
     ContentEntry,

@@ -120,4 +120,4 @@ def _content_of(rows: Iterator[tuple[Any, bytes]]) -> LedgerRows:
     return LedgerRows(by_writer)
 
 
-LEDGER_PAGES: Final = PageKind("ledger", _ROW, _rows_of, _content_of, attrgetter("ledger_pages"))
+LEDGER_PAGES: Final = PageKind("ledger", _ROW, _rows_of, _content_of, attrgetter("ledger.pages"))

@@ -98,7 +98,7 @@ def _condemned_content(rows: Iterator[tuple[Any, bytes]]) -> CondemnedLocations:
 
 
 def _condemned_named_in(header: RootHeader) -> tuple[PageReference, ...]:
-    return tuple([item.page for item in header.locations.condemned])
+    return tuple([item.page for item in header.locations.condemned]) if header.locations.condemned else ()
 
 
 def _retired_rows(content: RetiredLocations) -> list[bytes]:
@@ -117,7 +117,7 @@ def _retired_content(rows: Iterator[tuple[Any, bytes]]) -> RetiredLocations:
 
 
 def _retired_named_in(header: RootHeader) -> tuple[PageReference, ...]:
-    return tuple([item.page for item in header.locations.retired.pages])
+    return tuple([item.page for item in header.locations.retired.pages]) if header.locations.retired.pages else ()
 
 
 def _pieces(hashes: LocationHashes) -> list[bytes]:

@@ -126,5 +126,5 @@ def _covers_of(content: PagedOutcomes) -> tuple[CoveredOffset, ...]:
 
 
 OUTCOME_PAGES: Final = PageKind(
-    "outcomes", _ROW, _rows_of, _content_of, attrgetter("outcome_pages"), covers_of=_covers_of
+    "outcomes", _ROW, _rows_of, _content_of, attrgetter("outcomes.pages"), covers_of=_covers_of
 )

@@ -1,8 +1,8 @@
 """A page: one Avro file of rows that do not fit in a root's header.
 
-Owns: the file around the rows, its name, its proof, and the value that a page is in memory. Does not own: the rows of
-each kind (`ledger_page` and the other kinds, listed in `page_kinds`), which rows move out of the header
-(`rootline.tree`).
+Owns: the file around the rows, its name, its proof, and the value of a page in memory. Does not own: the rows of each
+kind (`ledger_page` and the others), the table of kinds (`rootline.tree.state.table_pages`), which rows move out of the
+header (`rootline.tree`).
 Invariants: Immutable. The name follows from the bytes, so storing a page twice stores one object. A reference proves
 every byte. Each block is one zstd frame with a checksum, and plain Avro libraries read the file. An encoded page
 decodes to an equal page. Any other bytes raise `Corrupt` only.

@@ -1,9 +1,15 @@
-"""A root as one object: Avro file header, blocks, and the digest that covers every byte.
+"""A root as one object: Avro file header, blocks of rows, and the digest that covers every byte.
 
-Owns: joining blocks under a header, splitting a root into them and proving it intact. Does not own: rows and blocks
-(`root_block_codec`), the header's parts (`header_codec`), which blocks the next root reuses (`rootline.tree`).
-Invariants: Any Avro library reads a root. Every flipped bit and every truncation raises `Corrupt`. Nothing is
-decompressed or decoded before the digest matches. Hostile bytes only raise `Corrupt`, and use bounded memory.
+Owns: the value types of rows and blocks, sealing rows into a block, joining blocks under a header, splitting a root
+into them and proving it intact. Does not own: the header's parts (`header_codec`), which rows go into which block and
+which blocks the next root reuses (`rootline.tree`).
+Invariants:
+* Any Avro library reads a root.
+* Every flipped bit and every truncation raises `Corrupt`. Hostile bytes only raise `Corrupt`, and use bounded memory:
+  no frame decompresses to more than `PLAIN_BYTES_MAX`.
+* Nothing is decompressed or decoded before the digest matches.
+* A block is exactly one zstd frame with a checksum. Its digest covers count, size, frame and sync marker.
+* A row that breaks a rule of `entry_rules` is neither written nor read.
 
 The digest is SHA-256 over the file header (magic, metadata, sync marker), with its own 64 hex digits as zeros, and then
 the SHA-256 of each block in order. Blocks keep their digests, so a commit only hashes the header and the new block.
@@ -28,19 +34,124 @@ from rootline.schemas.bytes.avro_encoding import (
     Block,
     Head,
     Unreadable,
+    compress,
     decompress,
+    encode_block,
     encode_opening,
     encode_pairs,
     read_blocks,
     read_head,
 )
-from rootline.schemas.bytes.root.entry_codec import EntryCodec
+from rootline.schemas.bytes.root.entry_codec import EntryCodec, encode_version_info
 from rootline.schemas.bytes.root.header_codec import FORMAT_VERSION, PROFILE_KEY, decode_header, encode_header
-from rootline.schemas.bytes.root.root_block_codec import RootBlock, Row, read_rows, row_bytes, seal
+from rootline.schemas.bytes.root.statistics_codec import LazyStats
+from rootline.schemas.content_entry import ContentEntry, VersionInfo, quick
+from rootline.schemas.entry_rules import fault_of_row
 from rootline.schemas.errors import Corrupt, Internal
 from rootline.schemas.field_ids import PROFILE, PROFILE_OF_EXPIRY
 from rootline.schemas.parts.name import NameState
 from rootline.schemas.root_header import RootHeader
+
+__all__ = [
+    "ROOT_ENTRIES_MAX",
+    "Root",
+    "RootBlock",
+    "Row",
+    "decode_root",
+    "encode_root",
+    "row_bytes",
+    "seal",
+    "sync_marker",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One entry of a root, and its bytes without `version_info`."""
+
+    entry: ContentEntry
+    tail: bytes
+
+    @staticmethod
+    def of(entry: ContentEntry, codec: EntryCodec) -> Row:
+        """A new row. Raises `Invalid` when a value does not fit its type."""
+        return quick_row(entry, codec.encode_tail(entry))
+
+    def with_version_info(self, version_info: VersionInfo) -> Row:
+        """The same row with another status and other numbers. The tail is reused, not encoded again."""
+        return quick_row(self.entry.with_version_info(version_info), self.tail)
+
+    def in_layout_of(self, codec: EntryCodec) -> Row:
+        """The same row in the statistics layout of `codec`. Returns `self` if it has no statistics."""
+        statistics = self.entry.content_stats
+        if not isinstance(statistics, LazyStats) and not statistics:
+            return self
+        return quick_row(self.entry, codec.encode_tail(self.entry))
+
+
+quick_row: Final = quick(Row)
+
+
+@dataclass(frozen=True, slots=True)
+class RootBlock:
+    """Rows, and `encoded`, the full Avro block: count, size, zstd frame, sync marker. `digest` is its SHA-256."""
+
+    rows: tuple[Row, ...]
+    encoded: bytes
+    digest: bytes
+
+
+def row_bytes(row: Row) -> bytes:
+    """The bytes of the row inside a block, before compression."""
+    return encode_version_info(row.entry.version_info) + row.tail
+
+
+def seal(rows: Sequence[Row], codec: EntryCodec, sync: bytes) -> RootBlock:
+    """The rows as one block.
+
+    Args:
+        rows: at least one, with tails in `codec`'s layout.
+        codec: of the block's root.
+        sync: the table's sync marker, 16 bytes.
+
+    Raises:
+        Internal: `invariant-broken`, no rows, one that breaks a rule, or more bytes than a reader accepts.
+    """
+    parts: list[bytes] = []
+    for row in rows:
+        fault = fault_of_row(row.entry)
+        if fault is not None:
+            raise Internal("invariant-broken", f"{row.entry.location!r:.200} cannot be a row of a root: {fault}")
+        parts += (encode_version_info(row.entry.version_info), row.tail)
+    plain = b"".join(parts)
+    if not plain or len(plain) > PLAIN_BYTES_MAX:
+        raise Internal("invariant-broken", f"a block of {len(rows)} rows and {len(plain)} bytes cannot be written")
+    encoded = encode_block(len(rows), compress(plain), sync)
+    return RootBlock(tuple(rows), encoded, hashlib.sha256(encoded).digest())
+
+
+def read_rows(plain: bytes, count: int, codec: EntryCodec, *, name: str, block: int) -> tuple[Row, ...]:
+    """The `count` rows of decompressed block number `block`.
+
+    Raises:
+        Corrupt: `root-corrupt`: a row cannot be read or breaks a rule, or bytes follow the last row.
+    """
+    rows: list[Row] = []
+    position = 0
+    decode_row = codec.decode_row
+    try:
+        for _ in range(count):
+            entry, tail_start, position = decode_row(plain, position, name=name)
+            fault = fault_of_row(entry)
+            if fault is not None:
+                raise Corrupt("root-corrupt", f"{name}: {entry.content_type.name} {entry.location!r:.200}: {fault}")
+            rows.append(quick_row(entry, plain[tail_start:position]))
+    except Corrupt as error:
+        raise Corrupt("root-corrupt", f"{error.message} (block {block}, row {len(rows)})") from None
+    if position != len(plain):
+        raise Corrupt("root-corrupt", f"{name}: block {block} has {len(plain) - position} bytes after its rows")
+    return tuple(rows)
+
 
 ROOT_ENTRIES_MAX: Final = 262_144
 ROOT_BYTES_MAX: Final = 4 * PLAIN_BYTES_MAX
@@ -218,16 +329,3 @@ def _decode_blocks(
         rows = read_rows(plain, block.count, codec, name=name, block=number)
         blocks.append(RootBlock(rows, block.encoded, digest))
     return tuple(blocks)
-
-
-__all__ = [
-    "ROOT_ENTRIES_MAX",
-    "Root",
-    "RootBlock",
-    "Row",
-    "decode_root",
-    "encode_root",
-    "row_bytes",
-    "seal",
-    "sync_marker",
-]

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from rootline.adapters.memory import MemoryObjectStore
-from rootline.schemas.bytes.root.root_block_codec import Row, seal
-from rootline.schemas.bytes.root.root_codec import decode_root, encode_root
+from rootline.schemas.bytes.root.root_codec import Row, decode_root, encode_root, seal
 from rootline.schemas.content_entry import ContentEntry, ContentType, FieldStatistics, ManifestStats
 from rootline.schemas.object_keys import root_key
 from tests.maintenance.table_builder import TableBuilder

@@ -23,7 +23,6 @@ from rootline.schemas.bytes.manifest_codec import decode_manifest
 from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES, LedgerPage, record_in
 from rootline.schemas.bytes.root.outcome_page import OUTCOME_PAGES, OutcomePage, covers_of
 from rootline.schemas.bytes.root.page_codec import Page, PageKind, location_of
-from rootline.schemas.bytes.root.page_kinds import PAGE_KINDS
 from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES, RetainedPage
 from rootline.schemas.bytes.vector_codec import decode_puffin
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
@@ -39,7 +38,7 @@ from rootline.storage.metadata.object_reader import read_manifest_vector
 from rootline.storage.stored_objects import stored_key
 from rootline.tree.proof.adoption import is_adopted
 from rootline.tree.state.aggregates import LeafAggregates, aggregates_of
-from rootline.tree.state.table_pages import NO_PAGES, TablePages
+from rootline.tree.state.table_pages import NO_PAGES, PAGE_KINDS, TablePages
 
 
 class LiveKey(NamedTuple):

@@ -19,7 +19,6 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.leaf_codec import Leaf, LeafContent, decode_leaf
 from rootline.schemas.bytes.manifest_codec import decode_manifest
 from rootline.schemas.bytes.root.page_codec import Page, PageKind
-from rootline.schemas.bytes.root.page_kinds import PAGE_KINDS
 from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES, RetainedPage
 from rootline.schemas.bytes.vector_codec import decode_inline, decode_vector
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
@@ -29,7 +28,7 @@ from rootline.schemas.parts.page_reference import PageReference
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.stored_objects import gather_bounded, read_file, read_stored, stored_key
-from rootline.tree.state.table_pages import NO_PAGES, TablePages
+from rootline.tree.state.table_pages import NO_PAGES, PAGE_KINDS, TablePages
 
 LEAVES_AT_ONCE: Final = 8
 T = TypeVar("T")

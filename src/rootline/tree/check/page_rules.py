@@ -1,7 +1,7 @@
 """The rules of ledger, outcomes and pages between a root and the next one, checked before every PUT.
 
-Owns: the predicates. Does not own: the other rules on two versions (`invariants`), how parts move to pages
-(`ledger_spill`, `outcome_spill`).
+Owns: the predicates, and their table by kind of page. Does not own: the other rules on two versions (`invariants`), how
+parts move to pages (`page_merge`).
 Invariants: Pure. Reads only what changed: records that differ from the parent's, pages that were added or dropped.
 
 Source: invariants page, numbers 2, 3 and 5.
@@ -9,12 +9,14 @@ Source: invariants page, numbers 2, 3 and 5.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import is_
+from typing import Any, Final
 
 from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES, decode_ledger_row, record_in
 from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES, RETIRED_PAGES, RetiredPage
 from rootline.schemas.bytes.root.outcome_page import OUTCOME_PAGES, OutcomePage
+from rootline.schemas.bytes.root.page_codec import PageKind
 from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES
 from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, Status
 from rootline.schemas.identifiers import WriterId
@@ -44,20 +46,20 @@ def page_violations(
         yield f"the header has more than {limits.ledger_bytes} bytes of the ledger"
     if not are_within(new.header.outcomes.newest, limits.outcome_bytes):
         yield f"the header has more than {limits.outcome_bytes} bytes of outcomes"
-    kept_page = new.pages.newest(RETAINED_PAGES)
+    for rule in PAGE_RULES.values():
+        yield from rule(old, new, acknowledged)
+
+
+def _retained(_old: TableState | None, new: TableState, _acknowledged: Acknowledged) -> Iterator[str]:
+    page = new.pages.newest(RETAINED_PAGES)
     for name, version in new.header.tags.items() if new.header.versions.expiry is not None else ():
-        if version < new.header.versions.oldest and (kept_page is None or kept_page.content.find(version) is None):
+        if version < new.header.versions.oldest and (page is None or page.content.find(version) is None):
             yield f"version {version}, which has tag {name!r}, is not among the retained versions"
-    if old is not None:
-        if not starts_new_table(old.header, new.header):  # each table has its own ledger
-            yield from _ledger(old, new)
-        yield from _outcomes(old, new, acknowledged)
-        yield from _condemned(old, new)
-        if not starts_new_table(old.header, new.header):
-            yield from _left(old, new)
 
 
-def _ledger(old: TableState, new: TableState) -> Iterator[str]:
+def _ledger(old: TableState | None, new: TableState, _acknowledged: Acknowledged) -> Iterator[str]:
+    if old is None or starts_new_table(old.header, new.header):  # each table has its own ledger
+        return
     added, dropped = changed_pages(LEDGER_PAGES, old.pages, new.pages)
     after = HeaderLedger.of(new.header.ledger.writers).records
     before = HeaderLedger.of(old.header.ledger.writers).records
@@ -102,7 +104,9 @@ def _continues(known: tuple[CommittedRun, ...], now: tuple[CommittedRun, ...]) -
     return new.last >= old.last and new._replace(last=old.last) == old
 
 
-def _outcomes(old: TableState, new: TableState, acknowledged: Acknowledged) -> Iterator[str]:
+def _outcomes(old: TableState | None, new: TableState, acknowledged: Acknowledged) -> Iterator[str]:
+    if old is None:
+        return
     added, dropped = changed_pages(OUTCOME_PAGES, old.pages, new.pages)
     for outcomes in [old.header.outcomes.newest, *[page.content.outcomes for page in dropped]]:
         yield from _lost_outcomes(kept(outcomes, acknowledged), new.header.outcomes.newest, added)
@@ -122,8 +126,10 @@ def _lost_outcomes(before: Outcomes, after: Outcomes, added: Iterable[OutcomePag
             yield f"the outcome of offset {item.offset} of {item.log} is lost"
 
 
-def _condemned(old: TableState, new: TableState) -> Iterator[str]:
+def _condemned(old: TableState | None, new: TableState, _acknowledged: Acknowledged) -> Iterator[str]:
     """Check that no condemned location is added, and that its page stays until the horizon has passed it."""
+    if old is None:
+        return
     added, dropped = changed_pages(CONDEMNED_PAGES, old.pages, new.pages)
     since = {item.page: item.since_ms for item in old.header.locations.condemned}
     for page in dropped:
@@ -140,8 +146,10 @@ def _condemned(old: TableState, new: TableState) -> Iterator[str]:
                 yield from _not_added(entry, old)
 
 
-def _left(old: TableState, new: TableState) -> Iterator[str]:
+def _retired(old: TableState | None, new: TableState, _acknowledged: Acknowledged) -> Iterator[str]:
     """Check that retired locations stay recorded until they are old enough, or there are too many."""
+    if old is None or starts_new_table(old.header, new.header):  # each table has its own files
+        return
     added, dropped = changed_pages(RETIRED_PAGES, old.pages, new.pages)
     header, since = new.header, {item.page: item.since_ms for item in old.header.locations.retired.pages}
     known = [hashes for page in added for hashes in _sets(page)]
@@ -167,3 +175,13 @@ def _not_added(entry: ContentEntry, old: TableState) -> Iterator[str]:
 
 def _begins(longer: tuple[object, ...], shorter: tuple[object, ...]) -> bool:
     return len(longer) >= len(shorter) and all(map(is_, longer, shorter))
+
+
+PAGE_RULES: Final[Mapping[PageKind[Any], Callable[[TableState | None, TableState, Acknowledged], Iterator[str]]]] = {
+    RETAINED_PAGES: _retained,
+    LEDGER_PAGES: _ledger,
+    OUTCOME_PAGES: _outcomes,
+    CONDEMNED_PAGES: _condemned,
+    RETIRED_PAGES: _retired,
+}
+"""The rule of each kind of page and of the part of the header that moves to it, in the order of the sentences."""

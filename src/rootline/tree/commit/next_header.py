@@ -170,7 +170,7 @@ def next_header(
         ),
     )
     pages = (
-        NO_PAGES.having(LEDGER_PAGES, ledger.pages)
+        pages.having(LEDGER_PAGES, ledger.pages)
         .having(OUTCOME_PAGES, outcomes.pages)
         .having(CONDEMNED_PAGES, draft.condemned)
         .having(RETIRED_PAGES, retired.pages)

@@ -38,7 +38,6 @@ from rootline.schemas.bytes.root.outcome_page import (
     encode_outcome,
 )
 from rootline.schemas.bytes.root.page_codec import PAGE_BLOCK_BYTES, PageKind
-from rootline.schemas.bytes.root.page_kinds import PAGE_KINDS
 from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES, KeptVersion, RetainedVersions
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import LogId, SequenceNumber, Version, WriterId
@@ -46,6 +45,7 @@ from rootline.schemas.location_hashes import LocationHashes, location_hash
 from rootline.schemas.parts.ledger import CommittedRun, RejectedSequence, WriterRecord
 from rootline.schemas.parts.outcomes import OutcomeException, OutcomeRun, Outcomes
 from rootline.schemas.parts.page_reference import CoveredOffset, PageReference
+from rootline.tree.state.table_pages import PAGE_KINDS
 from tests.golden_files import kept
 from tests.schemas.entry_values import TABLE_UUID
 
