@@ -1,7 +1,7 @@
 """The next root's header.
 
 Owns: how each part of it follows from the parent's header and the batch. Does not own: the parts' own rules (`ledger`,
-`outcomes`, `summary`), the parts that move to pages (`ledger_spill`, `outcome_spill`, `left_spill`), its bytes
+`outcomes`, `summary`), the parts that move to pages (`ledger_spill`, `outcome_spill`, `retired_spill`), its bytes
 (`header_codec`).
 Invariants: Every field that the batch does not change is carried forward. Sequence numbers and timestamps strictly
 increase. Offsets never decrease. Ledger and outcomes are within their limits.
@@ -30,16 +30,15 @@ from rootline.schemas.root_header import RootHeader, Snapshot
 from rootline.tree.commit.decide import Decisions
 from rootline.tree.draft.batch import Record, Stamp
 from rootline.tree.draft.draft import Draft
-from rootline.tree.draft.left import restored_through
 from rootline.tree.draft.summary import operation_of, summary_of
 from rootline.tree.intents.kinds import summary_of_kinds
 from rootline.tree.intents.sweep import orphan_age_s
-from rootline.tree.ledger.header_limits import HeaderLimits
-from rootline.tree.ledger.ledger_spill import fit_ledger
-from rootline.tree.ledger.left_spill import RetiredRetention, fit_retired
-from rootline.tree.ledger.log_time import counted_ms, log_time_after, log_time_of, oldest_seen_ms
-from rootline.tree.ledger.outcome_spill import fit_outcomes
-from rootline.tree.ledger.outcomes import Acknowledged, advanced, joined, kept
+from rootline.tree.parts.header_limits import HeaderLimits
+from rootline.tree.parts.ledger_spill import fit_ledger
+from rootline.tree.parts.log import counted_ms, log_time_after, log_time_of, oldest_seen_ms
+from rootline.tree.parts.outcome_spill import fit_outcomes
+from rootline.tree.parts.outcomes import Acknowledged, advanced, joined, kept
+from rootline.tree.parts.retired_spill import RetiredRetention, fit_retired
 from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT, NO_SNAPSHOT
 from rootline.tree.state.pending_object import PendingObject
 from rootline.tree.state.table_pages import NO_PAGES, TablePages
@@ -112,7 +111,7 @@ def next_header(
         table_uuid=draft.definition.table_uuid,
         salt=draft.salt,
     )
-    restored = restored_through(draft.carried)
+    restored = draft.carried.restores.through
     latest_ms = max([timestamp_ms, *(record.appended_ms for record in records)])
     retired = fit_retired(
         draft.retired.header,
