@@ -1,8 +1,8 @@
 """Rules for the files that an intent adds: not rewritten before and, in a swept table, neither condemned nor too old.
 
 Owns: these rules, which all kinds of intent share. Does not own: how a horizon rises and which files are condemned
-(`rootline.tree.intents.sweep`), the record of removed files (`rootline.tree.parts.retired`), reading dates from the store
-(`rootline.coordinator`).
+(`rootline.tree.intents.sweep`), the record of removed files (`rootline.tree.parts.retired`), reading dates from the
+store (`rootline.coordinator`).
 Invariants:
 * A location that a page of the root condemns never enters the table again, no matter which intent adds it.
 * Files that are live already are checked by the rules of each kind.

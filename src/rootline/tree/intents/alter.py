@@ -1,8 +1,4 @@
-"""The kind `alter`: change the table's definition, and nothing else.
-
-Owns: the summary of changed definitions. Does not own: the changes themselves, which any kind may contain
-(`redefinition`).
-"""
+"""The kind `alter`: change the table's definition, and nothing else. Any kind may contain such a change."""
 
 from __future__ import annotations
 

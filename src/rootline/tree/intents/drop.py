@@ -1,8 +1,8 @@
 """The kinds `drop` and `purge`: remove the table and free its name.
 
-Owns: their rules, the fields of a tombstone, how `restore` restores a dropped table, and the rules between roots where
-a name stops being a table or becomes one. Does not own: who searches for tables (`name_state`), the first state of a
-new table of the name (`rootline.tree.draft.draft`), deletion of files (the sweep).
+Owns: their rules, the fields of a tombstone, how `restore` restores a dropped table. Does not own: the rules between
+roots where a name stops being a table or becomes one (`rootline.tree.parts.name`), who searches for tables
+(`name_state`), the first state of a new table of the name (`rootline.tree.draft.draft`), deletion of files (the sweep).
 Invariants: A dropped table keeps its entries, definition and ledger in its tombstones, so that it can be restored
 unchanged. A purged table keeps none of its entries. A drop names the table's uuid, so that it never drops a later table
 of the name.

@@ -1,7 +1,8 @@
 """The kind `expire`: older versions can no longer be read, except those that a page lists.
 
-Owns: its rules, its summary, and the rules from root to root. Does not own: which versions a table retains
-(`rootline.maintenance.expiry_plan`), removing roots (`rootline.workers`), which versions may be read (`addressable`).
+Owns: its rules. Does not own: its summary and the rules from root to root (`rootline.tree.parts.versions`), which
+versions a table retains (`rootline.maintenance.expiry_plan`), removing roots (`rootline.workers`), which versions may
+be read (`addressable`).
 Invariants: The oldest addressable version never decreases. A version retained below it was readable before. A version
 with a tag is retained. A root that expires versions states it in its summary.
 

@@ -119,7 +119,7 @@ def summary_of_kinds(before: RootHeader | None, draft: Draft) -> dict[str, str]:
             first_schema_id=schema_ids[-1] if schema_ids else None,
             redefines=bool(draft.accepted(Define)),
             is_new=draft.is_first,
-            condemned={page.reference.digest: len(page.locations) for page in draft.condemned},
+            condemned={page.reference.digest: len(page.content.locations) for page in draft.condemned},
         )
 
     summary = summary_of_parts(before, draft.carried, facts)

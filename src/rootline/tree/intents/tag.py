@@ -1,7 +1,7 @@
 """The kind `tag`: names for versions.
 
-Owns: the rules for a tag, for changing one, and from root to root. Does not own: which versions are addressable
-(`addressable`), expiry, which respects tags.
+Owns: the rules for a tag and for changing one. Does not own: the rules from root to root (`rootline.tree.parts.tags`),
+which versions are addressable (`addressable`), expiry, which respects tags.
 Invariants: A tag names a version that was addressable when it was set. Only an intent of kind `tag` changes it, and the
 root of that intent states it in its summary. Every other commit carries tags forward.
 

@@ -1,7 +1,7 @@
 """The kinds `create_view`, `replace_view` and `drop_view`: a name can be a view, which has versions but no files.
 
-Owns: how a view begins, changes and ends on the chain of its name, and the rules between two of its roots. Does not
-own: a view's metadata (`rootline.schemas.view_metadata`), tombstones (`drop`).
+Owns: how a view begins, changes and ends on the chain of its name. Does not own: the rules between two of its roots
+(`rootline.tree.parts.name`), a view's metadata (`rootline.schemas.view_metadata`), tombstones (`drop`).
 Invariants: A view's root has no entries, and its definition no columns. The view's uuid is the table uuid of its roots.
 A dropped view cannot be restored.
 

@@ -17,7 +17,8 @@ def _summary(_before: DefinitionReference | None, after: DefinitionReference, fa
     return {CHANGED_DEFINITION: after.digest.hex()} if facts.redefines else {}
 
 
-def _rule(before: RootHeader, after: RootHeader) -> Iterator[str]:
+def definition_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
+    """Violations in a root's definition, compared with the root before it, as sentences."""
     stated = after.snapshot.summary.get(CHANGED_DEFINITION)
     changed = after.definition.digest.hex() if after.definition != before.definition else None
     if stated != changed:
@@ -28,4 +29,4 @@ def _begins(_before: RootHeader, _after: RootHeader) -> Iterator[str]:
     yield from ()  # a new table has a definition of its own
 
 
-DEFINITION: Final = PartRules("definition", _summary, _rule, _begins)
+DEFINITION: Final = PartRules("definition", _summary, definition_violations, _begins)
