@@ -21,7 +21,6 @@ from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Beginning, Change, Define, ReplaceTable, RestoreVersion
 from rootline.tree.draft.draft import Draft
-from rootline.tree.draft.summary import CONVERTED_DELETES, JOINED_VECTORS, REPLACED_FILES, REWRITTEN_FILES
 from rootline.tree.intents.alter import alter
 from rootline.tree.intents.append import append
 from rootline.tree.intents.compact_vectors import compact_vectors, summary_of_joins
@@ -40,13 +39,7 @@ from rootline.tree.intents.sweep import sweep
 from rootline.tree.intents.tag import tag
 from rootline.tree.intents.view import create_view, drop_view, replace_view
 from rootline.tree.parts.carried_parts import summary_of_parts
-from rootline.tree.parts.definition import CHANGED_DEFINITION
-from rootline.tree.parts.locations import CONDEMNED, HORIZON
-from rootline.tree.parts.name import NAME_IS, VIEW_VERSION
 from rootline.tree.parts.part_rules import BatchFacts
-from rootline.tree.parts.restores import REPLACED_TABLE, RESTORED_VERSIONS
-from rootline.tree.parts.tags import CHANGED_TAGS
-from rootline.tree.parts.versions import EXPIRED_BELOW
 
 Judge = Callable[[Draft, Intent, FetchedObjects], Change | Beginning | Needs]
 """The change that an intent makes to a table, or the objects to fetch first. Raises `Invalid` to reject the intent."""
@@ -91,19 +84,19 @@ KINDS: Final[Mapping[IntentKind, Kind]] = {
 
 _COUNTING: Final = tuple(kind.summary for kind in KINDS.values() if kind.summary is not None)
 _KEYS: Final = (
-    JOINED_VECTORS,
-    CHANGED_TAGS,
-    RESTORED_VERSIONS,
-    REPLACED_FILES,
-    REWRITTEN_FILES,
-    CONVERTED_DELETES,
-    CHANGED_DEFINITION,
-    REPLACED_TABLE,
-    EXPIRED_BELOW,
-    HORIZON,
-    CONDEMNED,
-    NAME_IS,
-    VIEW_VERSION,
+    "rootline.joined-vectors",
+    "rootline.changed-tags",
+    "rootline.restored-versions",
+    "rootline.replaced-data-files",
+    "rootline.rewritten-data-files",
+    "rootline.converted-equality-deletes",
+    "rootline.definition",
+    "rootline.replaced-table",
+    "rootline.expired-below",
+    "rootline.horizon-ms",
+    "rootline.condemned-locations",
+    "rootline.name",
+    "rootline.view",
 )
 """The keys of kinds and parts, in the order in which a summary has them."""
 _RANKS: Final[Mapping[str, int]] = {key: rank for rank, key in enumerate(_KEYS)}
