@@ -54,7 +54,7 @@ from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent_rules import IntentLimits
 from rootline.schemas.verdict import Verdict
 from rootline.storage.warehouse import FindLake, probe_store
-from rootline.tree.ledger.outcomes import Acknowledged
+from rootline.tree.parts.outcomes import Acknowledged
 
 _YOUNG_OBJECTS: Final = 50_000
 _YOUNG_ROUNDS: Final = 20

@@ -69,7 +69,7 @@ from rootline.tree.check.read_back import read_back_faults
 from rootline.tree.commit.apply import apply_batch
 from rootline.tree.commit.verdicts import answer, is_last_decided, log_went_back, next_offset
 from rootline.tree.draft.batch import NOTHING_FETCHED, Applied, Needs, NoTable, Record, Stamp
-from rootline.tree.ledger.log_time import clocks_apart
+from rootline.tree.parts.log import clocks_apart
 
 _TRACES_MAX: Final = 8
 

@@ -21,8 +21,8 @@ from rootline.schemas.identifiers import CommitId, LogId, ObjectKey, TableName, 
 from rootline.schemas.parts.log import PartitionOffset
 from rootline.tree.draft.batch import NOTHING_FETCHED, Applied, FetchedObjects, Record
 from rootline.tree.intents.self_flush import OwnFlush
-from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
-from rootline.tree.ledger.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
+from rootline.tree.parts.header_limits import HEADER_LIMITS, HeaderLimits
+from rootline.tree.parts.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
 from rootline.tree.state.table_state import TableState
 
 

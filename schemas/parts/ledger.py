@@ -1,8 +1,8 @@
 """The part `ledger`: the decided sequences of each writer, in the header and in pages, and recent content digests.
 
 Owns: the value types, the order of the records, their encoding with each record's JSON cached, its length. Does not
-own: the content of records (`rootline.tree.ledger.ledger`), which records move to pages
-(`rootline.tree.ledger.ledger_spill`).
+own: the content of records (`rootline.tree.parts.ledger`), which records move to pages
+(`rootline.tree.parts.ledger_spill`).
 Invariants: A `HeaderLedger` is immutable for its users. Records are ordered by their last-seen times, oldest first. An
 unchanged record is never encoded again, so the cost of a commit depends on the writers in the batch, not on all
 writers.
@@ -195,7 +195,7 @@ def _record(committed: Any, rejected: Any, last_seen_ms: Any) -> WriterRecord:
 
 def _run_version(value: Any) -> Version:
     """The version of a run, or -1 for committed sequences whose version is no longer known
-    (`rootline.tree.ledger.ledger`).
+    (`rootline.tree.parts.ledger`).
     """
     return Version(-1) if type(value) is int and value == -1 else Version(count_of(value))
 

@@ -27,7 +27,7 @@ from rootline.schemas.verdict import VerdictKind
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from rootline.tree.draft.batch import Record
-from rootline.tree.ledger.outcomes import Acknowledged
+from rootline.tree.parts.outcomes import Acknowledged
 from tests.coordinator.hooked_ports import HookedLog, HookedStore, taking
 from tests.coordinator.running_service import TABLE, append_intent, create_intent
 

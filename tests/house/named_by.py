@@ -60,7 +60,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "locations": Part.of(
         "horizon_ms condemned Condemned Retired RetiredSince NOTHING_RETIRED NewlyRetired Locations",
         "locations left",
-        "parts.locations left_spill left_page condemned_page header_left draft.left",
+        "parts.locations parts.retired retired_spill left_spill left_page condemned_page header_left draft.left",
     ),
     "removals": Part.of("removals Removals Removal", "", "parts.removals draft.removals"),
     "name": Part.of("name_is NameState Drop drops NameRecord is_tombstone", "name view", "parts.name header_name"),

@@ -47,7 +47,7 @@ from rootline.storage.check.findings import DataFiles
 from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft.batch import ABSENT, Absent, Applied, FetchedObjects, Need, Needs, Record, Stamp
 from rootline.tree.intents.self_flush import OwnFlush
-from rootline.tree.ledger.header_limits import HEADER_LIMITS
+from rootline.tree.parts.header_limits import HEADER_LIMITS
 from rootline.tree.proof.file_proof import statistics_of
 from rootline.tree.rules.named_leaves import LeafNeed, ReadLeaf
 from rootline.tree.rules.vector_merge import VectorNeed

@@ -29,7 +29,7 @@ from rootline.schemas.object_keys import roots_prefix, table_prefix, version_of_
 from rootline.schemas.verdict import VerdictKind
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
-from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
+from rootline.tree.parts.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.state.table_state import TableState
 from rootline.workers.app import WorkerService
 from tests.simulation.chaos import disturb_log, disturb_process, forget_and_cut_off

@@ -27,7 +27,7 @@ from rootline.storage.metadata.namespaces import NamespaceState
 from rootline.tree.commit import decide
 from rootline.tree.draft import version_difference
 from rootline.tree.draft.draft import Draft
-from rootline.tree.ledger.header_limits import HeaderLimits
+from rootline.tree.parts.header_limits import HeaderLimits
 from rootline.workers.jobs import expiry_job
 from tests.simulation.simulation import simulate
 from tests.support.group_member import GroupMember

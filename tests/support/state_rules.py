@@ -18,7 +18,7 @@ from rootline.schemas.entry_rules import IN_LEAVES, ManifestKind, entry_violatio
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import snapshot_id_of
 from rootline.tree.check.root_diff import diff
-from rootline.tree.ledger.ledger import LedgerDraft
+from rootline.tree.parts.ledger import LedgerDraft
 from rootline.tree.proof.adoption import faults_of_adopted, is_adopted
 from rootline.tree.state.aggregates import aggregates_of
 from rootline.tree.state.live_index import LiveIndex

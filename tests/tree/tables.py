@@ -51,8 +51,8 @@ from rootline.tree.check.read_back import read_back_faults
 from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft.batch import ABSENT, Applied, FetchedObjects, Need, Needs, NoTable, PageNeed, Record, Stamp
 from rootline.tree.intents.restore import DefinitionNeed, RootNeed
-from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
-from rootline.tree.ledger.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
+from rootline.tree.parts.header_limits import HEADER_LIMITS, HeaderLimits
+from rootline.tree.parts.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
 from rootline.tree.rules.named_leaves import LeafNeed, ReadLeaf
 from rootline.tree.rules.vector_merge import VectorNeed
 from rootline.tree.state.table_pages import NO_PAGES, TablePages

@@ -32,7 +32,7 @@ from rootline.ports.retry_policy import jittered_s
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.parts.log import PartitionOffset
 from rootline.tree.draft.batch import Record
-from rootline.tree.ledger.outcomes import Acknowledged
+from rootline.tree.parts.outcomes import Acknowledged
 
 _UNKNOWN_TABLES_MAX: Final = 100
 """The most tables whose heads are searched for concurrently. Most of them may not exist."""

@@ -1,7 +1,7 @@
 """A page of the writers' ledger: records that do not fit in the header.
 
 Owns: the rows, and finding a writer's row. Does not own: the file around them (`page_codec`), the meaning of a
-record (`rootline.tree.ledger.ledger`), which records move out of the header (`rootline.tree.ledger.ledger_spill`).
+record (`rootline.tree.parts.ledger`), which records move out of the header (`rootline.tree.parts.ledger_spill`).
 Invariants: A row stays encoded until its writer is requested, so that a page of many writers is cheap to load and
 merge. A writer has at most one row in a page.
 """

@@ -1,7 +1,7 @@
 """A page of outcomes: verdicts not yet known to be published that do not fit in the header.
 
 Owns: the rows' form, and finding the outcome of an offset. Does not own: the file around them (`page_codec`), which
-outcomes move out of the header (`rootline.tree.ledger.outcome_spill`), the verdicts made from them
+outcomes move out of the header (`rootline.tree.parts.outcome_spill`), the verdicts made from them
 (`rootline.tree.commit.verdicts`).
 Invariants: Encoded outcomes decode to equal outcomes in the same order. Lookup time does not depend on their number.
 """

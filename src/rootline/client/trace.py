@@ -57,7 +57,7 @@ from rootline.storage.metadata.root_reader import at_head, list_names, read_root
 from rootline.storage.metadata.table_loader import changes_of, load_state, load_to_build_on
 from rootline.tree.commit.verdicts import answer, next_offset
 from rootline.tree.draft.batch import Record
-from rootline.tree.ledger.ledger import VERSION_FORGOTTEN, LedgerDraft, committed_version, rejection_of
+from rootline.tree.parts.ledger import VERSION_FORGOTTEN, LedgerDraft, committed_version, rejection_of
 from rootline.tree.state.table_state import TableState
 
 _FILES: Final = (ContentType.DATA, ContentType.EQUALITY_DELETE)

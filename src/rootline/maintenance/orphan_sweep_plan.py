@@ -40,8 +40,8 @@ from rootline.schemas.object_keys import OF_EXPORTS, OwnKind, own_kind
 from rootline.schemas.parts.locations import Condemned
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
-from rootline.tree.intents.sweep import HORIZON
-from rootline.tree.ledger.log_time import counted_ms
+from rootline.tree.parts.locations import HORIZON
+from rootline.tree.parts.log import counted_ms
 from rootline.tree.state.pending_object import pending_page
 
 _KINDS: Final = tuple(OwnKind)

@@ -36,8 +36,7 @@ from rootline.spark.options import SourceOptions, parse_options
 from rootline.spark.rewrite_jobs import on_cluster
 from rootline.storage.metadata.object_reader import read_pages
 from rootline.storage.stored_objects import read_stored
-from rootline.tree.draft.carried import CarriedFields
-from rootline.tree.draft.left import RetiredDraft, restored_through
+from rootline.tree.parts.retired import RetiredDraft
 from rootline.tree.state.table_pages import TablePages
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ async def refused_locations(store: ObjectStore, header: RootHeader, locations: I
 def refused_by(header: RootHeader, pages: TablePages, locations: Iterable[str]) -> frozenset[str]:
     """The refused locations, as `refused_locations`, from the pages of condemned and of rewritten locations."""
     left = RetiredDraft(header.locations.retired, pages.of(RETIRED_PAGES))
-    undone = restored_through(CarriedFields.of(header))
+    undone = header.restores.through
 
     def is_refused(location: str) -> bool:
         has_left = bool(left) and left.find(location, undone) is not None

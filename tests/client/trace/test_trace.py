@@ -29,7 +29,7 @@ from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.object_keys import root_key
 from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft.batch import Applied, FetchedObjects, Record, Stamp
-from rootline.tree.ledger.header_limits import HeaderLimits
+from rootline.tree.parts.header_limits import HeaderLimits
 from tests.maintenance.table_builder import TableBuilder, data_file, location_of
 
 

@@ -21,7 +21,7 @@ from rootline.schemas.parts.versions import ReadableVersions
 from rootline.schemas.root_header import RootHeader, Totals
 from rootline.tree.check.invariants import violations
 from rootline.tree.check.page_rules import PAGE_RULES
-from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
+from rootline.tree.parts.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.state.table_pages import NO_PAGES, PAGE_KINDS
 from rootline.tree.state.table_state import TableState
 from tests.support.state_rules import state_violations

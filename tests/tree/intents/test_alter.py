@@ -26,7 +26,7 @@ from rootline.tree.evolution.changes import (
     schema_changes,
 )
 from rootline.tree.evolution.next_definition import evolved
-from rootline.tree.intents.alter import alter_violations
+from rootline.tree.parts.definition import definition_violations
 from rootline.tree.state.table_state import TableState
 from tests.tree.tables import (
     CARRIER,
@@ -244,6 +244,6 @@ def test_a_definition_that_changes_in_silence_is_found() -> None:
     assert violations(old, new) == []
     summary = {key: value for key, value in new.header.snapshot.summary.items() if key != "rootline.definition"}
     silent = dataclasses.replace(new.header, snapshot=dataclasses.replace(new.header.snapshot, summary=summary))
-    assert list(alter_violations(old.header, silent))
+    assert list(definition_violations(old.header, silent))
     stated = dataclasses.replace(old.header, snapshot=new.header.snapshot)
-    assert list(alter_violations(old.header, stated)), "and one that is stated, and does not change"
+    assert list(definition_violations(old.header, stated)), "and one that is stated, and does not change"

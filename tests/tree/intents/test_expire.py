@@ -16,7 +16,7 @@ from rootline.schemas.parts.versions import Expiry
 from rootline.schemas.root_header import Operation
 from rootline.tree.check.invariants import violations
 from rootline.tree.check.root_diff import diff
-from rootline.tree.intents.expire import expiry_violations
+from rootline.tree.parts.versions import expiry_violations
 from tests.tree.kept_pages import expire, kept, store_page
 from tests.tree.tables import Lake, append, intent, new_lake
 

@@ -5,7 +5,7 @@ from hypothesis import given
 
 from rootline.schemas.identifiers import Version, WriterId
 from rootline.schemas.parts.ledger import CommittedRun, RejectedSequence, WriterRecord
-from rootline.tree.ledger.ledger import (
+from rootline.tree.parts.ledger import (
     REJECTED_MAX,
     RUNS_MAX,
     VERSION_FORGOTTEN,

@@ -16,8 +16,8 @@ from rootline.schemas.errors import Internal
 from rootline.schemas.identifiers import Version, WriterId
 from rootline.schemas.parts.ledger import CommittedRun, HeaderLedger, RejectedSequence, WriterRecord
 from rootline.schemas.verdict import VerdictKind
-from rootline.tree.ledger.header_limits import HEADER_BYTES_MAX, HeaderLimits
-from rootline.tree.ledger.ledger import (
+from rootline.tree.parts.header_limits import HEADER_BYTES_MAX, HeaderLimits
+from rootline.tree.parts.ledger import (
     REJECTED_MAX,
     RUNS_MAX,
     VERSION_FORGOTTEN,
@@ -28,8 +28,8 @@ from rootline.tree.ledger.ledger import (
     with_committed,
     with_rejected,
 )
-from rootline.tree.ledger.ledger_spill import fit_ledger
-from rootline.tree.ledger.page_merge import GROWTH, first_to_merge
+from rootline.tree.parts.ledger_spill import fit_ledger
+from rootline.tree.parts.page_merge import GROWTH, first_to_merge
 from tests.tree.tables import TABLE_UUID, append, kinds, new_lake, remove, removed
 
 RETENTION_S = 1_000

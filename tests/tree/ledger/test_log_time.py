@@ -11,7 +11,7 @@ from rootline.schemas.intent import Intent
 from rootline.schemas.parts.log import ClockJump, LogTime
 from rootline.tree.commit.apply import WRITER_RETENTION_S
 from rootline.tree.draft.batch import Record
-from rootline.tree.ledger.log_time import clocks_apart, log_time_after, oldest_seen_ms
+from rootline.tree.parts.log import clocks_apart, log_time_after, oldest_seen_ms
 from tests.tree.tables import Lake, append, codes, kinds, new_lake
 
 DAY_MS = 24 * 3600 * 1000

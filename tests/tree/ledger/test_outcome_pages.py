@@ -9,7 +9,7 @@ from rootline.schemas.parts.page_reference import CoveredOffset
 from rootline.schemas.verdict import Verdict
 from rootline.tree.commit.verdicts import answer
 from rootline.tree.draft.batch import Record
-from rootline.tree.ledger.header_limits import HEADER_BYTES_MAX, HeaderLimits
+from rootline.tree.parts.header_limits import HEADER_BYTES_MAX, HeaderLimits
 from tests.tree.tables import LOG, Lake, append, new_lake, remove, removed
 
 OTHER = LogId("cluster/topic")

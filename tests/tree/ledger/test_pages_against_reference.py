@@ -14,8 +14,8 @@ from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.commit.apply import WRITER_RETENTION_S
 from rootline.tree.commit.verdicts import answer
 from rootline.tree.draft.batch import Record
-from rootline.tree.ledger.header_limits import HeaderLimits
-from rootline.tree.ledger.ledger import REJECTED_MAX
+from rootline.tree.parts.header_limits import HeaderLimits
+from rootline.tree.parts.ledger import REJECTED_MAX
 from tests.support.examples import examples
 from tests.support.state_rules import state_violations
 from tests.tree.tables import LOG, Lake, append, new_lake, remove, removed

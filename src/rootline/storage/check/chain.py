@@ -36,7 +36,7 @@ from rootline.storage.check.objects import ObjectCheck
 from rootline.storage.metadata.root_reader import at_head, read_root
 from rootline.storage.stored_objects import stored_key
 from rootline.tree.commit.apply import WRITER_RETENTION_S
-from rootline.tree.intents.drop import purges, starts_new_table
+from rootline.tree.parts.name import purges, starts_new_table
 from rootline.tree.state.addressable import Addressable
 
 _ROOTS_AT_ONCE: Final = 16

@@ -33,7 +33,7 @@ from rootline.storage.check.live_set import LiveSet, Step
 from rootline.storage.check.objects import LiveKey, ObjectCheck, aggregates_under, key_of
 from rootline.tree.check.rewrite_rules import Rewrites, faults_of_rewrites, states_rewrites
 from rootline.tree.check.root_diff import RootDiff, diff
-from rootline.tree.draft.summary import RESTORED_VERSIONS
+from rootline.tree.parts.restores import RESTORED_VERSIONS
 from rootline.tree.proof.adoption import faults_of_adopted, has_older_deletes, is_adopted
 
 _FILES_MAX = ContentType.EQUALITY_DELETE

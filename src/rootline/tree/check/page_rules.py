@@ -24,14 +24,14 @@ from rootline.schemas.intent import PROCESS_WRITER_PREFIX
 from rootline.schemas.location_hashes import LocationHashes, location_hash
 from rootline.schemas.parts.ledger import CommittedRun, HeaderLedger, WriterRecord
 from rootline.schemas.parts.outcomes import Outcomes
-from rootline.tree.draft.summary import RESTORED_VERSIONS
-from rootline.tree.intents.drop import starts_new_table
-from rootline.tree.ledger.header_limits import HeaderLimits
-from rootline.tree.ledger.ledger import REJECTED_MAX, lost_runs
-from rootline.tree.ledger.left_spill import LOCATIONS_MAX
-from rootline.tree.ledger.log_time import counted_ms
-from rootline.tree.ledger.outcome_spill import are_within
-from rootline.tree.ledger.outcomes import Acknowledged, kept
+from rootline.tree.parts.header_limits import HeaderLimits
+from rootline.tree.parts.ledger import REJECTED_MAX, lost_runs
+from rootline.tree.parts.log import counted_ms
+from rootline.tree.parts.name import starts_new_table
+from rootline.tree.parts.outcome_spill import are_within
+from rootline.tree.parts.outcomes import Acknowledged, kept
+from rootline.tree.parts.restores import RESTORED_VERSIONS
+from rootline.tree.parts.retired_spill import LOCATIONS_MAX
 from rootline.tree.state.table_pages import changed_pages
 from rootline.tree.state.table_state import TableState
 

@@ -23,8 +23,8 @@ from rootline.tree.draft.batch import Applied, FetchedObjects, Needs, NoTable, R
 from rootline.tree.draft.change import Effect
 from rootline.tree.draft.leaf_moves import drop_dead_leaves
 from rootline.tree.intents.self_flush import OwnFlush, take_own_leaves
-from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
-from rootline.tree.ledger.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
+from rootline.tree.parts.header_limits import HEADER_LIMITS, HeaderLimits
+from rootline.tree.parts.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
 from rootline.tree.rules.vector_merge import write_merged
 from rootline.tree.state.table_state import TableState
 

@@ -1,8 +1,8 @@
 """Rules for the files that an intent adds: not rewritten before and, in a swept table, neither condemned nor too old.
 
 Owns: these rules, which all kinds of intent share. Does not own: how a horizon rises and which files are condemned
-(`rootline.tree.intents.sweep`), the record of removed files (`rootline.tree.draft.left`), reading dates from the store
-(`rootline.coordinator`).
+(`rootline.tree.intents.sweep`), the record of removed files (`rootline.tree.parts.retired`), reading dates from the
+store (`rootline.coordinator`).
 Invariants:
 * A location that a page of the root condemns never enters the table again, no matter which intent adds it.
 * Files that are live already are checked by the rules of each kind.
@@ -29,7 +29,7 @@ from rootline.schemas.object_keys import is_absolute
 from rootline.tree.draft.batch import Absent, FetchedObjects, Need, Needs, PageNeed, Record
 from rootline.tree.draft.change import Change, RestoreVersion
 from rootline.tree.draft.draft import Draft
-from rootline.tree.draft.left import Retirement, restored_through
+from rootline.tree.parts.retired import Retirement
 
 ASKED_MAX: Final = 1_000
 """The most files of one intent for which the coordinator reads dates from the store."""
@@ -75,7 +75,7 @@ def was_committed_before(draft: Draft, intent: Intent, change: Row | Change) -> 
 
 def retirement_of(draft: Draft, location: str) -> bool:
     """Whether a location was in the table and was rewritten. Raises `Invalid` (`file-removed`) if it was removed."""
-    how = draft.retired.find(location, restored_through(draft.carried))
+    how = draft.retired.find(location, draft.carried.restores.through)
     if how is Retirement.REMOVED:
         raise _removed(location)
     return how is Retirement.REWRITTEN

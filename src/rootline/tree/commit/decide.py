@@ -2,7 +2,7 @@
 
 Owns: the order of the steps, the rules about the name and its tables, and the record of each decision. Does not own:
 the rules of files that arrive (`arrival_rules`), those that kinds share (`rootline.tree.rules`), those of one kind
-(`rootline.tree.intents.kinds`), the ledger (`rootline.tree.ledger`), the form of a verdict (`verdicts`).
+(`rootline.tree.intents.kinds`), the ledger (`rootline.tree.parts`), the form of a verdict (`verdicts`).
 Invariants: Every record gets one verdict, with its outcome and ledger entry. A rejected intent does not change the
 draft. Only `Invalid` rejects an intent. Any other error is not the intent's fault and stops the batch. An intent never
 applies to a table with another uuid. Once a table of the name was dropped, an intent without a uuid never applies.
@@ -60,8 +60,8 @@ from rootline.tree.intents.fast_append import fast_append_row
 from rootline.tree.intents.kinds import KINDS
 from rootline.tree.intents.redefinition import Redefinition, redefinition
 from rootline.tree.intents.replace import check_meant_for_this
-from rootline.tree.ledger.contents import ContentDraft
-from rootline.tree.ledger.ledger import (
+from rootline.tree.parts.contents import ContentDraft
+from rootline.tree.parts.ledger import (
     VERSION_FORGOTTEN,
     LedgerDraft,
     committed_version,
@@ -69,7 +69,7 @@ from rootline.tree.ledger.ledger import (
     with_committed,
     with_rejected,
 )
-from rootline.tree.ledger.outcomes import OutcomeDraft
+from rootline.tree.parts.outcomes import OutcomeDraft
 from rootline.tree.rules.file_rules import check_named_once
 from rootline.tree.rules.isolation_rules import check_isolation
 from rootline.tree.rules.verified_files import files_to_verify

@@ -1,8 +1,7 @@
 """The next root's header.
 
-Owns: how each part of it follows from the parent's header and the batch. Does not own: the parts' own rules (`ledger`,
-`outcomes`, `summary`), the parts that move to pages (`ledger_spill`, `outcome_spill`, `left_spill`), its bytes
-(`header_codec`).
+Owns: how each part of it follows from the parent's header and the batch. Does not own: the parts' own rules and
+their moves to pages (`rootline.tree.parts`), its bytes (`header_codec`).
 Invariants: Every field that the batch does not change is carried forward. Sequence numbers and timestamps strictly
 increase. Offsets never decrease. Ledger and outcomes are within their limits.
 
@@ -20,26 +19,25 @@ from rootline.schemas.bytes.root.outcome_page import OUTCOME_PAGES
 from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES
 from rootline.schemas.identifiers import SequenceNumber, Version, mark_of
 from rootline.schemas.parts.ledger import WriterLedger
-from rootline.schemas.parts.locations import Condemned, Locations
-from rootline.schemas.parts.log import LogProgress, PartitionOffset
-from rootline.schemas.parts.name import NameRecord
+from rootline.schemas.parts.log import LogProgress
 from rootline.schemas.parts.outcomes import Outcomes, RecordedOutcomes
-from rootline.schemas.parts.restores import Restores
 from rootline.schemas.parts.row_ids import RowIds
 from rootline.schemas.root_header import RootHeader, Snapshot
 from rootline.tree.commit.decide import Decisions
 from rootline.tree.draft.batch import Record, Stamp
 from rootline.tree.draft.draft import Draft
-from rootline.tree.draft.left import restored_through
 from rootline.tree.draft.summary import operation_of, summary_of
 from rootline.tree.intents.kinds import summary_of_kinds
 from rootline.tree.intents.sweep import orphan_age_s
-from rootline.tree.ledger.header_limits import HeaderLimits
-from rootline.tree.ledger.ledger_spill import fit_ledger
-from rootline.tree.ledger.left_spill import RetiredRetention, fit_retired
-from rootline.tree.ledger.log_time import counted_ms, log_time_after, log_time_of, oldest_seen_ms
-from rootline.tree.ledger.outcome_spill import fit_outcomes
-from rootline.tree.ledger.outcomes import Acknowledged, advanced, joined, kept
+from rootline.tree.parts.header_limits import HeaderLimits
+from rootline.tree.parts.ledger_spill import fit_ledger
+from rootline.tree.parts.locations import locations_after
+from rootline.tree.parts.log import counted_ms, log_after, log_time_after, log_time_of, oldest_seen_ms
+from rootline.tree.parts.name import name_after
+from rootline.tree.parts.outcome_spill import fit_outcomes
+from rootline.tree.parts.outcomes import Acknowledged, joined, kept
+from rootline.tree.parts.restores import restores_after
+from rootline.tree.parts.retired_spill import RetiredRetention, fit_retired
 from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT, NO_SNAPSHOT
 from rootline.tree.state.pending_object import PendingObject
 from rootline.tree.state.table_pages import NO_PAGES, TablePages
@@ -112,7 +110,7 @@ def next_header(
         table_uuid=draft.definition.table_uuid,
         salt=draft.salt,
     )
-    restored = restored_through(draft.carried)
+    restored = draft.carried.restores.through
     latest_ms = max([timestamp_ms, *(record.appended_ms for record in records)])
     retired = fit_retired(
         draft.retired.header,
@@ -128,46 +126,34 @@ def next_header(
         table_uuid=draft.definition.table_uuid,
         salt=draft.salt,
     )
-    offsets = advanced(() if before is None else before.log.offsets, [record.position for record in records])
+    last = {(record.position.log, record.position.partition): record for record in records}
+    marks = {partition: mark_of(record.value, record.appended_ms) for partition, record in last.items()}
+    carried = draft.carried
     header = RootHeader(
         table=decisions.table,
         table_uuid=draft.definition.table_uuid,
         version=draft.version,
         parent_digest=None if parent is None else parent.root.digest,
         snapshot=snapshot,
-        definition=draft.carried.definition,
         commit_id=stamp.commit_id,
         coordinator_id=stamp.coordinator_id,
-        log=LogProgress(offsets=offsets, marks=_marks(before, offsets, records), time=log_time),
-        outcomes=RecordedOutcomes(newest=outcomes.header, pages=tuple([page.reference for page in outcomes.pages])),
-        ledger=WriterLedger(
-            writers=ledger.header,
-            pages=tuple([page.reference for page in ledger.pages]),
-            contents=decisions.contents.finished(),
-        ),
-        versions=draft.carried.versions,
-        tags=draft.carried.tags,
-        row_ids=RowIds(next=draft.next_row_id, next_of_parent=0 if before is None else before.row_ids.next),
         totals=totals,
-        restores=Restores(
-            restored_at=draft.carried.restores.restored_at,
-            replaced_at=draft.carried.restores.replaced_at,
-            redefined_in=_redefined_in(None if is_another else before, draft),
-        ),
         earlier_bytes=0 if parent is None else parent.header.earlier_bytes + parent.root.size_in_bytes,
+        log=log_after(
+            LogProgress() if before is None else before.log, [record.position for record in records], log_time, marks
+        ),
+        outcomes=RecordedOutcomes(outcomes.header, tuple([page.reference for page in outcomes.pages])),
+        ledger=WriterLedger(
+            ledger.header, tuple([page.reference for page in ledger.pages]), decisions.contents.finished()
+        ),
+        versions=carried.versions,
+        tags=carried.tags,
+        restores=restores_after(carried.restores, _redefined_in(None if is_another else before, draft)),
+        locations=locations_after(carried.locations, retired.header, draft.version, timestamp_ms),
         removals=draft.removals,
-        locations=Locations(
-            horizon_ms=draft.carried.locations.horizon_ms,
-            condemned=tuple([_dated(item, draft, timestamp_ms) for item in draft.carried.locations.condemned]),
-            retired=retired.header,
-        ),
-        name=NameRecord(
-            state=draft.carried.name.state,
-            view=draft.carried.name.view,
-            drops=tuple(
-                [item if item.dropped_ms else item._replace(dropped_ms=latest_ms) for item in draft.carried.name.drops]
-            ),
-        ),
+        name=name_after(carried.name, latest_ms),
+        definition=carried.definition,
+        row_ids=RowIds(draft.next_row_id, 0 if before is None else before.row_ids.next),
     )
     pages = (
         pages.having(LEDGER_PAGES, ledger.pages)
@@ -179,33 +165,11 @@ def next_header(
     return NextHeader(header, pages, (*outcomes.objects, *ledger.objects, *retired.objects))
 
 
-def _marks(
-    before: RootHeader | None, offsets: Sequence[PartitionOffset], records: Sequence[Record]
-) -> tuple[bytes | None, ...]:
-    """The marks of `offsets` after `records`, which ascend in each partition."""
-    last = {(record.position.log, record.position.partition): record for record in records}
-    found: list[bytes | None] = []
-    for log, partition, _ in offsets:
-        record = last.get((log, partition))
-        if record is not None:
-            found.append(mark_of(record.value, record.appended_ms))
-        else:
-            found.append(None if before is None else before.log.mark_at(log, partition))
-    return tuple(found)
-
-
 def _redefined_in(before: RootHeader | None, draft: Draft) -> Version | None:
     """The last version that changed the definition, this one included. `None` for the first root of a table."""
     if before is None:
         return None
     return before.restores.redefined_in if draft.carried.definition == before.definition else draft.version
-
-
-def _dated(item: Condemned, draft: Draft, timestamp_ms: int) -> Condemned:
-    """`item`, dated no earlier than the root if this root is the first to reference it."""
-    if item.since_version != draft.version:
-        return item
-    return item._replace(since_ms=max(item.since_ms, timestamp_ms))
 
 
 def _adopted_snapshot(draft: Draft) -> Snapshot | None:

@@ -59,9 +59,9 @@ from rootline.tree.draft.change import (
     StoreVector,
     TakeLeaf,
 )
-from rootline.tree.draft.left import RetiredDraft
 from rootline.tree.draft.overlays import LeafOverlay, RowOverlay
-from rootline.tree.draft.removals import removals_after, removals_of
+from rootline.tree.parts.removals import removals_after, removals_of
+from rootline.tree.parts.retired import RetiredDraft
 from rootline.tree.proof.file_proof import RowLimits, limits_of
 from rootline.tree.state.addressable import Addressable
 from rootline.tree.state.live_index import Live, LiveIndex
@@ -307,8 +307,12 @@ class Draft:
             self._edits[type(edit)].append(edit)
             self._take(edit, number)
         if not change.adds_only:
-            self.retired.note(change, number)
-            self.removals = removals_after(self.removals, change, number, self.definition, self.codec.statistics)
+            replaced = change.replaced
+            self.retired.note(replaced, number)
+            if not change.starts_over:
+                self.removals = removals_after(
+                    self.removals, change.removed, replaced, number, self.definition, self.codec.statistics
+                )
         return number
 
     def accept_row(self, row: Row) -> SequenceNumber:

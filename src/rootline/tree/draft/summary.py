@@ -17,14 +17,6 @@ from rootline.tree.draft.change import Effect
 from rootline.tree.state.totals import Tally
 
 USER_SUMMARY_CHARS_MAX: Final = 4_096
-CHANGED_TAGS: Final = "rootline.changed-tags"
-"""Key of a snapshot's summary: the tags that its intents set, moved or deleted."""
-RESTORED_VERSIONS: Final = "rootline.restored-versions"
-"""Key of a snapshot's summary: the versions that its intents restored, in order."""
-REPLACED_TABLE: Final = "rootline.replaced-table"
-"""Key of a snapshot's summary: the id of the new table's first schema, if an intent replaced the table."""
-CHANGED_DEFINITION: Final = "rootline.definition"
-"""Key of a snapshot's summary: the SHA-256 of the table's definition, if an intent changed it."""
 REPLACED_FILES: Final = "rootline.replaced-data-files"
 REWRITTEN_FILES: Final = "rootline.rewritten-data-files"
 """Keys of a snapshot's summary: the data files that rewrites replaced, and the files that replaced them.
@@ -92,8 +84,3 @@ def summary_of(added: Tally, removed: Tally, totals: Totals, user: Mapping[str, 
     }
     counted = {key: str(value) for key, value in changed.items() if value}
     return {**user, **counted, **{key: str(value) for key, value in live.items()}}
-
-
-def changed_tags(before: Mapping[str, int], after: Mapping[str, int]) -> str:
-    """The names of tags that were set, moved or deleted, ascending, separated by commas."""
-    return ",".join(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))

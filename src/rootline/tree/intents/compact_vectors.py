@@ -32,7 +32,6 @@ from rootline.schemas.content_entry import (
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedVector, Intent
 from rootline.schemas.intent_rules import check_location
-from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import Absent, FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Effect, Replace, StoreVector
 from rootline.tree.draft.draft import Draft
@@ -79,7 +78,7 @@ def compact_vectors(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Ch
     return Change.of(Effect.MAINTAINS, replaced, *stored)
 
 
-def summary_of_joins(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
+def summary_of_joins(draft: Draft) -> dict[str, str]:
     """Keys for the snapshot's summary: the number of joined vectors, which no other key counts."""
     joined = sum(len(edit.by) for edit in draft.accepted(Replace) if _only_joins(edit))
     return {JOINED_VECTORS: str(joined)} if joined else {}

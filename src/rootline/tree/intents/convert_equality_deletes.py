@@ -32,7 +32,6 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedVector, Intent
 from rootline.schemas.intent_rules import check_location
-from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Add, Change, Effect, MergedVector, Remove, Replace, ShowPrior
 from rootline.tree.draft.draft import Draft
@@ -82,7 +81,7 @@ def convert_equality_deletes(draft: Draft, intent: Intent, fetched: FetchedObjec
     return conversion.change()
 
 
-def summary_of_conversions(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
+def summary_of_conversions(draft: Draft) -> dict[str, str]:
     """Keys for the snapshot's summary: the number of converted deletes, which no other key counts."""
     converted = draft.counts.replaced.equality_deletes
     return {CONVERTED_DELETES: str(converted)} if converted else {}

@@ -1,7 +1,8 @@
 """The kind `expire`: older versions can no longer be read, except those that a page lists.
 
-Owns: its rules, its summary, and the rules from root to root. Does not own: which versions a table retains
-(`rootline.maintenance.expiry_plan`), removing roots (`rootline.workers`), which versions may be read (`addressable`).
+Owns: its rules. Does not own: its summary and the rules from root to root (`rootline.tree.parts.versions`), which
+versions a table retains (`rootline.maintenance.expiry_plan`), removing roots (`rootline.workers`), which versions may
+be read (`addressable`).
 Invariants: The oldest addressable version never decreases. A version retained below it was readable before. A version
 with a tag is retained. A root that expires versions states it in its summary.
 
@@ -10,9 +11,7 @@ Source: definitions page, section 4. Decision 0062.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
 
 from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES, RetainedPage, RetainedVersions
 from rootline.schemas.errors import Invalid
@@ -24,11 +23,7 @@ from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import Absent, FetchedObjects, Needs, PageNeed
 from rootline.tree.draft.change import Change, Effect, SetCarried, SetRetainedPage
 from rootline.tree.draft.draft import Draft
-from rootline.tree.intents.drop import purges
 from rootline.tree.intents.restore import RootNeed
-
-EXPIRED_BELOW: Final = "rootline.expired-below"
-"""Key of a snapshot's summary: the oldest addressable version, if its intents changed which versions can be read."""
 
 
 def expire(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
@@ -73,31 +68,6 @@ def expire(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Ne
     expiry = Expiry(given_up, None if page is None else page.reference)
     carried = replace(carried, versions=replace(carried.versions, oldest=wanted, expiry=expiry))
     return Change(Effect.NOTHING, (SetCarried(carried), SetRetainedPage(page)))
-
-
-def summary_of_expiry(before: RootHeader | None, draft: Draft) -> dict[str, str]:
-    """Keys for the snapshot's summary: the oldest addressable version, if versions expired."""
-    if draft.carried.versions.expiry == (None if before is None else before.versions.expiry):
-        return {}
-    return {EXPIRED_BELOW: str(draft.carried.versions.oldest)}
-
-
-def expiry_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
-    """Violations in a root's expiry fields, compared with the root before it, as sentences."""
-    stated = after.snapshot.summary.get(EXPIRED_BELOW)
-    if stated is None:
-        if (after.versions.oldest, after.versions.expiry) != (before.versions.oldest, before.versions.expiry):
-            yield "the readable versions changed, but its summary does not state it"
-        return
-    if after.versions.expiry is None or stated != str(after.versions.oldest):
-        yield f"its summary expires versions below {stated}, but its header those below {after.versions.oldest}"
-        return
-    newest = after.version if purges(before, after) else before.version  # a purge expires all earlier versions
-    if not before.versions.oldest <= after.versions.oldest <= newest:
-        yield f"versions below {after.versions.oldest} expired, of {before.versions.oldest} to {before.version}"
-    was, now = before.versions.expired_bytes, after.versions.expired_bytes
-    if not was <= now <= after.earlier_bytes:
-        yield f"{now} bytes of roots have expired, {was} before, of {after.earlier_bytes}"
 
 
 def _digest_of(expiry: Expiry | None) -> bytes | None:

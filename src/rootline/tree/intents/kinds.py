@@ -1,17 +1,17 @@
-"""The table of kinds: the functions that decide an intent, add its summary and check its roots.
+"""The table of kinds: the functions that decide an intent, and the counts that they add to a snapshot's summary.
 
-Owns: one row for each kind. Does not own: the rules (one file for each kind beside this one), the fields of a kind on
-the wire (`rootline.schemas.intent_rules`).
+Owns: one row for each kind, the order of the summary's keys. Does not own: the rules (one file for each kind beside
+this one), the fields of a kind on the wire (`rootline.schemas.intent_rules`), what the summary states about a part of
+the header (`rootline.tree.parts`).
 Invariants: Every kind has a row. A kind is decided on a table or begins one, never both.
 
 An accepted intent is a `Change`, a value. The draft, the next root, its header and the checks only read that value. So
-a new kind is its file, its row here, and its row of the wire. It may also have keys of the snapshot's summary, because
-no root may change its header silently, and the rule that compares the keys with the header.
+a new kind is its file, its row here, and its row of the wire.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,55 +19,46 @@ from rootline.schemas.intent import Intent
 from rootline.schemas.intent_rules import IntentKind
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import FetchedObjects, Needs
-from rootline.tree.draft.change import Beginning, Change
+from rootline.tree.draft.change import Beginning, Change, Define, ReplaceTable, RestoreVersion
 from rootline.tree.draft.draft import Draft
-from rootline.tree.intents.alter import alter, alter_violations, summary_of_alters
+from rootline.tree.intents.alter import alter
 from rootline.tree.intents.append import append
 from rootline.tree.intents.compact_vectors import compact_vectors, summary_of_joins
 from rootline.tree.intents.convert_equality_deletes import convert_equality_deletes, summary_of_conversions
 from rootline.tree.intents.create import create
-from rootline.tree.intents.drop import (
-    beginning_violations,
-    drop,
-    drop_violations,
-    purge,
-    starts_new_table,
-    summary_of_drops,
-)
-from rootline.tree.intents.expire import expire, expiry_violations, summary_of_expiry
+from rootline.tree.intents.drop import drop, purge
+from rootline.tree.intents.expire import expire
 from rootline.tree.intents.flush import flush
 from rootline.tree.intents.overwrite import overwrite
 from rootline.tree.intents.remove import remove
-from rootline.tree.intents.replace import replace, replace_violations, summary_of_replaces
-from rootline.tree.intents.restore import restore, restore_violations, summary_of_restores
+from rootline.tree.intents.replace import replace
+from rootline.tree.intents.restore import restore
 from rootline.tree.intents.rewrite import rewrite, summary_of_rewrites
 from rootline.tree.intents.row_delta import row_delta
-from rootline.tree.intents.sweep import summary_of_sweeps, sweep, sweep_violations
-from rootline.tree.intents.tag import summary_of_tags, tag, tag_violations
-from rootline.tree.intents.view import create_view, drop_view, replace_view, summary_of_views, view_violations
+from rootline.tree.intents.sweep import sweep
+from rootline.tree.intents.tag import tag
+from rootline.tree.intents.view import create_view, drop_view, replace_view
+from rootline.tree.parts.carried_parts import summary_of_parts
+from rootline.tree.parts.part_rules import BatchFacts
 
 Judge = Callable[[Draft, Intent, FetchedObjects], Change | Beginning | Needs]
 """The change that an intent makes to a table, or the objects to fetch first. Raises `Invalid` to reject the intent."""
 Begin = Callable[[Intent, FetchedObjects, int], Beginning | Needs]
 """The table or view that an intent begins where there is no root. The number is the intent's append time (ms)."""
-SummaryOf = Callable[[RootHeader | None, Draft], Mapping[str, str]]
-"""Keys for the snapshot's summary, from the parent's header and the draft."""
-HeaderRule = Callable[[RootHeader, RootHeader], Iterator[str]]
-"""Violations in a header, compared with the parent's, as sentences."""
+SummaryOf = Callable[[Draft], Mapping[str, str]]
+"""Keys for the snapshot's summary that count what no other key counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One row. `finding`: the code under which `rootline check` reports violations of `rule`."""
+    """One row."""
 
     judge: Judge | None = None
     begin: Begin | None = None
     summary: SummaryOf | None = None
-    rule: HeaderRule | None = None
-    finding: str = "snapshot-wrong"
 
 
-KINDS: Final[Mapping[IntentKind, Kind]] = {  # the summary's keys are in this order
+KINDS: Final[Mapping[IntentKind, Kind]] = {
     IntentKind.APPEND: Kind(append),
     IntentKind.REMOVE: Kind(remove),
     IntentKind.OVERWRITE: Kind(overwrite),
@@ -76,38 +67,56 @@ KINDS: Final[Mapping[IntentKind, Kind]] = {  # the summary's keys are in this or
     IntentKind.FLUSH: Kind(flush),
     IntentKind.COMPACT_LEAVES: Kind(flush),
     IntentKind.COMPACT_VECTORS: Kind(compact_vectors, summary=summary_of_joins),
-    IntentKind.TAG: Kind(tag, summary=summary_of_tags, rule=tag_violations, finding="tags-wrong"),
-    IntentKind.RESTORE: Kind(restore, summary=summary_of_restores, rule=restore_violations),
+    IntentKind.TAG: Kind(tag),
+    IntentKind.RESTORE: Kind(restore),
     IntentKind.REWRITE: Kind(rewrite, summary=summary_of_rewrites),
     IntentKind.CONVERT_EQUALITY_DELETES: Kind(convert_equality_deletes, summary=summary_of_conversions),
-    IntentKind.ALTER: Kind(alter, summary=summary_of_alters, rule=alter_violations),
-    IntentKind.REPLACE: Kind(replace, summary=summary_of_replaces, rule=replace_violations),
-    IntentKind.EXPIRE: Kind(expire, summary=summary_of_expiry, rule=expiry_violations),
-    IntentKind.SWEEP: Kind(sweep, summary=summary_of_sweeps, rule=sweep_violations),
-    IntentKind.DROP: Kind(drop, summary=summary_of_drops, rule=drop_violations),
+    IntentKind.ALTER: Kind(alter),
+    IntentKind.REPLACE: Kind(replace),
+    IntentKind.EXPIRE: Kind(expire),
+    IntentKind.SWEEP: Kind(sweep),
+    IntentKind.DROP: Kind(drop),
     IntentKind.PURGE: Kind(purge),
     IntentKind.CREATE_VIEW: Kind(begin=create_view),
-    IntentKind.REPLACE_VIEW: Kind(replace_view, summary=summary_of_views, rule=view_violations),
+    IntentKind.REPLACE_VIEW: Kind(replace_view),
     IntentKind.DROP_VIEW: Kind(drop_view),
 }
 
+_COUNTING: Final = tuple(kind.summary for kind in KINDS.values() if kind.summary is not None)
+_KEYS: Final = (
+    "rootline.joined-vectors",
+    "rootline.changed-tags",
+    "rootline.restored-versions",
+    "rootline.replaced-data-files",
+    "rootline.rewritten-data-files",
+    "rootline.converted-equality-deletes",
+    "rootline.definition",
+    "rootline.replaced-table",
+    "rootline.expired-below",
+    "rootline.horizon-ms",
+    "rootline.condemned-locations",
+    "rootline.name",
+    "rootline.view",
+)
+"""The keys of kinds and parts, in the order in which a summary has them."""
+_RANKS: Final[Mapping[str, int]] = {key: rank for rank, key in enumerate(_KEYS)}
+
 
 def summary_of_kinds(before: RootHeader | None, draft: Draft) -> dict[str, str]:
-    """The keys that the kinds add to the snapshot's summary."""
-    if before is not None and draft.is_first:
-        return summary_of_drops(before, draft)  # the new table continues nothing else of the earlier one
-    summary: dict[str, str] = {}
-    for kind in KINDS.values():
-        if kind.summary is not None:
-            summary.update(kind.summary(before, draft))
-    return summary
+    """The keys that the kinds and the changed parts of the header add to the snapshot's summary."""
 
+    def facts() -> BatchFacts:
+        schema_ids = [edit.first_schema_id for edit in draft.accepted(ReplaceTable)]
+        return BatchFacts(
+            restored=[edit.version for edit in draft.accepted(RestoreVersion)],
+            first_schema_id=schema_ids[-1] if schema_ids else None,
+            redefines=bool(draft.accepted(Define)),
+            is_new=draft.is_first,
+            condemned={page.reference.digest: len(page.content.locations) for page in draft.condemned},
+        )
 
-def carried_violations(before: RootHeader, after: RootHeader) -> Iterator[tuple[str, str]]:
-    """Violations in a header's carried fields, compared with the parent's: (code of the finding, sentence)."""
-    if starts_new_table(before, after):
-        yield from (("parent-mismatch", sentence) for sentence in beginning_violations(before, after))
-        return
-    for kind in KINDS.values():
-        if kind.rule is not None:
-            yield from ((kind.finding, sentence) for sentence in kind.rule(before, after))
+    summary = summary_of_parts(before, draft.carried, facts)
+    if before is None or not draft.is_first:  # a new table continues nothing else of the earlier one
+        for counted in _COUNTING:
+            summary.update(counted(draft))
+    return summary if len(summary) < 2 else dict(sorted(summary.items(), key=lambda item: _RANKS[item[0]]))

@@ -24,11 +24,9 @@ from pyroaring import BitMap
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_rules import MAINTENANCE_KINDS, IntentKind
-from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Add, Change, Effect, Remove, RemoveOrdinals, ReplaceTable, TakeLeaf
 from rootline.tree.draft.draft import Draft
-from rootline.tree.draft.summary import REPLACED_TABLE
 from rootline.tree.rules.file_rules import added_rows
 from rootline.tree.rules.writer_leaves import missing_leaves, writer_leaves
 from rootline.tree.state.live_mask import live_mask
@@ -79,23 +77,6 @@ def check_meant_for_this(draft: Draft, intent: Intent) -> None:
             f"{draft.table}: the intent was made for schema {intent.schema_id}, but the table has been replaced since, "
             f"with schema {first}: open the table again",
         )
-
-
-def summary_of_replaces(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
-    """Keys for the snapshot's summary: the first schema of the table after its last replace."""
-    ids = [edit.first_schema_id for edit in draft.accepted(ReplaceTable)]
-    return {REPLACED_TABLE: str(ids[-1])} if ids else {}
-
-
-def replace_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
-    """Violations in a root's replace fields, compared with the root before it, as sentences."""
-    was, now = before.restores.replaced_at, after.restores.replaced_at
-    if (now > was) != (REPLACED_TABLE in after.snapshot.summary):
-        yield f"replaced at sequence number {now}, which does not match its summary"
-    if not was <= now <= after.snapshot.sequence_number:
-        yield f"replaced at sequence number {now}, but its parent at {was}"
-    if now > was and after.definition == before.definition:
-        yield "the table was replaced, but has no new schema"
 
 
 def _live_in_leaves(draft: Draft) -> Iterator[tuple[str, BitMap]]:

@@ -11,7 +11,7 @@ Source: protocol page, section 2, `restore`. Decision 0026.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -24,7 +24,6 @@ from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import Intent, VersionReference
 from rootline.schemas.parts.definition import DefinitionReference
-from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.batch import Absent, FetchedObjects, Need, Needs
 from rootline.tree.draft.change import (
@@ -38,7 +37,6 @@ from rootline.tree.draft.change import (
     TakeLeaf,
 )
 from rootline.tree.draft.draft import Draft
-from rootline.tree.draft.summary import RESTORED_VERSIONS
 from rootline.tree.draft.version_difference import Difference, OlderVersion, difference, manifest_vectors_in_files
 from rootline.tree.evolution.next_definition import restored_definition
 from rootline.tree.intents.drop import restored_table
@@ -150,21 +148,6 @@ def _restored(draft: Draft, older: OlderVersion, fetched: FetchedObjects) -> Cha
         RestoreVersion(version),
         objects=tuple(written),
     )
-
-
-def summary_of_restores(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
-    """Keys for the snapshot's summary: the restored versions, in the order of the intents."""
-    versions = [str(edit.version) for edit in draft.accepted(RestoreVersion)]
-    return {RESTORED_VERSIONS: ",".join(versions)} if versions else {}
-
-
-def restore_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
-    """Violations in a root's restore fields, compared with the root before it, as sentences."""
-    was, now = before.restores.restored_at, after.restores.restored_at
-    if (now > was) != (RESTORED_VERSIONS in after.snapshot.summary):
-        yield f"restored at sequence number {now}, which does not match its summary"
-    if not was <= now <= after.snapshot.sequence_number:
-        yield f"restored at sequence number {now}, but its parent at {was}"
 
 
 def _leaf_of(row: ContentEntry, version: Version, fetched: FetchedObjects) -> Leaf:

@@ -23,7 +23,6 @@ from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status, VersionInfo
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
-from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Effect, Replace
 from rootline.tree.draft.draft import Draft
@@ -55,7 +54,7 @@ def rewrite(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | N
     return Change.of(Effect.MAINTAINS, Replace(tuple(sources), tuple(new_rows)))
 
 
-def summary_of_rewrites(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
+def summary_of_rewrites(draft: Draft) -> dict[str, str]:
     """Keys for the snapshot's summary: the numbers of replaced and new files, which no other key counts."""
     replaced, rewritten = draft.counts.replaced.data_files, draft.counts.rewritten.data_files
     return {REPLACED_FILES: str(replaced), REWRITTEN_FILES: str(rewritten)} if replaced else {}

@@ -24,18 +24,13 @@ from rootline.schemas.intent_rules import check_location
 from rootline.schemas.location_hashes import location_hash
 from rootline.schemas.object_keys import own_forms
 from rootline.schemas.parts.locations import Condemned
-from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import Absent, FetchedObjects, Needs, PageNeed
 from rootline.tree.draft.change import Change, Effect, SetCarried, SetCondemnedPages
 from rootline.tree.draft.draft import Draft
-from rootline.tree.ledger.log_time import counted_ms
+from rootline.tree.parts.log import counted_ms
 from rootline.tree.state.pending_object import PendingObject, pending_page
 
 ORPHAN_AGE_PROPERTY: Final = "rootline.sweep.orphan-age-s"
-HORIZON: Final = "rootline.horizon-ms"
-"""Key of a snapshot's summary: the horizon, if it rose."""
-CONDEMNED: Final = "rootline.condemned-locations"
-"""Key of a snapshot's summary: the number of locations in pages that this root is the first to reference."""
 PAGES_PREFIX: Final = "metadata/pages/"
 PAGES_MAX: Final = 16
 LOCATIONS_MAX: Final = 4_000_000
@@ -125,40 +120,6 @@ def live_since(draft: Draft, sequence_number: int) -> Iterator[str]:
         yield from (page.location for page in (*header.ledger.pages, *header.outcomes.pages))
         yield from (item.page.location for item in header.locations.condemned)
         yield from (item.page.location for item in header.locations.retired.pages)
-
-
-def summary_of_sweeps(before: RootHeader | None, draft: Draft) -> dict[str, str]:
-    """Keys for the snapshot's summary: the new horizon and the number of condemned locations."""
-    summary: dict[str, str] = {}
-    if draft.carried.locations.horizon_ms > (0 if before is None else before.locations.horizon_ms):
-        summary[HORIZON] = str(draft.carried.locations.horizon_ms)
-    known = () if before is None else before.locations.condemned
-    if draft.carried.locations.condemned != known:
-        fresh = {item.page for item in draft.carried.locations.condemned} - {item.page for item in known}
-        summary[CONDEMNED] = str(
-            sum(len(page.content.locations) for page in draft.condemned if page.reference in fresh)
-        )
-    return summary
-
-
-def sweep_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
-    """Violations in a root's horizon and condemned pages, compared with the root before it, as sentences."""
-    summary = after.snapshot.summary
-    was, now = before.locations, after.locations
-    if now.horizon_ms < was.horizon_ms:
-        yield f"the horizon decreased from {was.horizon_ms} to {now.horizon_ms}"
-    if (now.horizon_ms > was.horizon_ms) != (HORIZON in summary):
-        yield f"the horizon is {now.horizon_ms} after {was.horizon_ms}, its summary has {summary.get(HORIZON)!r}"
-    if (now.condemned != was.condemned) != (CONDEMNED in summary):
-        yield "the condemned pages changed, but its summary does not state it"
-    added = [item for item in now.condemned if item not in was.condemned]
-    dropped = [item for item in was.condemned if item not in now.condemned]
-    for item in added:
-        if item.since_version != after.version or item.since_ms < after.snapshot.timestamp_ms:
-            yield f"page {item.page.location} is new in this root, but is dated version {item.since_version}"
-    for item in dropped:
-        if item.since_ms > now.horizon_ms and not added:
-            yield f"page {item.page.location} was dropped before the horizon passed {item.since_ms}"
 
 
 def _check_horizon(draft: Draft, page: CondemnedPage) -> None:

@@ -1,7 +1,7 @@
 """The kind `tag`: names for versions.
 
-Owns: the rules for a tag, for changing one, and from root to root. Does not own: which versions are addressable
-(`addressable`), expiry, which respects tags.
+Owns: the rules for a tag and for changing one. Does not own: the rules from root to root (`rootline.tree.parts.tags`),
+which versions are addressable (`addressable`), expiry, which respects tags.
 Invariants: A tag names a version that was addressable when it was set. Only an intent of kind `tag` changes it, and the
 root of that intent states it in its summary. Every other commit carries tags forward.
 
@@ -11,18 +11,14 @@ Source: protocol page, sections 1 and 2, `tag`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent, VersionReference
-from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import FetchedObjects
 from rootline.tree.draft.change import Change, Effect, SetCarried
 from rootline.tree.draft.draft import Draft
-from rootline.tree.draft.summary import CHANGED_TAGS, changed_tags
-from rootline.tree.state.addressable import Addressable
 
 TAGS_MAX: Final = 200
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -52,29 +48,6 @@ def check_tag_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise Invalid("tag-invalid", f"tag {name[:80]!r} is not 1 to 64 letters, digits, '.', '_' or '-'")
     return name
-
-
-def summary_of_tags(before: RootHeader | None, draft: Draft) -> dict[str, str]:
-    """Keys for the snapshot's summary: the names of changed tags."""
-    changed = changed_tags({} if before is None else before.tags, draft.carried.tags)
-    return {CHANGED_TAGS: changed} if changed else {}
-
-
-def tag_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
-    """Violations in a root's tags, compared with the root before it, as sentences."""
-    stated = after.snapshot.summary.get(CHANGED_TAGS, "")
-    changed = changed_tags(before.tags, after.tags)
-    if changed != stated:
-        yield f"the changed tags are {changed!r}, but its summary states {stated!r}"
-    known = Addressable.of(before)
-    kept = before.versions.expiry is not None and before.versions.expiry.kept is not None
-    for name, version in after.tags.items():
-        if before.tags.get(name) == version or (kept and 0 <= version < before.versions.oldest):
-            continue  # versions retained below the oldest are listed in a page (`page_rules`)
-        try:
-            known.check(version)
-        except Invalid as error:
-            yield f"tag {name!r} is at a version that was not addressable: {error.message}"
 
 
 def _place(version: int | None) -> str:

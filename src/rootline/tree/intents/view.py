@@ -1,7 +1,7 @@
 """The kinds `create_view`, `replace_view` and `drop_view`: a name can be a view, which has versions but no files.
 
-Owns: how a view begins, changes and ends on the chain of its name, and the rules between two of its roots. Does not
-own: a view's metadata (`rootline.schemas.view_metadata`), tombstones (`drop`).
+Owns: how a view begins, changes and ends on the chain of its name. Does not own: the rules between two of its roots
+(`rootline.tree.parts.name`), a view's metadata (`rootline.schemas.view_metadata`), tombstones (`drop`).
 Invariants: A view's root has no entries, and its definition no columns. The view's uuid is the table uuid of its roots.
 A dropped view cannot be restored.
 
@@ -10,7 +10,6 @@ Source: definitions page, section 3. Decision 0067.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -21,7 +20,6 @@ from pyiceberg.schema import Schema
 from rootline.schemas.errors import Internal, Invalid
 from rootline.schemas.intent import Intent
 from rootline.schemas.parts.name import NameRecord, NameState
-from rootline.schemas.root_header import RootHeader, Totals
 from rootline.schemas.table_definition import PartitionSpec, SortOrder, TableDefinition
 from rootline.schemas.view_changes import changed_view, view_of_request
 from rootline.schemas.view_metadata import ViewMetadata
@@ -33,8 +31,6 @@ from rootline.tree.draft.summary import check_user_summary
 from rootline.tree.intents.create import stored_definition
 from rootline.tree.intents.drop import dropped, without_past
 
-VIEW_VERSION: Final = "rootline.view"
-"""Key of a snapshot's summary: the view's current version, if its intents changed the view."""
 _PROPERTIES: Final = {"rootline.expire": "true"}
 """Properties of a view's definition: its old roots expire as a table's do."""
 
@@ -89,29 +85,6 @@ def definition_of_view(view_uuid: UUID) -> TableDefinition:
         last_column_id=0,
         properties=_PROPERTIES,
     )
-
-
-def summary_of_views(before: RootHeader | None, draft: Draft) -> dict[str, str]:
-    """Keys for the snapshot's summary: the view's current version, if it changed."""
-    word = _word(None if before is None else before.name.view, draft.carried.name.view)
-    return {} if word is None else {VIEW_VERSION: word}
-
-
-def view_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
-    """Violations in a root's view, compared with the root before it, as sentences."""
-    stated, word = after.snapshot.summary.get(VIEW_VERSION), _word(before.name.view, after.name.view)
-    if stated != word:
-        yield f"its view is at version {word}, but its summary states {stated!r:.40}"
-    if (after.name.view is not None) is not (after.name.state is NameState.VIEW):
-        yield f"its name is {after.name.state}, but it has {'a' if after.name.view else 'no'} view"
-    if after.name.view is not None and after.totals != Totals():
-        yield f"it is a view, but its totals are {after.totals}"
-
-
-def _word(before: bytes | None, after: bytes | None) -> str | None:
-    if after is None or after == before:
-        return None
-    return str(ViewMetadata.from_json(after).current_version_id)
 
 
 def _view_of(draft: Draft) -> bytes:

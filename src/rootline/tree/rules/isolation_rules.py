@@ -20,8 +20,8 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent, Isolation
 from rootline.tree.draft.draft import Draft
-from rootline.tree.draft.removals import conflicting
 from rootline.tree.filter.pruning import PruningFilter, entry_may_match
+from rootline.tree.parts.removals import conflicting
 from rootline.tree.scan.leaf_pruning import prune_leaf
 from rootline.tree.state.leaf_lookup import LeafLookup
 

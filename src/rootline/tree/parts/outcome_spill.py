@@ -20,8 +20,8 @@ from rootline.schemas.bytes.root.outcome_page import (
     PagedOutcomes,
 )
 from rootline.schemas.parts.outcomes import Outcome, OutcomeException, OutcomeRun, Outcomes, encode_outcomes
-from rootline.tree.ledger.outcomes import Acknowledged, joined, kept
-from rootline.tree.ledger.page_merge import Fitted, Spill
+from rootline.tree.parts.outcomes import Acknowledged, joined, kept
+from rootline.tree.parts.page_merge import Fitted, Spill
 
 _NUMBERS_BYTES: Final = 5 * 20 + 16  # of one outcome: numbers of 64 bits, brackets, commas, quotes
 

@@ -1,7 +1,7 @@
 """Locations that were rewritten or removed: those recorded by earlier roots, and those of the batch.
 
 Owns: recording the files that a change replaces, and lookups by location. Does not own: how long a location is recorded
-and the pages (`rootline.tree.ledger.left_spill`), the consequence for an intent (`rootline.tree.commit.arrival_rules`).
+and the pages (`retired_spill`), the consequence for an intent (`rootline.tree.commit.arrival_rules`).
 Invariants:
 * Data files and equality deletes are recorded. Vectors and leaves are not.
 * An entry that only moves within the tree is not recorded, nor is a file that an intent removes, which may be added
@@ -11,7 +11,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum, auto
 from functools import cached_property
 from typing import Final
@@ -21,9 +21,8 @@ from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import SequenceNumber
 from rootline.schemas.location_hashes import HASH_BYTES, LocationHashes, location_hash
 from rootline.schemas.parts.locations import NOTHING_RETIRED, Retired
-from rootline.tree.draft.carried import CarriedFields
-from rootline.tree.draft.change import Change
-from rootline.tree.ledger.left_spill import NewlyRetired
+from rootline.tree.parts.retired_spill import NewlyRetired
+from rootline.tree.state.live_index import Live
 
 _FILES: Final = (ContentType.DATA, ContentType.EQUALITY_DELETE)
 
@@ -37,11 +36,6 @@ class Retirement(Enum):
     REWRITTEN = auto()
 
 
-def restored_through(carried: CarriedFields) -> SequenceNumber:
-    """The sequence number of the last restore or replace. It undid every rewrite up to that number."""
-    return max(carried.restores.restored_at, carried.restores.replaced_at)
-
-
 class RetiredDraft:
     """Retired locations of the parent (`header`, `pages`) and of the batch. Only `note` changes it."""
 
@@ -53,9 +47,9 @@ class RetiredDraft:
         """Whether any location is recorded."""
         return bool(self.header or self._new)
 
-    def note(self, change: Change, number: SequenceNumber) -> None:
+    def note(self, replaced: Iterable[Live], number: SequenceNumber) -> None:
         """Record the files that a change replaces: other files contain the same rows, or delete the same rows."""
-        for live in change.replaced:
+        for live in replaced:
             if live.entry.content_type in _FILES:
                 self._new[location_hash(live.entry.location)] = number
 

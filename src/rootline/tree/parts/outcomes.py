@@ -1,7 +1,7 @@
-"""Outcomes not yet known to be published, and the log offsets: how both advance from root to root.
+"""The part `outcomes`: verdicts that are not yet known to be published, and how they advance from root to root.
 
 Owns: recording and dropping. Does not own: verdicts made from them (`verdicts`).
-Invariants: Offsets only increase. An outcome is dropped only when its root's verdicts are known to be published. Every
+Invariants: An outcome is dropped only when its root's verdicts are known to be published. Every
 record of a batch is recorded, whatever its verdict.
 
 Source: protocol page, section 4.
@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rootline.schemas.identifiers import LogId, LogPosition, SequenceNumber, Version
-from rootline.schemas.parts.log import PartitionOffset
 from rootline.schemas.parts.outcomes import OutcomeException, OutcomeRun, Outcomes
 
 Acknowledged = Mapping[tuple[LogId, int], int]
@@ -37,15 +36,6 @@ def joined(parts: Sequence[Outcomes]) -> Outcomes:
     return Outcomes(
         tuple([run for part in parts for run in part.runs]), tuple([item for part in parts for item in part.exceptions])
     )
-
-
-def advanced(offsets: Sequence[PartitionOffset], positions: Sequence[LogPosition]) -> tuple[PartitionOffset, ...]:
-    """`offsets` after the records at `positions`, in order of log and partition. No offset decreases."""
-    nexts = {(offset.log, offset.partition): offset.next_offset for offset in offsets}
-    for log, partition, offset in positions:
-        if offset >= nexts.get((log, partition), 0):
-            nexts[log, partition] = offset + 1
-    return tuple(PartitionOffset(log, partition, offset) for (log, partition), offset in sorted(nexts.items()))
 
 
 class OutcomeDraft:

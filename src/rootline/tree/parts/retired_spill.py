@@ -3,7 +3,7 @@
 A location is retired when its file is rewritten. An intent must not add the file again, as its rows would be doubled.
 
 Owns: how long a location is recorded, which locations move to pages, merging pages, the most locations recorded. Does
-not own: which locations are retired (`rootline.tree.draft.left`), pages' bytes
+not own: which locations are retired (`rootline.tree.parts.retired`), pages' bytes
 (`rootline.schemas.bytes.root.location_pages`), which neighbors are merged (`page_merge`), the effect on an intent
 (`rootline.tree.commit.arrival_rules`).
 Invariants: A location is forgotten before its time only when there are too many, oldest page first. Only locations that
@@ -28,7 +28,7 @@ from rootline.schemas.bytes.root.location_pages import RETIRED_PAGES, RetiredLoc
 from rootline.schemas.identifiers import CLOCKS_APART_MS, SequenceNumber
 from rootline.schemas.location_hashes import HASH_BYTES, LocationHashes
 from rootline.schemas.parts.locations import Retired, RetiredSince
-from rootline.tree.ledger.page_merge import Fitted, first_to_merge
+from rootline.tree.parts.page_merge import Fitted, first_to_merge
 from rootline.tree.state.pending_object import pending_page
 
 FRESH_BYTES_MAX: Final = 32 * HASH_BYTES

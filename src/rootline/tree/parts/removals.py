@@ -20,7 +20,7 @@ Source: protocol page, section 2, "isolation".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
@@ -30,9 +30,9 @@ from rootline.schemas.identifiers import SequenceNumber
 from rootline.schemas.parts.removals import Removal, Removals
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
-from rootline.tree.draft.change import Change
 from rootline.tree.filter.pruning import PruningFilter, may_match
 from rootline.tree.proof.file_proof import partition_statistics
+from rootline.tree.state.live_index import Live
 
 REMEMBERED_MAX: Final = 16
 """The most partitions recorded. Each costs some tens of bytes in every root."""
@@ -51,13 +51,16 @@ def removals_of(parent: RootHeader | None) -> Removals:
 
 
 def removals_after(
-    before: Removals, change: Change, number: SequenceNumber, definition: TableDefinition, codec: StatisticsCodec
+    before: Removals,
+    removed: Iterable[Live],
+    replaced: Sequence[Live],
+    number: SequenceNumber,
+    definition: TableDefinition,
+    codec: StatisticsCodec,
 ) -> Removals:
-    """`before` and the removals of an accepted change with sequence number `number`."""
-    if change.starts_over:
-        return before
+    """`before` and the entries that an accepted change with sequence number `number` removed and replaced."""
     found: dict[_Partition, tuple[SequenceNumber, ContentEntry]] = {}
-    for entry, at in _removed(change, number):
+    for entry, at in _removed(removed, replaced, number):
         place = _partition_of(entry, definition)
         if place not in found or found[place][0] < at:
             found[place] = at, entry
@@ -89,13 +92,15 @@ def conflicting(removals: Removals, read: int, pruning: PruningFilter, codec: St
     return None
 
 
-def _removed(change: Change, number: SequenceNumber) -> Iterator[tuple[ContentEntry, SequenceNumber]]:
+def _removed(
+    removed: Iterable[Live], replaced: Sequence[Live], number: SequenceNumber
+) -> Iterator[tuple[ContentEntry, SequenceNumber]]:
     """The entries whose removal changed rows, and its sequence number. A vector is removed with its file."""
-    for live in change.removed:
+    for live in removed:
         if live.entry.content_type is not ContentType.POSITION_DELETE:
             yield live.entry, number
-    files = {live.entry.location for live in change.replaced if live.entry.content_type is ContentType.DATA}
-    for live in change.replaced:
+    files = {live.entry.location for live in replaced if live.entry.content_type is ContentType.DATA}
+    for live in replaced:
         if live.entry.content_type is ContentType.POSITION_DELETE and live.entry.referenced_file in files:
             yield live.entry, SequenceNumber(live.entry.version_info.sequence_number or number)
 

@@ -1,9 +1,9 @@
-"""The log's append time as recorded by roots. It decides which writers are idle.
+"""The part `log`: offsets, marks, and the log's append time as recorded by roots, which decides which writers are idle.
 
-Owns: how that time advances, how much of a jump counts, and the oldest last-seen time of a writer that stays. Does not
-own: which writers are dropped (`ledger`, `ledger_spill`), bytes (`rootline.schemas.parts.log`).
-Invariants: Time never decreases. No coordinator's clock is used. One step counts as at most a seventh of the retention,
-however far the append times jumped, so no single jump drops an idle writer.
+Owns: how offsets and that time advance, how much of a jump counts, and the oldest last-seen time of a writer that
+stays. Does not own: which writers are dropped (`ledger`, `ledger_spill`), bytes (`rootline.schemas.parts.log`).
+Invariants: Offsets and time never decrease. No coordinator's clock is used. One step counts as at most a seventh of the
+retention, however far the append times jumped, so no single jump drops an idle writer.
 
 Theory. A writer is stamped with the newest append time that its root knew. Where append times advanced by more than one
 step from one root to the next, the rest of the jump is *skipped*: it is not idle time for writers seen before the jump.
@@ -15,15 +15,35 @@ Source: protocol page, sections 2 and 8. Decision 0012.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from rootline.schemas.parts.log import ClockJump, LogTime
+from rootline.schemas.identifiers import LogId, LogPosition
+from rootline.schemas.parts.log import ClockJump, LogProgress, LogTime, PartitionOffset
 from rootline.schemas.root_header import RootHeader
 
 _STEPS: Final = 7
 """Steps in a retention: with seven days of retention, one step is a day."""
 _APART_MS: Final = 24 * 3600 * 1000
 """The difference between clocks from which a warning is logged."""
+
+
+def log_after(
+    before: LogProgress, positions: Sequence[LogPosition], time: LogTime, marks: Mapping[tuple[LogId, int], bytes]
+) -> LogProgress:
+    """The part after the records at `positions`. `marks`: of the last record of each partition."""
+    offsets = advanced(before.offsets, positions)
+    found = [marks.get((log, partition)) or before.mark_at(log, partition) for log, partition, _ in offsets]
+    return LogProgress(offsets, time, tuple(found))
+
+
+def advanced(offsets: Sequence[PartitionOffset], positions: Sequence[LogPosition]) -> tuple[PartitionOffset, ...]:
+    """`offsets` after the records at `positions`, in order of log and partition. No offset decreases."""
+    nexts = {(offset.log, offset.partition): offset.next_offset for offset in offsets}
+    for log, partition, offset in positions:
+        if offset >= nexts.get((log, partition), 0):
+            nexts[log, partition] = offset + 1
+    return tuple(PartitionOffset(log, partition, offset) for (log, partition), offset in sorted(nexts.items()))
 
 
 def log_time_of(parent: RootHeader | None) -> LogTime:

@@ -24,8 +24,8 @@ from rootline.schemas.bytes.root.ledger_page import (
 from rootline.schemas.identifiers import WriterId
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX
 from rootline.schemas.parts.ledger import HeaderLedger, WriterRecord, encode_record
-from rootline.tree.ledger.ledger import for_page, united
-from rootline.tree.ledger.page_merge import Fitted, Spill
+from rootline.tree.parts.ledger import for_page, united
+from rootline.tree.parts.page_merge import Fitted, Spill
 
 _Rows = dict[WriterId, bytes]
 

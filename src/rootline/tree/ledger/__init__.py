@@ -1,1 +1,0 @@
-"""The writers' ledger, unpublished outcomes and retired locations, in the header and in pages."""

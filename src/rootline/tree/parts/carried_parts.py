@@ -1,0 +1,50 @@
+"""The table of the parts that a root carries forward unless an intent changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from rootline.schemas.root_header import RootHeader
+from rootline.tree.parts.definition import DEFINITION
+from rootline.tree.parts.locations import LOCATIONS
+from rootline.tree.parts.name import NAME, starts_new_table
+from rootline.tree.parts.part_rules import BatchFacts, PartRules
+from rootline.tree.parts.restores import RESTORES
+from rootline.tree.parts.tags import TAGS
+from rootline.tree.parts.versions import VERSIONS
+
+CARRIED_PARTS: Final[tuple[PartRules, ...]] = (TAGS, RESTORES, DEFINITION, VERSIONS, LOCATIONS, NAME)
+
+
+def summary_of_parts(before: RootHeader | None, carried: object, facts: Callable[[], BatchFacts]) -> dict[str, str]:
+    """The keys that state the changed parts in the snapshot's summary.
+
+    Args:
+        before: the parent's header, or `None`.
+        carried: has the parts of the next root as attributes. A part that is the parent's own object has not changed.
+        facts: of the batch. They are only asked for if a part changed.
+    """
+    changed = [
+        (part, None if before is None else getattr(before, part.name), getattr(carried, part.name))
+        for part in CARRIED_PARTS
+        if before is None or getattr(before, part.name) is not getattr(carried, part.name)
+    ]
+    if not changed:
+        return {}
+    known = facts()
+    summary: dict[str, str] = {}
+    for part, was, now in changed:
+        if before is None or not known.is_new or part is NAME:  # a new table continues nothing else of the earlier one
+            summary.update(part.summary(was, now, known))
+    return summary
+
+
+def carried_violations(before: RootHeader, after: RootHeader) -> Iterator[tuple[str, str]]:
+    """Violations in a header's carried parts, compared with the parent's: (code of the finding, sentence)."""
+    is_new = starts_new_table(before, after)
+    for part in CARRIED_PARTS:
+        if is_new:
+            yield from (("parent-mismatch", sentence) for sentence in part.begins(before, after))
+        else:
+            yield from ((part.finding, sentence) for sentence in part.rule(before, after))

@@ -1,0 +1,48 @@
+"""The row of a part: what the summary of a root states about it, and what the checks hold it to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rootline.schemas.identifiers import Version
+from rootline.schemas.root_header import RootHeader
+
+HeaderRule = Callable[[RootHeader, RootHeader], Iterator[str]]
+"""Violations in a header, compared with the parent's, as sentences."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFacts:
+    """Facts of a batch that the summary states.
+
+    * `restored`: the versions that it restored, in order.
+    * `first_schema_id`: the first schema of the table that it replaced last, or `None`.
+    * `redefines`: whether the definition was changed.
+    * `is_new`: whether the root belongs to another table than the parent's.
+    * `condemned`: the locations in each condemned page, by its digest.
+    """
+
+    restored: Sequence[Version] = ()
+    first_schema_id: int | None = None
+    redefines: bool = False
+    is_new: bool = False
+    condemned: Mapping[bytes, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PartRules:
+    """One row. `name` is the part's field of the header.
+
+    * `summary`: keys for the snapshot's summary, from the part's value before (`None` without a parent) and after. It
+      is only asked if the value is another object.
+    * `rule`: holds for a root and its parent. `finding`: the code under which `rootline check` reports violations.
+    * `begins`: holds where a new table of the name begins, instead of `rule`.
+    """
+
+    name: str
+    summary: Callable[[Any, Any, BatchFacts], Mapping[str, str]]
+    rule: HeaderRule
+    begins: HeaderRule
+    finding: str = "snapshot-wrong"

@@ -1,0 +1,48 @@
+"""The part `versions`: versions only expire, and the summary states it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from rootline.schemas.parts.versions import ReadableVersions
+from rootline.schemas.root_header import RootHeader
+from rootline.tree.parts.name import purges
+from rootline.tree.parts.part_rules import BatchFacts, PartRules
+
+EXPIRED_BELOW: Final = "rootline.expired-below"
+"""Key of a snapshot's summary: the oldest addressable version, if its intents changed which versions can be read."""
+
+
+def _summary(before: ReadableVersions | None, after: ReadableVersions, _facts: BatchFacts) -> Mapping[str, str]:
+    if after.expiry == (None if before is None else before.expiry):
+        return {}
+    return {EXPIRED_BELOW: str(after.oldest)}
+
+
+def expiry_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
+    """Violations in a root's readable versions, compared with the root before it, as sentences."""
+    was, now, stated = before.versions, after.versions, after.snapshot.summary.get(EXPIRED_BELOW)
+    if stated is None:
+        if now != was:
+            yield "the readable versions changed, but its summary does not state it"
+        return
+    if now.expiry is None or stated != str(now.oldest):
+        yield f"its summary expires versions below {stated}, but its header those below {now.oldest}"
+        return
+    newest = after.version if purges(before, after) else before.version  # a purge expires all earlier versions
+    if not was.oldest <= now.oldest <= newest:
+        yield f"versions below {now.oldest} expired, of {was.oldest} to {before.version}"
+    if not was.expired_bytes <= now.expired_bytes <= after.earlier_bytes:
+        yield (f"{now.expired_bytes} bytes of roots have expired, {was.expired_bytes} before, of {after.earlier_bytes}")
+
+
+def _begins(_before: RootHeader, after: RootHeader) -> Iterator[str]:
+    expiry = after.versions.expiry
+    if after.versions.oldest != after.version:
+        yield "it can reach versions of the earlier table of its name"
+    if expiry is None or expiry.given_up_bytes != after.earlier_bytes or expiry.kept is not None:
+        yield f"its expiry is {expiry}, but the roots before it have {after.earlier_bytes} bytes"
+
+
+VERSIONS: Final = PartRules("versions", _summary, expiry_violations, _begins)
