@@ -81,6 +81,6 @@ def test_only_a_publisher_with_permission_adds_to_the_ledger_of_this_table() -> 
     refused = append("refused", writer_id="new", writer_sequence=2)
     assert answer(lake, another) == "table-uuid-mismatch"
     assert answer(lake, refused, refusal=REFUSED) == "not-permitted"
-    assert "new" not in lake.head.header.ledger
+    assert "new" not in lake.head.header.ledger.writers
     assert answer(lake, refused) == "expired"
     assert answer(lake, refused, oldest_ms=lake.now_ms) == "expired"  # the ledger has the rejection
