@@ -41,11 +41,12 @@ class RetiredDraft:
 
     def __init__(self, header: Retired = NOTHING_RETIRED, pages: tuple[RetiredPage, ...] = ()) -> None:
         self.header, self.pages = header, pages
+        self._has_earlier = bool(header)
         self._new: dict[bytes, SequenceNumber] = {}
 
     def __bool__(self) -> bool:
         """Whether any location is recorded."""
-        return bool(self.header or self._new)
+        return self._has_earlier or bool(self._new)
 
     def note(self, replaced: Iterable[Live], number: SequenceNumber) -> None:
         """Record the files that a change replaces: other files contain the same rows, or delete the same rows."""
