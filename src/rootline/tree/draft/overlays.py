@@ -6,7 +6,7 @@ Invariants:
 * At most one row is live at a place. An entry is found only where it is live. A dead ordinal stays dead.
 * A row that the batch both adds and removes leaves no trace. A rewritten row that is removed is shown as removed,
   because its content was in the table before the batch.
-* An overlay counts each of its changes, from where the entry came. Nobody else counts.
+* An overlay counts each of its changes, by the origin of the entry. Nothing else counts them.
 """
 
 from __future__ import annotations
