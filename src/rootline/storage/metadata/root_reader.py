@@ -159,7 +159,7 @@ async def named_definition(
         raise Corrupt("definition-unreadable", f"{table}: {location} is not the definition that was committed")
     definition = _definition(body, location)
     if definition.table_uuid != table_uuid:
-        raise Corrupt("definition-unreadable", f"{table}: {location} defines table {definition.table_uuid}")
+        raise Corrupt("definition-unreadable", f"{table}: {location} defines another table, {definition.table_uuid}")
     return definition
 
 
