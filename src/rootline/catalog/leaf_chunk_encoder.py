@@ -221,7 +221,10 @@ def encode_leaf_chunk(
 
 @dataclass(frozen=True)
 class _Chunk:
-    """The columns of some entries: all except statistics, absolute names of referenced files, statistics by id."""
+    """Some entries of a leaf, as columns.
+
+    `rows`: all columns except statistics. `referenced`: the absolute names of referenced files. `statistics`: by id.
+    """
 
     rows: pa.Table
     referenced: pa.Array

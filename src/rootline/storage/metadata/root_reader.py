@@ -268,8 +268,8 @@ async def list_names(
 ) -> list[TableName]:
     """Every name that has or had a table or a view.
 
-    Names in `known` are not read again, because a name never loses its roots. `unread` is as in `names_of_folders`, and
-    also receives the errors of names whose roots cannot be listed.
+    Names in `known` are not re-read, because a name that has a root always has one. `unread` receives the errors of
+    unreadable folders, as in `names_of_folders`, and of names whose roots cannot be listed.
     """
     found: list[TableName] = []
     for name in await names_of_folders(store, unread):
