@@ -223,7 +223,9 @@ async def create_or_replace(
     target_bytes: int,
     summary: Mapping[str, str],
 ) -> Commit:
-    """Replace the table, or create it and append `rows` if there is none. `becomes` has a schema.
+    """Replace the table, or create it and append `rows` if there is none.
+
+    `becomes`: the new state, which must have a schema.
 
     Raises the errors of `replace_table` and `create_table`.
     """
