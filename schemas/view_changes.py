@@ -313,7 +313,7 @@ class ViewToCreate(_Asked):
 class ViewChange(_Asked):
     """A change of a view, exactly one of: a new version, an earlier version, or other properties.
 
-    `replaces_version_id`: the version that must be current. Absent for any.
+    `replaces_version_id`: the version that must be current. If absent, any version may be current.
     """
 
     version: AskedVersion | None = None

@@ -54,7 +54,7 @@ class _Watched:
 
 
 class HeadWatcher:
-    """Polls heads. Call `look` in a loop. It returns the seconds to wait before the next call."""
+    """Polls the newest roots of tables. Call `look` in a loop. It returns the seconds to wait before the next call."""
 
     def __init__(
         self,

@@ -3,8 +3,8 @@ catalog.
 
 Owns: the routes, access to them, the response headers that stop the console's page from running foreign scripts.
 Does not own: the values (`findings`, `own_tables`, `observing`), the page itself (the files in `page`), the catalog
-(`rootline.catalog.rest.routes`), the server's life (`rootline.catalog.rest.serving`).
-Starlette without FastAPI: its OpenAPI models took a quarter of a service's start, and no route uses them.
+(`rootline.catalog.rest.routes`), the start and stop of the server (`rootline.catalog.rest.serving`).
+Uses Starlette without FastAPI, whose OpenAPI models took a quarter of a service's start time. No route needs them.
 Invariants: read-only. The page's files contain no data and need no token. All data needs the token if one is set.
 Without a token only requests from this machine are served. A response is bounded however large the lake is, and no
 commit waits for one. Port 0 lets the system pick a port. Signal handlers are left to the process.

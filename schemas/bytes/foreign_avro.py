@@ -66,9 +66,10 @@ _LEAST_BYTES: Final = {"null": 0, "float": 4, "double": 8}
 
 @dataclass(frozen=True, slots=True)
 class ForeignAvro:
-    """An Avro file whose head was read.
+    """An Avro file whose header was read.
 
-    `metadata`: without values that are not UTF-8. `schema`: of its records, in stored form.
+    `metadata`: the header's metadata, except values that are not UTF-8. `schema`: the schema of its records, in stored
+    form.
     """
 
     metadata: Mapping[str, str]

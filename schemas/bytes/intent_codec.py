@@ -67,7 +67,7 @@ class RecordFraming:
 
     @property
     def fingerprint(self) -> bytes:
-        """CRC-64-AVRO of the schema's canonical form, little-endian as in the frame."""
+        """CRC-64-AVRO of the schema's canonical form, little-endian as in Avro's single-object encoding."""
         return self._fingerprint
 
     @property

@@ -191,7 +191,7 @@ class Leaf:
         return self._with_inherited(self._read(None))
 
     def columns(self, names: Sequence[str]) -> pa.Table:
-        """Only these columns, by their Parquet paths, such as `content_stats._3.lower_bound`."""
+        """The columns of the leaf with these Parquet paths, such as `content_stats._3.lower_bound`."""
         return self._with_inherited(self._read(list(names)))
 
     @cached_property

@@ -311,7 +311,7 @@ def _name_of(location: str) -> tuple[LeafContent, str]:
 
 def _prove_footer(body: bytes, named_digest: str, location: str) -> int:
     if not (body.startswith(_MAGIC) and body.endswith(_MAGIC)) or len(body) < len(_MAGIC) + _TAIL_BYTES:
-        raise _corrupt(location, f"not a Parquet file, or cut short: {len(body)} bytes without both magic numbers")
+        raise _corrupt(location, f"not a Parquet file, or truncated: {len(body)} bytes, a magic number is missing")
     footer_start = len(body) - _TAIL_BYTES - int.from_bytes(body[-8:-4], "little")
     if footer_start < len(_MAGIC):
         raise _corrupt(location, "the footer's length is more than the file's")

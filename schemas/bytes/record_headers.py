@@ -109,7 +109,7 @@ def signed_at(headers: Headers) -> int | None:
     """The time of a record's signature in ms, or `None` in records of older clients. Raises `signature-wrong`."""
     said = [given or b"" for name, given in headers if name == SIGNED_AT_HEADER]
     if len(said) > 1 or (said and _TIME.fullmatch(said[0]) is None):
-        raise Invalid("signature-wrong", f"the header {SIGNED_AT_HEADER} must be there once, as milliseconds")
+        raise Invalid("signature-wrong", f"the header {SIGNED_AT_HEADER} must occur once, as milliseconds")
     return int(said[0]) if said else None
 
 
@@ -124,7 +124,7 @@ def signer_of(value: bytes, headers: Headers, secrets: Mapping[str, bytes]) -> s
         raise Invalid("signature-missing", f"the record has no header {SIGNATURE_HEADER}: {_HOW}")
     form = _FORM.fullmatch(said[0]) if len(said) == 1 else None
     if form is None:
-        raise Invalid("signature-wrong", f"the header {SIGNATURE_HEADER} must be there once, as hmac-sha256 KEY HEX")
+        raise Invalid("signature-wrong", f"the header {SIGNATURE_HEADER} must occur once, as hmac-sha256 KEY HEX")
     key_id = form[1].decode()
     secret = secrets.get(key_id)
     if secret is None:

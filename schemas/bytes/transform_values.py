@@ -244,5 +244,5 @@ def _known(text: str, transform: Transform[Any, Any], sources: Sequence[Primitiv
 
 def _buckets(transform: Transform[Any, Any]) -> int:
     if not isinstance(transform, BucketTransform):
-        raise Invalid("definition-invalid", f"transform {transform} does not take several columns")
+        raise Invalid("definition-invalid", f"transform {transform} takes one column, not several")
     return transform.num_buckets

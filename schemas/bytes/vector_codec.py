@@ -337,7 +337,7 @@ def payload_of(body: bytes, name: str) -> tuple[bytes, int]:
     """(the footer's JSON, the offset of the footer). Raises `Corrupt` (`vector-corrupt`)."""
     size_at = len(body) - _TAIL_BYTES
     if size_at < 2 * len(PUFFIN_MAGIC) or not body.startswith(PUFFIN_MAGIC) or not body.endswith(PUFFIN_MAGIC):
-        raise Corrupt("vector-corrupt", f"{name}: not a Puffin file, or cut short: its magic numbers are missing")
+        raise Corrupt("vector-corrupt", f"{name}: not a Puffin file, or truncated: its magic numbers are missing")
     payload_at = size_at - int.from_bytes(body[size_at : size_at + 4], "little", signed=True)
     footer_at = payload_at - len(PUFFIN_MAGIC)
     if not len(PUFFIN_MAGIC) <= footer_at <= payload_at <= size_at or body[footer_at:payload_at] != PUFFIN_MAGIC:

@@ -63,7 +63,7 @@ def test_when_nothing_answered_it_does_not_say_that_there_are_no_tables(capsys: 
     print_statuses(False, [], ["the store: no answer"], in_place=False)
     shown = capsys.readouterr()
     assert "no tables" not in shown.out
-    assert "what follows did not answer" in shown.out
+    assert "because these requests failed" in shown.out
     assert shown.err == "the store: no answer\n"
 
 

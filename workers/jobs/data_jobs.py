@@ -324,7 +324,7 @@ class DataCompactionJob(Job):
             outcome = JobOutcome.COMMITTED
         else:
             outcome = JobOutcome.STALE if done.refused else JobOutcome.NOTHING_DUE
-        message = f"{done.refused} commits were too late, because their files changed" if done.refused else None
+        message = f"{done.refused} commits were rejected, because their files changed" if done.refused else None
         return replace(report, outcome=outcome, entries=done.files, version=done.version, message=message)
 
     @override

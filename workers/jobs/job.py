@@ -137,7 +137,7 @@ class WriteRows(Protocol):
 class HandedOver:
     """The result of a compaction on a cluster: `files` were replaced in `version`, or `None` if nothing was due.
 
-    `refused`: the number of commits that were too late.
+    `refused`: the number of commits that were rejected as stale.
     """
 
     version: int | None

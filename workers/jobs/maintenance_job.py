@@ -293,7 +293,7 @@ async def _deadline(seconds: float, what: str) -> AsyncIterator[None]:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError as error:
-        raise Unavailable("store-unavailable", f"{what} took longer than {seconds:g} s") from error
+        raise Unavailable("store-unavailable", f"{what} took longer than {seconds:g} s: retry") from error
 
 
 def _has_leaves(root: Root) -> bool:

@@ -153,7 +153,7 @@ class SweepPlanner:
         waiting_ms = [item.since_ms + limits.scan_retention_ms - store_ms for item in header.locations.condemned]
         if waiting_ms or plan is not None:
             again_s = max(limits.interval_s, min([item for item in waiting_ms if item > 0], default=0) / 1000)
-        if table in self.found:  # a replan, because the first intent was too late
+        if table in self.found:  # a replan, because the first intent was stale
             removed = (*self.found[table].removed, *removed)
             left = left or self.found[table].left
         self.found[table] = Found(condemned, removed, again_s, left, troubles)

@@ -1,16 +1,19 @@
-"""Carries the commit machine's effects out, and reports each outcome as an event.
+"""Performs the store requests of the commit machine (its effects), and reports each outcome as an event.
 
-Owns: the translation effect → store requests → event, with a deadline around each, the comparison of a head with the
-log, the thread that encodes the leaves of a root that is too long. Does not own: the reaction to an event
-(`rootline.coordinator.protocol.commit`), the order of verdicts (`table_loop`), the contents of leaves
-(`rootline.maintenance.flush_plan`), the time of their encoding (`rootline.coordinator.protocol.held_rules`).
-Invariants: every effect yields exactly one event, whatever fails, so no table can end another. A PUT that was cut
-off is NO_ANSWER, never a failure. Corrupt bytes are distinguished from an unavailable store. They are reported as
-corrupt only after a second read, because a truncated response looks the same. A head is refused if the log ends
-before a decided record, or has another record in the place of the last decided one. A record that retention has
-removed, or that cannot be read here, refuses nothing. Leaves are encoded for one table at a time in the whole
-process. No single call blocks the interpreter for more than some milliseconds. No caller waits longer than the
-deadline, and the work stops when its caller stops waiting.
+Owns: the translation effect → store requests → event, with a deadline around each, the comparison of a head (the
+newest root) with the log, the thread that encodes leaves when a root is too long. Does not own: the reaction to an
+event (`rootline.coordinator.protocol.commit`), the order of verdicts (`table_loop`), the contents of leaves
+(`rootline.maintenance.flush_plan`), the decision to encode them (`rootline.coordinator.protocol.held_rules`).
+Invariants:
+
+* Every effect yields exactly one event, whatever fails, so an error in one table cannot stop the others.
+* An interrupted PUT is NO_ANSWER, never a failure.
+* Corrupt bytes are distinguished from an unavailable store. They are reported as corrupt only after a second read,
+  because a truncated response looks the same.
+* A head is refused if the log ends before the last record that the head has decided, or if another record is at that
+  offset. The check is skipped if retention has removed the record, or if this reader cannot read it.
+* Leaves are encoded for one table at a time in the whole process. No single call blocks the interpreter for more than
+  some milliseconds. No caller waits longer than the deadline, and the encoding stops when its caller stops waiting.
 """
 
 from __future__ import annotations

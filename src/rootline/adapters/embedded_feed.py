@@ -223,8 +223,8 @@ class EmbeddedFeed(CoordinatorLog, KnowsItsLake):
         elif self._position > await self._log.end_offset():
             raise Fenced(
                 "log-behind-root",
-                f"{self._identity}: the log went back behind offset {self._position}, at which its host began: the "
-                "file was overwritten by an older copy while it was open",
+                f"{self._identity}: the log ends before offset {self._position}, at which this process began to read: "
+                "an older copy replaced the file while it was open",
             )
 
     def _replace_mark(self) -> bool:

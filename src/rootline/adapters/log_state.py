@@ -114,9 +114,9 @@ async def stuck_tables(warehouse: str, log: str | None) -> Sequence[ParkedTable]
 async def lift_table(
     warehouse: str, log: str | None, table: TableName, *, without_missing: bool
 ) -> Sequence[ParkedTable]:
-    """Ask coordinators to retry a parked table, and return its notices, which name the reason.
+    """Ask coordinators to retry a parked table.
 
-    Asks nothing if there are none.
+    Returns a record with the reason for each partition in which the table is parked, or none if it is not parked.
 
     Raises as `open_marks`.
     """

@@ -317,7 +317,7 @@ class MemoryTaskQueue(TaskQueue):
 
     @override
     async def renew(self) -> float:
-        """Return infinity. No call is ever due, because no other process can take a running task."""
+        """Return infinity: tasks need no renewal, because no other process can take a running task."""
         return math.inf
 
     @override

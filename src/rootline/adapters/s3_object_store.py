@@ -191,7 +191,7 @@ class S3ObjectStore(ObjectStore, ObjectParts, ObjectsUpTo):
 
     @override
     async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
-        """Create `key` with `body` unless it exists. `after` is ignored, because the answers have dates."""
+        """Create `key` with `body` unless it exists. `after` is ignored, because S3 dates its replies."""
         check_key(key)
         client = await self._opened()
         try:
@@ -430,7 +430,7 @@ _BATCH_KEYS_MAX: Final = 1_000
 
 
 class S3ObjectRemover(S3ObjectStore, ObjectRemover):
-    """Removes objects of one warehouse. It has a separate client, so that a worker may have more rights than others."""
+    """Removes objects of one warehouse. It has its own client, so only workers need the permission to delete."""
 
     @override
     async def inventory(self, prefix: str) -> AsyncIterator[Sequence[DatedObject]]:

@@ -417,9 +417,9 @@ class StoreSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The usual sources. For the folder of secrets, a source of nested settings replaces the default one.
+        """Pydantic's default sources, but with `NestedSecretsSettingsSource` for the folder of secret files.
 
-        The default source reads a file `rootline_s3`, but no file named `rootline_s3__…`.
+        The default source reads a file `rootline_s3`, but not a file `rootline_s3__…` with one nested setting.
         """
         return init_settings, env_settings, dotenv_settings, NestedSecretsSettingsSource(file_secret_settings)
 

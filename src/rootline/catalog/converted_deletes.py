@@ -1,13 +1,14 @@
 """Conversion of deletes that engines would misread into deletes that they read correctly.
 
-Owns: for V2, a position delete file for each vector. For V3, copies of Puffin files with absolute names in their
-footers and gaps between vectors, if engines need them. For both, one vector or position delete file with all dead rows
-of a data file to which equality deletes apply. Does not own: the choice of dead rows (`row_deletes`,
-`data_file_reader`), the names of stored conversions (`export_keys`), the entries' manifests (`manifest_writer`).
-Invariants: the same inputs have the same name, and the name contains everything that an entry needs, so a known
-conversion is neither read nor rewritten. A converted delete removes exactly the rows that a scan omits. The columns of
-a position delete file carry the reserved ids and are required, its rows are sorted by path and position, and no row
-occurs twice.
+Owns: for V2, a position delete file for each vector. For V3, copies of Puffin files: their footers have absolute file
+names, and there are gaps between vectors, because some engines misread adjacent ones. For both, one vector or position
+delete file with all deleted rows of a data file to which equality deletes apply. Does not own: the choice of these rows
+(`row_deletes`, `data_file_reader`), the names of stored conversions (`export_keys`), the entries' manifests
+(`manifest_writer`).
+Invariants: the same inputs give the same object name, and the name contains everything that a manifest entry needs, so
+a stored conversion is neither read nor rewritten. A converted delete removes exactly the rows that a scan omits. The
+columns of a position delete file carry the reserved ids and are required, its rows are sorted by path and position, and
+no row occurs twice.
 
 Source: the Iceberg specification, "Position Delete Files".
 """

@@ -164,7 +164,7 @@ class Converted(NamedTuple):
 
 
 def name_of(digest: str, numbers: Iterable[int], kind: str, salt: str = "") -> str:
-    """The name of the object, without its folder. `salt` is as in `SweepState`."""
+    """The name of a converted delete, without its folder. `salt`: of the sweeps so far (`SweepState.salt`)."""
     return f"{digest}-{'-'.join(map(str, numbers))}{'.' if salt else ''}{salt}.{kind}"
 
 
@@ -172,7 +172,7 @@ class KnownDeletes:
     """The converted deletes of one table and export format that are known to be stored."""
 
     def __init__(self, format_version: FormatVersion, salt: str = "") -> None:
-        """`salt`: the salt in names of new objects."""
+        """`salt`: a part of the names of new objects, from `SweepState.salt`."""
         self._folder = folder_of(format_version)
         self._rest: dict[bytes, str] = {}
         self.salt: Final = salt

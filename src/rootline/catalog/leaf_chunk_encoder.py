@@ -145,7 +145,7 @@ def looked_up(column: pa.Array, encode: Callable[[Any], bytes | None]) -> pa.Arr
 
 
 def joined(pieces: Sequence[Piece]) -> list[bytes]:
-    """The rows, each joined from its pieces in order."""
+    """The encoded rows: the bytes of each row are its values in `pieces`, concatenated in order."""
     rows = pc.binary_join_element_wise(*pieces, constant(b""), null_handling="replace", null_replacement=b"")
     found: list[bytes] = rows.to_pylist()
     return found
@@ -221,7 +221,10 @@ def encode_leaf_chunk(
 
 @dataclass(frozen=True)
 class _Chunk:
-    """The columns of some entries: all except statistics, absolute names of referenced files, statistics by id."""
+    """Some entries of a leaf, as columns.
+
+    `rows`: all columns except statistics. `referenced`: the absolute names of referenced files. `statistics`: by id.
+    """
 
     rows: pa.Table
     referenced: pa.Array

@@ -72,7 +72,7 @@ def _first_fault(error: ValidationError) -> str:
 def _column(path: Path, field_id: int, name: str, kind: object, ids: Iterator[int]) -> NestedField:
     if not isinstance(kind, str):
         raise Invalid(
-            "definition-invalid", f"{path}: column {name!r}: a type is a text; nested columns need Iceberg's form"
+            "definition-invalid", f"{path}: column {name!r}: its type is not a string. Nested types need Iceberg's form"
         )
     try:
         found, required = type_of_words(kind, ids)

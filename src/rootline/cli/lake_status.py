@@ -130,7 +130,7 @@ class HeadCache:
 async def read_table_states(
     heads: HeadCache, warehouse: str, log: str | None, only: TableName | None = None
 ) -> tuple[list[TableStatus], list[str]]:
-    """The statuses of every table, or `only` one, by name, and the troubles of what did not answer."""
+    """The statuses of every table, or `only` one, by name, and a message for each request that failed."""
     troubles: list[str] = []
     state: LogState | None = None
     found: Mapping[TableName, Version] = {}

@@ -118,10 +118,10 @@ def _status_record(status: TableStatus) -> dict[str, Any]:
 def print_statuses(
     as_json: bool, records: Sequence[Mapping[str, Any]], troubles: Sequence[str], *, in_place: bool
 ) -> None:
-    """Print the statuses of tables, and on stderr the troubles of reading them."""
+    """Print the statuses of tables. Print on stderr the problems that occurred while they were read."""
     if in_place:
         sys.stdout.write(_CLEAR)
-    empty = "no table is known: what follows did not answer" if troubles else "no tables"
+    empty = "no table is known, because these requests failed:" if troubles else "no tables"
     output.rows(as_json, records, _STATUS_COLUMNS, empty=empty)
     for trouble in troubles:
         sys.stderr.write(f"{trouble}\n")

@@ -1,7 +1,8 @@
-"""The process of a service: signals, log lines, traces, the metrics of the process, and refusing what it cannot have.
+"""The process of a service: signals, log lines, traces, metrics, and errors for a refused port or a missing extra.
 
-Owns: the handlers of signals, the configuration of logs and traces on this process, errors of ports and of the extra
-`server`. Does not own: the services (`services`, `catalog_service`), their metrics and their log lines.
+Owns: the handlers of signals, the configuration of logs and traces on this process, the errors for an HTTP port that
+cannot be opened and for the missing extra `server`. Does not own: the services (`services`, `catalog_service`), their
+metrics and their log lines.
 Invariants: SIGTERM and SIGINT stop cleanly, and a second signal ends the process at once. Traces are sent by OTLP only
 where the standard variables name an endpoint and the extra `otel` is installed.
 """

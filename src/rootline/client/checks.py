@@ -119,7 +119,7 @@ def whole(value: object, name: str, *, least: int | None = None) -> int:
     if least is not None and found < least:
         raise Invalid(_CODE, f"{name} is {found}: give {least} or more")
     if abs(found) >= 2**63:
-        raise Invalid(_CODE, f"{name} has more digits than any number here: give a smaller one")
+        raise Invalid(_CODE, f"{name} does not fit in 64 bits. Give a smaller number")
     return found
 
 

@@ -127,7 +127,7 @@ def _both(fold: Callable[[tuple[Any, Any]], Any], one: Any, other: Any) -> Any:
 
 
 def partition_statistics(value: Bound | None, known: FieldStatistics | None, rows: int) -> FieldStatistics:
-    """Statistics of a member of the partition spec, whose value is the same in all `rows`.
+    """Statistics of a field of the partition spec. The field has one value for all `rows`.
 
     `known`: the column's statistics if the transform is the identity.
     """

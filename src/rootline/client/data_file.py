@@ -6,7 +6,7 @@ when rows are read (`metadata_columns`).
 Invariants: statistics are exact, gathered from every row, never taken from the file's own footer. A file with rows of
 several partitions is refused. Rows are read in pieces, and one piece is in memory at a time. A column of the file is
 never taken from its path. A value of a path is used only for an identity partition column, because readers can find it
-only there. Any other value is refused, because its rows would read null.
+only there. A value for any other column is refused, because readers would return null for it.
 
 Source: the Iceberg specification, "Column Projection", docs/spark.md, "Files that are there already".
 """

@@ -129,7 +129,7 @@ def intent_of(letter: DeadLetter) -> Intent:
     try:
         intent = decode_intent(letter.value, by_name(letter.headers))
         if letter.key is not None and letter.key != intent.table.encode():
-            raise Invalid("intent-malformed", f"its key is {letter.key[:80]!r}, its table {intent.table[:80]!r}")
+            raise Invalid("intent-malformed", f"its key {letter.key[:80]!r} is not its table {intent.table[:80]!r}")
     except Invalid as error:
         place = place_of(letter)
         raise Invalid(

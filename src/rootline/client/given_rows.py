@@ -157,7 +157,7 @@ def _arrow_column(name: str, column: _Column, wanted: NestedField | None) -> pa.
         try:
             return pa.array(column)
         except _FAULTS as error:
-            raise Invalid(_CODE, f"column {name}: NumPy's {column.dtype} has no Arrow type; convert it") from error
+            raise Invalid(_CODE, f"column {name}: NumPy's {column.dtype} has no Arrow type. Convert it") from error
     return values_of(name, list(column), wanted)
 
 

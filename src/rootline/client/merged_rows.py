@@ -195,8 +195,8 @@ def plan_of_changes(definition: TableDefinition, changes: DefinitionChanges | No
     if len(text) > CHANGES_CHARS_MAX:
         raise Invalid(
             "intent-too-large",
-            f"the table's columns and the new ones take {len(text):,} characters, of {CHANGES_CHARS_MAX:,} that an "
-            "intent can contain beside its files: remove columns, or put them into a map",
+            f"the definitions of the table's columns and the new ones have {len(text):,} characters. An intent can "
+            f"contain {CHANGES_CHARS_MAX:,} in addition to its files: remove columns, or put them into a map",
         )
     return MergePlan(evolved(definition, DefinitionChanges.from_json(text)), text)
 

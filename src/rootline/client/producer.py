@@ -183,7 +183,7 @@ class PublishQueue:
         self._of_process: dict[int, _Lines] = {}
 
     def add(self, stamped: Callable[[], Intent], content: Content = "") -> Queued:
-        """Stamp an intent and append it to its table's line, from any thread. Raises the errors of `stamped`."""
+        """Stamp an intent and append it to its table's queue, from any thread. Raises the errors of `stamped`."""
         lines = self._lines()
         with lines.guard:
             queued = Queued(stamped(), content)
@@ -210,7 +210,7 @@ class PublishQueue:
         return self._of_process.setdefault(os.getpid(), _Lines())
 
     async def _serve(self, session: Session, table: str, lines: _Lines) -> None:
-        """Send batches until the table's line is empty."""
+        """Send batches until the table's queue is empty."""
         line = lines.of_table[table]
         try:
             while line.waiting:

@@ -223,7 +223,9 @@ async def create_or_replace(
     target_bytes: int,
     summary: Mapping[str, str],
 ) -> Commit:
-    """Replace the table, or create it and append `rows` if there is none. `becomes` has a schema.
+    """Replace the table, or create it and append `rows` if there is none.
+
+    `becomes`: the new state, which must have a schema.
 
     Raises the errors of `replace_table` and `create_table`.
     """
@@ -267,7 +269,7 @@ async def create_or_replace(
 
 
 class _Way(Enum):
-    """The two ways, tried alternately in this order."""
+    """The ways to make the table: replace the existing one, or create it. They are tried alternately."""
 
     REPLACE = "replace"
     CREATE = "create"
@@ -275,14 +277,14 @@ class _Way(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Lost:
-    """A way that was rejected."""
+    """A replace or create that was rejected."""
 
     way: _Way
     error: Invalid
 
 
 def _other_way_delay(outcome: _Lost | Commit, replans: int) -> float | None:
-    """The pause before the other way: 0 if the name was found in the other state, `None` if the outcome is final."""
+    """The delay before the other way is tried: 0 if the table was dropped or created meanwhile, `None` if not."""
     if isinstance(outcome, Commit) or replans >= _OTHER_WAYS_MAX:
         return None
     codes = _NO_TABLE if outcome.way is _Way.REPLACE else _NO_TABLE | _LOST_RACES

@@ -3,10 +3,11 @@
 Owns: the plan of each: files to remove, positions to mark in vectors, files to rewrite, groups to compact. Does not
 own: finding the rows that match (`planned_files`), committing a plan (`planned_change`), Puffin files (`vector_codec`),
 the decision whether the change still fits (`rootline.tree`).
-Invariants: a delete and an overwrite are one atomic intent each. As soon as one file of a delete matches in part, every
-file gets a vector, because one intent cannot do both. A vector contains the positions of the vector that it replaces. A
-row that does not match keeps its `_row_id` and `_last_updated_sequence_number`. A compaction changes no row and no row
-id. Each of its groups is of one partition and is its own intent, so a group that lost a race stops no other.
+Invariants: a delete and an overwrite are one atomic intent each. If a delete matches only some rows of
+a file, every file gets a vector, because one intent cannot add vectors and remove whole files. A vector contains the
+positions of the vector that it replaces. A row that does not match keeps its `_row_id` and
+`_last_updated_sequence_number`. A compaction changes no row and no row id. Each of its groups is of one partition and
+is its own intent, so a rejected group does not stop the others.
 
 Source: protocol page, section 2, `row_delta`, `remove` and `overwrite`, format page, "Rewrites", decision 0034.
 """

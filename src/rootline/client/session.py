@@ -393,7 +393,7 @@ class _CloseOnce:
             await close()
 
     async def at_the_end(self) -> None:
-        """Close when the end of the loop cancels this task."""
+        """Wait until the event loop ends and cancels this task, then close."""
         try:
             await asyncio.Event().wait()
         finally:

@@ -205,7 +205,7 @@ class Search:
 
 
 class Trace:
-    """One question to one lake."""
+    """Searches one lake, its tables and its log, for the traces of an intent, a writer or a file."""
 
     def __init__(self, store: ObjectStore, archive: LogArchive, query: TraceQuery, search: Search) -> None:
         self._store = store

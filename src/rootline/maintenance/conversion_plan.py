@@ -103,7 +103,7 @@ def choose_deletes(files: TableFiles, limits: ConversionLimits, at_most: int = D
 
 
 def _reach(files: TableFiles, deletes: Sequence[ContentEntry], limits: ConversionLimits) -> dict[str, dict[str, int]]:
-    """Delete → the files to which it may apply, with their bytes. Incomplete once every delete has too many files."""
+    """Delete → the files to which it may apply, with their bytes. Stops once all deletes have too many files."""
     found: dict[str, dict[str, int]] = {delete.location: {} for delete in deletes}
     for task in files.reached(tuple(deletes)):
         for delete in task.deletes.equality:

@@ -169,7 +169,7 @@ class ChosenFiles:
 def choose_files(
     files: TableFiles, limits: DataCompactionLimits, lost: Mapping[str, int], at_most: int = FILES_MAX
 ) -> ChosenFiles:
-    """The group with the highest priority. `lost`: data file → number of its groups that were too late."""
+    """The group with the highest priority. `lost`: data file → number of its rewrites that were rejected as stale."""
     partitions: dict[Hashable, list[ContentEntry]] = {}
     left: list[ContentEntry] = []
     delete_heavy: set[str] = set()

@@ -138,7 +138,7 @@ class RootLoad:
 
     @staticmethod
     def of(root: Root) -> RootLoad:
-        """The live rows of `root`, by kind."""
+        """The live rows of `root`, by content type."""
         found: dict[ContentType, list[Row]] = defaultdict(list)
         for row in root.rows:
             if row.entry.version_info.status is not Status.DELETED:

@@ -44,7 +44,7 @@ class IntentStamp:
         return uuid.uuid5(uuid.UUID(self.intent_id), str(number))
 
     def intent(self, kind: IntentKind, made_from_version: Version, **cargo: Any) -> Intent:
-        """The intent of this stamp. `cargo`: the fields of `Intent` for this `kind`."""
+        """The intent with the id and the writer of this stamp. `cargo`: the fields of `Intent` for this `kind`."""
         return Intent(
             intent_id=self.intent_id,
             table=self.table,
@@ -144,8 +144,8 @@ def write_leaves(
 
 
 def manifest_of(planned: PlannedLeaf, leaf: EncodedLeaf, before: Sequence[AddedManifest]) -> AddedManifest:
-    """The manifest in the intent for `leaf`, the encoded `planned`. `before`: the manifests of the plan's earlier
-    leaves.
+    """The intent's manifest for `leaf`, which is `planned` after encoding. `before`: the manifests of the plan's
+    earlier leaves.
     """
     owner: str | None = None
     if isinstance(planned.affinity, InPlan):

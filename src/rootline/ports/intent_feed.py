@@ -343,7 +343,7 @@ class RecordingSink(VerdictSink, Protocol):
 
 
 class CoordinatorLog(IntentFeed, RecordingSink, Protocol):
-    """A coordinator's side of a log."""
+    """The operations of a coordinator on a log: it reads intents, and publishes verdicts."""
 
     @property
     def parking(self) -> ParkedStore | None:

@@ -30,16 +30,16 @@ class IntentSink(Protocol):
     async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:
         """Append one record durably. Raises `Unavailable`, or `OutcomeUnknown` (it is safe to publish again).
 
-        `oldest_file_ms`: when the first file that the intent adds was uploaded, by the store's date.
+        `oldest_file_ms`: the upload time of the oldest file that the intent adds, by the store's clock.
         """
         ...
 
     async def publish_many(
         self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None
     ) -> list[LogPosition]:
-        """Append records in order, all or none. The description of a content is delivered as a header.
+        """Append records in order, all or none. A description in a record becomes a header of the record.
 
-        `oldest_file_ms`: when the first file of all of them was uploaded.
+        `oldest_file_ms`: the upload time of the oldest file that any of the intents adds.
         """
         ...
 

@@ -225,7 +225,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return Offset(uuid, newest)
         first = int(options.starting_version)
         if first > newest + 1:
-            raise Invalid("version-unknown", f"{options.table}: version {first} is ahead of the head, version {newest}")
+            raise Invalid("version-unknown", f"{options.table}: version {first} does not exist. The newest is {newest}")
         check_unread(head, first, newest)
         return Offset(uuid, first - 1)
 

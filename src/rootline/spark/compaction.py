@@ -77,9 +77,10 @@ class Compaction:
     """The result of a compaction.
 
     `files_before`, `bytes_before`: of the replaced data files. `files_after`, `bytes_after`, `rows`: of the new ones.
-    `groups`: the number of groups in the first plan. `refused`: the number of groups that were too late.
-    `planned_again`: the number of groups made from refused ones. `files_left`: live files of its groups that were not
-    retried, because they were refused each time, or no longer worth it.
+    `groups`: the number of groups in the first plan. `refused`: the number of groups that were rejected, because
+    their files changed meanwhile. `planned_again`: the number of groups that were made from rejected ones.
+    `files_left`: the number of live files in rejected groups that were not retried, because they were rejected each
+    time, or because a rewrite of what remains is not worthwhile.
     """
 
     strategy: Strategy

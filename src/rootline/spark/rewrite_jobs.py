@@ -113,7 +113,7 @@ class RowOrder:
         return SortKeys(found.columns.append_column(_TIE, ties), (*found.directions, (_TIE, "ascending")))
 
     def on_curve(self, keys: SortKeys, cuts: Cuts) -> SortKeys:
-        """`keys` for a linear order, or the rows' keys on the Z-curve."""
+        """The sort keys of rows: `keys` unchanged for a linear order, or their places on the Z-order curve."""
         if self.curve is Curve.LINEAR:
             return keys
         bits = min(_COLUMN_BITS_MAX, _CURVE_BITS // len(self.fields))
@@ -272,13 +272,13 @@ def share_out(work: GroupWork, cuts: Cuts, share: int) -> Iterator[pa.RecordBatc
 
 
 def write_part(work: GroupWork, cuts: Cuts, sent: pa.Table) -> FilesOfGroup:
-    """The file of a part, from all rows that tasks sent to it."""
+    """Write the file of one part of a group, from all rows that tasks sent to this part."""
     pieces = sorted(zip(sent.column("task").to_pylist(), sent.column("rows"), strict=True), key=_task_of)
     return _written(work, pa.concat_tables([_from_bytes(rows.as_buffer()) for _, rows in pieces]), cuts)
 
 
 def write_whole(work: GroupWork, share: int) -> FilesOfGroup:
-    """The files of a group that is small enough for one task, in its order."""
+    """Write the files of a group that is small enough for one task, sorted by the group's sort order."""
     return _written(work, work.read(share, RowsWanted.to_rewrite(work.definition)), None)
 
 
@@ -405,10 +405,10 @@ def _live_bytes(task: FileTask) -> float:
 
 
 def on_cluster(spark: SparkSession, count: int, run: Callable[[int], _Found]) -> list[_Found]:
-    """The results of `run` for each number, each from its own task.
+    """Call `run` with each number below `count`, each in its own Spark task, and return the results.
 
     Raises:
-        Invalid: the first one that `run` raised. Inside Spark's own error it would only be a text.
+        Invalid: the first one that `run` raised. Spark's own error would contain only its text, without the code.
     """
 
     def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -409,8 +409,9 @@ def carried_out(
 
 
 def begun(options: SourceOptions, condition: object) -> JobBegin:
-    """The plan of the head for `condition`. Raises `Invalid` (`setting-invalid`): the table has a column `_file` or
-    `_pos`.
+    """A plan for `condition`, made from the newest version.
+
+    Raises `Invalid` (`setting-invalid`): the table has a column `_file` or `_pos`.
     """
 
     async def operation(session: Session) -> JobBegin:

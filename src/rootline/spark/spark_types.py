@@ -95,13 +95,13 @@ def check_columns(wanted: spark.StructType, whole: spark.StructType, table: str)
     for field in wanted.fields:
         if field.name not in whole.names:
             known = ", ".join(whole.names[:40])
-            raise Invalid("column-unknown", f"{table}: there is no column {field.name!r}; the table has {known}")
+            raise Invalid("column-unknown", f"{table}: there is no column {field.name!r}. It has {known}")
         stored = whole[field.name]
         if not _fits(stored.dataType, field.dataType):
             given, own = field.dataType.simpleString(), stored.dataType.simpleString()
             raise Invalid("setting-invalid", f"{table}: column {field.name} is of type {own}, not {given}")
         if stored.nullable and not field.nullable:
-            raise Invalid("setting-invalid", f"{table}: column {field.name} may be null; do not declare it NOT NULL")
+            raise Invalid("setting-invalid", f"{table}: column {field.name} can be null. Declare it without NOT NULL")
 
 
 def _fits(stored: spark.DataType, wanted: spark.DataType) -> bool:

@@ -1,11 +1,11 @@
-"""Requests for objects of a store: bounded in number and time, whole or in part, verified in length, stored once.
+"""Reads and writes of immutable objects, with limits on concurrency and time, and a check of each object's length.
 
-Owns: concurrency of many requests, a deadline for each read, parts of objects for stores without part reads, the key of
-a location, objects that are absent or of another length, the meaning of replies to the PUT of an immutable object. Does
-not own: the meaning of the bytes, retries, roots (the coordinator alone decides about these).
-Invariants: bytes of an unexpected length are never returned. Many reads together may take long, but a single one that
+Owns: concurrency of many requests, a deadline for each read, range reads where a store has none, the key of a location,
+the errors for absent objects and wrong lengths, the meaning of replies to the PUT of an immutable object. Does not own:
+the meaning of the bytes, retries, PUTs of roots (only the coordinator writes roots).
+Invariants: bytes of an unexpected length are never returned. Many reads together may take long, but a single read that
 hangs ends as `TimeoutError`. The first failure of concurrent requests is raised itself, not in a group of exceptions.
-An immutable object is stored once, and its key then has the bytes that the store returned.
+A PUT never replaces an object: the caller gets the bytes that are stored, which another writer may have stored first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Time, ids and randomness from a seed.
 
 Owns: an `Environment` for tests and the simulation. Does not own: virtual time (`virtual_loop`).
-Invariants: The same seed gives the same ids and numbers. The wall clock may be skewed, and may jump, without harm.
+Invariants: The same seed gives the same ids and numbers. Tests may skew the wall clock, or let it jump.
 """
 
 from __future__ import annotations

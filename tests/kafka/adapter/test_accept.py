@@ -137,7 +137,7 @@ async def test_nothing_is_accepted_while_a_coordinator_runs(settings: KafkaSetti
         await member.decided(0, 5)
         remove_before(settings, 0, 12)
         assert len(await asyncio.to_thread(topics.accept, apply=False)) == 1
-        with pytest.raises(Invalid, match=r"1 coordinators run: .*stop them first") as refusal:
+        with pytest.raises(Invalid, match=r"1 coordinators are running: .*stop them first") as refusal:
             await asyncio.to_thread(topics.accept, apply=True)
     assert refusal.value.code == "group-active"
     assert committed(settings, 0) == 5

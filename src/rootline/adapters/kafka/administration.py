@@ -139,7 +139,7 @@ def check_group_empty(settings: KafkaSettings) -> None:
     """Raise `Invalid` (`group-active`), naming the coordinators, while any run. Blocks."""
     members = group_members(settings)
     if members:
-        raise group_active(settings, f"{len(members)} coordinators run: {', '.join(members)}")
+        raise group_active(settings, f"{len(members)} coordinators are running: {', '.join(members)}")
 
 
 def group_active(settings: KafkaSettings, who: str) -> Invalid:
@@ -394,7 +394,7 @@ def parked_tables(settings: KafkaSettings) -> list[ParkedTable]:
 
 
 def lift_table(settings: KafkaSettings, table: str, *, without_missing: bool) -> list[ParkedTable]:
-    """Ask coordinators to retry `table`, and return its notices. Asks nothing if the table is not parked.
+    """Ask coordinators to retry a parked `table`. Return its parked partitions, or an empty list if it is not parked.
 
     Raises:
         Unavailable: `log-unavailable`.

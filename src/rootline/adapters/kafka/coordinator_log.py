@@ -120,7 +120,7 @@ class KafkaVerdictSink(VerdictSink):
         yield Outgoing(self._settings.verdicts_topic, table.encode(), value, headers_of_verdicts(verdicts))
 
     async def _dead_letter_records(self, letters: Sequence[DeadLetter]) -> list[Outgoing]:
-        """The records of the letters that fit unchanged. The others are already published when this returns."""
+        """Publish, in reduced form, the letters that are too large for the topic. Return the records of the others."""
         if not letters:
             return []
         if self._letter_bytes_max is None:

@@ -10,8 +10,8 @@ it no longer than for another publisher. A failure is logged and retried later, 
 
 Theory. A checkpoint is a pair: the log's age, and its first undecided offset at that age. Once a checkpoint is as old
 as the retention, everything below its offset was decided at least that long ago. So neither records nor verdicts need
-a time of their own, and files of earlier versions can be pruned too. The file does not shrink: SQLite reuses the pages
-for the records that follow.
+a timestamp, and log files of earlier versions of Rootline can be pruned too. The file does not
+shrink: SQLite reuses the pages for the records that follow.
 """
 
 from __future__ import annotations

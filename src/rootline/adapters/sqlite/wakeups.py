@@ -84,7 +84,7 @@ class Wakeups:
                 _ring(pipe)
 
     def close(self) -> None:
-        """Remove the pipe. Call it on the loop of `hear`."""
+        """Remove the pipe. Call this on the event loop on which `hear` was called."""
         if self._pipe is None:
             return
         asyncio.get_running_loop().remove_reader(self._pipe)

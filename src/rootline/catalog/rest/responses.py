@@ -193,8 +193,8 @@ def table_body(exported: ExportedTable, mode: SnapshotMode, storage: Mapping[str
 def view_body(view: ViewMetadata, metadata_location: str) -> bytes:
     """A view: its metadata in the form for engines, and the location of the root that contains it.
 
-    Engines expect the schema and the default namespace in the version. The specification has the latter in its SQL
-    texts.
+    Engines expect a schema id and a default namespace in each version. Rootline stores the default namespace with each
+    SQL text of the version.
     """
     metadata = json.loads(view.to_json())
     metadata.setdefault("properties", {})

@@ -212,7 +212,7 @@ class _TableCheck:
     async def data_files(self) -> AsyncIterator[None]:
         """Check data files and delete files against their entries, and count objects that no root names.
 
-        Yields after every few files.
+        Yields `None` after every few files, so that the caller can do other work.
         """
         closely = self._closely
         if closely is DataFiles.IGNORED:

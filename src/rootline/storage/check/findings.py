@@ -3,7 +3,7 @@
 Owns: the value types, collecting each finding once, the intent that removes a lost file, and the keys in a snapshot's
 summary that record the loss for later checks. Does not own: the checks (`chain`), the decision that a file is lost.
 Invariants: a finding names one object by its key, with a stable code (`rootline explain`) and the reason in words. A
-file counts as lost only if the version that states so is the one that removed it.
+file counts as lost only if one version both removed it and recorded the loss in its summary.
 """
 
 from __future__ import annotations

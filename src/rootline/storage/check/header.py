@@ -1,10 +1,10 @@
 """The check of a root's header against the header before it: versions, digests, offsets, outcomes, ledger.
 
-Owns: these rules from root to root and within one root, pages included. Does not own: entries (`live_set`), reading
-pages (`objects`), the header's bytes (`root_codec`).
+Owns: these rules, within one root and its pages, and between a root and its parent. Does not own: entries (`live_set`),
+reading pages (`objects`), the header's bytes (`root_codec`).
 Invariants: pure. Independent of the code that makes roots. No fault is reported for a root whose parent cannot be read,
-nor for the content of an unreadable page. No root records acknowledgements, so a state is a fault only if no
-acknowledgement can explain it.
+nor for the content of an unreadable page. Roots do not record which verdicts the log acknowledged, so a state is a
+fault only if it is wrong for every possible set of acknowledgements.
 
 Source: invariants page, numbers 2, 3, 5, 6, 7, 8, 17.
 """

@@ -229,7 +229,7 @@ async def is_created(store: ObjectStore, namespace: NamespaceName) -> bool:
 
 
 async def name_inside(store: ObjectStore, namespace: NamespaceName) -> TableName | None:
-    """A table or view of this namespace, if it has one. A name whose newest root cannot be read counts as one.
+    """A table or view of this namespace, if it has one. A name whose newest root is unreadable counts as a table.
 
     Raises `Unavailable`.
     """

@@ -168,7 +168,7 @@ def vector_in(body: bytes, entry: ContentEntry) -> BitMap64:
     end = place.offset + place.size_in_bytes
     name = f"{entry.location} at {place.offset}"
     if end > len(body):
-        raise Corrupt("vector-corrupt", f"{name}: ends at byte {end} of a file of {len(body)}")
+        raise Corrupt("vector-corrupt", f"{name}: it would end at byte {end}, but the file has {len(body)} bytes")
     return decode_vector(body[place.offset : end], name=name, cardinality=entry.record_count)
 
 

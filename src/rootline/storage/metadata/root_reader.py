@@ -159,7 +159,7 @@ async def named_definition(
         raise Corrupt("definition-unreadable", f"{table}: {location} is not the definition that was committed")
     definition = _definition(body, location)
     if definition.table_uuid != table_uuid:
-        raise Corrupt("definition-unreadable", f"{table}: {location} defines table {definition.table_uuid}")
+        raise Corrupt("definition-unreadable", f"{table}: {location} defines another table, {definition.table_uuid}")
     return definition
 
 
@@ -268,8 +268,8 @@ async def list_names(
 ) -> list[TableName]:
     """Every name that has or had a table or a view.
 
-    Names in `known` are not read again, because a name never loses its roots. `unread` is as in `names_of_folders`, and
-    also receives the errors of names whose roots cannot be listed.
+    Names in `known` are not re-read, because a name that has a root always has one. `unread` receives the errors of
+    unreadable folders, as in `names_of_folders`, and of names whose roots cannot be listed.
     """
     found: list[TableName] = []
     for name in await names_of_folders(store, unread):

@@ -248,7 +248,7 @@ class OrcRows:
         return self.file.schema
 
     def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of `columns`, stripe by stripe. Raises `Invalid` (`file-unreadable`) for timestamps."""
+        """Yield the rows of `columns`, stripe by stripe. Raises `Invalid` (`file-unreadable`) for timestamp columns."""
         schema = self.schema
         for column in columns:
             if _holds_timestamp(schema.field(column).type):

@@ -130,10 +130,10 @@ def read_rows(
 
 @dataclass(frozen=True)
 class FileReading:
-    """The reading of one open file: the columns `names` of its necessary `runs`.
+    """Reads one open file: the columns `names`, in the ranges of rows (`runs`) that can match the filter.
 
-    `every`: the returned columns and those of the filter (the first `own_count`), then the lineage columns, then the
-    columns that identify deleted rows of `keys` (from `keys_at` on).
+    `every` lists three kinds of columns in this order: the returned columns and the columns of the filter (the first
+    `own_count`), the lineage columns, and from `keys_at` on the columns that equality deletes (`keys`) compare.
     """
 
     file: OpenFile

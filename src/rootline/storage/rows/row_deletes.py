@@ -159,7 +159,7 @@ def read_equality_columns(
         for at, pieces in enumerate(found):
             pieces.append(pc.unique(innermost(batch.column(at))) if len(fields) == 1 else innermost(batch.column(at)))
     if not found[0]:
-        raise Corrupt("data-file-corrupt", f"{entry.location}: an equality delete file without rows")
+        raise Corrupt("data-file-corrupt", f"{entry.location}: the equality delete file has no rows")
     return [pa.concat_arrays(pieces) for pieces in found]
 
 

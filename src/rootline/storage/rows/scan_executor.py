@@ -190,7 +190,7 @@ _WHOLE: Final = _Pace(room=UNLIMITED, handed_rows_max=COLLECTED.rows_max)
 
 @dataclass
 class _FilesOfScan:
-    """The opener of one scan's files."""
+    """Opens the data files of one scan."""
 
     store: ObjectStore
     table: TableName
