@@ -87,9 +87,9 @@ def c() -> None:
 
 def test_a_file_names_a_part_by_its_types_by_a_field_of_a_header_or_by_its_module(tmp_path: Path) -> None:
     texts = {
-        "type": "from rootline.schemas.root_header import Expiry\n",
+        "type": "from rootline.schemas.parts.versions import Expiry\n",
         "field": "def f(header):\n    return header.versions\n",
-        "module": "from rootline.tree.parts.versions import advance\n",
+        "module": "from rootline.tree.parts.versions import VERSIONS\n",
         "other": '"""The expiry."""\nfrom rootline.schemas.parts.log import PartitionOffset\nlake.versions.kept\n',
     }
     for name, text in texts.items():

@@ -24,6 +24,7 @@ from rootline.schemas.parts.header_part import (
     digest_of,
     json_of,
     list_in,
+    never,
     number_of,
     object_in,
     string_of,
@@ -74,8 +75,9 @@ KEYS: Final = (
 def encode_header(header: RootHeader) -> dict[str, bytes]:
     """The header's file metadata, in the order in which it is written."""
     metadata = {}
+    values = (header, *_parts_of(header))
     for key, source, encode in _WRITTEN:
-        value = encode(source(header))
+        value = encode(values[source])
         if value is not None:
             metadata[key] = value
     return metadata
@@ -83,8 +85,10 @@ def encode_header(header: RootHeader) -> dict[str, bytes]:
 
 def profile_of(header: RootHeader) -> str:
     """The lowest profile that covers the header. Software that knows only lower profiles must refuse the root."""
-    needs_it = any(part.needs_profile_2(getattr(header, part.name)) for part in PARTS)
-    return PROFILE_OF_EXPIRY if needs_it else PROFILE
+    for part in _WITH_PROFILE_2:
+        if part.needs_profile_2(getattr(header, part.name)):
+            return PROFILE_OF_EXPIRY
+    return PROFILE
 
 
 def decode_header(metadata: Mapping[str, bytes]) -> RootHeader:
@@ -170,19 +174,20 @@ _OWN: Final[Mapping[str, Callable[[RootHeader], bytes | None]]] = {
 """The keys of no part, with their encoders."""
 
 
-_Row = tuple[str, Callable[[RootHeader], Any], Callable[[Any], bytes | None]]
+_parts_of: Final = attrgetter(*(part.name for part in PARTS))
+_WITH_PROFILE_2: Final = tuple(part for part in PARTS if part.needs_profile_2 is not never)
+_Row = tuple[str, int, Callable[[Any], bytes | None]]
 
 
 def _rows() -> list[_Row]:
-    """(key, the value that it encodes, its encoder) for each of `KEYS`. Raises `KeyError` for any other key."""
-    rows: list[_Row] = [(key, _itself, encode) for key, encode in _OWN.items()]
-    rows += [(key, attrgetter(part.name), encode) for part in PARTS for key, encode in part.keys.items()]
+    """(key, the index of its part, its encoder) for each of `KEYS`. Raises `KeyError` for any other key.
+
+    Index 0 is the header itself.
+    """
+    rows: list[_Row] = [(key, 0, encode) for key, encode in _OWN.items()]
+    rows += [(key, index, encode) for index, part in enumerate(PARTS, start=1) for key, encode in part.keys.items()]
     order = {key: at for at, key in enumerate(KEYS)}
     return sorted(rows, key=lambda row: order[row[0]])
-
-
-def _itself(header: RootHeader) -> RootHeader:
-    return header
 
 
 _WRITTEN: Final = _rows()
