@@ -65,6 +65,10 @@ def snapshot_with(**changes: object) -> Callable[[RootHeader], RootHeader]:
     return lambda header: replace(header, snapshot=replace(header.snapshot, **changes))  # type: ignore[arg-type]
 
 
+def part_with(name: str, **changes: object) -> Callable[[RootHeader], RootHeader]:
+    return lambda header: replace(header, **{name: replace(getattr(header, name), **changes)})  # type: ignore[arg-type]
+
+
 def altered(
     content_type: ContentType, change: Callable[[ContentEntry], ContentEntry | None]
 ) -> Callable[[Entries], Entries]:
@@ -96,35 +100,38 @@ async def test_a_head_that_is_made_anew_without_a_change_is_sound() -> None:
         (snapshot_with(snapshot_id=SnapshotId(7)), "snapshot-wrong"),
         (snapshot_with(timestamp_ms=1_700_000_000_000), "snapshot-wrong"),
         (snapshot_with(sequence_number=SequenceNumber(1)), "snapshot-wrong"),
-        (lambda header: replace(header, next_row_id=0), "snapshot-wrong"),
-        (lambda header: replace(header, offsets=()), "progress-lost"),
+        (part_with("row_ids", next=0), "snapshot-wrong"),
+        (part_with("log", offsets=()), "progress-lost"),
         (
-            lambda header: replace(header, offsets=(header.offsets[0]._replace(next_offset=1),)),
+            lambda header: part_with("log", offsets=(header.log.offsets[0]._replace(next_offset=1),))(header),
             "progress-lost",
         ),
-        (lambda header: replace(header, ledger={}), "progress-lost"),
+        (part_with("ledger", writers={}), "progress-lost"),
         (
-            lambda header: replace(
-                header,
-                ledger={
+            lambda header: part_with(
+                "ledger",
+                writers={
                     writer: replace(record, committed=(CommittedRun(1, 1, header.version, 0),))
-                    for writer, record in header.ledger.items()
+                    for writer, record in header.ledger.writers.items()
                 },
-            ),
+            )(header),
             "progress-lost",
         ),
         (
-            lambda header: replace(
-                header,
-                outcomes=replace(
-                    header.outcomes,
-                    runs=(header.outcomes.runs[0]._replace(version=Version(3)), *header.outcomes.runs[1:]),
+            lambda header: part_with(
+                "outcomes",
+                newest=replace(
+                    header.outcomes.newest,
+                    runs=(
+                        header.outcomes.newest.runs[0]._replace(version=Version(3)),
+                        *header.outcomes.newest.runs[1:],
+                    ),
                 ),
-            ),
+            )(header),
             "progress-lost",
         ),
         (lambda header: replace(header, tags={"unseen": 1}), "tags-wrong"),
-        (lambda header: replace(header, restored_at=SequenceNumber(1)), "snapshot-wrong"),
+        (part_with("restores", restored_at=SequenceNumber(1)), "snapshot-wrong"),
         (lambda header: replace(header, totals=replace(header.totals, rows=1)), "totals-wrong"),
         (snapshot_with(operation=Operation.REPLACE), "live-set-wrong"),
     ],

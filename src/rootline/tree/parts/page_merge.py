@@ -68,7 +68,7 @@ class Spill(Generic[Part, T]):
             part: as it would be in the header.
             pages: of the parent.
             limit_bytes: of the header's part, encoded.
-            merged: (contents, the oldest first; the part that stays) → the content of one page, or `None` for no page.
+            merged: (contents from the oldest on, the part that stays) → the content of one page, or `None` for no page.
             table_uuid: of the pages' table.
             salt: of a new page's name.
         """

@@ -1,4 +1,4 @@
-"""The row of a part: what the summary of a root states about it, and what the checks hold it to."""
+"""The row of a part: the keys of the summary, and the rules of the checks."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ class PartRules:
     """One row. `name` is the part's field of the header.
 
     * `summary`: keys for the snapshot's summary, from the part's value before (`None` without a parent) and after. It
-      is only asked if the value is another object.
-    * `rule`: holds for a root and its parent. `finding`: the code under which `rootline check` reports violations.
-    * `begins`: holds where a new table of the name begins, instead of `rule`.
+      is called only if the value is another object.
+    * `rule`: the violations between a root and its parent. `finding`: the code under which `rootline check` reports
+      them.
+    * `begins`: the violations where a new table of the name begins, checked instead of `rule`.
     """
 
     name: str
