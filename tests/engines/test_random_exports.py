@@ -38,10 +38,11 @@ from tests.engines.duckdb_reader import DuckDBReader, open_duckdb
 from tests.engines.pyiceberg_reader import pyiceberg_rows, pyiceberg_table
 from tests.engines.real_files import WrittenFiles, WrittenLake, carrier_of, expected_rows, store_lake
 from tests.support.examples import drawn, examples
-from tests.tree.commit.test_against_reference import Draw, outcomes, plan_of
+from tests.tree.drawn_plans import Draw, plan_of
 from tests.tree.planned_intents import intent_of
 from tests.tree.reference_model import ReferenceTable
 from tests.tree.reference_plan import Plan
+from tests.tree.reference_trial import outcomes
 from tests.tree.tables import TABLE, TABLE_UUID, create
 
 EXAMPLES = examples(20)
