@@ -90,7 +90,7 @@ def test_a_taken_name_ends_with_one(run: Run, lake: Path, tmp_path: Path) -> Non
         ("{", "not JSON"),
         ([1], "object"),
         ({"c": "text"}, "there is no type 'text'"),
-        ({"c": {"x": "int"}}, "nested columns need Iceberg's form"),
+        ({"c": {"x": "int"}}, "Nested types need Iceberg's form"),
         ({"fields": [{"name": "c"}]}, "not an Iceberg schema"),
         ({"fields": [{"id": 1, "name": "c"}]}, "fields.0.type"),
         ({}, "at least one"),

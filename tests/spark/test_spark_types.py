@@ -92,12 +92,12 @@ def test_a_given_schema_may_pick_reorder_and_widen_columns(given: str) -> None:
 @pytest.mark.parametrize(
     ("given", "code", "said"),
     [
-        ("z int", "column-unknown", "there is no column 'z'; the table has a, b, c, d, e"),
+        ("z int", "column-unknown", "there is no column 'z'. It has a, b, c, d, e"),
         ("a string", "setting-invalid", "column a is of type int, not string"),
         ("a smallint", "setting-invalid", "column a is of type int, not smallint"),
         ("b decimal(12, 3)", "setting-invalid", "column b"),
         ("c struct<y: bigint>", "setting-invalid", "column c"),
-        ("a int not null", "setting-invalid", "column a may be null"),
+        ("a int not null", "setting-invalid", "column a can be null"),
         ("e map<string, string>", "setting-invalid", "column e"),
         ("d array<string>", "setting-invalid", "column d"),
     ],

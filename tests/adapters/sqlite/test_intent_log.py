@@ -356,7 +356,7 @@ async def test_a_file_that_an_older_copy_overwrote_in_place_is_noticed_before_it
             pass
         copy.backup(now)
     await log.publish(b"a.b", b"new")
-    with pytest.raises(Fenced, match=r"at offset 5 was read|went back behind offset 6") as refusal:
+    with pytest.raises(Fenced, match=r"at offset 5 was read|ends before offset 6") as refusal:
         await feed.next(wait_s=0.0)
     assert refusal.value.code == "log-behind-root"
     await log.close()
