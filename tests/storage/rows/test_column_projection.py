@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import json
 import uuid
 from dataclasses import replace
 from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import DateType, DecimalType, LongType, NestedField, StringType, UUIDType
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    IcebergType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    UUIDType,
+)
 
 from rootline.client.create_drop import build_definition
 from rootline.schemas.content_entry import FieldStatistics
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import NAME_MAPPING_PROPERTY, TableDefinition
+from rootline.storage.rows.arrow_types import nulls_of
 from tests.storage.stored_deletes import at, equality_delete, parquet
 from tests.storage.stored_tables import StoredTable, flights, flights_definition, ids_of, replaced
 
@@ -129,3 +144,23 @@ def test_without_a_mapping_a_required_column_under_another_name_is_refused() -> 
     table.commit()
     with pytest.raises(Invalid, match="column id is required, but missing"):
         table.scan()
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        BooleanType(),
+        UUIDType(),
+        DecimalType(9, 2),
+        StringType(),
+        ListType(5, LongType(), element_required=True),
+        MapType(6, StringType(), 7, LongType(), value_required=True),
+        StructType(NestedField(9, "inner", LongType(), required=True)),
+    ],
+    ids=str,
+)
+def test_an_absent_struct_with_a_required_member_can_be_stored(member: IcebergType) -> None:
+    absent = nulls_of(StructType(NestedField(2, "member", member, required=True)), 3)
+    stored = io.BytesIO()
+    pq.write_table(pa.table({"parent": absent}), stored)
+    assert pq.read_table(stored).column("parent").to_pylist() == [None] * 3

@@ -120,6 +120,35 @@ def repeated(one: pa.Array, length: int) -> pa.Array:
     return one.take(pa.array(np.zeros(length, dtype=np.int64)))
 
 
+def nulls_of(of_type: IcebergType, length: int) -> pa.Array:
+    """`length` nulls. Required members of a null struct have values, because Parquet cannot store nulls of them."""
+    if not isinstance(of_type, StructType) or not of_type.fields:
+        return pa.nulls(length, arrow_type_of(of_type))
+    members = [nulls_of(member.field_type, length) for member in of_type.fields]
+    stored = [
+        without_nulls(array) if member.required else array
+        for member, array in zip(of_type.fields, members, strict=True)
+    ]
+    fields = [arrow_field_of(member) for member in of_type.fields]
+    return pa.StructArray.from_arrays(stored, fields=fields, mask=pa.repeat(True, length))
+
+
+def without_nulls(array: pa.Array) -> pa.Array:
+    """The same array with arbitrary values in place of its nulls."""
+    if isinstance(array, pa.ExtensionArray):
+        return pa.ExtensionArray.from_storage(array.type, without_nulls(array.storage))
+    if pa.types.is_struct(array.type):
+        if not array.type.num_fields:
+            return pa.Array.from_buffers(array.type, len(array), [None])
+        members = [array.field(at) for at in range(array.type.num_fields)]
+        return pa.StructArray.from_arrays(members, fields=list(array.type))
+    if pa.types.is_list(array.type):
+        return pa.ListArray.from_arrays(array.offsets, array.values, type=array.type)
+    if pa.types.is_map(array.type):
+        return pa.MapArray.from_arrays(array.offsets, array.keys, array.items, type=array.type)
+    return pa.Array.from_buffers(array.type, len(array), [None, *array.buffers()[1:]], 0, array.offset)
+
+
 def rows_without_columns(count: int) -> pa.RecordBatch:
     """`count` rows without columns."""
     return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), count, [None]))
@@ -279,7 +308,7 @@ class DefaultColumn:
     def _array(self, of_type: IcebergType, value: Any) -> pa.Array:
         """An array of length 1 with `value`, given in JSON form."""
         if value is None:
-            return pa.nulls(1, arrow_type_of(of_type))
+            return nulls_of(of_type, 1)
         match of_type:
             case StructType() if (
                 not of_type.fields
@@ -308,7 +337,7 @@ class DefaultColumn:
         own = self.default_of(member)
         if own is None and member.required:
             raise ValueError(f"{member.name} is required, and has no value")
-        return pa.nulls(1, arrow_type_of(member.field_type)) if own is None else self.of(member.field_type, own)
+        return nulls_of(member.field_type, 1) if own is None else self.of(member.field_type, own)
 
     def _items(self, of_type: IcebergType, values: list[Any]) -> pa.Array:
         arrays = [self._array(of_type, value) for value in values]

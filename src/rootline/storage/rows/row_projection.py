@@ -41,9 +41,11 @@ from rootline.storage.rows.arrow_types import (
     exactly,
     first_misfit,
     may_promote,
+    nulls_of,
     repeated,
     rows_without_columns,
     storage_of,
+    without_nulls,
 )
 
 if TYPE_CHECKING:
@@ -169,7 +171,7 @@ class RowProjection:
             count = pc.sum(missing).as_py() or 0
             if count:
                 raise self._error(name, f"is required, but {count} of {length} rows have none")
-            array = _without_nulls(array)  # these nulls have null parents, and Parquet cannot store them
+            array = without_nulls(array)  # these nulls have null parents, and Parquet cannot store them
         return array
 
     def _absent(self, wanted: NestedField, name: str, length: int) -> pa.Array:
@@ -177,11 +179,10 @@ class RowProjection:
         if constant is not None:
             return repeated(constant, length)
         default = self.default_of(wanted)
-        arrow_type = arrow_type_of(wanted.field_type)
         if default is None:
             if wanted.required and length:
                 raise self._error(name, "is required, but missing")
-            return pa.nulls(length, arrow_type)
+            return nulls_of(wanted.field_type, length)
         try:
             return repeated(DefaultColumn(self.default_of).of(wanted.field_type, default), length)
         except (pa.ArrowException, TypeError, ValueError, ArithmeticError, LookupError) as error:
@@ -198,7 +199,7 @@ class RowProjection:
         if isinstance(wanted, PrimitiveType):
             return self._primitive(array, wanted, name, row)
         if pa.types.is_null(array.type):
-            return pa.nulls(len(array), arrow_type_of(wanted))
+            return nulls_of(wanted, len(array))
         if isinstance(wanted, StructType) and pa.types.is_struct(array.type):
             return self._struct(array, wanted, name, row)
         if isinstance(wanted, ListType) and pa.types.is_list(array.type):
@@ -327,20 +328,6 @@ def _mismatch(found: pa.DataType, wanted: PrimitiveType, accepts: Accepts) -> st
     if accepts is may_promote:
         return f"is a {wanted}, not {found}, and there is no such promotion; rewrite the file with the table's type"
     return f"is a {wanted}, not {found}; cast it first"
-
-
-def _without_nulls(array: pa.Array) -> pa.Array:
-    """The same array with arbitrary values in place of its nulls."""
-    if isinstance(array, pa.ExtensionArray):
-        return pa.ExtensionArray.from_storage(array.type, _without_nulls(array.storage))
-    if pa.types.is_struct(array.type):
-        members = [array.field(at) for at in range(array.type.num_fields)]
-        return pa.StructArray.from_arrays(members, fields=list(array.type))
-    if pa.types.is_list(array.type):
-        return pa.ListArray.from_arrays(array.offsets, array.values, type=array.type)
-    if pa.types.is_map(array.type):
-        return pa.MapArray.from_arrays(array.offsets, array.keys, array.items, type=array.type)
-    return pa.Array.from_buffers(array.type, len(array), [None, *array.buffers()[1:]], 0, array.offset)
 
 
 def _offsets_and_mask(array: pa.ListArray | pa.MapArray) -> tuple[pa.Array, pa.Array | None]:
