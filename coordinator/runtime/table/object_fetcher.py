@@ -40,7 +40,7 @@ from rootline.schemas.intent import AdoptedRoot
 from rootline.schemas.object_keys import is_absolute, resolved, root_key, table_in
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata import object_reader as leaf_reader
-from rootline.storage.metadata.object_reader import read_leaves, read_pages_of
+from rootline.storage.metadata.object_reader import INLINE_DECODE_BYTES_MAX, read_leaves, read_pages_of
 from rootline.storage.metadata.read_cache import mapped
 from rootline.storage.metadata.root_reader import find_head, named_definition, names_of_folders, proven_root, read_root
 from rootline.storage.rows.file_footers import FooterReader
@@ -214,8 +214,6 @@ _READS_AT_ONCE = 16
 _OBJECT_BYTES_MAX = 1 << 30
 """Limit of an object that an intent names: a leaf, a page, a Puffin file."""
 _CRC_BYTES = 4
-_QUICK_BYTES = 8 << 10
-"""A Puffin file up to this size is decoded on the event loop: a thread would cost more."""
 _TIMES = 4
 """Limit of the total size of an intent's vectors in one file, as a multiple of the file's size."""
 
@@ -307,7 +305,7 @@ async def _vectors(source: _Source, needs: list[VectorNeed]) -> dict[VectorNeed,
     async def read_file(location: str, places: list[VectorNeed]) -> dict[VectorNeed, BitMap64 | Absent]:
         async with source.slots:
             body = await _body(source.store, source.table, location)
-        if body is None or len(body) <= _QUICK_BYTES:
+        if body is None or len(body) <= INLINE_DECODE_BYTES_MAX:
             return vectors_at(body, places)
         return await asyncio.to_thread(vectors_at, body, places)
 

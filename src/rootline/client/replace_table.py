@@ -223,9 +223,9 @@ async def create_or_replace(
     target_bytes: int,
     summary: Mapping[str, str],
 ) -> Commit:
-    """Replace the table, or create it and append `rows` if there is none.
+    """Replace the table. If the table does not exist, create it and append `rows`.
 
-    `becomes`: the new state, which must have a schema.
+    `becomes`: the definition of the new table, with a schema.
 
     Raises the errors of `replace_table` and `create_table`.
     """

@@ -17,7 +17,7 @@ from tests.services.s3_service import S3Service
 from tests.services.toxiproxy import Toxiproxy
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
-SECONDS = 20.0
+SECONDS = 30.0
 
 
 async def test_nothing_is_lost_doubled_or_contradicted_whatever_happens_to_three_coordinators(
@@ -27,7 +27,7 @@ async def test_nothing_is_lost_doubled_or_contradicted_whatever_happens_to_three
     chaos = Chaos(seed, SECONDS, writers=10, sees_all=True)
     summary = await run_chaos(Services(s3_service, kafka_service, toxiproxy), tmp_path, chaos, print)
     print(summary)
-    assert summary.facts["committed"] > 40, "too little was committed: the faults hit nothing"
+    assert summary.facts["committed"] > 100
     assert summary.facts["asked PUTs"] > 0, "no reply was lost: the run was too calm"
     assert summary.faults["offsets and records expire"] > 0, "no offset expired: the run was too short"
     assert summary.facts["expiries"] > 0, "no version expired beside the faults"

@@ -32,6 +32,7 @@ from rootline.storage.check.findings import CheckSummary, DataFiles
 from rootline.tree.state.aggregates import aggregates_of
 from tests.maintenance.table_builder import TableBuilder, data_file, location_of
 from tests.storage.check.damaged_table import everything_table, findings_of, memory_of
+from tests.support.changed_headers import of_part
 
 pytestmark = pytest.mark.slow
 
@@ -61,14 +62,6 @@ async def codes(builder: TableBuilder) -> set[tuple[str, str]]:
     return {(found.object, found.code) for found in await findings_of(memory_of(builder), builder.table)}
 
 
-def snapshot_with(**changes: object) -> Callable[[RootHeader], RootHeader]:
-    return lambda header: replace(header, snapshot=replace(header.snapshot, **changes))  # type: ignore[arg-type]
-
-
-def part_with(name: str, **changes: object) -> Callable[[RootHeader], RootHeader]:
-    return lambda header: replace(header, **{name: replace(getattr(header, name), **changes)})  # type: ignore[arg-type]
-
-
 def altered(
     content_type: ContentType, change: Callable[[ContentEntry], ContentEntry | None]
 ) -> Callable[[Entries], Entries]:
@@ -96,19 +89,19 @@ async def test_a_head_that_is_made_anew_without_a_change_is_sound() -> None:
     ("change", "code"),
     [
         (lambda header: replace(header, parent_digest=bytes(32)), "parent-mismatch"),
-        (snapshot_with(parent_id=SnapshotId(7)), "parent-mismatch"),
-        (snapshot_with(snapshot_id=SnapshotId(7)), "snapshot-wrong"),
-        (snapshot_with(timestamp_ms=1_700_000_000_000), "snapshot-wrong"),
-        (snapshot_with(sequence_number=SequenceNumber(1)), "snapshot-wrong"),
-        (part_with("row_ids", next=0), "snapshot-wrong"),
-        (part_with("log", offsets=()), "progress-lost"),
+        (of_part("snapshot", parent_id=SnapshotId(7)), "parent-mismatch"),
+        (of_part("snapshot", snapshot_id=SnapshotId(7)), "snapshot-wrong"),
+        (of_part("snapshot", timestamp_ms=1_700_000_000_000), "snapshot-wrong"),
+        (of_part("snapshot", sequence_number=SequenceNumber(1)), "snapshot-wrong"),
+        (of_part("row_ids", next=0), "snapshot-wrong"),
+        (of_part("log", offsets=()), "progress-lost"),
         (
-            lambda header: part_with("log", offsets=(header.log.offsets[0]._replace(next_offset=1),))(header),
+            lambda header: of_part("log", offsets=(header.log.offsets[0]._replace(next_offset=1),))(header),
             "progress-lost",
         ),
-        (part_with("ledger", writers={}), "progress-lost"),
+        (of_part("ledger", writers={}), "progress-lost"),
         (
-            lambda header: part_with(
+            lambda header: of_part(
                 "ledger",
                 writers={
                     writer: replace(record, committed=(CommittedRun(1, 1, header.version, 0),))
@@ -118,7 +111,7 @@ async def test_a_head_that_is_made_anew_without_a_change_is_sound() -> None:
             "progress-lost",
         ),
         (
-            lambda header: part_with(
+            lambda header: of_part(
                 "outcomes",
                 newest=replace(
                     header.outcomes.newest,
@@ -131,9 +124,9 @@ async def test_a_head_that_is_made_anew_without_a_change_is_sound() -> None:
             "progress-lost",
         ),
         (lambda header: replace(header, tags={"unseen": 1}), "tags-wrong"),
-        (part_with("restores", restored_at=SequenceNumber(1)), "snapshot-wrong"),
+        (of_part("restores", restored_at=SequenceNumber(1)), "snapshot-wrong"),
         (lambda header: replace(header, totals=replace(header.totals, rows=1)), "totals-wrong"),
-        (snapshot_with(operation=Operation.REPLACE), "live-set-wrong"),
+        (of_part("snapshot", operation=Operation.REPLACE), "live-set-wrong"),
     ],
 )
 async def test_a_header_that_does_not_follow_is_found(change: Callable[[RootHeader], RootHeader], code: str) -> None:

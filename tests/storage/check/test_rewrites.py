@@ -10,7 +10,8 @@ from rootline.schemas.intent import Intent, IntentKind, RemovedFile
 from rootline.tree.draft.summary import REPLACED_FILES, REWRITTEN_FILES
 from tests.maintenance.table_builder import TableBuilder, data_file, location_of
 from tests.storage.check.damaged_table import findings_of, memory_of
-from tests.storage.check.test_broken_chains import Entries, forged, snapshot_with
+from tests.storage.check.test_broken_chains import Entries, forged
+from tests.support.changed_headers import of_part
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +62,7 @@ async def test_rewrites_of_every_sort_leave_nothing_to_find() -> None:
 async def test_a_summary_that_counts_other_files_is_found(key: str) -> None:
     builder = await rewritten_table()
     summary = {**builder.state.header.snapshot.summary, key: "7"}
-    await forged(builder, header=snapshot_with(summary=summary))
+    await forged(builder, header=of_part("snapshot", summary=summary))
     assert {found.code for found in await findings_of(memory_of(builder), builder.table)} == {"live-set-wrong"}
 
 
@@ -69,7 +70,7 @@ async def test_a_rewrite_that_no_summary_mentions_is_found() -> None:
     builder = await rewritten_table()
     counted = builder.state.header.snapshot.summary
     summary = {name: text for name, text in counted.items() if name not in (REPLACED_FILES, REWRITTEN_FILES)}
-    await forged(builder, header=snapshot_with(summary=summary))
+    await forged(builder, header=of_part("snapshot", summary=summary))
     assert {found.code for found in await findings_of(memory_of(builder), builder.table)} == {"live-set-wrong"}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
@@ -18,36 +17,20 @@ from rootline.schemas.intent import IntentKind
 from rootline.schemas.parts.ledger import CommittedRun, WriterLedger, WriterRecord
 from rootline.schemas.parts.log import PartitionOffset
 from rootline.schemas.parts.versions import ReadableVersions
-from rootline.schemas.root_header import RootHeader, Totals
+from rootline.schemas.root_header import Totals
 from rootline.tree.check.invariants import violations
 from rootline.tree.check.page_rules import PAGE_RULES
 from rootline.tree.parts.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.state.table_pages import NO_PAGES, PAGE_KINDS
 from rootline.tree.state.table_state import TableState
+from tests.support.changed_headers import HeaderChange, of_header, of_part
 from tests.support.state_rules import state_violations
 from tests.tree.tables import LOG, Lake, append, intent, new_lake, remove, removed
 
-Change = Callable[[RootHeader], RootHeader]
 
-
-def with_header(state: TableState, change: Change) -> TableState:
+def with_header(state: TableState, change: HeaderChange) -> TableState:
     root = dataclasses.replace(state.root, header=change(state.header))
     return dataclasses.replace(state, root=root)
-
-
-def of_snapshot(**members: object) -> Change:
-    def change(header: RootHeader) -> RootHeader:
-        return dataclasses.replace(header, snapshot=dataclasses.replace(header.snapshot, **members))  # type: ignore[arg-type]
-
-    return change
-
-
-def of_header(**members: object) -> Change:
-    return lambda header: dataclasses.replace(header, **members)  # type: ignore[arg-type]
-
-
-def of_part(name: str, **members: object) -> Change:
-    return lambda header: dataclasses.replace(header, **{name: dataclasses.replace(getattr(header, name), **members)})
 
 
 @pytest.mark.parametrize(
@@ -56,10 +39,10 @@ def of_part(name: str, **members: object) -> Change:
         (of_header(version=Version(9)), "version"),
         (of_header(parent_digest=b"x" * 32), "parent digest"),
         (of_header(table="demo.other"), "table"),
-        (of_snapshot(parent_id=SnapshotId(1)), "parent snapshot"),
-        (of_snapshot(sequence_number=SequenceNumber(1)), "sequence number"),
-        (of_snapshot(timestamp_ms=1), "timestamp"),
-        (of_snapshot(snapshot_id=SnapshotId(1)), "snapshot id"),
+        (of_part("snapshot", parent_id=SnapshotId(1)), "parent snapshot"),
+        (of_part("snapshot", sequence_number=SequenceNumber(1)), "sequence number"),
+        (of_part("snapshot", timestamp_ms=1), "timestamp"),
+        (of_part("snapshot", snapshot_id=SnapshotId(1)), "snapshot id"),
         (of_part("row_ids", next=0), "next row id"),
         (of_header(versions=ReadableVersions(), tags={"new": 1}), "tag"),
         (of_part("log", offsets=()), "offset"),
@@ -67,7 +50,7 @@ def of_part(name: str, **members: object) -> Change:
         (of_header(totals=Totals()), "total"),
     ],
 )
-def test_a_header_that_breaks_a_rule_is_noticed(change: Change, word: str) -> None:
+def test_a_header_that_breaks_a_rule_is_noticed(change: HeaderChange, word: str) -> None:
     lake = new_lake(append("a", writer_id="w", writer_sequence=1), append("b"))
     old, new = lake.states[-2:]
     assert violations(old, new) == []
@@ -153,7 +136,7 @@ def test_a_deleted_leaf_which_other_writers_may_show_is_noticed_in_a_root_of_our
 
 def test_a_wrong_summary_is_noticed_by_the_thorough_check() -> None:
     lake = new_lake(append("a"))
-    wrong = with_header(lake.head, of_snapshot(summary={"added-data-files": "2"}))
+    wrong = with_header(lake.head, of_part("snapshot", summary={"added-data-files": "2"}))
     assert any("summary" in sentence for sentence in state_violations(wrong))
 
 

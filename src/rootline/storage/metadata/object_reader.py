@@ -145,7 +145,7 @@ async def read_kept(store: ObjectStore, header: RootHeader) -> RetainedPage | No
 
 
 FILES_AT_ONCE: Final = 8
-_INLINE_DECODE_BYTES_MAX: Final = 8 << 10
+INLINE_DECODE_BYTES_MAX: Final = 8 << 10
 """A Puffin file up to this size is decoded on the loop: a thread would cost more."""
 
 
@@ -206,7 +206,7 @@ async def read_vectors(
     async def read(location: str, length: int | None, of_file: Sequence[ContentEntry]) -> None:
         async with slots:
             body = await read_stored(store, table, location, code="vector-corrupt", length=length)
-        if len(body) <= _INLINE_DECODE_BYTES_MAX:
+        if len(body) <= INLINE_DECODE_BYTES_MAX:
             found.update(_vectors_in(body, of_file))
         else:
             found.update(await asyncio.to_thread(_vectors_in, body, of_file))

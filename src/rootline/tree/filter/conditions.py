@@ -147,7 +147,7 @@ def any_of(parts: tuple[Condition, ...]) -> Condition:
 _WHOLE: Final = (IntegerType, LongType)
 _FLOATING: Final = (FloatType, DoubleType)
 _TOO_LARGE: Final = 2.0**63
-_COMPARE: Final[dict[Operator, Callable[[Any, Any], Any]]] = {
+COMPARISONS: Final[dict[Operator, Callable[[Any, Any], Any]]] = {
     Operator.EQ: pc.equal,
     Operator.NE: pc.not_equal,
     Operator.LT: pc.less,
@@ -186,12 +186,12 @@ def compared(left: pa.Array, operator: Operator, right: pa.Array) -> pa.Array:
     if pa.types.is_decimal(left.type) or pa.types.is_decimal(right.type):
         scale = max(getattr(left.type, "scale", 0), getattr(right.type, "scale", 0))
         both = pa.decimal256(76, scale)
-        return _COMPARE[operator](left.cast(both), right.cast(both))
+        return COMPARISONS[operator](left.cast(both), right.cast(both))
     if pa.types.is_integer(left.type) and pa.types.is_floating(right.type):
         return _of_order(_order(left, right), operator, left, right)
     if pa.types.is_floating(left.type) and pa.types.is_integer(right.type):
         return _of_order(-_order(right, left), operator, left, right)
-    return _COMPARE[operator](left, right)
+    return COMPARISONS[operator](left, right)
 
 
 def _order(whole: pa.Array, floating: pa.Array) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -210,21 +210,12 @@ def _sign(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> np.ndarray
 
 
 def _of_order(order: np.ndarray[Any, Any], operator: Operator, left: pa.Array, right: pa.Array) -> pa.Array:
-    found = _COMPARE[operator](pa.array(order), 0.0)
+    found = COMPARISONS[operator](pa.array(order), 0.0)
     return pc.if_else(pc.and_(left.is_valid(), right.is_valid()), found, pa.scalar(None, pa.bool_()))
 
 
 ArrayOf = Callable[[int], pa.Array]
 """The column of a field id."""
-
-COMPARISONS: Final[dict[Operator, Callable[[pa.Array, pa.Scalar], pa.Array]]] = {
-    Operator.EQ: pc.equal,
-    Operator.NE: pc.not_equal,
-    Operator.LT: pc.less,
-    Operator.LE: pc.less_equal,
-    Operator.GT: pc.greater,
-    Operator.GE: pc.greater_equal,
-}
 
 
 def rows_matching(condition: Condition, array_of: ArrayOf, length: int) -> pa.Array:

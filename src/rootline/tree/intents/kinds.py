@@ -119,4 +119,4 @@ def summary_of_kinds(before: RootHeader | None, draft: Draft) -> dict[str, str]:
     if before is None or not draft.is_first:  # a new table continues nothing else of the earlier one
         for counted in _COUNTING:
             summary.update(counted(draft))
-    return summary if len(summary) < 2 else dict(sorted(summary.items(), key=lambda item: _RANKS[item[0]]))
+    return dict(sorted(summary.items(), key=lambda item: _RANKS[item[0]]))

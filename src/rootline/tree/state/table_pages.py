@@ -44,7 +44,7 @@ class TablePages:
         return self._by_kind.get(kind, ())
 
     def newest(self, kind: PageKind[T]) -> Page[T] | None:
-        """The newest page of a kind, or `None` if there is none."""
+        """The newest page of a kind, or `None` if the table has no page of it."""
         pages = self.of(kind)
         return pages[-1] if pages else None
 
