@@ -13,9 +13,10 @@ The steps, in order:
     known_to_ledger        a copy of a decided intent gets the first verdict
     permitted              the publisher has the permission
     fast_append            an append of one file that breaks no rule becomes a row
-    shared_rules           the rules of all kinds: name, definition, isolation, files in the store
-    judged_by_kind         the rules of the intent's kind, which make the change
-    room_in_root           the next root has room for the change
+    general_rules          any other intent passes the rules below:
+      shared_rules           the rules of all kinds: name, definition, isolation, files in the store
+      judged_by_kind         the rules of the intent's kind, which make the change
+      room_in_root           the next root has room for the change
     committed_before       an intent whose files were all rewritten since they were committed is a duplicate
     arrival                the new files are neither condemned nor older than the horizon
 
@@ -28,8 +29,7 @@ coordinator must give the same reason. Four facts explain the order:
 * A ledger belongs to one table, so the table's uuid is checked before it.
 * A copy of a decided intent gets the first verdict, whatever happened to the table since. So the ledger precedes every
   other rule.
-* No rule between the fast append and the arrival rejects a change that the fast append makes. Other intents take the
-  general steps, which give the reasons.
+* No general rule rejects the row of a fast append. Any other intent takes the general rules, which give the reasons.
 * Files are compared with removed and condemned ones when the whole change is known.
 
 Source: protocol page, section 2. Definitions page, section 2. Decision 0067.
@@ -146,9 +146,9 @@ def fast_append(deciding: Decisions, record: Record) -> None:
 
 def shared_rules(deciding: Decisions, record: Record) -> Needs | None:
     """Check the rules that all kinds share: name, definition, isolation, files in the store."""
-    if deciding.change is not None or deciding.draft is None:
-        return None
     draft, intent = deciding.draft, record.intent
+    if draft is None:
+        return None
     if KINDS[intent.kind].judge is None:
         check_may_begin(draft, intent)
         return None
@@ -172,8 +172,6 @@ def shared_rules(deciding: Decisions, record: Record) -> Needs | None:
 
 def judged_by_kind(deciding: Decisions, record: Record) -> Needs | None:
     """Make the change by the rules of the intent's kind."""
-    if deciding.change is not None:
-        return None
     draft, fetched, intent = deciding.draft, deciding.fetched, record.intent
     kind = KINDS[intent.kind]
     outcome: Change | Beginning | Needs
@@ -195,10 +193,22 @@ def judged_by_kind(deciding: Decisions, record: Record) -> Needs | None:
 
 
 def room_in_root(deciding: Decisions, record: Record) -> None:
-    """Reject a change for which the root has no room. The row of a fast append has room."""
+    """Reject a change for which the root has no room."""
     draft, change = deciding.draft, deciding.change
     if draft is not None and isinstance(change, Change):
         draft.check_room(change)
+
+
+def general_rules(deciding: Decisions, record: Record) -> Needs | None:
+    """Check the intent by the general rules, unless it is a fast append."""
+    if deciding.change is not None:
+        return None
+    needs = shared_rules(deciding, record)
+    if needs is None:
+        needs = judged_by_kind(deciding, record)
+    if needs is None:
+        room_in_root(deciding, record)
+    return needs
 
 
 def committed_before(deciding: Decisions, record: Record) -> Duplicate | None:
@@ -222,9 +232,7 @@ STEPS: Final[tuple[Callable[[Decisions, Record], Settled | None], ...]] = (
     known_to_ledger,
     permitted,
     fast_append,
-    shared_rules,
-    judged_by_kind,
-    room_in_root,
+    general_rules,
     committed_before,
     arrival,
 )
@@ -338,10 +346,11 @@ class Decisions:
         if draft is None or change is None:
             raise Internal("invariant-broken", f"{self.table}: an intent was decided, but there is no table or change")
         if isinstance(change, Row):
-            self._commit(record, draft, draft.accept_row(change))
+            number = draft.accept_row(change)
         else:
             self.objects += change.objects
-            self._commit(record, draft, draft.accept(change))
+            number = draft.accept(change)
+        self._commit(record, draft, number)
 
     def _commit(self, record: Record, draft: Draft, number: SequenceNumber) -> None:
         intent = record.intent
