@@ -189,7 +189,7 @@ class GroupMember:
         """As the port says."""
         await self._heard("confirm")
         if not self.group.is_owner(self.reader, generation):
-            raise Unavailable("log-unavailable", "the partitions went to others")
+            raise Unavailable("log-unavailable", "the partitions were assigned to other coordinators")
         await self.hooks.after("confirm", self.reader)
 
     def paused(self) -> Sequence[Partition]:

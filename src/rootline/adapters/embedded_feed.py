@@ -2,8 +2,8 @@
 
 Owns: the translation of the log into events. Does not own: the log, the choice of the process that reads it (the lake's
 lock).
-Invariants: The port's. Records are not read while their verdicts cannot be written. The log knows the verdict of each
-record, so no offset is committed.
+Invariants: Those of the port `IntentFeed`. Records are not read while their verdicts cannot be written. The log knows
+the verdict of each record, so no offset is committed.
 """
 
 from __future__ import annotations
@@ -83,7 +83,10 @@ class EmbeddedFeed(CoordinatorLog, KnowsItsLake):
     @property
     @override
     def parking(self) -> ParkedStore | None:
-        """The store of notices and lifts. No record is parked, because the log keeps undecided records."""
+        """The notices of parked tables, and operators' requests to retry them.
+
+        No record is parked, because the log keeps undecided records.
+        """
         return self._parked_store
 
     @override
@@ -127,17 +130,24 @@ class EmbeddedFeed(CoordinatorLog, KnowsItsLake):
 
     @override
     async def concluded(self, up_to: Sequence[PartitionOffset]) -> None:
-        """Remove the mark, because no coordinator reads any more."""
+        """Remove the mark, because this coordinator stops normally."""
         if self._mark is not None:
             self._mark.unlink(missing_ok=True)
 
     @override
     async def record_rejections(self, rejections: Sequence[RecordedRejection]) -> None:
-        """Do nothing: on one partition a `create` follows the rejections, and its root's offset passes them."""
+        """Do nothing, because the log has one partition.
+
+        Records that were rejected before their table existed precede the table's `create`. So the root that the
+        `create` makes counts them as decided.
+        """
 
     @override
     async def confirm(self, generation: int) -> None:
-        """Do nothing: on one partition, records that were rejected before a table existed precede its root's offset."""
+        """Do nothing, because the log has one partition.
+
+        The offset in a table's root is above all records that were rejected before the table existed.
+        """
 
     @override
     def paused(self) -> Sequence[Partition]:
@@ -208,7 +218,7 @@ class EmbeddedFeed(CoordinatorLog, KnowsItsLake):
                 self._unwritable = Unavailable("log-unavailable", error.message)
 
     async def _check_gap(self, expected: int, first: LogRecord) -> None:
-        """Raise `Fenced` if the first record is behind the expected offset, because records in between were deleted."""
+        """Raise `Fenced` if records between the expected offset and the first record that was read were deleted."""
         if first.position.offset > expected < (beginning := await self._log.beginning()):
             raise Fenced(
                 "offset-out-of-range",
@@ -217,14 +227,14 @@ class EmbeddedFeed(CoordinatorLog, KnowsItsLake):
             )
 
     async def _check_last(self) -> None:
-        """Raise `Fenced` if the log was overwritten by an older copy, even if it returned no records."""
+        """Raise `Fenced` if an older copy has overwritten the log, even if the last read returned no records."""
         if self._last is not None and self._may_go_back is not None:
             self._may_go_back.check_is_there(self._last)
         elif self._position > await self._log.end_offset():
             raise Fenced(
                 "log-behind-root",
                 f"{self._identity}: the log ends before offset {self._position}, at which this process began to read: "
-                "an older copy replaced the file while it was open",
+                "an older copy replaced the file while it was open. See `rootline explain log-behind-root`",
             )
 
     def _replace_mark(self) -> bool:

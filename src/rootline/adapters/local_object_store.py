@@ -125,7 +125,7 @@ _THREADS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class _FirstName:
-    """The first name of a folder at the time of `change`."""
+    """The first name of a folder, and the folder's state at that time (`_change_of`)."""
 
     change: tuple[int, int, int]
     name: str
@@ -311,7 +311,7 @@ class LocalObjectStore(ObjectStore, ObjectParts, ObjectsUpTo, ObjectFiles):
         return reply
 
     def _refusal(self, folder: int, path: Path, after: Predecessor) -> PutReply | None:
-        """The reply if `path` may not be created. The caller's lock on `folder` excludes deletion."""
+        """The reply if the first name in `folder` is not that of `after`. The caller's lock excludes deletion."""
         expected = None if after.key is None else _name_of(after.key)
         known = self._first_names.get(path.parent)
         # The names are listed only when the folder has changed since the last put of this process. A change within the
@@ -382,7 +382,7 @@ def _part_at(key: ObjectKey, path: Path, start: int, length: int) -> bytes | Non
 
 @contextlib.contextmanager
 def _read_anywhere(key: ObjectKey, path: Path) -> Iterator[None]:
-    """Translate the errors of a read into Rootline's. A missing file ends the block."""
+    """Translate the errors of a read into Rootline's. A missing file ends the block without an error."""
     try:
         yield
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):

@@ -4,8 +4,8 @@ Owns: the values, and the choice of the log. Does not own: asking each kind of l
 `kafka/administration`), storing pauses and lifts (`sqlite/meta_rows`, `kafka/pauses`), carrying them out
 (coordinators), heads of tables (the store has them).
 Invariants: No log is created and no consumer group is joined. A question changes nothing, and its cost does not grow
-with the number of tables. A paused table keeps the time and the reason of its first pause. A lift is only a request,
-which succeeds whether or not a coordinator runs.
+with the number of tables. A paused table keeps the time and the reason of its first pause. A lift is only an
+operator's request to retry a parked table. It succeeds whether or not a coordinator runs.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def open_marks(warehouse: str, log: str | None) -> PauseMarks:
 
 
 async def known_pauses(warehouse: str, log: str | None) -> Sequence[Pause]:
-    """The pauses in force. Raises as `open_marks`."""
+    """The pauses in force. Raises the errors of `open_marks`."""
     marks = open_marks(warehouse, log)
     try:
         return await marks.pauses()
@@ -64,7 +64,7 @@ async def known_pauses(warehouse: str, log: str | None) -> Sequence[Pause]:
 
 
 async def pause_table(warehouse: str, log: str | None, table: TableName, why: str) -> tuple[Pause, bool]:
-    """Begin a pause, unless the table is paused already. Raises as `open_marks`.
+    """Begin a pause, unless the table is paused already. Raises the errors of `open_marks`.
 
     Returns:
         The pause in force, and whether this call began it.
@@ -82,7 +82,7 @@ async def pause_table(warehouse: str, log: str | None, table: TableName, why: st
 
 
 async def resume_table(warehouse: str, log: str | None, table: TableName) -> tuple[Pause | None, Sequence[Pause]]:
-    """End a pause. Raises as `open_marks`.
+    """End a pause. Raises the errors of `open_marks`.
 
     Returns:
         The pause that ended, if there was one, and the pauses that remain.
@@ -99,7 +99,7 @@ async def resume_table(warehouse: str, log: str | None, table: TableName) -> tup
 
 
 async def stuck_tables(warehouse: str, log: str | None) -> Sequence[ParkedTable]:
-    """The parked and quarantined tables, by name and partition. Raises as `open_marks`."""
+    """The parked and quarantined tables, by name and partition. Raises the errors of `open_marks`."""
     if is_kafka(log):
         return await asyncio.to_thread(open_topics(log).parked)
     marks = open_stored_log(log, warehouse)
@@ -116,9 +116,9 @@ async def lift_table(
 ) -> Sequence[ParkedTable]:
     """Ask coordinators to retry a parked table.
 
-    Returns a record with the reason for each partition in which the table is parked, or none if it is not parked.
+    Returns the notice of each partition in which the table is parked. Empty: it is not parked.
 
-    Raises as `open_marks`.
+    Raises the errors of `open_marks`.
     """
     if is_kafka(log):
         topics = open_topics(log)
@@ -148,7 +148,7 @@ NOTHING_WAITS = Waiting()
 class LogState:
     """The state of a log. `coordinators`: its readers. `parked`: parked and quarantined tables.
 
-    `of_partition`: the owner of a table and its waiting records are known only per partition, which tables may share.
+    `of_partition`: `owner_of` and `waiting_of` describe the whole partition of a table, which other tables may share.
     """
 
     coordinators: tuple[str, ...]

@@ -2,9 +2,10 @@
 
 Owns: objects, records, verdicts and tasks, which are lost when the process ends. Does not own: faults
 (`rootline.testing.object_stores`), framing of records, the meaning of tasks.
-Invariants: Each class passes the contract suite of its port. With a clock, the store dates its answers as S3 does and
-ignores `after`. Without a clock, it checks `after` as a local folder does. Objects with absolute keys are created only
-by `place`, and never listed. Offsets of the log count up from 0. The task queue is bounded, and for one event loop.
+Invariants: Each class passes the contract suite of its port. With a clock, the store dates its answers as S3 does, and
+ignores the argument `after` of a put. Without a clock, it checks `after` as a local folder does. Objects with absolute
+keys are created only by `place`, and never listed. Offsets of the log count up from 0. The task queue is bounded, and
+for one event loop.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class MemoryObjectStore(ObjectStore, ObjectParts):
         """Keep all objects, so that a test can read them."""
 
     def place(self, key: ObjectKey, body: bytes) -> None:
-        """Write or replace an object outside the port: for tests that damage bytes, and for incorrect stores.
+        """Write or replace an object outside the port: for tests that damage bytes or imitate a faulty store.
 
         The key may be absolute. Then only `get` finds the object.
         """

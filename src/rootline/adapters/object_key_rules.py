@@ -66,7 +66,7 @@ class AbsoluteKeys:
 
     @staticmethod
     def limited(store: str, schemes: tuple[str, ...], within: Sequence[str]) -> AbsoluteKeys:
-        """Create it with a checked limit. Prefixes of other schemes limit other stores.
+        """Create the rules, and check the locations in `within`. Those of other schemes limit other stores.
 
         Raises:
             Invalid: `setting-invalid`, a prefix is not an absolute location.

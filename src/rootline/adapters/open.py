@@ -121,7 +121,7 @@ def open_embedded_feed(log: IntentLog, url: str | None, warehouse: str) -> Coord
 
 
 def open_writer_log(url: str | None, warehouse: str) -> WriterLog:
-    """A writer's side of the log `url`. Kafka is not connected yet. Raises as `open_log`."""
+    """A writer's side of the log `url`. Kafka is not connected yet. Raises the errors of `open_log`."""
     if not is_kafka(url):
         return open_log(url, warehouse)
     settings = kafka_settings(url)
@@ -131,7 +131,7 @@ def open_writer_log(url: str | None, warehouse: str) -> WriterLog:
 
 
 def open_coordinator_log(url: str | None) -> CoordinatorLog:
-    """A coordinator's side of a `kafka://` log, not connected yet. Raises as `open_log`."""
+    """A coordinator's side of a `kafka://` log, not connected yet. Raises the errors of `open_log`."""
     settings = kafka_settings(url)
     with _extra("kafka", "a kafka:// log"):
         from rootline.adapters.kafka.coordinator_log import KafkaCoordinatorLog
@@ -139,7 +139,7 @@ def open_coordinator_log(url: str | None) -> CoordinatorLog:
 
 
 def open_archive(url: str | None, warehouse: str) -> LogArchive:
-    """Open the log `url` for inspection. Raises as `open_log`, and `Unavailable` when there is no log."""
+    """Open the log `url` for inspection. Raises the errors of `open_log`, and `Unavailable` when there is no log."""
     if is_kafka(url):
         settings = kafka_settings(url)
         with _extra("kafka", "a kafka:// log"):
@@ -155,9 +155,9 @@ def open_archive(url: str | None, warehouse: str) -> LogArchive:
 
 
 def open_stored_log(url: str | None, warehouse: str) -> SqliteIntentLog:
-    """Open an embedded log that exists. Raises as `open_archive`, and `Invalid` for a log on Kafka."""
+    """Open an embedded log that exists. Raises the errors of `open_archive`, and `Invalid` for a log on Kafka."""
     if is_kafka(url):
-        raise Invalid("setting-invalid", f"log {url!r}: this is for an embedded log, and this log is on Kafka")
+        raise Invalid("setting-invalid", f"log {url!r}: this needs an embedded log, and this log is on Kafka")
     folder = _log_folder(url, warehouse)
     if folder is None or not (folder / LOG_FILE).is_file():
         raise Unavailable(
@@ -167,15 +167,19 @@ def open_stored_log(url: str | None, warehouse: str) -> SqliteIntentLog:
 
 
 def confirmed_version(url: str | None, warehouse: str, table: str) -> int | None:
-    """The version of `confirmed_in`, or `None` for a log on Kafka. Raises `Invalid` as well."""
+    """The highest version of `table` in any verdict of an embedded log, or `None` for a log on Kafka.
+
+    Raises `Invalid`, and the errors of `confirmed_in`.
+    """
     folder = None if is_kafka(url) else _log_folder(url, warehouse)
     return None if folder is None else confirmed_in(folder, table)
 
 
 def log_behind_root(url: str | None, warehouse: str, header: RootHeader) -> str | None:
-    """The reason of `behind_root`, or `None` for a log on Kafka, whose coordinators report it.
+    """The reason why an embedded log is not the one whose records the root has decided, as `behind_root` finds it.
 
-    Raises `Invalid` as well.
+    `None`: nothing shows that, or the log is on Kafka, whose coordinators report it. Raises `Invalid`, and the errors
+    of `behind_root`.
     """
     folder = None if is_kafka(url) else _log_folder(url, warehouse)
     return None if folder is None else behind_root(folder, header)
@@ -259,7 +263,7 @@ def check_log(url: str | None, warehouse: str) -> str | None:
 
 
 def log_name(url: str | None, warehouse: str) -> str:
-    """The log's name in messages: its file, or its servers, topic and group. Raises as `open_log`."""
+    """The log's name in messages: its file, or its servers, topic and group. Raises the errors of `open_log`."""
     if is_kafka(url):
         settings = kafka_settings(url)
         return f"{settings.url}, topic {settings.intents_topic}: the consumer group {settings.group_id}"

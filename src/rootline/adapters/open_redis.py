@@ -58,7 +58,7 @@ class QueueOrOwn(TaskQueue):
 
     @override
     async def take(self, *, wait_s: float) -> Task | None:
-        """Take a task of the own queue first."""
+        """Take a task of `own`, or of `shared` if `own` is empty."""
         task = await self._own.take(wait_s=0)
         if task is None:
             try:
@@ -85,7 +85,7 @@ class QueueOrOwn(TaskQueue):
 
     @override
     async def renew(self) -> float:
-        """Renew the leases of the shared queue. The own queue needs none."""
+        """Renew the leases of tasks of `shared`. Tasks of `own` have no leases."""
         return await self._shared.renew()
 
     @override

@@ -147,7 +147,7 @@ def wait_for_lock(file: int, operation: int, *, patience_s: float) -> None:
 
 @contextlib.contextmanager
 def open_regular(path: Path) -> Iterator[int | None]:
-    """Open a regular file for reading. Yields its descriptor, or `None` if there is no file, or a pipe, for instance.
+    """Open a regular file for reading. Yields its descriptor, or `None` if there is none (a pipe, for instance).
 
     Never waits for another process, as opening a pipe does. Opens no device, unless a device replaces the file at that
     moment. Raises `OSError`.
@@ -164,7 +164,7 @@ def open_regular(path: Path) -> Iterator[int | None]:
 
 
 def read_regular(path: Path, bytes_max: int | None = None) -> bytes | int | None:
-    """The bytes of a regular file, or its length if that is over `bytes_max`, or `None` as for `open_regular`.
+    """The bytes of a regular file, or its length if that is over `bytes_max`. `None`: there is no regular file.
 
     Raises `OSError`.
     """
@@ -200,9 +200,8 @@ def make_durable_folder(folder: Path, *, top: Path) -> None:
 
     Args:
         folder: absolute.
-        top: `folder` or a parent of it. The names from here down are synced even if they exist: the process that
-            created
-            them may have died before it synced them.
+        top: `folder` or a parent of it. The names from here down are synced even if they exist, because the process
+            that created them may have died before it synced them.
     """
     while not top.parent.exists():
         top = top.parent

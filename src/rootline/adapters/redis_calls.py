@@ -92,7 +92,7 @@ class _Client(Protocol):
 
 
 class RedisCalls:
-    """One Redis for all uses of a process. The first call connects. For one event loop.
+    """One Redis for all uses of a process. For one event loop. Connects at the first call.
 
     Raises:
         Invalid: `setting-invalid`, the URL is invalid, or the password's file cannot be read.
@@ -215,12 +215,12 @@ class RedisHeadHints(HeadHints):
     @property
     @override
     def are_kept(self) -> bool:
-        """Whether the circuit of Redis is closed."""
+        """Whether hints are sent: the circuit breaker is closed."""
         return not self._calls.is_silent
 
     @override
     def tell(self, table: TableName, version: Version) -> None:
-        """Queue a hint to be sent, unless the circuit of Redis is open."""
+        """Queue a hint to be sent, unless the circuit breaker is open."""
         if self._calls.is_silent:
             self._queued.clear()
             return

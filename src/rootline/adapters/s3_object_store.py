@@ -2,10 +2,11 @@
 
 Owns: the client's configuration, the requests, the meaning of each status and each failure. Does not own: the
 consequences of an unknown outcome (the commit machine), the check that a store honours the precondition
-(`rootline.storage.warehouse`), the choice of objects to remove (workers). Invariants: A PUT is sent once: no retry in
-botocore, none in aiohttp, no `Expect: 100-continue` (which costs a round trip and hangs on a silent peer). A read is
-repeated once if its connection was dropped. No checksum is sent that S3 does not require. Only a 200 is CREATED. A PUT
-that may have reached the store without an answer is NO_ANSWER. Every request has a deadline. Dates are the store's own.
+(`rootline.storage.warehouse`), the choice of objects to remove (workers).
+Invariants: A PUT is sent once: no retry in botocore, none in aiohttp, no `Expect: 100-continue` (which costs a round
+trip and hangs on a silent peer). A read is repeated once if its connection was dropped. No checksum is sent that S3
+does not require. Only the answer 200 is CREATED. A PUT that may have reached the store, but was not answered, is
+NO_ANSWER. Every request has a deadline. Dates are the store's own.
 Absolute keys are read, from any bucket that the same settings reach, and never written. Only keys under the warehouse's
 prefix are removed. A key that the store did not remove is reported with the store's reason, and removing an absent key
 is no error.
@@ -336,7 +337,7 @@ class S3ObjectStore(ObjectStore, ObjectParts, ObjectsUpTo):
 
     @contextlib.asynccontextmanager
     async def _reading(self, what: str) -> AsyncIterator[None]:
-        """Run one read with a deadline. No answer is `Unavailable`, because a read changes nothing."""
+        """Run one read with a deadline. Without an answer, raise `Unavailable`, because a read changes nothing."""
         try:
             async with asyncio.timeout(self._settings.request_timeout_s):
                 yield

@@ -1,8 +1,9 @@
 """The process's clock, randomness and tracer, behind the ports of `rootline.ports.environment`.
 
 Owns: reading the clock and drawing random numbers, the check whether traces are recorded, the span of a publication,
-spans after the fact, recording them in memory for a demo. Does not own: which code may use it, where spans are
-exported (the program's tracer provider, `rootline.cli.service_process` for services), the spans of a coordinator.
+spans that are recorded after they have ended, a list of spans in memory for a demo. Does not own: which code may use
+it, where spans are exported (the program's tracer provider, `rootline.cli.service_process` for services), the spans of
+a coordinator.
 Invariants: Only this module reads the clock. Ids are random 128-bit numbers. Without a tracer provider, nothing is
 imported and no record gets a header. A failure to record a span fails nothing else.
 """

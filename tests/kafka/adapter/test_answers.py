@@ -111,7 +111,7 @@ async def test_over_the_limit_nothing_more_is_held_until_the_offset_moves(kafka_
         await owner.feed.record_rejections([answer(n, f"{n}" * 60, log=log, partition=0) for n in range(900)])
         more = [answer(n, f"{n}" * 200, log=log, partition=0) for n in range(900, 1_000)]
         big = [answer(n, f"{n}" * 1_000, log=log, partition=0) for n in range(900, 1_000)]
-        with pytest.raises(Unavailable, match="wait for the offset of their partition"):
+        with pytest.raises(Unavailable, match="wait for the offset of their partition to pass"):
             await owner.feed.record_rejections(big)
         await owner.decided(0, 900)
         await owner.feed.record_rejections(more)

@@ -94,7 +94,7 @@ async def test_who_does_not_answer_in_time_loses_the_partitions_all_the_same(kaf
         log = owner.log
         await together(owner, other, done=lambda: shared(owner, other))
         lost = next(iter(other.starts))
-        with pytest.raises(Unavailable, match="nothing was remembered"):
+        with pytest.raises(Unavailable, match="they were not committed"):
             await owner.feed.decided([PartitionOffset(log, lost, 1)])
         assert committed(settings, lost) == 0, "where the new owner began"
         await owner.feed.released()  # too late, and no harm

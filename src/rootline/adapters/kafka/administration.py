@@ -9,8 +9,8 @@ the refusal to start (`group_offsets`), carrying out a lift (coordinators find i
 Invariants: The calls block. Only `create`, `lift` and `accept` with `apply=True` change anything. Offsets are corrected
 only while no coordinator runs. Only offsets that coordinators would refuse are changed, and never past a record that
 still exists. Offsets that the log never had are not accepted. Reading the group's state neither joins the group nor
-commits offsets. It costs one request of each kind for all partitions, and one record of each partition with a lag. If
-a deletion depends on a retention that the brokers do not report, the call fails.
+commits offsets. It sends one request of each kind for all partitions, and reads one record of each partition that has a
+lag. If the brokers do not report the retention on which a deletion depends, the call fails.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _LETTERS_S_MAX: Final = 30 * 24 * 3600
 
 
 async def kafka_keeps(settings: KafkaSettings) -> LogKeeps | None:
-    """The retention that brokers report now.
+    """The retention of intents and of dead letters that brokers report now.
 
     `None`: intents are kept for ever. Raises `Unavailable` (`log-unavailable`).
     """
@@ -90,7 +90,7 @@ def _keeps(settings: KafkaSettings) -> LogKeeps | None:
 
 
 def offsets_retention(settings: KafkaSettings) -> list[TopicProblem]:
-    """The brokers' retention of offsets as a problem, if it is shorter than the intents' retention. Blocks.
+    """A problem, if brokers keep the group's offsets for a shorter time than the intents. Blocks.
 
     Returns an empty list if this client has no right to ask, or the topic does not exist.
     """
@@ -143,7 +143,7 @@ def check_group_empty(settings: KafkaSettings) -> None:
 
 
 def group_active(settings: KafkaSettings, who: str) -> Invalid:
-    """The error while coordinators run."""
+    """The error of a call that requires that no coordinator runs. `who`: a sentence that names those that run."""
     return Invalid("group-active", f"{settings.url}: group {settings.group_id}: {who}; stop them first")
 
 
@@ -365,8 +365,9 @@ async def _parked_of(settings: KafkaSettings, log: LogId | None) -> dict[int, st
 async def _set(settings: KafkaSettings, consumer: AIOKafkaConsumer, log: LogId, accepted: list[Acceptance]) -> None:
     """Write the offsets.
 
-    The bookmark is written first: after it, a missing offset means the beginning of the new log. The frontiers' topic
-    is written last, because its records are lower bounds of the committed offsets.
+    The bookmark (the log's identity, stored with the group) is written first. Once it names the new log, a missing
+    offset means the beginning of that log. The frontiers' topic is written last, because its records are lower bounds
+    of the committed offsets.
     """
     offsets = {TopicPartition(settings.intents_topic, held.partition): held.next_offset for held in accepted}
     generation = membership_of(consumer)  # it has not joined, which a broker accepts while the group has no members

@@ -81,9 +81,9 @@ def make_producer(
 
 
 class NewerAssignor(RoundRobinPartitionAssignor):  # type: ignore[misc]
-    """The library's own assignor, under a name that the first release does not have.
+    """The library's own assignor, under a name that the first release does not know.
 
-    The broker refuses a member that has no assignor in common with the group.
+    So the broker refuses members of that release, because they have no assignor in common with the group.
     """
 
     name = "rootline-2"
@@ -92,13 +92,11 @@ class NewerAssignor(RoundRobinPartitionAssignor):  # type: ignore[misc]
 def make_consumer(
     settings: KafkaSettings, *, group_id: str | None, reset: str, reads_all: bool = False
 ) -> AIOKafkaConsumer:
-    """Create a consumer without topics.
+    """Create a consumer without topics, and do not start it.
 
-    It is not started. `reset`: `none` or `earliest`, for an offset that does not exist.
-
-    Batches that are too large when decompressed are never decompressed (`rootline.adapters.kafka.record_batches`).
-    `reads_all`: also replace batches that the library cannot read, at some cost. Without it, call `suspect` for a
-    partition that cannot be read.
+    `reset`: what to do if an offset does not exist, `none` or `earliest`. Batches that are too large when decompressed
+    are never decompressed (`rootline.adapters.kafka.record_batches`). `reads_all`: also replace batches that the
+    library cannot read. Each batch is then read on trial. Otherwise call `suspect` for a partition that cannot be read.
     """
     consumer = AIOKafkaConsumer(
         **_asyncio_options(settings),
@@ -202,7 +200,7 @@ async def stop_consumer(consumer: AIOKafkaConsumer, *, patience_s: float | None 
 
 
 def raise_errors_of_group(consumer: AIOKafkaConsumer) -> None:
-    """Raise the error that ended the membership. Until then, the library does not continue."""
+    """Raise the error that interrupted the membership, if there is one. The library continues only after this call."""
     consumer._coordinator.check_errors()
 
 

@@ -1,7 +1,7 @@
 """The parser of the records that control coordinators: bytes in, plain values of the expected types out.
 
 Owns: keys of the frontiers' topic, bounded parsing, counting and logging of skipped records. Does not own: the bodies
-of records (`frontier_codec`, `parked_topic`), reading without a record (decision 0108).
+of records (`frontier_codec`, `parked_topic`), the consequences of a skipped record (decision 0108).
 Invariants: Any bytes give values or `Unreadable`. A number is an integer in the range of Kafka's offsets. Memory is
 bounded by a constant times the record's size. The key alone decides whether a record concerns this group. No vendor's
 library is imported.
@@ -43,7 +43,7 @@ SKIPPED: Final = Counter(
 
 
 class Unreadable(Exception):
-    """A record without the form that its topic or its key requires."""
+    """The record does not have the form that its topic or its key requires."""
 
 
 @dataclass(frozen=True, slots=True)

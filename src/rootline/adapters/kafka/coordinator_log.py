@@ -4,9 +4,9 @@ Owns: both sides as one object, the translation of verdicts into records, dead l
 not own: reading (`intent_feed`), delivery (`publisher`), when a verdict may be published, the contents of headers
 (`record_headers`).
 Invariants: All records of a call are acknowledged by every in-sync replica before it returns. A verdict record has
-verdicts of one table on one partition of one log, under the table's key. A second form in JSON is a separate record. A
-dead letter has the record's own key and value, unless its topic accepts them in no form. No dead letter delays another
-one or a verdict. Closing ends both sides, even if one of them fails.
+verdicts of one table on one partition of one log, under the table's key. The JSON form of a verdict is a separate
+record. A dead letter has the record's own key and value, unless the topic does not accept them even compressed. No dead
+letter delays another one or a verdict. Closing ends both sides, even if one of them fails.
 
 A topic limits the size of its records, and a writer may have compressed a record that is too large for any topic
 without compression. The dead letter of such a record is compressed with zstd, by a separate producer, because zstd has
@@ -46,7 +46,7 @@ _ANY_SIZE: Final = 2**31 - 1
 
 
 class KafkaVerdictSink(VerdictSink):
-    """Publishes verdicts. For one event loop. The first verdict connects, or `connect_soon`."""
+    """Publishes verdicts. For one event loop. Connects at the first verdict, or when `connect_soon` is called."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -141,7 +141,7 @@ class KafkaVerdictSink(VerdictSink):
             await self._publish_smaller(letter, _ANY_SIZE)
 
     async def _publish_smaller(self, letter: DeadLetter, bytes_max: int) -> None:
-        """Publish a letter compressed, or only with its coordinates.
+        """Publish a letter compressed, or if that is still too large, only the position of its record.
 
         `bytes_max`: the topic's limit when it was last read.
         """
@@ -186,13 +186,13 @@ class KafkaVerdictSink(VerdictSink):
         return Outgoing(self._settings.dead_letters_topic, letter.key, letter.value, headers)
 
     def _ask_record_bytes_max(self) -> int:
-        """The limit of the dead letters' topic, or if it is not known, a size for every record of the log."""
+        """The size limit of the dead letters' topic. If it is not known, a size that fits every intent."""
         allowed = record_bytes_max(self._settings, self._settings.dead_letters_topic)
         return allowed or self._settings.intent_bytes_max + DEAD_LETTER_ROOM_BYTES
 
 
 class KafkaCoordinatorLog(KafkaIntentFeed):
-    """The feed of intents that publishes verdicts too. The first `next` connects both sides."""
+    """The feed of intents that publishes verdicts too. The first `next` opens both connections."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         super().__init__(settings)
@@ -200,7 +200,7 @@ class KafkaCoordinatorLog(KafkaIntentFeed):
 
     @override
     async def next(self, *, wait_s: float, deliver: bool = True) -> FeedEvent:
-        """Return the next event of the feed. The first call also starts to connect the side of verdicts."""
+        """Return the next event of the feed. The first call also starts the connection that publishes verdicts."""
         self._verdicts.connect_soon()
         return await super().next(wait_s=wait_s, deliver=deliver)
 

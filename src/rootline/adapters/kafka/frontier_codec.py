@@ -1,18 +1,20 @@
 """The records of the frontiers' topic as bytes and values: rejections without a root, parked tables, pauses, the lake.
 
+An *answer* is a recorded rejection. A *lift* is an operator's request to retry a parked table.
+
 Owns: the form of these records, and which of them count. Does not own: bounded parsing (`control_records`), reading
 the whole topic and writing to it (`frontiers`), when a record is written (`membership`, `progress`, operators), the
 parked records themselves (`parked_topic`).
-Invariants: Of rejections and of parked tables, only records of the highest epoch count, and an assignment's epoch is
-higher than any that it has read. A rejection below the offset is kept only if it may belong to a parked record, so that
-a parked table does not use up another table's room. The first record of a lake counts. A pause names the group and no
-log, so it survives the re-creation of a topic. A pause that cannot be read still pauses, because `rootline resume` ends
-it. Versions that do not know a key ignore it.
+Invariants: Of the records of rejections and of parked tables, only those with the highest epoch count. An assignment
+chooses an epoch above all that it has read. A rejection below the committed offset is kept only if it may belong to a
+parked record. Otherwise one parked table would keep the rejections of all tables, until the record has no room. The
+first record of a lake counts. A pause names the group and no log, so it survives the re-creation of a topic. A pause
+whose record cannot be read is in force until `rootline resume` ends it. Versions that do not know a key ignore it.
 
-Theory: decision 0043. An assignment reads, has the group accept a commit, writes its first record (which includes
-everything that counted), and has the group accept a commit again. Only then does it begin. So the next owner, whose
-generation begins later, has read that record and has a higher epoch, and a record that a stalled owner writes late
-does not count.
+Theory: decision 0043. A new owner of a partition reads these records, commits an offset, writes its first record, and
+commits again. Its first record repeats everything that counted. The owner begins only if the group accepts both
+commits. So the next owner, whose generation begins later, reads that record and chooses a higher epoch. A record that
+a stalled owner writes late does not count.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ _Span = TypeVar("_Span", bound=tuple[int, int, *tuple[Any, ...]])
 
 @dataclass(frozen=True, slots=True)
 class AnswerRecord:
-    """The rejections of a partition that one assignment, `name`, has recorded, by offset."""
+    """The rejections that one assignment has recorded for a partition, by offset. `name`: the assignment."""
 
     log: LogId
     partition: int
@@ -69,7 +71,7 @@ class AnswerRecord:
     def with_more(
         self, more: Mapping[int, RecordedRejection], *, start: int, parked: Collection[ParkedTable] = ()
     ) -> AnswerRecord:
-        """Add `more`, and drop rejections that no reader needs again: before `start`, and not of a parked record."""
+        """Add `more`, and drop the rejections before `start`, except those that may belong to a parked record."""
         kept = {
             offset: answer
             for offset, answer in {**self.answers, **more}.items()
@@ -103,7 +105,7 @@ def answers_to_bytes(record: AnswerRecord) -> bytes:
 
 
 def outgoing(settings: KafkaSettings, record: AnswerRecord) -> Outgoing:
-    """The record for the publisher."""
+    """The Kafka record to publish."""
     return Outgoing(settings.frontiers_topic, answer_key(settings, record), answers_to_bytes(record))
 
 
@@ -113,7 +115,7 @@ def tombstone(settings: KafkaSettings, record: AnswerRecord) -> Outgoing:
 
 
 def answer_record_of(key: ControlKey, value: bytes) -> AnswerRecord:
-    """Decode a record. Its rejections are created lazily. Raises `Unreadable`."""
+    """Decode a record of rejections, which are created on access. Raises `Unreadable`."""
     log, (name,) = of_log(key), of_names(key, 1)
     body = control_body(value)
     runs = tuple(
@@ -206,7 +208,7 @@ def _check_apart(spans: Sequence[tuple[int, int, *tuple[Any, ...]]]) -> None:
 
 
 def _may_be_of(parked: ParkedTable, answer: RecordedRejection) -> bool:
-    """Whether the rejection may belong to a parked record, which readers get again before the records of the log."""
+    """Whether `answer` may reject a record that is parked now. Later readers receive parked records again."""
     is_in_range = parked.records > 0 and parked.first_offset <= answer.position.offset < parked.next_offset
     return is_in_range and answer.table in (parked.table, ANY_TABLE)
 
@@ -216,10 +218,10 @@ PARKING_RECORD_BYTES_MAX: Final = 800_000
 
 @dataclass(frozen=True, slots=True)
 class ParkingRecord:
-    """The parked tables of a partition that one assignment, `name`, has recorded.
+    """The parked tables that one assignment has recorded for a partition. `name`: the assignment.
 
-    `began`: this is not the assignment's first record, which only repeats earlier records. In each epoch, only one
-    assignment begins.
+    `began`: false for the assignment's first record, which only repeats earlier records. In each epoch, only one
+    assignment writes a later record.
     """
 
     log: LogId
@@ -231,7 +233,7 @@ class ParkingRecord:
 
 
 def parking_outgoing(settings: KafkaSettings, record: ParkingRecord) -> Outgoing:
-    """The record for the publisher."""
+    """The Kafka record to publish."""
     tables = [
         {
             "table": parked.table,
@@ -279,7 +281,8 @@ def next_parking_record(
 def counting(records: Iterable[ParkingRecord]) -> dict[TableName, ParkedTable]:
     """The parked tables of one partition, from all its records.
 
-    Of several records with one epoch, that of the assignment that began counts. The others only repeat earlier records.
+    Of the records with the highest epoch, those with `began` count, if there are any. The others only repeat earlier
+    records.
     """
     own = list(records)
     epoch = max((record.epoch for record in own), default=0)
@@ -293,7 +296,7 @@ def counting(records: Iterable[ParkingRecord]) -> dict[TableName, ParkedTable]:
 
 
 def lift_outgoing(settings: KafkaSettings, lift: Lift, *, done: bool = False) -> Outgoing:
-    """The record of an operator's request to retry a table. `done`: the tombstone after it was carried out."""
+    """The record of an operator's request to retry a table. `done`: the tombstone that removes it, once carried out."""
     named = [settings.group_id, lift.log, lift.partition, LIFT, lift.table]
     key = json.dumps([*named, lift.name] if lift.name else named).encode()
     body = {"without-missing": lift.without_missing, "first": lift.first_offset}

@@ -8,11 +8,12 @@ Invariants: A frontier is a lower bound: it is written only after the group has 
 one. A record of another group or of another topic id is never used. An unreadable record is skipped, and the newest
 readable one of its key counts (decision 0108). The latest frontier is written automatically within ten seconds, or at
 the next success, and a failure delays nothing else. In a takeover, the group accepts one commit between reading the
-topic and writing to it, and another one after the write, or the assignment does not begin. A record that retention has
-removed proves nothing. The marked records are read with one consumer, one record of each partition (decision 0106).
+topic and writing to it, and another one after the write, or the assignment does not begin. The mark of a
+record that retention has removed is not checked. The marked records are read with one consumer, one record of each
+partition (decision 0106).
 
-A frontier that is lost, late, or written by a stalled coordinator over a newer one costs reading again, never records:
-the start of a partition is the greatest known offset, and a log that begins above it is refused, not skipped.
+A frontier may be lost, written late, or overwritten by a stalled coordinator. Then records are read again, but none are
+lost: a partition starts at the greatest known offset, and a log that begins above that offset is refused, not skipped.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ from rootline.schemas.parts.log import PartitionOffset
 
 
 class Mark(NamedTuple):
-    """A record of a partition, with a digest that distinguishes it from any other at its offset."""
+    """The offset of a record, and a digest (`mark`) that distinguishes it from any other record at that offset."""
 
     offset: int
     mark: bytes
@@ -137,8 +138,7 @@ def _went_back(log: LogId, at: TopicPartition, mark: Mark, but: str) -> Fenced:
     return Fenced(
         "log-behind-root",
         f"topic {at.topic}, partition {at.partition}: the record at offset {mark.offset} was read, but the log {log} "
-        f"{but}: it was truncated or restored from a backup, and has grown since. Restore the log, or create the topic "
-        "again",
+        f"{but}: it was truncated or restored from a backup. Restore the log, or create the topic again",
     )
 
 
@@ -214,7 +214,7 @@ async def read_frontiers(settings: KafkaSettings, log: LogId, *, warns: bool = T
 
 
 class FrontierReading:
-    """Collects the newest readable record of each key. A tombstone removes it, a damaged record does not."""
+    """Collects the newest readable record of each key. A tombstone removes it, an unreadable record does not."""
 
     def __init__(self, group_id: str, log: LogId) -> None:
         self.skipped = Skipped()
@@ -284,7 +284,7 @@ class FrontierReading:
 
 
 def frontier_publisher(settings: KafkaSettings) -> KafkaPublisher:
-    """The publisher of the topic's records. The first record connects."""
+    """The publisher of the topic's records. It connects at the first record."""
     return KafkaPublisher(settings, lambda: _RECORD_BYTES_MAX)
 
 
@@ -321,7 +321,7 @@ class FrontierKeeper:
         self._closing = asyncio.Event()
 
     def note(self, log: LogId, offsets: Mapping[int, int], marks: Mapping[int, Mark] = NO_MARKS) -> None:
-        """Write these offsets soon, which the group has committed. `marks`: the last record read of each partition."""
+        """Write offsets that the group has committed, soon. `marks`: the last record read of each partition."""
         self._marks.setdefault(log, {}).update(marks)
         for partition, offset in offsets.items():
             self._noted[log, partition] = max(offset, self._noted.get((log, partition), 0))
@@ -347,14 +347,14 @@ class FrontierKeeper:
             logger.info("frontiers not written", action="retry", reason=str(error))
 
     async def publish(self, records: Sequence[Outgoing]) -> None:
-        """Publish other records of the topic durably. Raises as `KafkaPublisher.publish`."""
+        """Publish other records of the topic durably. Raises the errors of `KafkaPublisher.publish`."""
         publishing = asyncio.get_running_loop().create_task(self._publisher.publish(records))
         self._publishing.add(publishing)
         publishing.add_done_callback(self._published)
         await asyncio.shield(publishing)  # a rebalance must not cancel a connection attempt
 
     def forget(self) -> None:
-        """Discard the noted offsets, because the partitions are assigned to others, who write their own."""
+        """Discard the noted offsets, because the new owners of the partitions write their own."""
         self._noted.clear()
         self._marks.clear()
 
@@ -377,7 +377,7 @@ class FrontierKeeper:
             task.exception()  # retrieved, or asyncio would log it
 
     async def _write(self) -> None:
-        """Write until no offset is noted. The next note starts it again."""
+        """Write until no offset is noted. The next call of `note` starts this task again."""
         while self._noted:
             await self.flush()
             with contextlib.suppress(TimeoutError):
@@ -410,8 +410,8 @@ async def take_over(
 ) -> dict[TopicPartition, TakenOver]:
     """Write the first records of this assignment, with the rejections and parked tables of earlier owners.
 
-    The commits also mark that the partitions are being read. Otherwise a crash before anything is decided would not be
-    noticed.
+    Commits the start of each partition before the write and after it. The commits also mark that the partitions are
+    being read. Otherwise a crash before anything is decided would not be noticed.
 
     Raises:
         KafkaError: the group does not accept the commit. TimeoutError: no answer. Unavailable: `log-unavailable`.
@@ -461,7 +461,8 @@ def assigned_with(
 ) -> Assigned:
     """The event of this assignment.
 
-    `starts`: partition → the offset where it starts. `poison_candidates`: partition → the end of its suspect records.
+    `starts`: partition → the offset where it starts. `poison_candidates`: partition → the offset
+    after the records that a crashed reader may have been decoding.
     """
     return Assigned(
         tuple(PartitionOffset(log, number, start) for number, start in starts.items()),

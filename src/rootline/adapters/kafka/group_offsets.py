@@ -53,7 +53,7 @@ class Committed:
 class GroupMemory:
     """The committed offsets of some partitions, and the topic's identity in the bookmark.
 
-    `is_upgraded`: the bookmark keeps the first release out.
+    `is_upgraded`: the bookmark has the form that makes coordinators of the first release refuse to start.
     """
 
     offsets: Mapping[TopicPartition, Committed]
@@ -66,8 +66,8 @@ async def group_memory(
 ) -> GroupMemory:
     """Read the committed offsets from the group's broker. There is no deadline.
 
-    librdkafka is not used for this: it returns metadata together with the bytes that follow in memory, because it
-    assumes a zero at the end, as in the metadata that it writes.
+    librdkafka is not used for this. It expects a zero byte at the end of metadata, and without one it also returns the
+    bytes that follow in memory.
     """
     place = bookmark_of(settings)
     found = await consumer._coordinator.fetch_committed_offsets([*partitions, place])
@@ -194,7 +194,7 @@ def is_lost(facts: PartitionFacts) -> bool:
 
 
 def is_being_read(committed: Committed | None) -> bool:
-    """Whether a coordinator has marked that it reads the partition, and not that it stopped."""
+    """Whether the last coordinator that committed has not marked that it stopped normally."""
     return committed is not None and committed.log is not None and committed.stage is Stage.READING
 
 

@@ -3,10 +3,10 @@
 Owns: taking records from the library and delivering them, pausing, detecting the end and missing answers, re-reading
 outside the group for tables that could not keep up. Does not own: which partitions are read and from when
 (`membership`), committed offsets (`progress`).
-Invariants: The port's. Records are taken from the library only in steps that cannot be cancelled before they are
-delivered, or they are kept for the next call. After any failure, each partition continues after the last record that
+Invariants: Those of the port `IntentFeed`. A record that was taken from the library is delivered, or it is kept for the
+next call, even if a call is cancelled. After any failure, each partition continues after the last record that
 was delivered, whatever the library's position. Re-reading commits no offset and joins no group. It continues where the
-read before it ended, its records are in order and without a gap, and its next offset never passes a record that it has
+previous read ended, its records are in order and without a gap, and its next offset never passes a record that it has
 not returned.
 """
 
@@ -57,7 +57,7 @@ class _Reader:
 
 
 class KafkaRereaders:
-    """Reads records a second time. For one event loop. The first read connects."""
+    """Reads records a second time. For one event loop. Connects at the first read."""
 
     def __init__(self, settings: KafkaSettings, membership: KafkaMembership) -> None:
         self._settings = settings
@@ -88,13 +88,13 @@ class KafkaRereaders:
             return found
 
     async def forget(self, name: str) -> None:
-        """Close the connection of this reader, which does not read any more."""
+        """Close the connection of the reader `name`, which no longer reads."""
         reader = self._idle.pop(name, None)
         if reader is not None:
             await self._close(reader)
 
     async def close(self) -> None:
-        """Close the connections. A read in flight closes its own."""
+        """Close the connections of idle readers. A read in flight closes its own connection when it ends."""
         self._closed = True
         await asyncio.gather(*(self.forget(name) for name in list(self._idle)))
 
@@ -173,7 +173,7 @@ _Batches = dict[TopicPartition, list[Any]]
 
 
 class KafkaIntentFeed(IntentFeed, KnowsItsLake):
-    """The feed of one coordinator. For one event loop. The first `next` connects."""
+    """The feed of one coordinator. For one event loop. Connects at the first `next`."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -194,7 +194,7 @@ class KafkaIntentFeed(IntentFeed, KnowsItsLake):
 
     @override
     async def next(self, *, wait_s: float, deliver: bool = True) -> FeedEvent:
-        """The next event, as the port describes. Any other failure in the background is raised unchanged."""
+        """The next event, as the port describes. Unexpected failures in the background are raised unchanged."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + wait_s
         while True:
@@ -251,7 +251,7 @@ class KafkaIntentFeed(IntentFeed, KnowsItsLake):
 
     @override
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
-        """Re-read records, as the port describes. Raises `Fenced` as `next` does, too."""
+        """Re-read records, as the port describes. Also raises the `Fenced` errors of `next`."""
         return await self._rereaders.read(reader, start, limit=limit)
 
     @override
@@ -260,7 +260,7 @@ class KafkaIntentFeed(IntentFeed, KnowsItsLake):
 
     @override
     async def end_offset(self, log: LogId, partition: int) -> int | None:
-        """The last stable offset, as the port's end offset."""
+        """The last stable offset of the partition."""
         if await self._membership.identity() != log:
             return None
         at = TopicPartition(self._settings.intents_topic, partition)
@@ -373,10 +373,10 @@ class KafkaIntentFeed(IntentFeed, KnowsItsLake):
         return True
 
     async def _passed(self) -> tuple[PartitionOffset, ...]:
-        """The positions past the last delivered record.
+        """Advance partitions past log entries that are not records, and return the new positions.
 
-        If the committed offset stayed at that record, records would seem to be lost when retention removes the entries
-        that follow, which are not records.
+        Such entries end a transaction, for instance. If the committed offset stayed before them, records would seem to
+        be lost once retention removes them.
         """
         log, moved = self._membership.log, []
         assert log is not None
@@ -432,7 +432,10 @@ class KafkaIntentFeed(IntentFeed, KnowsItsLake):
             polling.exception()  # retrieved, or asyncio would log it
 
     def _raise_silence(self, deliver: bool) -> None:
-        """Raise if the brokers have not answered for too long. Every answer to a fetch updates its partition's time."""
+        """Raise if no broker has answered for `request_timeout_s`, or during a rebalance for as long as one may take.
+
+        Every answer to a fetch updates the time that the library reports for its partition.
+        """
         membership, now_s = self._membership, asyncio.get_running_loop().time()
         consumer, places, limit_s = membership.consumer, membership.places, self._settings.request_timeout_s
         heard: list[int | None] = []

@@ -5,7 +5,7 @@ versions out of the group, the check that the topic is still the same. Does not 
 of a partition (`group_offsets`), committed offsets (`progress`).
 Invariants: No partition is read before its start was decided by this member, and none after it was revoked. A failure
 in the background is raised by `advance`. At most one task of a name runs, and none starts after `close`. After a change
-of the cluster, nothing is read until the topic is known to be the same. The broker refuses every member that does not
+of the cluster, nothing is read until the topic's identity was checked. The broker refuses every member that does not
 know the group's protocol.
 
 The library's callbacks swallow the errors that they raise, run without heartbeats, and delay the group. So they only
@@ -179,7 +179,7 @@ def error_of_group(settings: KafkaSettings, error: KafkaError | TimeoutError) ->
 
 
 def upgrade_outgoing(settings: KafkaSettings, log: LogId) -> Outgoing:
-    """The record that the group was upgraded.
+    """The record which states that the group was upgraded.
 
     Coordinators up to `LAST_THAT_UPGRADES` read `from`: offsets by partition, absent for 0.
     """
@@ -199,7 +199,7 @@ async def recorded_if_any(settings: KafkaSettings, log: LogId) -> Recorded | Non
 
 
 def check_upgraded(settings: KafkaSettings, log: LogId, memory: GroupMemory, recorded: Recorded | None) -> None:
-    """Raise unless the group was upgraded, or has read nothing of `log`.
+    """Raise if the group has read `log`, and nothing shows that it was upgraded since the first release.
 
     Raises:
         Invalid: `setting-invalid`.
@@ -236,7 +236,8 @@ class Place:
 class KafkaMembership:
     """The membership of one coordinator, for one event loop.
 
-    `changed` is called when there may be news, `lost` before partitions are assigned to others.
+    `changed`: called when `advance` may have an event or a step to do. `lost`: called before partitions are assigned to
+    other members.
     """
 
     def __init__(self, settings: KafkaSettings, changed: Callable[[], None], lost: Callable[[], None]) -> None:
@@ -311,7 +312,7 @@ class KafkaMembership:
             self._release.set()
 
     def doubt(self, *, suspects_offsets: bool = False) -> None:
-        """Stop reading until the topic is known to be the same.
+        """Stop reading until a check has shown that the topic was not created again.
 
         `suspects_offsets`: check also that it contains the offsets in use.
         """
@@ -369,7 +370,7 @@ class KafkaMembership:
     # a rebalance
 
     async def on_revoked(self, consumer: AIOKafkaConsumer) -> None:
-        """Called before the consumer joins the group again, which waits for this. Heartbeats are still sent."""
+        """Called before the consumer joins the group again. The join waits for this, and heartbeats are still sent."""
         if not self._is_current(consumer):
             return
         if self._forget():
@@ -529,7 +530,7 @@ class KafkaMembership:
         return await self._reading(read_frontiers(self._settings, log))
 
     async def _reading(self, read: Coroutine[Any, Any, _Read]) -> _Read:
-        """The result of `read`. A rebalance does not cancel it, so it closes its own connection."""
+        """Run `read` in a task that a rebalance does not cancel, so that it always closes its own connection."""
         reading = asyncio.get_running_loop().create_task(read)
         self._retiring.add(reading)
         reading.add_done_callback(self._retired)

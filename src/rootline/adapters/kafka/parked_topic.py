@@ -1,12 +1,14 @@
 """The topic of parked records: each is the writer's own record, with a header that gives its position on the log.
 
+The *names* of a partition are a record in the frontiers' topic. It lists the parked tables and where their records are.
+
 Owns: the form of a record, storing, reading the records of one table in order, removing those at the front, and
 rebuilding lost names from the topic. Does not own: the form of names (`frontier_codec`), when records are stored
 (`progress`).
 Invariants: A parked record has its own key, value and headers, and its own position and append time. A record of
-another writer, and a record that was stored twice, are skipped. A missing number is an error before anything that
-follows it. A partition that the group has read has a record of names, perhaps an empty one. Without it, no parked
-record is skipped silently: a table may receive decided records again, but never misses an undecided one.
+another writer, and a record that was stored twice, are skipped. The records of a table are numbered, and no record
+after a missing number is returned. A partition that the group has read has names, perhaps an empty list. Without them,
+no parked record is skipped silently: a table may receive decided records again, but never misses an undecided one.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ class ParkedHeader(NamedTuple):
 
 
 class ParkedTopic:
-    """The topic of parked records. For one event loop. The first use connects."""
+    """The topic of parked records. For one event loop. Connects at the first use."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -181,7 +183,7 @@ class ParkedTopic:
         )
 
     async def _own_until(self, at: TopicPartition, offset: int, log: LogId) -> int:
-        """The end of this group's and this log's records at the front, at most `offset`."""
+        """The offset of the first record of another group or log, or `offset` if there is none before it."""
         consumer = make_consumer(self._settings, group_id=None, reset="none", reads_all=True)
         patience_s = self._settings.request_timeout_s
         try:
@@ -220,7 +222,10 @@ def _outgoing(settings: KafkaSettings, parked: ParkedTable, raw: LogRecord, writ
 
 
 def parked_header_of(headers: Sequence[tuple[str, bytes | None]]) -> ParkedHeader | None:
-    """Decode our header. It is the last one, because the record's own headers precede it."""
+    """Decode the header of a parked record, or return `None` for another record.
+
+    It is the last header, because the record's own headers precede it.
+    """
     if not headers or headers[-1][0] != _HEADER:
         return None
     try:
@@ -253,9 +258,9 @@ _WHY: Final = "the frontiers' topic was deleted, emptied or damaged, and no long
 async def with_rebuilt_names(
     settings: KafkaSettings, log: LogId, recorded: Recorded, facts: Sequence[PartitionFacts]
 ) -> Recorded:
-    """Add to `recorded` the parked records of partitions whose names are missing or unreadable.
+    """Add to `recorded` the names of partitions whose names are missing or unreadable.
 
-    Only partitions that the group has read are rebuilt.
+    They are rebuilt from the topic of parked records, and only for partitions that the group has read.
 
     Raises:
         Unavailable: `log-unavailable`.
@@ -305,9 +310,9 @@ def _by_table(found: Iterable[ParkedTable]) -> dict[TableName, ParkedTable]:
 
 @dataclass(slots=True)
 class _Found:
-    """The records of one table so far, with consecutive numbers.
+    """The parked records of one table that were found so far, with consecutive numbers.
 
-    A number 0 after them starts over, because the table was parked again.
+    A later record with the number 0 replaces them all, because the table was parked again.
     """
 
     runs: list[ParkedRun] = field(default_factory=list)

@@ -30,7 +30,7 @@ _POLL_MS: Final = 500
 
 
 class PauseFollower:
-    """The pauses, read as they change. For one event loop. The first question connects."""
+    """The pauses, read as they change. For one event loop. Connects at the first question."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings

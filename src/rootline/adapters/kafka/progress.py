@@ -4,10 +4,10 @@ Owns: that offsets never decrease, when the bookmark is written, the steps of re
 records. Does not own: how offsets are written (`group_offsets`), the records (`frontier_codec`, `parked_topic`), which
 partitions the member has (`membership`).
 Invariants: An offset is committed only for a partition of this member, in the generation in which the member received
-it. An offset that is not above the committed one is not sent. Every named record is stored. A rejection or a name
-counts only when its record is durable *and* the group has accepted a commit of the same generation after that, so that
-every later owner has read it (decision 0043). Parked records are removed only after names without them were confirmed
-in that way.
+it. An offset that is not above the committed one is not sent. The names of a partition (the list of its
+parked tables) contain only records that are stored. Rejections and names count only when they are durable *and* the
+group has accepted a later commit of the same generation. So every later owner has read them (decision 0043). Parked
+records are removed only after names without them were confirmed in that way.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ class KafkaProgress:
         self._confirmed = (-1, 0)
 
     async def decided(self, up_to: Sequence[PartitionOffset]) -> None:
-        """Commit offsets as `IntentFeed.decided`."""
+        """Commit offsets, as `IntentFeed.decided` describes."""
         await self._commit(up_to, Stage.READING)
 
     async def concluded(self, up_to: Sequence[PartitionOffset]) -> None:
-        """Commit the last offsets as `IntentFeed.concluded`."""
+        """Commit the last offsets, as `IntentFeed.concluded` describes."""
         await self._commit(up_to, Stage.CONCLUDED)
 
     async def confirm(self, generation: int) -> None:
-        """Confirm as `IntentFeed.confirm`. Calls during a commit share the next one."""
+        """Confirm, as `IntentFeed.confirm` describes. Calls that arrive during a commit share the next commit."""
         self._asked += 1
         number = self._asked
         async with self.turn:
@@ -82,7 +82,7 @@ class KafkaProgress:
         consumer, log = membership.consumer, membership.log
         at = min(membership.places, default=None)
         if consumer is None or log is None or at is None or membership.generation != generation:
-            raise membership.unavailable("the partitions went to others")
+            raise membership.unavailable("the partitions were assigned to other coordinators")
         place = membership.places[at]
         try:
             async with asyncio.timeout(self._settings.request_timeout_s):
@@ -108,7 +108,7 @@ class KafkaProgress:
                 await self._remember(consumer, log, moved, generation, stage)
         if strange:
             raise membership.unavailable(
-                f"partitions {strange} do not belong to this member (any more), so nothing was remembered for them"
+                f"partitions {strange} do not belong to this coordinator (any more), so they were not committed"
             )
 
     async def _remember(
@@ -160,7 +160,7 @@ class AnswerHolder:
         return frozenset(self._full)
 
     async def record_rejections(self, rejections: Sequence[RecordedRejection]) -> None:
-        """Record rejections as `IntentFeed.record_rejections`. Calls during a write share the next record."""
+        """Record rejections, as the port describes. Calls that arrive during a write share the next record."""
         wanted = {answer.position: answer for answer in rejections}
         self._waiting |= wanted
         try:
@@ -169,9 +169,9 @@ class AnswerHolder:
                 if missing and not (await self._written(self._waiting | missing) or await self._written(missing)):
                     full = sorted({place.partition for place in missing})
                     raise self._membership.unavailable(
-                        f"over {ANSWER_RECORD_BYTES_MAX} bytes or {ANSWERS_MAX} of rejections wait for the offset of "
-                        f"their partition to pass them, among partitions {full}, which are not read until a blocked "
-                        "table continues (see /readyz)"
+                        f"partitions {full}: over {ANSWER_RECORD_BYTES_MAX} bytes or {ANSWERS_MAX} rejections wait for "
+                        "the offset of their partition to pass them. These partitions are not read until a blocked "
+                        "table continues. See /readyz for the table"
                     )
         finally:
             for place in wanted:
@@ -191,7 +191,7 @@ class AnswerHolder:
             at = TopicPartition(settings.intents_topic, partition)
             place = membership.places.get(at)
             if consumer is None or place is None or place.held is None or named != log:
-                raise membership.unavailable(f"partition {partition} does not belong to this member (any more)")
+                raise membership.unavailable(f"partition {partition} does not belong to this coordinator (any more)")
             more.setdefault(at, {})[offset] = answer
         changed: dict[TopicPartition, AnswerRecord] = {}
         for at, added in more.items():
@@ -215,17 +215,17 @@ class AnswerHolder:
         except (KafkaError, TimeoutError) as error:
             raise membership.translated(error) from None
         if membership.generation != generation or len(offsets) < len(changed):
-            raise membership.unavailable("the partitions went to others")
+            raise membership.unavailable("the partitions were assigned to other coordinators")
         for at, record in changed.items():
             membership.places[at].held = record
         return True
 
 
 def _has_room(place: Place, record: AnswerRecord) -> bool:
-    """Whether the record may be written.
+    """Whether the record is small enough to be written.
 
-    Rejections below one that is already recorded may exceed the usual limit, up to the topic's, because the offset
-    cannot pass the recorded one without them.
+    If all new rejections precede one that is recorded already, the limit is almost the topic's. Without them the
+    committed offset could not pass the recorded one, and the record would never become smaller.
     """
     if len(record.answers) > ANSWERS_MAX:
         return False
@@ -237,7 +237,7 @@ def _has_room(place: Place, record: AnswerRecord) -> bool:
 
 
 class KafkaParkedStore(ParkedStore):
-    """The parked store of one member. For one event loop. `committing`: acquired for each commit of this member."""
+    """The parked store of one member. For one event loop. `committing`: a lock for its offset commits."""
 
     def __init__(self, settings: KafkaSettings, membership: KafkaMembership, committing: asyncio.Lock) -> None:
         self._settings = settings
@@ -302,7 +302,7 @@ class KafkaParkedStore(ParkedStore):
 
     @override
     async def lifted(self, lift: Lift) -> None:
-        """Confirm the lift, if the group still accepts commits of this owner."""
+        """Record that `lift` was carried out, if the group still accepts commits of this member."""
         await self._confirm(lift.log, lift.partition, self._membership.generation)
         await self._membership.frontiers.publish([lift_outgoing(self._settings, lift, done=True)])
 
@@ -324,8 +324,8 @@ class KafkaParkedStore(ParkedStore):
         outgoing = parking_outgoing(self._settings, after)
         if len(outgoing.value or b"") > PARKING_RECORD_BYTES_MAX:
             raise membership.unavailable(
-                f"over {PARKING_RECORD_BYTES_MAX} bytes would name the parked tables of partition "
-                f"{parked.partition}: see `rootline quarantine list`"
+                f"the list of the parked tables of partition {parked.partition} would exceed "
+                f"{PARKING_RECORD_BYTES_MAX} bytes. Lift some of them: see `rootline quarantine list`"
             )
         await membership.frontiers.publish([outgoing])
         await self._confirm(parked.log, parked.partition, generation)
@@ -349,7 +349,7 @@ class KafkaParkedStore(ParkedStore):
             raise self._not_owned(partition)
 
     def _not_owned(self, partition: int) -> Unavailable:
-        return self._membership.unavailable(f"partition {partition} does not belong to this member (any more)")
+        return self._membership.unavailable(f"partition {partition} does not belong to this coordinator (any more)")
 
 
 class _Parking:

@@ -72,14 +72,14 @@ class _Unknown(Exception):
 
 
 class TrialNeeded(Exception):
-    """The size can only be determined by decompressing."""
+    """The headers do not bound the size, so only decompressing can determine it."""
 
 
 def decoded_size(codec: int, data: bytes, bytes_max: int, *, tries: bool = True) -> int | None:
     """An upper bound of the decompressed size of `data`. `None`: over `bytes_max`, or it cannot be decompressed.
 
     Raises:
-        TrialNeeded: without `tries`, the headers do not suffice. A trial takes tens of milliseconds.
+        TrialNeeded: the headers do not suffice, and `tries` is false. A trial takes tens of milliseconds.
     """
     bound = _BOUNDS.get(codec)
     if bound is None:
@@ -270,12 +270,12 @@ class _Batch:
 def judged(
     message_set: bytes, next_offset: int, *, batch_bytes_max: int, room_bytes: int, reads_all: bool, tries: bool = True
 ) -> Judged:
-    """The batches that are passed on to the client library, of a partition's `message_set` from `next_offset` on.
+    """Choose the batches of a partition's answer, `message_set`, that are passed on to the client library.
 
-    A batch of more than `batch_bytes_max` is replaced. Large batches are passed on while `room_bytes` suffices. If a
-    header is invalid, everything from it on is omitted, and a damaged batch is put in its place. `reads_all`: also
-    replace batches in which the library finds a record that it cannot read. Raises `TrialNeeded` as `decoded_size`,
-    with the same `tries`.
+    A batch of more than `batch_bytes_max` decompressed bytes is replaced. Large batches are passed on until they fill
+    `room_bytes`, and the rest is omitted. If a header is invalid, everything from it on is omitted, and a damaged batch
+    is put in its place. `reads_all`: also replace batches in which the library finds a record that it cannot read.
+    `tries`: decompress on trial if necessary. Otherwise `TrialNeeded` is raised.
     """
     parts: list[bytes] = []
     kept_from = heavy_bytes = 0
@@ -348,9 +348,9 @@ def _modern(message_set: bytes, at: int, end: int) -> _Batch:
 
 
 def _legacy(message_set: bytes, at: int, end: int, next_offset: int) -> _Batch:
-    """A message from before Kafka 0.11.
+    """A message in the format from before Kafka 0.11.
 
-    If it is compressed, it contains others, and its offset is that of the last one.
+    A compressed message contains others, and its offset is that of the last of them.
     """
     last, _, _, magic, flags = _LEGACY_HEADER.unpack_from(message_set, at)
     data_at = at + _LEGACY_HEADER.size + (8 if magic else 0)
@@ -420,7 +420,7 @@ def guard(consumer: AIOKafkaConsumer, intents_topic: str, *, reads_all: bool) ->
 
 
 def suspect(consumer: AIOKafkaConsumer, at: TopicPartition) -> None:
-    """Read the next answer for `at` on trial, and replace unreadable batches, because the library could not read it."""
+    """Read the next answer for `at` on trial, and replace its unreadable batches. Call this after a failed read."""
     _SUSPECTS[consumer].add(at)
 
 
@@ -448,7 +448,7 @@ class _FetchGate:
         return answer
 
     async def _judge(self, request: FetchRequest, answer: Any) -> bool:
-        """Replace the batches in `answer`. Returns whether some were withheld and none are left."""
+        """Replace the batches in `answer`. Returns whether batches were omitted and the answer is empty now."""
         asked = {
             TopicPartition(topic, number): offset for topic, parts in request.topics for number, offset, _ in parts
         }

@@ -29,7 +29,7 @@ LAST_OFFSET: Final = "rootline.last-offset"
 
 @dataclass(frozen=True, slots=True)
 class VerdictRange:
-    """The offsets of a verdict record: it has verdicts on all intents between `first` and `last`, or some of them."""
+    """The offsets of a verdict record. It has verdicts on all or some of the intents from `first` to `last`."""
 
     log: str
     partition: int
@@ -87,7 +87,8 @@ _UNDECODED: Final = {"undecodable", "intent-malformed", "kind-unknown", "intent-
 def headers_of_dead_letter(letter: DeadLetter, *, topic: str, connector: str, bytes_max: int) -> Headers:
     """The headers of a dead letter whose record is from `topic`, in `bytes_max` bytes if possible.
 
-    If they do not fit, our message is cut first, then headers of the record are omitted. The rest of ours is kept.
+    If they do not fit, Rootline's message is cut first, then the record's own headers are omitted. Rootline's other
+    headers are kept.
     """
     message = letter.message[:_MESSAGE_CHARS_MAX]
     ours = _ours(letter, topic, connector, message)

@@ -1,10 +1,10 @@
 """Reads topics backwards from their end or forwards from a moment, and offers the log as an archive over that.
 
-Owns: a consumer for each search, the part of a topic in memory, the topic and the place in it for each question. Does
+Owns: a consumer for each search, the part of a topic in memory, the topic and the offset at which a search starts. Does
 not own: the contents of headers (`record_headers`).
-Invariants: The port's. No offset is committed and no group is joined. A search ends at the end that the topic had when
-it began. A broker that does not answer for `request_timeout_s` ends the search. Records that Rootline has not written
-are skipped.
+Invariants: Those of the port `LogArchive`. No offset is committed and no group is joined. A search ends at the end that
+the topic had when it began. A broker that does not answer for `request_timeout_s` ends the search. Records that
+Rootline has not written are skipped.
 
 Verdicts and dead letters follow their record in time. So both are searched from the record's append time on, and from a
 little before it, because their times are from a coordinator's clock and not from the broker's.
@@ -110,8 +110,8 @@ class KafkaTopicReader:
     ) -> _Found | None:
         """Call `chosen` on each record since `since_ms`, and return the first result that is not `None`.
 
-        The partition of `key` is read first, then the others (the key was in another one while there were fewer
-        partitions). At most `records_max` records of each partition are read. Raises as `backwards`.
+        The partition of `key` is read first, then the others, because the key had another partition while the topic had
+        fewer of them. At most `records_max` records of each partition are read. Raises the errors of `backwards`.
         """
         async with self._consumer(None) as (consumer, partitions):
             starts, ends = await self._starts(consumer, partitions, since_ms), await consumer.end_offsets(partitions)
@@ -146,7 +146,7 @@ class KafkaTopicReader:
     async def _starts(
         self, consumer: AIOKafkaConsumer, partitions: Sequence[TopicPartition], since_ms: int
     ) -> Mapping[TopicPartition, int]:
-        """The first offset since a moment, of the partitions that have one."""
+        """Partition → its first offset since `since_ms`, without partitions that have no record since then."""
         async with asyncio.timeout(self._settings.request_timeout_s):
             if since_ms <= 0:
                 beginnings: Mapping[TopicPartition, int] = await consumer.beginning_offsets(partitions)

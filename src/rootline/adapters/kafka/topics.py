@@ -137,7 +137,7 @@ def of_verdicts(settings: KafkaSettings, held: Mapping[str, str]) -> Iterable[To
 def of_dead_letters(
     settings: KafkaSettings, held: Mapping[str, str], intents: Mapping[str, str] | None
 ) -> Iterable[TopicProblem]:
-    """Yield the problems of the dead letters topic. A record must fit an intent and the reason for its rejection."""
+    """Yield the problems of the dead letters topic. A dead letter is an intent with the reason for its rejection."""
     name = settings.dead_letters_topic
     yield from _uncompacted(
         name, held, Weight.REFUSED, "a rejected record would be removed when its table gets another one"
@@ -289,11 +289,11 @@ def complete_topics(settings: KafkaSettings) -> tuple[str, ...]:
     """Create the topics that only coordinators use, if an older version has not created them. Blocks.
 
     The frontiers' topic and the topic of parked records get as many replicas as the intents' topic. The topic of parked
-    records also gets as many partitions, even if that number grows later. Errors of the brokers remain for
-    `check_topics`.
+    records also gets as many partitions, even if that number grows later. An error while partitions are added is
+    ignored, because `check_topics` reports missing ones.
 
     Raises:
-        Unavailable: `log-unavailable`.
+        Unavailable: `log-unavailable`. Invalid: `setting-invalid`, the broker refuses a topic.
     """
     admin, own = make_admin(settings), (settings.frontiers_topic, settings.parked_topic)
     before = _descriptions(admin, settings, [settings.intents_topic, *own])
@@ -314,9 +314,9 @@ def complete_topics(settings: KafkaSettings) -> tuple[str, ...]:
 
 
 def _grow(admin: AdminClient, settings: KafkaSettings, name: str, partitions: int) -> None:
-    """Add partitions.
+    """Add partitions to a topic.
 
-    Errors are ignored: another coordinator may have added them, and `check_topics` reports the rest.
+    Errors are ignored: another coordinator may have added them, and `check_topics` reports those that are missing.
     """
     asked = admin.create_partitions([NewPartitions(name, partitions)], operation_timeout=settings.request_timeout_s)
     with contextlib.suppress(KafkaException):

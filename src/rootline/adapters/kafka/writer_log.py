@@ -53,7 +53,7 @@ _JSON_HEADERS: Final[Headers] = ((CONTENT_TYPE_HEADER, JSON_CONTENT_TYPE),)
 
 
 class KafkaIntentSink(IntentSink):
-    """Publishes intents. For one event loop. The first record connects."""
+    """Publishes intents. For one event loop. Connects at the first record."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -137,13 +137,13 @@ class KafkaIntentSink(IntentSink):
                 await self._ask_identity()
 
     async def _identity_after_the_end(self, places: Sequence[tuple[int, int]]) -> LogId:
-        """The identity of a new topic, which offsets below earlier ones prove."""
+        """The identity of the topic that replaced this one. Offsets below earlier ones have proved that."""
         try:
             async with self._asking:
                 return await self._ask_identity()
         except Unavailable as error:
             raise OutcomeUnknown(
-                "publish-unknown", f"{error.message}. The topic was created again, and {len(places)} records are on it"
+                "publish-unknown", f"{error.message}. The topic was created again, with {len(places)} of the records"
             ) from None
 
     async def _ask_identity(self) -> LogId:
@@ -241,7 +241,11 @@ class VerdictWaiters:
                     del waiting[offset]
 
     def arrived(self, value: bytes, covers: VerdictRange | None) -> None:
-        """Take a verdict record. Raises `Invalid` if it must be decoded and cannot be."""
+        """Wake the waiters for the verdicts of a record, and buffer it for later waiters.
+
+        `covers`: the offsets in the record's headers. Without them, it is decoded now. Raises `Invalid` if it cannot be
+        decoded.
+        """
         if covers is not None:
             self._remember((covers.log, covers.partition), _Remembered(covers.first, covers.last, value))
             return
@@ -360,9 +364,10 @@ class KafkaVerdictSource(VerdictSource):
         return consumer
 
     async def _assign(self, consumer: AIOKafkaConsumer) -> None:
-        """Continue known partitions.
+        """Assign all partitions of the topic to the consumer.
 
-        At the start, partitions are read from their end. Partitions that are added later are read from their beginning.
+        At the start, they are read from their end. Later, known partitions continue, and added ones are read from their
+        beginning.
         """
         found = await asyncio.to_thread(topic_identity, self._settings, self._topic)
         partitions = [TopicPartition(self._topic, number) for number in range(found.partitions)]
@@ -411,7 +416,7 @@ class KafkaVerdictSource(VerdictSource):
 
 
 class KafkaWriterLog(IntentSink, VerdictSource, KnowsItsLake):
-    """A writer's side of a log. For one event loop. The first record or wait connects."""
+    """A writer's side of a log. For one event loop. Connects at the first record or wait."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._sink = KafkaIntentSink(settings)

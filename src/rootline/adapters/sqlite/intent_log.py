@@ -133,7 +133,7 @@ class SqliteIntentLog(IntentLog, KnowsItsLake, MayGoBack):
     async def introduce(self, lake: Lake) -> None:
         """Name the caller's lake.
 
-        Raises `Invalid` (`lake-mismatch`) if the log serves another lake, else as `publish`.
+        Raises `Invalid` (`lake-mismatch`) if the log serves another lake, and the errors of `publish`.
         """
         known = await self._write(lambda writer: writer.lake(lake))
         if known.lake_id != lake.lake_id:
@@ -147,7 +147,7 @@ class SqliteIntentLog(IntentLog, KnowsItsLake, MayGoBack):
     async def accept_as_another(self) -> LogId:
         """Accept an operator's decision to give the log a new identity.
 
-        Close the log afterwards. Raises as `publish`.
+        Close the log afterwards. Raises the errors of `publish`.
         """
         return await self._write(lambda writer: writer.accept_as_another())
 
@@ -157,11 +157,11 @@ class SqliteIntentLog(IntentLog, KnowsItsLake, MayGoBack):
         return self._reader.pauses()
 
     async def pause(self, pause: Pause) -> None:
-        """Begin a pause. Raises as `publish`."""
+        """Begin a pause. Raises the errors of `publish`."""
         await self._write(lambda writer: writer.mark(pause, over=False))
 
     async def resume(self, pause: Pause) -> None:
-        """End a pause. Raises as `publish`."""
+        """End a pause. Raises the errors of `publish`."""
         await self._write(lambda writer: writer.mark(pause, over=True))
 
     async def stuck(self) -> Sequence[ParkedTable]:
@@ -182,13 +182,13 @@ class SqliteIntentLog(IntentLog, KnowsItsLake, MayGoBack):
         await self._write(lambda writer: writer.mark_stuck(stuck, over=over))
 
     async def mark_lift(self, lift: Lift, *, over: bool) -> None:
-        """Store the request to retry a table, or remove it if it is `over`. Raises as `publish`."""
+        """Store a request to retry a table. `over`: remove it instead. Raises the errors of `publish`."""
         await self._write(lambda writer: writer.mark_lift(lift, over=over))
 
     async def prune(self, retention: LogRetention, *, now_ms: int) -> Pruned:
         """Delete some records that were decided longer ago than `retention`. `now_ms`: the wall clock.
 
-        Writes nothing while nothing is due. Raises as `publish_many`.
+        Writes nothing while nothing is due. Raises the errors of `publish_many`.
         """
         self._check_open()
         state = self._reader.pruning_state()

@@ -1,7 +1,7 @@
 """An embedded log for inspection: the records that are still in it, newest first, and the undecided ones by table.
 
 Owns: reading in portions. Does not own: the SQL of records (`log_file`).
-Invariants: The port's. No file is created. No lock is taken that a writer waits for.
+Invariants: Those of the port `LogArchive`. No file is created. No lock is taken that a writer waits for.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class SqliteLogArchive(LogArchive):
 
 
 def behind_root(folder: Path, header: RootHeader) -> str | None:
-    """The reason why this is not the log whose records the root has decided, or `None` without evidence of that.
+    """The reason why this log is not the one whose records the root has decided. `None`: nothing shows that.
 
     Raises:
         Unavailable: `log-unavailable`. Corrupt: `log-corrupt`.

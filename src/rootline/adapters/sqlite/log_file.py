@@ -187,13 +187,13 @@ class LogWriter:
         return verdict if kept.rowcount == 1 else _verdicts_at(self._connection, (verdict.offset,))[0]
 
     def accept_head(self, table: str, version: int | None) -> None:
-        """Forget versions of `table` above this one that verdicts have named, or all versions for `None`."""
+        """Forget that verdicts have named versions of `table` above `version`. `None`: forget all of them."""
         self._connection.execute("DELETE FROM heads WHERE table_name = ? AND version > ?", (table, version or -1))
         if version is not None:
             self._connection.execute("INSERT OR IGNORE INTO heads VALUES (?, ?)", (table, version))
 
     def lake(self, lake: Lake) -> Lake:
-        """The lake that the log serves: the first one that was named."""
+        """Store `lake` if the log has none yet, and return the lake that the log serves."""
         self._connection.execute("INSERT OR IGNORE INTO meta VALUES ('lake', ?)", (encode_lake(lake).decode(),))
         found = self._connection.execute("SELECT value FROM meta WHERE name = 'lake'").fetchone()
         return decode_lake(found[0].encode()) or lake
@@ -216,15 +216,15 @@ class LogWriter:
         return offset
 
     def mark(self, pause: Pause, *, over: bool) -> None:
-        """Store a pause, or remove it if it is `over`."""
+        """Store a pause. `over`: remove it instead."""
         write_pause(self._connection, pause, over=over)
 
     def mark_stuck(self, stuck: ParkedTable, *, over: bool) -> None:
-        """Store the notice that a table is parked or quarantined, or remove it if that is `over`."""
+        """Store the notice that a table is parked or quarantined. `over`: remove it instead."""
         write_stuck(self._connection, stuck, over=over)
 
     def mark_lift(self, lift: Lift, *, over: bool) -> None:
-        """Store the request to retry a table, or remove it if it is `over`."""
+        """Store a request to retry a table. `over`: remove it instead."""
         write_lift(self._connection, lift, over=over)
 
     def prune(self, retention: LogRetention, *, now_ms: int, limit: int) -> Pruned:
@@ -440,7 +440,8 @@ def check_is_there(connection: sqlite3.Connection, last_read: LogRecord) -> None
     raise Fenced(
         "log-behind-root",
         f"{log}: the record at offset {offset} was read, but the file now has another record there, or none: an older "
-        "copy has overwritten it while it was open. Tables with decisions that it lacks are stopped",
+        "copy has overwritten it while it was open. Tables with decisions that it lacks are stopped. See `rootline "
+        "explain log-behind-root`",
     )
 
 

@@ -8,7 +8,8 @@ as the retention shows that every record below it had a verdict by then. The lim
 ages the log by at most a day at each check. A step deletes at most `limit` rows of a table, so that publishers wait for
 it no longer than for another publisher. A failure is logged and retried later, and never ends the coordinator.
 
-Theory. A checkpoint is a pair: the log's age, and its first undecided offset at that age. Once a checkpoint is as old
+Theory. The log's age is the time between all its checks so far. A checkpoint is a pair: the log's age, and its first
+undecided offset at that age. Once a checkpoint is as old
 as the retention, everything below its offset was decided at least that long ago. So neither records nor verdicts need
 a timestamp, and log files of earlier versions of Rootline can be pruned too. The file does not
 shrink: SQLite reuses the pages for the records that follow.
@@ -103,7 +104,7 @@ def checked(state: PruningState, *, now_ms: int, decided_below: int, retention: 
 
 
 def is_due(state: PruningState, *, now_ms: int, retention: LogRetention) -> bool:
-    """Whether the last check was some minutes ago, or more can be deleted."""
+    """Whether the log should be checked: the last check was some minutes ago, or more can be deleted."""
     return (
         abs(now_ms - state.seen_ms) >= _CHECK_EVERY_MS
         or state.records_below < may_go_below(state, retention.records_ms)
@@ -112,7 +113,7 @@ def is_due(state: PruningState, *, now_ms: int, retention: LogRetention) -> bool
 
 
 def may_go_below(state: PruningState, retention_ms: int) -> int:
-    """The offset below which everything has had its verdict for `retention_ms` of the log's age."""
+    """The offset below which every record has had a verdict for at least `retention_ms` of the log's age."""
     return max(
         (point.decided_below for point in state.checkpoints if state.age_ms - point.age_ms >= retention_ms), default=0
     )
@@ -161,7 +162,7 @@ def prune_step(
 
 
 def pruning_state(connection: sqlite3.Connection) -> PruningState:
-    """The stored state. Nothing may have been deleted yet."""
+    """The stored state, or the state of a log that was never pruned."""
     found = connection.execute("SELECT value FROM meta WHERE name = ?", (_STATE,)).fetchone()
     return PruningState.decode(None if found is None else found[0])
 

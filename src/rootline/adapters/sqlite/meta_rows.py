@@ -1,4 +1,4 @@
-"""The layout of an embedded log's file, and the rows of its table `meta`: pauses, notices of parked tables, lifts.
+"""The layout of an embedded log's file, and the rows of its table `meta`: pauses, notices, requests to retry tables.
 
 Owns: the tables and columns, the rows, and `NoticesOnly` over them. Does not own: the records (`log_file`), when a
 table is parked or lifted (`rootline.coordinator.runtime.assignment.parking`).
@@ -79,7 +79,7 @@ _PREFIX: Final = "paused:"
 
 
 def write_pause(connection: sqlite3.Connection, pause: Pause, *, over: bool) -> None:
-    """Store a pause, or remove it if it is `over`."""
+    """Store a pause. `over`: remove it instead."""
     name, value = f"{_PREFIX}{pause.table}", json.dumps({"since": pause.since_ms, "why": pause.why})
     if over:
         connection.execute("DELETE FROM meta WHERE name = ?", (name,))
@@ -109,15 +109,15 @@ _PARTITION: Final = 0
 
 
 def write_stuck(connection: sqlite3.Connection, stuck: ParkedTable, *, over: bool) -> None:
-    """Store the notice that a table is parked or quarantined, or remove it if that is `over`."""
+    """Store the notice that a table is parked or quarantined. `over`: remove it instead."""
     body = {"next": stuck.next_offset, "since": stuck.since_ms, "why": stuck.why, "first": stuck.first_offset}
     _write(connection, f"{_STUCK}{stuck.table}", body, over=over)
 
 
 def write_lift(connection: sqlite3.Connection, lift: Lift, *, over: bool) -> None:
-    """Store the request to retry a table, or remove it if it is `over`.
+    """Store a request to retry a table. `over`: remove it instead.
 
-    A request that was made meanwhile is not removed.
+    A newer request for the table is not removed.
     """
     if over and lift.name != _rows(connection, _LIFT).get(lift.table, {}).get("name"):
         return
@@ -141,7 +141,7 @@ def stuck_in(connection: sqlite3.Connection, log: LogId) -> list[ParkedTable]:
 
 
 def lifts_in(connection: sqlite3.Connection, log: LogId) -> list[Lift]:
-    """All requests in the file, which were not carried out yet."""
+    """The requests in the file, none of which was carried out yet."""
     return [
         Lift(TableName(table), log, _PARTITION, name=str(body.get("name", "")))
         for table, body in _rows(connection, _LIFT).items()
@@ -169,7 +169,7 @@ class StuckLog(Protocol):
 
 
 class NoticesOnly(ParkedStore):
-    """The parked store of a log that keeps undecided records: it has notices and lifts, but no records."""
+    """The parked store of a log that keeps undecided records. It has notices and requests (lifts), but no records."""
 
     def __init__(self, log: StuckLog) -> None:
         self._log = log
