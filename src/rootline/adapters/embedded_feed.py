@@ -2,8 +2,8 @@
 
 Owns: the translation of the log into events. Does not own: the log, the choice of the process that reads it (the lake's
 lock).
-Invariants: Those of the port `IntentFeed`. Records are not read while their verdicts cannot be written. The log knows
-the verdict of each record, so no offset is committed.
+Invariants: All invariants of the port `IntentFeed`. Records are not read while their verdicts cannot be written. The
+log knows the verdict of each record, so no offset is committed.
 """
 
 from __future__ import annotations

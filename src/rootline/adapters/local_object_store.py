@@ -311,7 +311,7 @@ class LocalObjectStore(ObjectStore, ObjectParts, ObjectsUpTo, ObjectFiles):
         return reply
 
     def _refusal(self, folder: int, path: Path, after: Predecessor) -> PutReply | None:
-        """The reply if the first name in `folder` is not that of `after`. The caller's lock excludes deletion."""
+        """The reply if the first name in `folder` is not the one in `after`. The caller's lock excludes deletion."""
         expected = None if after.key is None else _name_of(after.key)
         known = self._first_names.get(path.parent)
         # The names are listed only when the folder has changed since the last put of this process. A change within the

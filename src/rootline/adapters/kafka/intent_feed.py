@@ -3,11 +3,11 @@
 Owns: taking records from the library and delivering them, pausing, detecting the end and missing answers, re-reading
 outside the group for tables that could not keep up. Does not own: which partitions are read and from when
 (`membership`), committed offsets (`progress`).
-Invariants: Those of the port `IntentFeed`. A record that was taken from the library is delivered, or it is kept for the
-next call, even if a call is cancelled. After any failure, each partition continues after the last record that
-was delivered, whatever the library's position. Re-reading commits no offset and joins no group. It continues where the
-previous read ended, its records are in order and without a gap, and its next offset never passes a record that it has
-not returned.
+Invariants: All invariants of the port `IntentFeed`. A record that was taken from the library is delivered, or it is
+kept for the next call, even if a call is cancelled. After any failure, each partition continues after the last record
+that was delivered, whatever the library's position. Re-reading commits no offset and joins no group. It continues where
+the previous read ended, its records are in order and without a gap, and its next offset never passes a record that it
+has not returned.
 """
 
 from __future__ import annotations

@@ -350,7 +350,7 @@ def _modern(message_set: bytes, at: int, end: int) -> _Batch:
 def _legacy(message_set: bytes, at: int, end: int, next_offset: int) -> _Batch:
     """A message in the format from before Kafka 0.11.
 
-    A compressed message contains others, and its offset is that of the last of them.
+    A compressed message contains others, and its own offset is the offset of the last of them.
     """
     last, _, _, magic, flags = _LEGACY_HEADER.unpack_from(message_set, at)
     data_at = at + _LEGACY_HEADER.size + (8 if magic else 0)

@@ -2,9 +2,9 @@
 
 Owns: a consumer for each search, the part of a topic in memory, the topic and the offset at which a search starts. Does
 not own: the contents of headers (`record_headers`).
-Invariants: Those of the port `LogArchive`. No offset is committed and no group is joined. A search ends at the end that
-the topic had when it began. A broker that does not answer for `request_timeout_s` ends the search. Records that
-Rootline has not written are skipped.
+Invariants: All invariants of the port `LogArchive`. No offset is committed and no group is joined. A search ends at the
+end that the topic had when it began. A broker that does not answer for `request_timeout_s` ends the search. Records
+that Rootline has not written are skipped.
 
 Verdicts and dead letters follow their record in time. So both are searched from the record's append time on, and from a
 little before it, because their times are from a coordinator's clock and not from the broker's.

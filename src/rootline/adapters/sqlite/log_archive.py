@@ -1,7 +1,7 @@
 """An embedded log for inspection: the records that are still in it, newest first, and the undecided ones by table.
 
 Owns: reading in portions. Does not own: the SQL of records (`log_file`).
-Invariants: Those of the port `LogArchive`. No file is created. No lock is taken that a writer waits for.
+Invariants: All invariants of the port `LogArchive`. No file is created. No lock is taken that a writer waits for.
 """
 
 from __future__ import annotations
