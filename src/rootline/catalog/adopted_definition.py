@@ -242,7 +242,7 @@ class _Reading:
 
 
 def _named(body: Any, path: tuple[int | str, ...]) -> str:
-    """The field at `path`, by its names instead of its positions in the JSON."""
+    """The field at `path` in the metadata JSON, as text for a message: the names on the path instead of positions."""
     names: list[str] = []
     for part in path:
         try:

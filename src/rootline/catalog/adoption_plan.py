@@ -85,7 +85,10 @@ _NOTHING: Final = ManifestStats(0, 0, 0, 0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class AdoptedManifests:
-    """Rows of a root in the list's order, their leaves, and the next free row id after them."""
+    """The manifests of a snapshot, as rows of a root, in the order of the manifest list.
+
+    `leaves`: location → the decoded entries of a manifest. `next_row_id`: the next free row id after them.
+    """
 
     rows: tuple[ContentEntry, ...] = ()
     leaves: Mapping[str, Leaf] = field(default_factory=dict)
@@ -415,7 +418,10 @@ def _snapshot(metadata: Mapping[str, Any], current: Mapping[str, Any] | None, nu
 
 
 def _without_effect(manifests: AdoptedManifests) -> tuple[dict[str, BitMap], DeleteCounts]:
-    """Leaf → ordinals of vectors whose data files were removed, which engines ignore, and the counts of all deletes."""
+    """Manifest → the ordinals of its vectors without effect, and the counts of all deletes.
+
+    A vector has no effect if its data file was removed. Engines ignore it.
+    """
     leaves = manifests.leaves
     found = list(live_deletes(leaves.values(), {}))
     vectors = [entry.referenced_file or "" for _, _, entry in found if entry.deletion_vector is not None]

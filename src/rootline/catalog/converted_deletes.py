@@ -238,7 +238,7 @@ class ConvertedDeletes:
     async def _copied(self, vectors: Sequence[ContentEntry]) -> list[ContentEntry]:
         """The vectors of one Puffin file, in its copy for engines.
 
-        If the entries name their data files by absolute locations, the copy's footer keeps its names.
+        If the entries name their data files by absolute locations, the copy's footer keeps the original names.
         """
         first = vectors[0]
         names = str if is_absolute(first.referenced_file or "") else self._engine_name
@@ -361,7 +361,7 @@ def _location(entry: ContentEntry) -> str:
 
 
 def _newest_of(task: FileTask) -> VersionInfo:
-    """The version info of a merged delete: that of the newest delete that it replaces, as EXISTING."""
+    """The version info of a merged delete: a copy from the newest delete that it replaces, with status EXISTING."""
     entries = (*task.vectors, *task.deletes.positions, *task.deletes.equality)
     newest = max(entries, key=lambda entry: (entry.version_info.sequence_number or 0, entry.location)).version_info
     return VersionInfo(Status.EXISTING, newest.snapshot_id, newest.sequence_number, newest.file_sequence_number)

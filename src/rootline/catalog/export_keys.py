@@ -1,5 +1,8 @@
 """Formats, table properties and object names of exports.
 
+A *sweep* deletes objects that no retained version or export needs. A root lists them first: they are *condemned*. Names
+of objects that are exported later contain a *salt*, so that no deleted name is used again (`export_memory`).
+
 Owns: the format versions of Iceberg, the properties for exports, the layout of `export/` in a table's folder, absolute
 locations, the hashes in names, and the stored converted deletes as described by their names. Does not own: the bytes of
 objects, the input of a converted delete's hash (`converted_deletes`), bounds of properties (`table_properties`).
@@ -164,7 +167,7 @@ class Converted(NamedTuple):
 
 
 def name_of(digest: str, numbers: Iterable[int], kind: str, salt: str = "") -> str:
-    """The name of a converted delete, without its folder. `salt`: of the sweeps so far (`SweepState.salt`)."""
+    """The name of a converted delete, without its folder. `salt`: `SweepState.salt`, which each sweep changes."""
     return f"{digest}-{'-'.join(map(str, numbers))}{'.' if salt else ''}{salt}.{kind}"
 
 

@@ -1,5 +1,7 @@
 """The memory of an exporter: its knowledge of each table, of sweeps, and the requests of one export.
 
+A *unit* is the part of a table that one manifest describes (`manifest_writer`).
+
 Owns: the content and lifetime of this memory, filling it from the newest stored export, the salt that sweeps require in
 names, the count of requests, storing an object that may exist. Does not own: making an export (`exporter`), sweeps
 (`rootline.workers`), names and bytes of objects.
@@ -84,7 +86,7 @@ class Moment:
         return Moment(time.monotonic(), time.time())
 
     def is_past(self) -> bool:
-        """Whether the object that was read then must be re-read."""
+        """Whether an object that was read at this moment must be re-read: that was over `TRUSTED_S` ago."""
         return max(time.monotonic() - self.monotonic_s, time.time() - self.wall_s) > TRUSTED_S
 
 
@@ -134,7 +136,7 @@ class TableMemory:
     head_read: Moment | None = None
 
     def meet(self, head: RootHeader) -> None:
-        """Set the head that was just read. If a sweep changed it, drop the knowledge of stored objects."""
+        """Set the newest root's header, just read. If a sweep has changed it, drop the knowledge of stored objects."""
         if self.head is None or SweepState.of(self.head) != SweepState.of(head):
             self.forget()
         self.head, self.head_read = head, Moment.now()

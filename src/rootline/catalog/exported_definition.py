@@ -125,7 +125,8 @@ class _Member:
 class ExportedDefinition:
     """The description of a table in an export, without its files. It depends only on the definition and the format.
 
-    `read_by`: the definition of the export's own version, for that of an older version in the same export.
+    `read_by`: only for an older version in an export, the description of the newest version in it. Engines use that
+    one for all snapshots.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class ExportedDefinition:
     def of(
         definition: TableDefinition, format_version: FormatVersion, read_by: ExportedDefinition | None = None
     ) -> ExportedDefinition:
-        """The definition in the form of `format_version`. `read_by` is as in the class.
+        """The definition in the form of `format_version`. For `read_by` see the class.
 
         Raises:
             Invalid: `export-unsupported`, the format lacks a type or a default value of a column.
@@ -275,8 +276,8 @@ class ExportedDefinition:
 
     @cached_property
     def _orders(self) -> Mapping[int, tuple[SortField, ...]]:
-        """Sort orders by id, each up to its first field that engines cannot read. Rows are sorted by the remaining
-        fields.
+        """Sort orders by id, each cut before its first field that engines cannot read. Rows are sorted by the fields
+        that remain.
         """
         orders = {order.order_id: tuple(self._sort_fields(order)) for order in self.definition.sort_orders}
         sorted_by = {order_id: fields for order_id, fields in orders.items() if fields and order_id != _UNSORTED}
@@ -315,7 +316,7 @@ class ExportedDefinition:
         return tuple(field for field in self._fields_by_spec[spec_id] if field.source_id in there)
 
     def _id_of(self, spec_id: int, form: tuple[ExportedField, ...]) -> int:
-        """The id of a form: that of the spec with exactly these fields, otherwise one that no spec of the table has."""
+        """The id of the table's spec with exactly these fields, or an unused id if there is no such spec."""
         key = _meaning(form)
         if key == _meaning(self._whole_by_spec[spec_id]):
             return spec_id
@@ -342,8 +343,8 @@ class ExportedDefinition:
 
     @cached_property
     def _whole_by_spec(self) -> Mapping[int, tuple[ExportedField, ...]]:
-        """Spec id → the meaning of the id. For an adopted spec this is its writer's, with types that some engines
-        misread.
+        """Spec id → all fields of the spec. An adopted spec also has fields of types that some engines misread, because
+        its writer gave the id this meaning.
         """
         return self._fields_by_spec | {
             spec.spec_id: tuple(self._exported(spec, is_whole=True))
@@ -369,7 +370,7 @@ class ExportedDefinition:
             yield ExportedField(field_id, name, member.source_ids[0], member.transform, member.tracked_id, tracked.type)
 
     def _is_readable(self, member: _Member) -> bool:
-        """Whether it is a known transform of one column. Other members break readers of the metadata."""
+        """Whether the member is a known transform of one column. Other members break readers of the metadata."""
         if len(member.source_ids) != 1 or self._source_type(member.source_ids[0]) is None:
             return False
         expression = self.definition.expressions_by_id.get(member.tracked_id)
@@ -402,7 +403,7 @@ class ExportedDefinition:
 
 
 def stated_specs(metadata: Mapping[str, Any]) -> frozenset[tuple[int, Meaning]]:
-    """The specs of a metadata.json: the id and the meaning of each."""
+    """The specs of a metadata.json, each as its id and its `Meaning`."""
     found: list[tuple[int, Meaning]] = []
     for spec in metadata["partition-specs"]:
         fields = (
@@ -468,13 +469,13 @@ def _check_v2(schema: Schema, name: str, field: NestedField) -> None:
     if isinstance(field.field_type, PrimitiveType) and not isinstance(field.field_type, _V2_TYPES):
         raise Invalid(
             "export-unsupported",
-            f"{where} is of type {field.field_type}, which format version 2 lacks: export format version 3",
+            f"{where} is of type {field.field_type}, which format version 2 lacks: export it in format version 3",
         )
     if field.initial_default is not None:
         raise Invalid(
             "export-unsupported",
             f"{where} has the default value {field.initial_default!r:.80} in older files, where a reader of format "
-            "version 2 would read null: export format version 3",
+            "version 2 would read null: export it in format version 3",
         )
 
 

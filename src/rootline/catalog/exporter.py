@@ -1,5 +1,8 @@
 """A table's versions as Iceberg metadata, read from the store or made on demand.
 
+A version is *addressable* while the head still names it (`Addressable`). It is *shown* if it changed the table, and did
+not only record verdicts.
+
 Owns: the choice of version and format, one export at a time for each, the order of reads and writes, the versions that
 are shown to engines. Does not own: the manifests of one version (`manifest_writer`), the content of the metadata
 (`table_metadata`), the memory (`export_memory`), serving (`rootline.catalog.rest`).
@@ -80,7 +83,7 @@ async def shown_at(root: Root, oldest: Version, read: Callable[[Version], Awaita
 
 
 class ExportBuilder:
-    """The making of one export. `reads` counts requests and uses `cache`. `root`: the root of the exported version."""
+    """Makes one export. `reads` counts requests and uses `cache`. `root`: the root of the exported version."""
 
     def __init__(
         self, reads: ObjectStore, cache: ReadCache, everything: ExportMemory, memory: TableMemory, root: Root
@@ -151,7 +154,7 @@ class ExportBuilder:
         """Whether a sweep committed during this export. Raises `Unavailable` if it condemned an object that the export
         uses.
 
-        A condemned object is deleted a retention later, at least ten minutes, unless a root names it then.
+        A condemned object is deleted after a retention time of at least ten minutes, unless a root names it then.
         """
         memory, table = self._memory, self._folder.table
         head = await at_head(self._reads, table, lambda at: read_root(self._reads, table, at.version))
@@ -191,7 +194,7 @@ class ExportBuilder:
         return known
 
     async def _snapshot(self, version: Version, read_by: ExportedDefinition) -> tuple[SnapshotJson, list[str]]:
-        """Store the manifest list of one version. Return its snapshot, and the names of its units."""
+        """Store the manifest list of one version. Return its snapshot, and the names of its manifests."""
         root = await self._root_of(version)
         header, format_version = root.header, self._folder.format_version
         definition = await self._definition_of(root)
@@ -254,7 +257,7 @@ class ExportBuilder:
         return found
 
     async def _shown_below(self, version: Version) -> Version | None:
-        """The shown version before it, or `None` if none may be read."""
+        """The newest shown version before `version`, or `None` if there is none that may be read."""
         if version <= self._oldest:
             return None
         known = self._index.snapshots.get(self._id_of(version))
@@ -328,8 +331,7 @@ class TableExporter:
         Args:
             table: its name.
             format_version: by default the table's property `rootline.export.format`, else V3.
-            version: an addressable version, or one exported while it was addressable. Once a table is swept, it must be
-                addressable.
+            version: an addressable version. While the table was never swept, also a version that was exported earlier.
 
         Raises:
             Invalid: `table-unknown`, `table-dropped`, `version-unknown`, `export-unsupported`,
@@ -424,7 +426,7 @@ class TableExporter:
             return stored
 
     async def _check_stays(self, reads: PlanningReads, memory: TableMemory, version: Version) -> None:
-        """Raises `Invalid` (`version-unknown`) if the stored export of `version` may be deleted soon."""
+        """Raise `Invalid` (`version-unknown`) if the stored export of `version` may be deleted soon."""
         table = memory.folder.table
         head = await _head(reads, table)
         if head == version:

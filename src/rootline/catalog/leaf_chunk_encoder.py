@@ -1,6 +1,8 @@
 """The encoding of many entries of one leaf as a manifest, column by column.
 
-Owns: columns of a leaf to the rows of a manifest, and columns of Avro encodings made for all rows at the same time.
+A *leaf* is Rootline's manifest: a file with the entries of data files or deletes, in columns.
+
+Owns: the conversion of a leaf's columns to manifest rows, and Avro encodings that are made for all rows at once.
 Does not own: the form of a row (`manifest_encoder`).
 Invariants: the bytes are the same as if the entries were encoded one by one. No entry object is made. Each value has
 the bytes that `avro_encoding` makes.
@@ -247,7 +249,7 @@ class _Chunk:
         return found
 
     def optional(self, name: str) -> pa.Array:
-        """The encoding of `["null", "long"]`, or of an optional int."""
+        """The column `name`, encoded as Avro's `["null", "long"]` or as an optional int."""
         return longs(self.row(name), prefix=PRESENT, null=NULL)
 
     def optional_lists(self, name: str) -> Piece:

@@ -235,8 +235,8 @@ def _map(items: Sequence[tuple[Column, bytes | None]]) -> bytes:
 
 
 def _of_deletes(entry: ContentEntry, absolute: Absolute) -> list[bytes]:
-    """Five maps without counts. The bounds of the column `file_path` are the only referenced file, which some readers
-    match.
+    """Five maps without counts. If a delete refers to a single data file, its name is both bounds of `file_path`,
+    because some readers match deletes to files by them.
     """
     if entry.referenced_file is None:
         return [NULL] * 5
@@ -246,12 +246,12 @@ def _of_deletes(entry: ContentEntry, absolute: Absolute) -> list[bytes]:
 
 
 def optional_long(value: int | None) -> bytes:
-    """The encoding of `["null", "long"]`, or of an optional int."""
+    """`value` encoded as Avro's `["null", "long"]`, which is also an optional int."""
     return NULL if value is None else PRESENT + encode_long(value)
 
 
 def optional_longs(values: Sequence[int] | None) -> bytes:
-    """The encoding of `["null", array of long]`, or of an optional array of ints."""
+    """`values` encoded as Avro's `["null", array of long]`, which is also an optional array of ints."""
     if values is None:
         return NULL
     if not values:

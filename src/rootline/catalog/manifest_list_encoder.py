@@ -155,7 +155,7 @@ def encode_manifest_list(
     sequence_number: int,
     format_version: FormatVersion,
 ) -> bytes:
-    """The manifest list of a snapshot, with its manifests in the given order. Each has its path."""
+    """The manifest list of a snapshot, with its manifests in the given order. Each record must have its path."""
     metadata = list_metadata(format_version, snapshot_id, parent_id, sequence_number)
     sync = hashlib.sha256(b"manifest list of %d" % snapshot_id).digest()[:SYNC_BYTES]
     return encode_container(metadata, (_row(record, format_version) for record in records), sync)

@@ -8,9 +8,9 @@ replaces it. The unchanged part of a table has the same units from root to root,
 an equality delete. A leaf is read only for a missing unit, or to convert deletes. Every manifest of the index is
 stored. Encoding never blocks the event loop.
 
-Theory. There are four kinds of unit: the rows of one block of the root, 4,096 consecutive ordinals of a leaf without
-the dead ones, the entries of a leaf that this root removes, and converted deletes. Blocks and leaves never change, so
-their names, with the dead ordinals, identify the unit.
+Theory. There are four kinds of unit: the rows of one block of the root (a compressed group of rows), 4,096 consecutive
+ordinals of a leaf without the dead ones, the entries of a leaf that this root removes, and converted deletes. Blocks
+and leaves never change, so their names, with the dead ordinals, identify the unit.
 """
 
 from __future__ import annotations

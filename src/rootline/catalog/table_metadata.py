@@ -44,8 +44,8 @@ Specs = frozenset[tuple[int, Meaning]]
 class StoredMetadata:
     """An intact metadata.json: its bytes, and the parts that an exporter reads.
 
-    `snapshots`: those of its own table, whose lists are in its folder. Other snapshots are from before an adoption. If
-    an older release adopted a Rootline export, those have ids that the table assigns again later.
+    `snapshots`: those of its own table, whose manifest lists are in its folder. Other snapshots are from before an
+    adoption. If an older release adopted a Rootline export, the table may assign their ids a second time.
     """
 
     body: bytes
@@ -186,9 +186,9 @@ def _apart(before: Sequence[SnapshotJson], snapshots: Sequence[SnapshotJson]) ->
 
 
 def _log(snapshots: Sequence[SnapshotJson], before: AdoptedHistory) -> list[dict[str, int]]:
-    """The snapshot log, without gaps: engines answer with the last entry before a time.
+    """The snapshot log, which must not have gaps: for a time, engines choose the last entry before it.
 
-    So it begins after the last gap, even if tagged or adopted snapshots are older.
+    So the log begins after the last gap between versions, even if tagged or adopted snapshots are older.
     """
     start = len(snapshots) - 1
     while start > 0 and snapshots[start].get("parent-snapshot-id") == snapshots[start - 1]["snapshot-id"]:

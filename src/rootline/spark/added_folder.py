@@ -56,7 +56,7 @@ async def refused_locations(store: ObjectStore, header: RootHeader, locations: I
 
 
 def refused_by(header: RootHeader, pages: TablePages, locations: Iterable[str]) -> frozenset[str]:
-    """The refused locations, as `refused_locations`, from the pages of condemned and of rewritten locations."""
+    """The result of `refused_locations`, computed from `pages`: objects that list condemned and rewritten locations."""
     left = RetiredDraft(header.locations.retired, pages.of(RETIRED_PAGES))
     undone = header.restores.through
 
@@ -101,9 +101,9 @@ def add_folder(
     Columns are found by field id, or by the table's name mapping. A column that is only in the files' paths
     (`day=2024-01-01`) has that value if the table is partitioned by the column itself. Otherwise the folder is refused.
     Every file is read on the cluster, for exact statistics. Names that begin with `_` or `.`, and those that do not end
-    in `.parquet`, are skipped. So are files that the table has, or has rewritten, for example in a compaction. So the
-    same folder can be added again when it has new files, as long as the table remembers its rewritten files: for the
-    log's retention and a day.
+    in `.parquet`, are skipped. Files that the table has, or has rewritten (for example in a compaction), are skipped
+    too. So the same folder can be added again when it has new files. The table remembers rewritten files for the log's
+    retention and a day.
 
     Args:
         spark: the session, with the same settings as for `rootline.spark.register`.
@@ -150,8 +150,8 @@ def _checked(folder: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FilesOfFolder:
-    """The locations of the `new` files of a folder. `known`: the number of the table's files. `left`: of refused
-    ones.
+    """The locations of the `new` files of a folder. `known`: the number of files in it that the table has already.
+    `left`: the number of files that the table refuses.
     """
 
     new: tuple[str, ...]
@@ -182,12 +182,12 @@ def _is_hidden(place: str, folder: str) -> bool:
 
 
 def _packed(locations: Sequence[str]) -> bytes:
-    """A share as compact bytes, because Spark sends all shares to each task, which needs only its own."""
+    """The locations for one task as compact bytes, because Spark sends those of all tasks to each task."""
     return zlib.compress(json.dumps(locations).encode(), 1)
 
 
 def _described(options: SourceOptions, definition_json: bytes, shares: Sequence[bytes], number: int) -> list[DataFile]:
-    """The files of a share, as an intent names them."""
+    """The data files of task `number` in the form for an intent, each described from its rows."""
     definition = TableDefinition.from_json(definition_json)
 
     async def body(session: Session, location: str) -> bytes:

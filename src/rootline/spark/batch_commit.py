@@ -48,7 +48,7 @@ from rootline.tree.evolution.evolution_rules import may_become, placed_fields
 
 @dataclass(frozen=True, slots=True)
 class MergedWrite:
-    """The changes of the table that a write needs. Picklable. `definition`: JSON, the definition for its files."""
+    """The changes of the table that a write needs. Picklable. `definition`: the definition for its files, as JSON."""
 
     columns: pa.Schema
     definition: bytes
@@ -57,8 +57,8 @@ class MergedWrite:
     def planned(
         table: TableName, rows: StructType, definition: bytes, digest: bytes, *, is_case_sensitive: bool = False
     ) -> MergedWrite | None:
-        """The plan for rows with Spark's schema, or `None` if the table, whose definition has `digest`, needs no
-        change.
+        """The plan for `rows`, or `None` if the table needs no change. `definition`, `digest`: JSON and digest of the
+        table's definition.
 
         Raises:
             Invalid: `definition-invalid` or `evolution-illegal`, naming the column.
@@ -155,7 +155,8 @@ def commit_append(
 ) -> Verdict | None:
     """Publish one `append` and wait for its verdict. `None` when there are no files. An upsert is a `row_delta`.
 
-    Many files are put into leaves first. `definition`: for which the files were written. `merged`: its changes.
+    Many files are first put into leaves (files that list data files). `definition`: the one under which the files were
+    written. `merged`: the changes of the table that it needs.
 
     Raises:
         Invalid: the intent was rejected, and `onRejected` is `fail`; `definition-changed`, the files cannot be used.
@@ -227,7 +228,7 @@ def _check_same_rows(lake: Lake, verdict: Verdict, batch: WrittenBatch, options:
 def commit_overwrite(
     batch: WrittenBatch, definition: TableDefinition, options: SourceOptions, merged: MergedWrite | None = None
 ) -> Verdict | None:
-    """Replace rows by the batch's in one intent, replanned when the table changes meanwhile.
+    """Replace rows of the table by the rows of the batch, in one intent. Replan it if the table changes meanwhile.
 
     `replaceWhere` selects the replaced rows, or `partitionOverwriteMode` the partitions of the batch. Without them
     every row is replaced.
@@ -247,7 +248,7 @@ def commit_overwrite(
 def _decided_in_the_end(
     lake: Lake, planned: Callable[[], Intent | None], batch: WrittenBatch, options: SourceOptions
 ) -> Verdict | None:
-    """The verdict on the planned intent, which is replanned when another change was first."""
+    """Publish the planned intent and return its verdict. If another commit was first, plan and publish a new one."""
     patience = Patience.of(options.verdict_timeout_ms / 1000, time.monotonic, no_jitter)
 
     def publish(intent: Intent) -> Verdict:
@@ -258,7 +259,7 @@ def _decided_in_the_end(
 
 
 def carried_files(lake: Lake, batch: WrittenBatch, definition: TableDefinition, options: SourceOptions) -> NewFiles:
-    """The batch's files in the form of its intent. Many files are put into leaves, which are stored here."""
+    """The batch's files in the form for its intent. Many files are put into leaves (files that list data files)."""
 
     async def carried(session: Session) -> NewFiles:
         if batch.oldest_ms is not None:  # a swept table checks the age of files, which only the executors know

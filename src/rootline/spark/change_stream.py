@@ -81,7 +81,8 @@ class Offset:
             return Offset(str(found["table"]), int(found["version"]), int(found["files"]))
         except (KeyError, TypeError, ValueError) as error:
             raise Invalid(
-                "setting-invalid", f"the checkpoint's offset {str(found)[:200]} is not one of a Rootline stream"
+                "setting-invalid",
+                f"the checkpoint's offset {str(found)[:200]} is not one of a Rootline stream: use a new checkpoint",
             ) from error
 
     def as_dict(self) -> dict[str, Any]:
@@ -99,7 +100,7 @@ class ChangePartition(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class _Amount:
-    """The amounts that limits restrict."""
+    """A number of files, rows and bytes. The limit of a micro-batch restricts one of them."""
 
     files: int = 0
     rows: int = 0
@@ -303,7 +304,7 @@ _EVERYTHING: Final = _Amount(1 << 62, 1 << 62, 1 << 62)
 
 
 def _within(limit: ReadLimit | None) -> Callable[[_Amount], bool]:
-    """A predicate: an amount is within `limit`."""
+    """A predicate that is true for amounts within `limit`."""
     files, rows = getattr(limit, "max_files", None), getattr(limit, "max_rows", None)
     size = getattr(limit, "max_bytes", None)
 
@@ -332,8 +333,8 @@ def _field(definition: TableDefinition, name: str) -> NestedField:
 
 
 def _packed(changes: Sequence[VersionChange]) -> Iterator[tuple[VersionChange, ...]]:
-    """Changes in order, in groups of about 128 MiB. A version that removes rows is never split, because of its
-    updates.
+    """Changes in order, in groups of about 128 MiB. A version that removes rows is never split, because both
+    images of an updated row must be read together.
     """
     held: list[VersionChange] = []
     size = 0

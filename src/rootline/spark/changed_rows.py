@@ -102,7 +102,7 @@ class DeadRows:
 
 @dataclass(frozen=True, slots=True)
 class ChangedFile:
-    """A data file with its deletes before and after. `None`: the file was, or is, not in the table."""
+    """A data file with its deletes before and after a version. `None`: it was not in the table before, or after."""
 
     data: ContentEntry
     before: DeadRows | None
@@ -177,7 +177,7 @@ async def version_change(session: Session, table: TableName, version: int) -> Ve
 
 
 async def content_of(session: Session, table: TableName, version: int) -> VersionChange:
-    """All rows of `version`, as if it had added them. Raises as `version_change`."""
+    """All rows of `version`, as if it had added them. Raises the errors of `version_change`."""
     try:
         plan = await plan_files(session, table, None, PointInTime(version=version))
     except Invalid as error:

@@ -149,10 +149,9 @@ class _Landed:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """The outcome of a group. `again`: groups made from it, to be tried. `left`: the number of its files that are
-    not tried.
+    """The outcome of one try of a group. `again`: new groups of its files, to be tried.
 
-    `refused`: 1 if it changed while it was written.
+    `left`: the number of its files that are not retried. `refused`: 1 if the group changed while it was written.
     """
 
     landed: _Landed | None = None
@@ -163,7 +162,7 @@ class _Outcome:
 
 @dataclass(frozen=True, slots=True)
 class GroupRuns:
-    """One compaction. `write` makes the files of a group. It is called from several threads concurrently."""
+    """One compaction. `write` writes the new files of a group. It is called from several threads concurrently."""
 
     lake: Lake
     options: SourceOptions
@@ -260,10 +259,10 @@ class GroupRuns:
         return self.lake.holder.run(operation)
 
     def _as_it_is_now(self, planned: _Planned) -> tuple[tuple[_Planned, ...], int]:
-        """The group in a new plan, because it may have waited long, and the number of its files that no group has
-        any more.
+        """Plan the group for the newest version, because it may have waited for long.
 
-        It is several groups only if the table's properties changed. Removed files are not counted.
+        Returns the group (or several, if the table's properties changed), and the number of its live files that no
+        longer need a rewrite.
         """
         plan = self._plan()
         if plan.root.header.version == planned.plan.root.header.version:
@@ -273,7 +272,7 @@ class GroupRuns:
         return groups, len(live) - sum(len(of_new.group) for of_new in groups)
 
     def _planned_again(self, planned: _Planned) -> _Outcome | None:
-        """The group replanned: its changed and unchanged files in separate groups. `None` if nothing changed."""
+        """Replan a group, with its changed and unchanged files in separate groups. `None`: no file has changed."""
         plan = self._plan()
         names = {task.location: seen_vector(task) for task in planned.group}
         live = _live(plan, planned)
@@ -353,9 +352,10 @@ def compact(
         target_file_size_bytes: the approximate size of a new file. The default is the table's property
             `rootline.compact.data-target-bytes` (128 MiB). A task has the rows of one such file in memory.
         group_bytes: the most bytes of files that are sorted together. The default is 64 new files.
-        groups_max: the most groups.
-        groups_at_once: the number of concurrent groups. The default is the cluster's cores, and 2 for ordered ones.
-        tries: the number of tries of the files of a group.
+        groups_max: the largest number of groups to rewrite in this call.
+        groups_at_once: the number of concurrent groups. The default is the number of the cluster's
+            cores, and 2 for `sort` and `z-order`.
+        tries: how often the files of a group are tried, if other commits change them meanwhile.
         only_due: `bin-pack` uses the thresholds of the table's properties `rootline.compact.…`, as workers do, instead
             of two small files, or one deleted row in a hundred.
         timeout_s: seconds to wait for the verdict on each group.

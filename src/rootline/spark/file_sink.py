@@ -81,7 +81,7 @@ def delete_files(
     table = pa.Table.from_batches(rows)
     missing = [name for name in names if name not in table.column_names]
     if missing:
-        raise Invalid("rows-invalid", f"rows: column {missing[0]} is an identifier field, and the rows have none")
+        raise Invalid("rows-invalid", f"rows: the identifier field {missing[0]} is missing: add the column to the rows")
     own = table.select(names)
     codec = EntryCodec.of_definition(keys).statistics
     written = write_files(own, keys, ids)
@@ -112,8 +112,8 @@ def check_keys(table: TableName, keys: Sequence[pa.Table]) -> None:
     if twice:
         raise Invalid(
             "rows-invalid",
-            f"{table}: {twice} rows of the batch have the identifier fields of another row of it, and their order is "
-            "undefined: keep one row for each key (dropDuplicates, or a window over the order)",
+            f"{table}: {twice} rows of the batch have the same identifier fields as another row of it, and their order "
+            "is undefined: keep one row for each key (dropDuplicates, or a window over the order)",
         )
 
 
@@ -201,7 +201,7 @@ def write_task(
 
 
 def _said(name: str) -> str | None:
-    """A local property that Spark sets for its tasks."""
+    """The value of a local property that Spark sets for its tasks. `None`: not set, or not in a task."""
     context = TaskContext.get()
     return None if context is None else context.getLocalProperty(name)
 

@@ -183,7 +183,7 @@ _NEEDED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class HandedRows:
-    """`frame`: the table's columns in order, with field ids, and `GROUP` last if `is_partitioned`."""
+    """Rows for Spark's writer. `frame`: the table's columns with field ids, and `GROUP` last if partitioned."""
 
     frame: DataFrame
     is_partitioned: bool
@@ -337,8 +337,8 @@ async def _target(session: Session, options: SourceOptions, place: str) -> tuple
 
 
 def rows_told(counted: Observation, timeout_s: float, table: str) -> int:
-    """The number of rows that Spark reports as written. Before 4.3 an event reports it, and Spark drops events under
-    load.
+    """The number of rows that Spark reports as written. Before Spark 4.3 an event reports it, and Spark drops
+    events under load.
 
     Raises:
         Invalid: `rows-invalid`, Spark did not report it in time.
@@ -414,8 +414,8 @@ def batch_appender(
         log: instead of the session's `spark.rootline.log`.
 
     Raises:
-        Invalid: `setting-invalid`. The returned function raises as `append`, which ends the query. A restarted query
-            continues with the same batch.
+        Invalid: `setting-invalid`. The returned function raises the errors of `append`. They end the query. A
+            restarted query continues with the same batch.
 
     """
     table = checks.text(name, "name")

@@ -187,7 +187,7 @@ class Replaced:
     async def _kept_rows(
         self, session: Session, plan: FilePlan, task: FileTask, definition: TableDefinition
     ) -> pa.Table | None:
-        """The rows of a file of another spec outside the partitions, or `None` if these are all rows."""
+        """The rows of a file of another spec that are not in the partitions. `None`: no row is in them."""
         whole = FileTask(task.data, task.vectors, deletes=task.deletes)
         rows = await scan_table(session.store, plan.table, [whole], RowsWanted.to_keep(plan.definition))
         spec = definition.spec_by_id(self.spec_id)

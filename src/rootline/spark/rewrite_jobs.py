@@ -87,7 +87,7 @@ class RowOrder:
         if not fields:
             raise Invalid("setting-invalid", "there is no order to write rows in: give sort_by=[…], as in create_table")
         if curve is Curve.Z and len(fields) > _COLUMNS_MAX:
-            raise Invalid("setting-invalid", f"sort_by has {len(fields)} columns: a Z-order takes {_COLUMNS_MAX}")
+            raise Invalid("setting-invalid", f"sort_by has {len(fields)} columns: name {_COLUMNS_MAX} or fewer")
         known = (order.order_id for order in definition.sort_orders if order.fields == fields)
         order = RowOrder(fields, curve, next(known, None) if curve is Curve.LINEAR else None)
         empty = arrow_schema_of(definition.schema).empty_table()
@@ -182,7 +182,7 @@ def _scaled(keys: SortKeys, cuts: pa.Table, bits: int) -> Any:
 
 
 def in_order(rows: pa.Table, order: RowOrder, paths: dict[int, ColumnPath], cuts: Cuts | None) -> pa.Table:
-    """`rows` in the order. Without cuts, by ranks among themselves."""
+    """`rows` in the order. Without `cuts`, the ranks for a Z-order are those among `rows`."""
     keys = order.keys(rows, paths)
     known = order.cuts(keys, 1) if cuts is None else cuts
     return rows.take(order.on_curve(keys, known).order())

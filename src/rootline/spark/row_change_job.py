@@ -164,7 +164,7 @@ _VECTORS_AT_ONCE: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """A file that loses rows: `deleted` are those deleted before, `gone` those deleted now."""
+    """A file that loses rows, with the positions that were `deleted` before, and those deleted now (`gone`)."""
 
     task: FileTask
     deleted: BitMap64
@@ -281,7 +281,7 @@ class Mode(StrEnum):
 
     @staticmethod
     def of(given: str) -> Mode:
-        """Raises `Invalid` (`setting-invalid`)."""
+        """The mode of this name. Raises `Invalid` (`setting-invalid`)."""
         try:
             return Mode(given)
         except ValueError as error:
@@ -321,7 +321,7 @@ class JobBegin:
 
     @property
     def lineage(self) -> list[str]:
-        """The column of row ids, which rows keep, unless the table itself has a column of that name."""
+        """The column of row ids, which rows keep. Empty if the table itself has a column of that name."""
         return [ROW_ID] if may_state_lineage(self.definition) else []
 
     def columns_of(self, condition: object) -> list[str]:
@@ -348,7 +348,7 @@ class JobBegin:
         return names
 
     def named_values(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """`values`, keyed by the table's spelling of their columns. Raises as `named`."""
+        """`values`, keyed by the table's spelling of their columns. Raises the errors of `named`."""
         return dict(zip(self.named(list(values)), values.values(), strict=True))
 
     def read(self, spark: SparkSession, columns: Sequence[str], condition: str | Column | None) -> DataFrame:

@@ -336,7 +336,7 @@ def _is_all(fields: Sequence[pa.Field], others: Sequence[pa.Field]) -> bool:
 
 
 def _labelled(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The same values as `kind`, which differs from their type only in names of members."""
+    """`array` with the type `kind`, which differs from its own type only in the names of struct members."""
     if array.type == kind:
         return array
     mask = array.is_null() if array.null_count else None

@@ -171,7 +171,7 @@ def test_a_table_that_had_a_default_of_a_struct_is_exported_without_the_time_whe
             change.drop_column("place")
         table.append([{"id": 3}])
         if format_version is V2:
-            with pytest.raises(Invalid, match="export format version 3"):
+            with pytest.raises(Invalid, match="export it in format version 3"):
                 table.export(2)
             return
         exported = table.export(int(format_version))

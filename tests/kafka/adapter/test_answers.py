@@ -82,7 +82,7 @@ async def test_who_lost_the_partitions_holds_nothing(kafka_service: KafkaService
         await owner.feed.record_rejections([answer(0, log=log, partition=0)])
         await together(owner, other, done=lambda: len(owner.starts) == len(other.starts) == 2)
         lost = next(iter(other.starts))
-        with pytest.raises(Unavailable, match="does not belong to this member"):
+        with pytest.raises(Unavailable, match="does not belong to this coordinator"):
             await owner.feed.record_rejections([answer(1, log=log, partition=lost)])
 
 

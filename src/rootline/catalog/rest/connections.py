@@ -176,7 +176,7 @@ class Connection(H11Protocol):
             self._await_taking()
 
     def resume_writing(self) -> None:
-        """Stop that time-out, after the client has read most of the buffer."""
+        """Stop the time-out of `pause_writing`, after the client has read most of the buffer."""
         super().resume_writing()
         if self._stalled is not None:
             self._stalled.cancel()

@@ -59,7 +59,7 @@ def in_place(work: Coroutine[Any, Any, T], /) -> Awaitable[T]:
 
 @dataclass(frozen=True, slots=True)
 class ServedCatalog:
-    """A catalog, the token that clients need (`None`: every client is allowed), and the way to its event loop.
+    """A catalog, the token that clients need (`None`: every client is allowed), and the `Carrier` to its event loop.
 
     `tokens`: further accepted tokens, which are required if there are any.
     """
