@@ -145,7 +145,7 @@ def test_check_names_a_truncated_data_file_and_the_line_that_takes_it_out_works(
     assert run("publish", tmp_path / "way-out.jsonl", "--warehouse", lake).code == 0
     after = run(*words)
     assert after.code == 0
-    assert "1 data files are lost and were removed as such" in after.out
+    assert "1 data files are lost and were removed from the table" in after.out
 
 
 def test_a_check_that_takes_long_writes_plain_lines_where_there_is_no_terminal(

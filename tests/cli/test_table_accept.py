@@ -155,7 +155,7 @@ def test_a_log_that_does_not_exist_or_is_not_embedded_is_refused(run: Run, tmp_p
     missing = run("table", "accept", TABLE, "--warehouse", tmp_path)
     assert (missing.code, "there is no log here" in missing.err) == (3, True)
     kafka = run("table", "accept", TABLE, "--warehouse", tmp_path, "--log", "kafka://localhost:1")
-    assert (kafka.code, "this is for an embedded log" in kafka.err) == (2, True)
+    assert (kafka.code, "`table accept` is for an embedded log" in kafka.err) == (2, True)
 
 
 def test_on_kafka_the_way_to_go_on_is_named(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""The command line's front door.
+"""The entry point of the command line.
 
 Owns: making commands of the rows of the table, and ending every failure as one line and an exit code. Does not own: the
 rows (`command_table`), the commands (`*_commands`).
@@ -164,7 +164,7 @@ def _function_of(row: LakeCommand) -> Callable[..., None]:
 
 
 def _prepare_completion() -> None:
-    """Let typer answer a shell that asks for offers. Typer does so only with its own options."""
+    """Let Typer answer a shell that requests completions. Without this call, it does so only with its own options."""
     if COMPLETE_VARIABLE in os.environ:
         from typer import completion
 

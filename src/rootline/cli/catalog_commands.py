@@ -52,7 +52,7 @@ def create_namespace(
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Create a namespace. A table needs none: it creates its own."""
+    """Create a namespace. Before a table is created, this is not needed: a namespace with a table in it exists."""
     pairs = key_values(properties)
     with lake_to_change(warehouse, log) as lake:
         lake.create_namespace(name, pairs, if_not_exists=if_not_exists, timeout_s=timeout_s)

@@ -38,7 +38,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class LakeCommand:
-    """A command that opens the lake, calls one thing of it, and prints rows or one object."""
+    """A command that opens the lake, calls one function on it, and prints rows or one object."""
 
     name: str
     help: str
@@ -211,7 +211,7 @@ VIEWS: Final = Group(
         ),
         LakeCommand(
             "drop",
-            "Drop a view: its name is free.",
+            "Drop a view, so that its name is free.",
             OF_VIEW,
             _drop_view,
             "dropped {view}".format_map,
@@ -319,7 +319,7 @@ HEADINGS: Final[Mapping[str, tuple[Command | Group, ...]]] = {
         ),
         Group(
             "quarantine",
-            "See tables that cannot go on, and try one again.",
+            "List tables that cannot continue, and try one again.",
             (
                 Command("list", "operator_commands.list_quarantined"),
                 Command("lift", "operator_commands.lift_quarantine"),

@@ -6,7 +6,7 @@ Invariants: the simple form needs no ids and has no structs. For those there is 
 
 Simple form: `{"carrier": "string not null", "flight": "int", "time_hour": "timestamptz"}`. Types are Iceberg's names,
 or Arrow's for the same thing (`int32`, `int64`, `float64`, `utf8`, `bool`, `timestamp[us]`, `timestamp[us, tz=UTC]`).
-`list<T>` and `map<K, V>` are of such types.
+In `list<T>` and `map<K, V>`, the parts are of these types, too.
 Iceberg's form: `{"type": "struct", "fields": [{"id": 1, "name": "carrier", "type": "string", "required": true}, …]}`.
 """
 
@@ -91,7 +91,7 @@ def column_lines(definition: TableDefinition) -> Iterator[str]:
 
 
 def layout_lines(definition: TableDefinition) -> Iterator[str]:
-    """The sort order, then every partition spec and sort order by id, if the table has several."""
+    """A line with the sort order, then a line for each partition spec or sort order, if the table has several."""
     orders = {order.order_id: order.fields for order in definition.sort_orders}
     yield f"sorted by: {_order_text(definition, orders.get(definition.default_sort_order_id, ())) or 'nothing'}"
     if len(definition.partition_specs) > 1:

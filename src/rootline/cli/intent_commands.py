@@ -223,7 +223,7 @@ def _letters(warehouse: str | None, log: str | None, choice: LetterChoice, limit
 
 
 def _all_named(choice: LetterChoice, found: list[DeadLetter]) -> list[DeadLetter]:
-    """`found`. Raises `Invalid` (`setting-invalid`): a record that was named is not among them."""
+    """Return `found`, or raise `Invalid` (`setting-invalid`) if it lacks a record that was named."""
     from rootline.client.dead_letters import place_of
 
     missing = choice.records - {name for letter in found for name in (place_of(letter), letter.intent_id)}

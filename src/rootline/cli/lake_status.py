@@ -157,7 +157,7 @@ async def read_table_states(
 
 
 def facts_of_log(pause: Pause | None, parked: Sequence[ParkedTable]) -> TableFacts:
-    """The facts that a log states about a table that is paused or cannot go on."""
+    """The facts that a log states about a table that is paused or cannot continue."""
     found = facts_of_written(parked[0].why) if parked else TableFacts()
     return found if pause is None else replace(found, paused=pause.reason)
 
@@ -184,7 +184,7 @@ def _may_be_behind(state: LogState, name: TableName) -> bool:
 async def _behind_root(
     heads: HeadCache, warehouse: str, log: str | None, names: Sequence[TableName]
 ) -> dict[TableName, str]:
-    """The reasons by table if the log is not the one whose records the table's root has decided."""
+    """Table → the reason why the log is not the one whose records its root has decided. Only such tables."""
     found: dict[TableName, str] = {}
     for name in names[:_COMPARED_MAX]:
         with contextlib.suppress(RootlineError):  # a store or a root that cannot be read is reported elsewhere
@@ -253,7 +253,7 @@ class LakePoller(LakeView):
         return self._known
 
     async def outline(self, table: TableName) -> TreeOutline | None:
-        """The tree of a table's newest version. Raises as the port."""
+        """The tree of a table's newest version. Raises the errors of the port."""
         async with asyncio.timeout(_TREE_TIMEOUT_S), self._trees:
             return await asyncio.wrap_future(self._thread.submit(self._outline(table)))
 

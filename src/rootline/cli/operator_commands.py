@@ -238,8 +238,8 @@ def lift_quarantine(
 ) -> None:
     """Try a quarantined table again: its parked intents are decided first, in order, then the log continues.
 
-    Repair the table first. Coordinators may run: they find this within seconds. Ends with 1 if there is nothing to
-    lift.
+    Repair the table first. Coordinators may run: they find the request within seconds. Ends with 1 if there is nothing
+    to lift.
     """
     from rootline.client import checks
     from rootline.connect import lift_table, stuck_tables

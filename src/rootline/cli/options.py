@@ -30,7 +30,7 @@ COMPLETE_VARIABLE: Final = "_ROOTLINE_COMPLETE"
 
 
 def tables(context: typer.Context, incomplete: str) -> Iterator[str]:
-    """The tables to offer: those of the lake that the words before or the environment name."""
+    """The tables to offer as completions, from the lake that earlier words or the environment name."""
     from rootline.connect import connect, lake_folder
     from rootline.schemas.errors import RootlineError
 
@@ -122,14 +122,14 @@ def required(warehouse: str | None) -> str:
 
 
 def lake_to_read(warehouse: str | None, log: str | None = None) -> Lake:
-    """The lake for a command that changes nothing. Raises as `rootline.connect`."""
+    """The lake for a command that changes nothing. Raises the errors of `rootline.connect`."""
     from rootline.connect import connect
 
     return connect(required(warehouse), log=log, coordinator="elsewhere")
 
 
 def lake_to_change(warehouse: str | None, log: str | None = None) -> Lake:
-    """The lake for a command that publishes intents. Raises as `rootline.connect`."""
+    """The lake for a command that publishes intents. Raises the errors of `rootline.connect`."""
     from rootline.connect import connect
 
     return connect(required(warehouse), log=log)

@@ -296,7 +296,7 @@ def _sighting_text(sighting: Sighting) -> str:
         appended = "" if sighting.appended_ms is None else f" of {output.moment(sighting.appended_ms)}"
         parts.append(f"record {place_of(sighting.position)}{appended}")
     if sighting.applied_to is not None:
-        parts.append(f"its table has applied this partition up to {sighting.applied_to}")
+        parts.append(f"its table has decided this partition before offset {sighting.applied_to}")
     if sighting.state == "decided":
         parts.append("the decision is no longer kept")
     return "; ".join(parts) + f" (source: {sighting.source})"

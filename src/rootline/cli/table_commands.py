@@ -145,7 +145,8 @@ def accept(
 
     After `head-lost`, the table continues from the newest root in the store. After `log-behind-root`, the log becomes
     another one: its records without a verdict are decided for all tables, and those that a table has already are
-    duplicates. For an embedded log. Without --yes nothing is changed. Ends with 1 while there is something to accept.
+    duplicates. This works only with an embedded log. Without --yes nothing is changed. Ends with 1 while there is
+    something to accept.
     """
     import asyncio
 
@@ -156,8 +157,8 @@ def accept(
     if is_kafka(log):
         raise Invalid(
             "setting-invalid",
-            f"{name}: this is for an embedded log. On Kafka only the running coordinators know the confirmed "
-            "versions. Bring the roots back and run "
+            f"{name}: `table accept` is for an embedded log. On Kafka only the running coordinators know the "
+            "confirmed versions. Restore the roots and run "
             f"`rootline quarantine lift {name}`; to continue without them, start the coordinators again",
         )
 
@@ -347,7 +348,7 @@ def drop(
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Drop a table: its name is free. `rootline table restore` restores it, unless it was purged."""
+    """Drop a table, so that its name is free. `rootline table restore` restores it, unless it was purged."""
     if purge and not yes:
         raise Invalid("setting-invalid", f"a purged table cannot be restored: repeat with --yes to purge {name}")
     with lake_to_change(warehouse, log) as lake:

@@ -224,8 +224,8 @@ def check(
 ) -> None:
     """Read every version of a table and verify all that stored bytes can show.
 
-    Ends with 1 when anything is wrong. A dropped table is checked as it would be restored, and a view as its versions
-    are stored.
+    Ends with 1 when anything is wrong. A dropped table is checked like the table that a restore would return. Of a
+    view, the stored versions are checked.
     """
     from rootline.storage.check.findings import CheckSummary
     from rootline.tree.state.name_state import dropped_words
@@ -327,5 +327,5 @@ def _print_result(table: str, closely: str, summary: CheckSummary, knows_no_head
     found = "no findings" if not summary.findings else f"{summary.findings} findings"
     output.line(as_json, record, f"{table}: {found} in {seen}; not checked: {'; '.join(unchecked)}")
     if summary.data_files_given_up:
-        lost = f"{summary.data_files_given_up} data files are lost and were removed as such"
+        lost = f"{summary.data_files_given_up} data files are lost and were removed from the table"
         output.note(as_json, f"{table}: {lost}: versions from before then cannot be read in full")

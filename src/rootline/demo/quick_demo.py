@@ -79,7 +79,7 @@ WRITERS: Final = 4
 
 @dataclass
 class QuickReport:
-    """The results of a run. Times in milliseconds. Those of appends include writing Parquet."""
+    """The results of a run. Times are in milliseconds. Times of appends include writing the Parquet files."""
 
     table: str = ""
     folder: str = ""
@@ -200,7 +200,7 @@ def _run(lake: Lake, folder: Path, flights: pd.DataFrame, step_done: Callable[[]
 
 
 def _append(table: TableHandle, flights: pd.DataFrame, report: QuickReport) -> None:
-    """Append the flights of every four days, by several writers concurrently."""
+    """Append the flights in batches of four days, by several concurrent writers."""
     parts = [part for _, part in flights.groupby(["month", (flights.day - 1) // 4])]
     took_ms: list[float] = []
 

@@ -81,8 +81,7 @@ class Offset:
             return Offset(str(found["table"]), int(found["version"]), int(found["files"]))
         except (KeyError, TypeError, ValueError) as error:
             raise Invalid(
-                "setting-invalid",
-                f"the checkpoint's offset {str(found)[:200]} is not one of a Rootline stream: use a new checkpoint",
+                "setting-invalid", f"{str(found)[:200]} is not an offset of a Rootline stream: use a new checkpoint"
             ) from error
 
     def as_dict(self) -> dict[str, Any]:

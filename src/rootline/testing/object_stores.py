@@ -53,7 +53,7 @@ FaultSource = Callable[[Operation, str], Fault | None]
 def scripted(faults: Iterable[Fault | None], *, under: str = "") -> FaultSource:
     """Draw the faults in this order, each at the next operation that it applies to. `None` lets one operation succeed.
 
-    Operations on keys that do not begin with `under` get no fault, and none does after the end of the script.
+    Operations on keys that do not begin with `under` get no fault. After the end of the script, no operation does.
     """
     rest = list(faults)
 
