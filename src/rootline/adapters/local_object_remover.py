@@ -34,7 +34,7 @@ _THREADS: Final = 1
 
 
 class LocalObjectRemover(ObjectRemover):
-    """Removes files of the warehouse in the folder `root`. Dates are those of the files."""
+    """Removes files of the warehouse in the folder `root`. An object's date is the time when its file was written."""
 
     def __init__(self, root: Path) -> None:
         self._root = root.absolute()

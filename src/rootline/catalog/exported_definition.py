@@ -480,7 +480,7 @@ def _check_v2(schema: Schema, name: str, field: NestedField) -> None:
 
 
 def _nested_default(schema: Schema) -> str | None:
-    """A description of a column whose value in older files no engine reads, or `None`."""
+    """A message about a column with a default that engines cannot read in older files, or `None`."""
     for name, field in _fields_of(schema.as_struct()):
         if field.initial_default is not None and not isinstance(field.field_type, PrimitiveType):
             return (
@@ -494,8 +494,8 @@ def _nested_default(schema: Schema) -> str | None:
 def _without_defaults(body: Any, *, of_nested_only: bool) -> Any:
     """Schema JSON without the defaults that engines cannot read.
 
-    V2 has no defaults, and no version has those of structs, lists and maps. Defaults that readers need were refused
-    before.
+    V2 has no defaults. In V3, engines cannot read defaults of structs, lists and maps. Tables with defaults that
+    readers need were refused before.
     """
     if isinstance(body, list):
         return [_without_defaults(item, of_nested_only=of_nested_only) for item in body]

@@ -387,7 +387,7 @@ class TableExporter:
     async def _shared(
         self, reads: PlanningReads, memory: TableMemory, version: Version, head: Version | None
     ) -> StoredMetadata:
-        """The result of the running export, or of a new one. A cancelled caller does not cancel it."""
+        """The result of the running export of `version`, or of a new one. Cancelling a caller does not cancel it."""
         wanted = (memory.folder.table, memory.folder.format_version, version)
         making = self._making.get(wanted)
         if making is None:

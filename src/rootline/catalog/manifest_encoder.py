@@ -126,7 +126,7 @@ def unknown_partition(location: str, field: ExportedField) -> Invalid:
     """The error for an entry with an unknown partition."""
     return Invalid(
         "export-unsupported",
-        f"{location!r}: its statistics have no value of partition field {field.name!r} (id {field.field_id}), and a "
+        f"{location!r}: its statistics lack the value of partition field {field.name!r} (id {field.field_id}), and a "
         "wrong one in an export could make engines skip the file: rewrite the file",
     )
 

@@ -88,7 +88,8 @@ def manifest_record(
 ) -> ManifestRecord:
     """The record of a manifest of `length` bytes.
 
-    Its snapshot is the deleting one if an entry is DELETED, else the one that added the newest entry.
+    It names the snapshot that deleted an entry, if there is one. Otherwise it names the one that added the newest
+    entry.
     """
     files, rows = [0, 0, 0], [0, 0, 0]
     youngest, snapshot_id, deleting = -1, 0, None

@@ -44,7 +44,7 @@ Specs = frozenset[tuple[int, Meaning]]
 class StoredMetadata:
     """An intact metadata.json: its bytes, and the parts that an exporter reads.
 
-    `snapshots`: those of its own table, whose manifest lists are in its folder. Other snapshots are from before an
+    `snapshots`: the snapshots of this table, whose manifest lists are in its folder. Other snapshots are from before an
     adoption. If an older release adopted a Rootline export, the table may assign their ids a second time.
     """
 

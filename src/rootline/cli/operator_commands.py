@@ -69,8 +69,8 @@ def status(
 ) -> None:
     """Show how tables are: owner, head, lag, oldest pending intent, state and why.
 
-    On Kafka, lag and the oldest intent are those of the table's partition, which it may share with others. Lag counts
-    the records that the group does not know to be decided yet. Ends with 3 if the store or the log does not answer.
+    On Kafka, lag and oldest intent describe the table's partition, which other tables may share. Lag counts the records
+    after the group's committed offset, and the parked records. Ends with 3 if the store or the log does not answer.
     """
     from rootline.cli.lake_status import HeadCache, read_table_states
     from rootline.client import checks

@@ -136,7 +136,7 @@ def lake_to_change(warehouse: str | None, log: str | None = None) -> Lake:
 
 
 def any_name(lake: Lake, name: str) -> TableHandle:
-    """A handle of a name with roots: also of a dropped table, or a view. Raises `Invalid`: the name has no root."""
+    """A handle of any name that has a root, even of a dropped table or a view. Raises `Invalid` if it has none."""
     from rootline.client import checks
     from rootline.client.table_handle import TableHandle
     from rootline.storage.metadata.root_reader import existing_head

@@ -252,7 +252,7 @@ def check(
         summary.findings += 1
         reason = (
             f"the newest root is version {head.version}, but the log has published version {confirmed} as committed: "
-            f"the roots between are lost; bring them back, or accept the loss (`rootline table accept {table}`)"
+            f"the roots between are lost. Restore them, or accept the loss (`rootline table accept {table}`)"
         )
         output.line(as_json, {"object": table, "code": "head-lost", "reason": reason}, f"{table}: {reason} [head-lost]")
     behind = _reason_behind(head, warehouse, log)

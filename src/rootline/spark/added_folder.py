@@ -182,7 +182,7 @@ def _is_hidden(place: str, folder: str) -> bool:
 
 
 def _packed(locations: Sequence[str]) -> bytes:
-    """The locations for one task as compact bytes, because Spark sends those of all tasks to each task."""
+    """The locations for one task as compact bytes, because Spark sends every task's list to each task."""
     return zlib.compress(json.dumps(locations).encode(), 1)
 
 

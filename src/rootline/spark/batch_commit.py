@@ -230,8 +230,8 @@ def commit_overwrite(
 ) -> Verdict | None:
     """Replace rows of the table by the rows of the batch, in one intent. Replan it if the table changes meanwhile.
 
-    `replaceWhere` selects the replaced rows, or `partitionOverwriteMode` the partitions of the batch. Without them
-    every row is replaced.
+    The option `replaceWhere` selects the rows to replace. `partitionOverwriteMode` selects all rows in the partitions
+    of the batch. Without both options, every row is replaced.
 
     Raises:
         Invalid, OutcomeUnknown: as `commit_append`.

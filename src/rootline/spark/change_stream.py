@@ -183,7 +183,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield batch_for_spark(self._with_change(changed.rows, changed.kinds, change, names), target)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Drop the planned changes up to `end`."""
+        """Drop cached plans for versions before that of `end`. The query has processed them."""
         done = Offset.of(end).version
         self._known = {key: change for key, change in self._known.items() if key[0] >= done}
 

@@ -3,12 +3,12 @@
 Owns: finding the files with changed rows from a version's root, separating changed rows from unchanged ones, the kind
 of each change. Does not own: reading the changes of roots (`table_loader`), reading files (`scan_executor`), offsets
 (`change_stream`).
-Invariants: a row that is live after the version and not before was added. One that was live before and is not after
-was removed. No other row is shown, so maintenance shows nothing. A row that was removed and added with all its values,
-as in a copy of a file without some rows, is not shown: of n equal rows on one side and m on the other, the smaller
-number is dropped from both. Null equals null, and NaN equals NaN. If removed and added rows have equal identifiers,
-the removed ones are the images before an update, and the added ones those after it. A version that cannot be read in
-full is an error.
+Invariants: a row that is live after the version and not before was added. One that was live before and is not after was
+removed. No other row is shown, so maintenance shows nothing. A row that was removed and added with equal values is not
+shown, for instance when a file was copied without some rows. Of n equal removed rows and m equal added rows, the
+smaller number is dropped from both. Null equals null, and NaN equals NaN. If removed and added rows have equal
+identifiers, the removed ones are the images before an update, and the added ones those after it. A version that cannot
+be read in full is an error.
 """
 
 from __future__ import annotations

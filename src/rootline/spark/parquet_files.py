@@ -3,11 +3,11 @@
 Owns: the conditions for Spark's reader, checked by footer, the files in a written folder, describing each of them.
 Does not own: planning (`planned_files`), the reads and writes themselves (`table_frame`, `parquet_append`), describing
 one file (`data_file`).
-Invariants: Spark's reader gets a file only if it certainly returns the same rows: no row of it is deleted, and its
-footer has every wanted column exactly as the table has it, by name, id and type. A doubt costs time, never rows. The
-statistics and the partition of a written file are computed from its rows, never from a footer. A file that does not
-match the table is refused. A file is durable before it is described, because an intent may name it from then on. No
-two files have the same name, because a sweep recognizes references by name.
+Invariants: Spark's reader gets a file only if it certainly returns the same rows as Rootline's. So no row of the file
+is deleted, and its footer has every wanted column with the table's name, id and type. A doubt costs time, never rows.
+The statistics and the partition of a written file are computed from its rows, never from a footer. A file that does not
+match the table is refused. A file is durable before it is described, because an intent may name it from then on. No two
+files have the same name, because a sweep recognizes references by name.
 """
 
 from __future__ import annotations
@@ -195,8 +195,8 @@ def _is_alike(wanted: pa.Field, stored: pa.Field) -> bool:
 
 
 def _has_true_times(stored: pa.Schema) -> bool:
-    """Whether Spark reads dates and timestamps unchanged. It converts those of files by its old versions to another
-    calendar.
+    """Whether Spark reads the dates and timestamps of a file unchanged. It converts them to another calendar if an old
+    version of Spark wrote the file.
     """
     about = stored.metadata or {}
     version = about.get(_SPARK_VERSION, b"3").split(b".")[0]

@@ -144,8 +144,8 @@ def _start(transform: Transform[Any, Any], value: int) -> dt.datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """The rows that an overwrite removes: those that match `where`, those of `partitions`, or every row without
-    both.
+    """The rows that an overwrite removes: rows that match `where`, rows of `partitions`, or every row if both are
+    `None`.
     """
 
     where: str | None = None
@@ -202,7 +202,9 @@ class Replaced:
 def replaced_by(
     files: Sequence[DataFile], definition: TableDefinition, where: str | None, mode: PartitionMode
 ) -> Replaced | None:
-    """The rows that an overwrite by `files`, written under `definition`, removes. `None` if it changes nothing.
+    """The rows that an overwrite removes, or `None` if it changes nothing.
+
+    `files`: the new files, which were written under `definition`.
 
     Raises:
         Invalid: `statistics-missing`, a file's partition is not known.

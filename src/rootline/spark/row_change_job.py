@@ -11,10 +11,12 @@ settings of a session are restored, also with concurrent changes.
 
 Theory. An executor that dies loses rows that it had computed for others. Spark recomputes them, while rows of tasks
 that ended stay unchanged. If the source does not return the same rows twice, some rows would be duplicated and others
-lost. And Spark's conditions differ from filters of Rootline: in Spark, NaN is greater than every number, timestamps
-are in the session's time zone, texts may be in double quotes and contain backslashes and doubled quotes, a number with
-an exponent is floating, and a comparison of a text with a number converts one of them. Where the two may differ, only
-Spark evaluates the condition: no file is pruned, and every concurrent change is a conflict.
+lost.
+
+Spark's conditions differ from Rootline's filters. In Spark, NaN is greater than every number. Timestamps are in the
+session's time zone. Texts may be in double quotes, and contain backslashes and doubled quotes. A number with an
+exponent is floating. A comparison of a text with a number converts one of them. If the two may differ, only Spark
+evaluates the condition: no file is pruned, and every concurrent change is a conflict.
 """
 
 from __future__ import annotations

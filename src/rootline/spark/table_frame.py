@@ -182,7 +182,7 @@ _log = structlog.get_logger("rootline.spark")
 class _Shares:
     """A plan's files: those for Spark's reader, and the numbers of the others.
 
-    `fields`: the wanted columns and those of the filter. `count`: the number of rows, where it is known.
+    `fields`: the wanted columns, and the columns of the filter. `count`: the number of rows, where it is known.
     """
 
     plan: FilePlan

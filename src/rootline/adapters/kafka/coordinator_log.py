@@ -173,7 +173,7 @@ class KafkaVerdictSink(VerdictSink):
     def _no_letter(self, reason: str) -> Unavailable:
         topic = self._settings.dead_letters_topic
         advice = "raise its max.message.bytes to the value that `rootline topics check` shows"
-        text = f"topic {topic} does not even accept the coordinates of a record ({reason}): {advice}"
+        text = f"topic {topic} does not accept even the position of a record ({reason}): {advice}"
         return log_unavailable(self._settings, text, topic=topic)
 
     def _letter_record(self, letter: DeadLetter, headers_bytes_max: int) -> Outgoing:

@@ -259,7 +259,7 @@ def parking_tombstone(settings: KafkaSettings, record: ParkingRecord) -> Outgoin
 
 
 def parking_record_of(key: ControlKey, value: bytes) -> ParkingRecord:
-    """Decode a record of this kind. Raises `Unreadable`."""
+    """Decode a record of parked tables. Raises `Unreadable`."""
     log, (name,) = of_log(key), of_names(key, 1)
     body = control_body(value)
     tables = body.get("tables")
@@ -350,7 +350,7 @@ def lake_outgoing(settings: KafkaSettings, lake: Lake) -> Outgoing:
 
 
 def lake_of(value: bytes) -> Lake:
-    """Decode the lake from a record of this kind. Raises `Unreadable`."""
+    """Decode the lake from the record that names it. Raises `Unreadable`."""
     lake = decode_lake(value)
     if lake is None:
         raise Unreadable("it names no lake")
@@ -377,9 +377,9 @@ def pause_outgoing(settings: KafkaSettings, pause: Pause, *, over: bool = False)
 
 
 def pause_of(key: ControlKey, value: bytes) -> tuple[Pause, Unreadable | None]:
-    """Decode a pause from a record of this kind, and return the error if the record cannot be read.
+    """Decode the record of a pause. Returns the pause, and an error if the record's value cannot be read.
 
-    A record that cannot be read is a pause nevertheless.
+    Such a record is a pause nevertheless.
     """
     table = TableName(key.names[0])
     try:

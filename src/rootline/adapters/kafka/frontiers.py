@@ -195,7 +195,7 @@ class Recorded:
     """Keys of rejections and parked tables whose newest record cannot be read → kind and partition."""
 
     def is_unread(self, partition: int, kind: str | None = None) -> bool:
-        """Whether a record of the partition, of this kind or of any kind, cannot be read."""
+        """Whether a record of the partition cannot be read. `kind`: of this kind only."""
         return any(of == partition and kind in (None, held) for held, of in self.unread.values())
 
 

@@ -78,7 +78,7 @@ class KafkaPublisher:
             self._making.add_done_callback(self._settle)
 
     async def publish(self, records: Sequence[Outgoing]) -> list[tuple[int, int]]:
-        """Append records, those of one key in order, and return (partition, offset) of each.
+        """Append records, and return the partition and offset of each. Records of one key keep their order.
 
         Raises:
             RecordTooLarge: nothing was appended.

@@ -1,9 +1,9 @@
 """The batches in a broker's answer, measured before the client library decompresses them, and read as records.
 
-Owns: the layout of a batch's header, bounds of decompressed sizes for the four codecs of Kafka, which batches are
-passed on, replacements for the others, the only access to the client library's internals for fetching, the limit of
-decompressed batches in a consumer, the translation into records of the log. Does not own: requests to brokers, the
-verdict on an unread record.
+Owns: the layout of a batch's header, bounds of decompressed sizes for the four codecs of Kafka, the choice of batches
+that are passed on, replacements for the others, the only access to the client library's internals for fetching, the
+limit of decompressed batches in a consumer, the translation into records of the log. Does not own: requests to brokers,
+the verdict on an unread record.
 Invariants: The library decompresses no batch over `DECODED_BYTES_MAX`. Large batches that it buffers are together no
 larger than that, whatever the number of partitions. Measuring takes at most that much memory in addition to its input,
 any bytes give an answer, and a trial runs on a thread, so that commits continue meanwhile. A batch is passed on byte

@@ -159,7 +159,7 @@ def of_dead_letters(
 def of_frontiers(settings: KafkaSettings, held: Mapping[str, str]) -> Iterable[TopicProblem]:
     """Check that the frontiers of partitions are not removed."""
     if held["cleanup.policy"] != "compact":
-        reason = "how far a partition is decided would be removed, and its coordinators would refuse to start"
+        reason = "the decided offsets of partitions would be removed, and coordinators would refuse to start"
         yield TopicProblem(settings.frontiers_topic, "cleanup.policy", held["cleanup.policy"], "compact", reason)
 
 

@@ -91,7 +91,7 @@ class KafkaIntentSink(IntentSink):
     async def publish_many(
         self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None
     ) -> list[LogPosition]:
-        """Append records, those of one key in order.
+        """Append records. Records of one key keep their order.
 
         Raises:
             Invalid: `intent-too-large`, nothing was appended.

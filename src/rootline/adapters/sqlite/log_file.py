@@ -463,7 +463,7 @@ def _row_id(cursor: sqlite3.Cursor) -> int:
 def _failed(path: Path, error: sqlite3.Error | OSError) -> RootlineError:
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None and code & 0xFF in _NOT_A_LOG:
-        return Corrupt("log-corrupt", f"{path}: this is not a Rootline log, or it is damaged: {error}")
+        return Corrupt("log-corrupt", f"{path}: this is not a Rootline log, or damaged: {error}. Restore a copy")
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     reason += ": free some space" if code == sqlite3.SQLITE_FULL else ""
     return Unavailable("log-unavailable", f"{path}: {reason}")

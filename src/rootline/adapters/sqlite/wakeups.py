@@ -3,12 +3,13 @@
 Owns: a named pipe for each process that waits, in a folder of this user among the temporary files, waking all of them,
 the waiters, and the poller that runs while there are any. Does not own: reading rows (`log_file`).
 Invariants: A write of this process wakes its waiters immediately. A write of another process is noticed when that
-process wakes them. A writer that wakes nobody (an older version, another user) is noticed through
-`PRAGMA data_version`: within 5 ms if this process has no pipe, else within 5 ms for a minute after such a write and
-within 0.2 s later. A waiter registers before it reads, so that it misses nothing. An error of the poller reaches every
-waiter. Pipes only save time: without a pipe, a waiter learns of a write from the poller. Waking never waits and never
-fails. A pipe is renamed to its final name only once its owner listens. A pipe without a listener is removed by the next
-process that writes. Only pipes in a folder that no other user can write to are opened.
+process wakes them. Some writers wake nobody (an older version, another user). `PRAGMA data_version` shows their
+writes. If this process has no pipe, that takes at most 5 ms. If it has one, it takes at most 5 ms within a minute
+after such a write, and at most 0.2 s later. A waiter registers before it reads, so that it misses nothing. An
+error of the poller reaches every waiter. Pipes only save time: without a pipe, a waiter learns of a write from the
+poller. Waking never waits and never fails. A pipe is renamed to its final name only once its owner listens. A pipe
+without a listener is removed by the next process that writes. Only pipes in a folder that no other user can write to
+are opened.
 """
 
 from __future__ import annotations

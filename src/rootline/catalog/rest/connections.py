@@ -228,7 +228,7 @@ class Connection(H11Protocol):
 
 
 class _Negotiating:
-    """An accepted connection that may be negotiating TLS. `is_owned`: a transport of asyncio closes it."""
+    """An accepted connection that may be negotiating TLS. `is_owned`: an asyncio transport will close it."""
 
     is_owned = False
     task: asyncio.Task[None]

@@ -87,7 +87,7 @@ _HTTP_PREFIX = "ROOTLINE_HTTP__"
 
 
 class HttpSettings(BaseSettings):
-    """Settings of every HTTP server. A file `rootline_http__…` in `ROOTLINE_SECRETS_DIR` sets one as well."""
+    """Settings of every HTTP server. A file `rootline_http__…` in `ROOTLINE_SECRETS_DIR` also sets one."""
 
     model_config = SettingsConfigDict(env_prefix=_HTTP_PREFIX, extra="forbid", frozen=True)
 
