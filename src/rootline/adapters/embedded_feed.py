@@ -187,7 +187,7 @@ class EmbeddedFeed(CoordinatorLog, KnowsItsLake):
 
     @override
     async def publish_verdicts(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> None:
-        """Publish verdicts on records that are still in the log. Raises `Fenced` as `next` does."""
+        """Publish verdicts on records that are still in the log. Raises the same `Fenced` errors as `next`."""
         if self._may_go_back is None:
             await self._log.publish_verdicts(verdicts, dead_letters)
         else:

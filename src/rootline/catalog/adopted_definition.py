@@ -144,7 +144,7 @@ class _Reading:
         return replace(definition, schemas=tuple(kept))
 
     def _uuid(self) -> uuid.UUID:
-        """The table's own UUID, so that engines see the same table. It is optional in V1.
+        """The table's own UUID, so that engines see the same table. In V1 the UUID is optional.
 
         Snapshot ids are computed from UUID and version, and versions start again at 0. A table that was exported by
         Rootline has such ids in its history already, so it gets another UUID.

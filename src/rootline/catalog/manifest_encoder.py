@@ -55,7 +55,7 @@ Absolute = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class EncodedManifest:
-    """A manifest to store. `record` is its row in manifest lists, whose path the caller adds."""
+    """A manifest to store. `record`: its row in manifest lists. The caller adds the path."""
 
     body: bytes
     record: ManifestRecord

@@ -130,7 +130,7 @@ def manifest_record(
 
 
 def partition_summary(kind: PrimitiveType, values: Sequence[Any]) -> PartitionSummary:
-    """The summary of a partition field's physical values. Each distinct value is needed only once.
+    """The summary of a partition field's physical values. `values` may omit repeated values.
 
     A summary without bounds states that no value can be compared, so engines skip such a manifest.
     """

@@ -138,7 +138,7 @@ def entries_of_chunk(chunk: LeafChunk, leaf: Leaf) -> list[int]:
 
 
 def removed_entries(part: RemovedFromLeaf, leaf: Leaf) -> list[ContentEntry]:
-    """The removed entries, as DELETED entries of the snapshot, except those that it added itself."""
+    """The removed entries, as DELETED entries of the snapshot. Entries that the snapshot itself added are omitted."""
     found: list[ContentEntry] = []
     for entry in leaf.entries_at(sorted(part.ordinals)):
         info = entry.version_info

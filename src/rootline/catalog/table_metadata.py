@@ -63,7 +63,7 @@ class StoredMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The versions in an export: the newest `count` shown ones, none before `oldest`, and the tagged ones."""
+    """The versions in an export: the newest `count` that changed the table, from `oldest` on, and the tagged ones."""
 
     count: int
     oldest: Version

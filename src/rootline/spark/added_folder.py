@@ -73,10 +73,10 @@ _OWN_FOLDERS: Final = ("data", "metadata")
 
 @dataclass(frozen=True, slots=True)
 class AddedFolder:
-    """The result. `files` with `rows` were added by `commit`, `None` if there were none. `known` files were in the
-    table.
+    """The result. `commit` added `files` files with `rows` rows, or is `None` if no file was new.
 
-    `left`: files that the table refuses, because it rewrote them or is about to delete them.
+    `known`: the number of files that the table had already. `left`: the number of files that the table refuses, because
+    it rewrote them or is about to delete them.
     """
 
     files: int

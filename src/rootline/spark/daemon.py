@@ -30,7 +30,7 @@ def use_this_python(spark: SparkSession) -> None:
     """Let the workers of a local master run this Python, unless the user named one. Elsewhere, warn if none is
     named.
 
-    Workers that run it are forked from a process that has imported the library (docs/spark.md).
+    Such workers are forked from a process that has imported the library (docs/spark.md).
     """
     try:
         context = spark.sparkContext

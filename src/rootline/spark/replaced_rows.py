@@ -69,7 +69,7 @@ _EPOCH: Final = dt.datetime(1970, 1, 1)
 def filter_of_partitions(
     definition: TableDefinition, spec: PartitionSpec, partitions: Iterable[PartitionTuple]
 ) -> str | None:
-    """A filter that all rows of `partitions` match, or `None` if only "every row" is possible."""
+    """A filter that all rows of `partitions` match, or `None` if only a filter for every row is possible."""
     found: set[str] = set()
     for values in partitions:
         said = [_said(definition, member, value) for member, value in zip(spec.expr_ids, values, strict=True)]
@@ -161,7 +161,7 @@ class Replaced:
     async def planned(
         self, session: Session, table: TableName, definition: TableDefinition, target_bytes: int
     ) -> tuple[FilePlan, Removal]:
-        """The files of the head to remove, and the files of their remaining rows, written under `definition`.
+        """Plan the removal at the newest version. Write new files with the rows that remain, under `definition`.
 
         Raises:
             Invalid: `filter-invalid`.

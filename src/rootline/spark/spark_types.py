@@ -130,7 +130,7 @@ def arrow_schema_for_spark(schema: spark.StructType) -> pa.Schema:
 
 
 def batch_for_spark(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
-    """`batch` with exactly the types of `target`. The columns are in the same order.
+    """`batch` with exactly the types of `target`. Both must have the same columns in the same order.
 
     Raises:
         Invalid: `file-unreadable`, a value does not fit, naming the column.

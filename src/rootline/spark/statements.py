@@ -46,8 +46,8 @@ _NESTED: Final = (spark.StructType, spark.ArrayType, spark.MapType)
 
 
 def assigned(rows: DataFrame, value: str | Column, kind: spark.DataType, name: str) -> Column:
-    """`value` over `rows` for a column of type `kind`. If a cast could change it, it stays uncast, and the writer
-    refuses it.
+    """`value` over `rows` for a column of type `kind`. A value that a cast could change is not cast, so that
+    the writer refuses it.
     """
     column = sql.expr(value) if isinstance(value, str) else value
     return column.cast(kind) if _may_become(rows.select(column.alias(name)).schema[name].dataType, kind) else column

@@ -136,7 +136,7 @@ def group_members(settings: KafkaSettings) -> tuple[str, ...]:
 
 
 def check_group_empty(settings: KafkaSettings) -> None:
-    """Raise `Invalid` (`group-active`), naming the coordinators, while any run. Blocks."""
+    """Raise `Invalid` (`group-active`) with the names of running coordinators, if there are any. Blocks."""
     members = group_members(settings)
     if members:
         raise group_active(settings, f"{len(members)} coordinators are running: {', '.join(members)}")
@@ -247,9 +247,9 @@ class Acceptance:
     """A partition that coordinators refuse to read, and the offset at which they may continue.
 
     `remembered`: the group's committed offset, or the offset in the frontiers' topic if that is greater.
-    `remembered_log`: the log of that offset. `is_new_log`: that log's topic was deleted since. `parked`: the parked
-    records of the deleted topic, in words. They stay parked, because their positions belong to a log that no longer
-    exists.
+    `remembered_log`: the log of that offset. `is_new_log`: the topic of `remembered_log` was deleted later. `parked`:
+    the parked records of the deleted topic, in words. They stay parked, because their positions belong to a log that no
+    longer exists.
     """
 
     partition: int

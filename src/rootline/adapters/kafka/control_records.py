@@ -48,7 +48,7 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ControlKey:
-    """The key of a record. `log` is `None` for a pause and a lake. `partition` is 0 for kinds without a partition."""
+    """The key of a record. `log` is `None` for pauses and lakes. `partition` is 0 for kinds without a partition."""
 
     kind: str
     log: LogId | None
@@ -89,7 +89,7 @@ def of_log(key: ControlKey) -> LogId:
 
 
 def of_names(key: ControlKey, *lengths: int) -> tuple[str, ...]:
-    """The names that follow the kind, if their number is one of `lengths`. Raises `Unreadable`."""
+    """The names after the kind in a key. Raises `Unreadable` unless their number is one of `lengths`."""
     if len(key.names) not in lengths:
         raise Unreadable(f"the key has {len(key.names)} names after its kind")
     return key.names
@@ -144,7 +144,7 @@ def rows(value: object, length: int) -> Sequence[list[Any]]:
 
 
 class Skipped:
-    """Counts the unreadable records of one reading, and logs them in one line."""
+    """Counts the unreadable records of one pass over a topic, and logs them in one line."""
 
     def __init__(self) -> None:
         self._count = 0

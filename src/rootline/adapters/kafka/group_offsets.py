@@ -183,7 +183,7 @@ def known_offset(facts: PartitionFacts) -> int | None:
 
 
 def start_of(facts: PartitionFacts) -> int:
-    """The offset at which the reading of a partition starts: its beginning if no offset is known."""
+    """The offset at which a partition is read from: the known offset, or the partition's beginning."""
     known = known_offset(facts)
     return facts.begin if known is None else known
 

@@ -181,14 +181,14 @@ def error_of_group(settings: KafkaSettings, error: KafkaError | TimeoutError) ->
 def upgrade_outgoing(settings: KafkaSettings, log: LogId) -> Outgoing:
     """The record which states that the group was upgraded.
 
-    Coordinators up to `LAST_THAT_UPGRADES` read `from`: offsets by partition, absent for 0.
+    Its field `from` (offsets by partition, absent for 0) is for coordinators up to `LAST_THAT_UPGRADES`.
     """
     key = json.dumps([settings.group_id, log, UPGRADED]).encode()
     return Outgoing(settings.frontiers_topic, key, json.dumps({"from": {}}).encode())
 
 
 async def recorded_if_any(settings: KafkaSettings, log: LogId) -> Recorded | None:
-    """Read the frontiers' topic as `read_frontiers`. `None`: the topic does not exist. Creates no topic.
+    """Read the frontiers' topic like `read_frontiers`, or return `None` if it does not exist. Creates no topic.
 
     Raises:
         Unavailable: `log-unavailable`.

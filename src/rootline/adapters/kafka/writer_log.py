@@ -305,7 +305,7 @@ _RESTART_DELAY_S: Final = 0.5
 
 
 class KafkaVerdictSource(VerdictSource):
-    """Reads verdicts. For one event loop. `start` or the first wait connects."""
+    """Reads verdicts. For one event loop. Connects at `start` or at the first wait."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
