@@ -241,7 +241,7 @@ class LakeLock:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise Unavailable("log-unavailable", f"{self._path}: {error.strerror}") from error
+            raise Unavailable("log-unavailable", f"{self._path}: {error.strerror}: check the folder") from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -249,7 +249,7 @@ class LakeLock:
             return False
         except OSError as error:
             os.close(file)
-            raise Unavailable("log-unavailable", f"{self._path}: {error.strerror}") from error
+            raise Unavailable("log-unavailable", f"{self._path}: {error.strerror}: check the folder") from error
         os.ftruncate(file, 0)
         os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
         self._file = file

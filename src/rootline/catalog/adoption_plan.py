@@ -221,7 +221,7 @@ def _unlisted_row(body: bytes, path: str, definition: TableDefinition, snapshot_
     first_spec = str(definition.partition_specs[0].spec_id)
     stated = read_avro(body, name=path).metadata.get("partition-spec-id", first_spec)
     if not stated.isdigit():
-        raise Corrupt("leaf-corrupt", f"{path}: partition-spec-id is {stated:.20}")
+        raise Corrupt("leaf-corrupt", f"{path}: the manifest names partition spec {stated!r:.20}, not a number")
     row = _row(path, len(body), int(stated), snapshot_id)
     leaf = decode_manifest(body, definition, row, name=path)
     return replace(row, record_count=leaf.length, manifest_stats=_aggregates(leaf, row, definition).manifest_stats)

@@ -6,9 +6,10 @@ Owns: the form of a record, storing, reading the records of one table in order, 
 rebuilding lost names from the topic. Does not own: the form of names (`frontier_codec`), when records are stored
 (`progress`).
 Invariants: A parked record has its own key, value and headers, and its own position and append time. A record of
-another writer, and a record that was stored twice, are skipped. The records of a table are numbered, and no record
-after a missing number is returned. A partition that the group has read has names, perhaps an empty list. Without them,
-no parked record is skipped silently: a table may receive decided records again, but never misses an undecided one.
+another writer, and a record that was stored twice, are skipped. The records of a table are numbered. Unless an operator
+permits it, no record after a missing number is returned. A partition that the group has read has names, perhaps an
+empty list. Without them, no parked record is skipped silently: a table may receive decided records again, but never
+misses an undecided one.
 """
 
 from __future__ import annotations
