@@ -3,8 +3,8 @@
 Owns: the composition of the service and its life (probe, read, commit, drain), the memory settings of a process that
 only serves tables. Does not own: the components, the embedding of the coordinator in another process.
 Invariants: the service does not start on a store that fails its probe. A stop finishes the roots in flight within
-`stop_timeout_s`. The next owner resolves a root that was cut off, because it reads the head. Python's cycle collector
-always stays on.
+`stop_timeout_s`. If it cuts off a PUT, the next owner learns from the head whether the root landed. Python's cycle
+collector always stays on.
 
 Theory of `settle_memory`. Hardly any object here is part of a reference cycle: reference counts free a batch when it
 is done. But Python's collector runs after every 700 new objects that are still alive, which is every 70 intents, and
@@ -12,8 +12,8 @@ scans the batch in flight each time. When the number of objects has grown by a q
 all of them: 0.4 µs an object, 70 ms for the imported libraries alone. No table commits during that time. So the
 objects that were loaded at start are frozen, and the others are scanned seldom. Measured over batches of 512
 intents: this saves 8 of 62 µs an intent, and p99 was two and a half times the median without it. Arrow's own
-allocator keeps memory that a thread has freed for that thread. Leaves are decoded on threads, and the retained
-memory was twice the size of a table of a million files. The system's allocator is as fast for such large buffers.
+allocator keeps freed memory for the thread that freed it. Leaves are decoded on threads, so the process kept twice
+the memory of a table of a million files. The system's allocator, which is as fast for such large buffers, is used.
 """
 
 from __future__ import annotations
@@ -308,8 +308,9 @@ class CoordinatorService:
         return TableLoop(context, acknowledged)
 
     async def _confirmed(self, table: TableName) -> int | None:
-        """The highest version that the log's verdicts or this process confirmed, also of a table that is no longer
-        in memory.
+        """The highest version of `table` for which the log has a verdict or this process published one.
+
+        Also known for a table that is no longer in memory. `None` if there is no such version.
         """
         own, told = self._newest.get(table), await self._log.confirmed_version(table)
         return max((version for version in (own, told) if version is not None), default=None)
@@ -324,7 +325,7 @@ class CoordinatorService:
             self.recent.on_published(some, counts, is_repeated, now_ms)
 
     def _forget_delays(self) -> None:
-        """Drop the delays of tables that are no longer in memory, once they outnumber the tables in memory."""
+        """Drop the delay reasons of tables that are no longer in memory, once there are too many reasons."""
         held = self._consumer.tables
         if len(self._delays) > 2 * len(held) + _DELAYS_SPARE:
             self._delays = {table: delays for table, delays in self._delays.items() if table in held}
@@ -369,7 +370,7 @@ class CoordinatorService:
 
 
 def _only(error: BaseException) -> BaseException:
-    """The error inside exception groups of one member. Callers judge an error by its category."""
+    """The single error inside nested exception groups. Callers need it, because they judge an error by its category."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

@@ -16,7 +16,7 @@ from rootline.schemas.model_faults import invalid_settings
 
 
 class CoordinatorSettings(BaseSettings):
-    """The settings of one process. The unit is the last word of each name."""
+    """The settings of one process. A name such as `retry_delay_ms_max` contains its unit."""
 
     model_config = SettingsConfigDict(env_prefix="ROOTLINE_COORDINATOR__", extra="forbid", frozen=True)
 

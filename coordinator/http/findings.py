@@ -3,8 +3,9 @@
 Owns: the join of the tables in this coordinator's memory with those of the whole lake, their order, searching and
 paging, the definition of a finding, its text and its advice. Does not own: the origin of states (`own_tables`,
 `table_states`), explanations of codes.
-Invariants: pure. A table is listed once, and of two states the worse one is shown. The worst is first. The list of
-findings is short however much is wrong, and the rest is counted.
+Invariants: pure. A table is listed once. If this coordinator and the lake report different states, the worse one is
+shown. The worst table is first. The list of findings stays short: of many tables with one problem a few are listed, and
+the rest is counted.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def _other_row(status: TableStatus, now_ms: int) -> TableRow:
 
 
 def _worse(mine: TableRow, status: TableStatus, now_ms: int) -> TableRow:
-    """This coordinator's row, unless the lake reports something worse since: a pause, parked records or damage."""
+    """This coordinator's row, with the lake's state if it is worse: paused, quarantined, parked or damaged."""
     if mine.state is TableState.PAUSED or status.state not in LASTING:
         return mine
     is_worse = status.state is TableState.PAUSED or STATES.index(status.state) < STATES.index(mine.state)
@@ -148,8 +149,9 @@ _GROWS_RECORDS_MIN: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem. `severity`: bad or warn. `do`: the next step. `table`, `code`: the subjects to open, if there are
-    any.
+    """A problem. `severity`: bad or warn. `do`: the next step.
+
+    `table`, `code`: the table and the error code whose pages the console offers, empty if there are none.
     """
 
     severity: str
@@ -162,8 +164,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The input of `findings`. `reason`, `worker_reason`: causes of not being ready. `rows`: all tables, the worst
-    first.
+    """The input of `findings`. `rows`: all tables, the worst first. `troubles`: failed requests to store and log.
+
+    `reason`, `worker_reason`: why the coordinator or the worker in its process is not ready, empty if it is.
     """
 
     now_ms: int

@@ -73,8 +73,8 @@ _HERE: Final = "this coordinator"
 class Console:
     """The data behind the console's responses.
 
-    `lake` is missing if only this process can read the store. `why_no_worker` returns the reason why the worker in
-    this process is not ready, or an empty string.
+    `lake` is the source of tables that other coordinators own, `None` if only this process can read the store.
+    `why_no_worker` returns the reason why the worker in this process is not ready, or an empty string.
     """
 
     service: CoordinatorService
@@ -269,8 +269,9 @@ def _text(request: Request, name: str, length_max: int) -> str:
 
 
 def _refusal(request: Request) -> JSONResponse | None:
-    """The 403 response to a request from elsewhere without a token, else `None`. The server has already checked the
-    token.
+    """The 403 response to a request from another machine that carries no token, else `None`.
+
+    The server has already refused a wrong token.
     """
     if request.scope.get(AUTHORIZED) or (is_loopback(_client(request)) and is_loopback(named_host(request.scope))):
         return None

@@ -3,6 +3,8 @@
 Owns: each request of a commit, the move for its answer, and decisions `build`, `landed`, `confirmed` and `retry`.
 Does not own: the rules by which the tree applies a batch (`rootline.tree.commit.apply`), the interpretation of replies
 (`put_rules`), the moves after a failure or a lost race (`trouble`) and after a commit (`gather`).
+Words: the *head* is the newest root that the machine knows. A root has *decided* a record if it contains a log offset
+behind the record. An *attempt* is a root that was built and is not yet confirmed.
 Invariants: Each request has one function, which a retry calls too. A record below the head's offset gets its verdict
 and is never applied a second time. A root that fails the tree's own checks is never written. Between the PUT of an
 attempt and the proof of its outcome, only its identical bytes are put. Its verdicts are published only from decision
@@ -77,7 +79,7 @@ _TRACES_MAX: Final = 8
 
 
 def load(machine: TableMachine) -> Move:
-    """Load the head, and compare the log with it if it has decided waiting records."""
+    """Load the head. If it has decided records that wait here, it is first compared with the log."""
     lowest = lowest_of((*machine.batch, *machine.queue))
     compared = machine.compared.union([(log, partition) for log, partition, _ in lowest])
     return Move(Phase.LOADING, machine._replace(compared=compared), [LoadHead(machine.head, lowest)])
@@ -105,10 +107,10 @@ def head_loaded(machine: TableMachine, phase: Request, event: HeadLoaded, tick: 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A batch split by the head: verdicts to publish again, and records that still need a root.
+    """A batch split in two: records that the head has decided, and records that still need a root.
 
-    `up_to` has the offset after the last decided record of each partition. Decided records that are not in `decided`
-    have verdicts that were acknowledged earlier.
+    * `decided`: decided records with the verdicts to publish again. A verdict that the log has acknowledged is omitted.
+    * `up_to`: the offset after the last decided record of each partition.
     """
 
     decided: tuple[Decided, ...]
@@ -117,9 +119,9 @@ class Settled:
 
 
 def settle(machine: TableMachine) -> Settled | str:
-    """Split the batch by the head's offsets.
+    """Split the batch by the head's log offsets.
 
-    Returns a reason for quarantine if the batch has another record at the offset that the head decided last.
+    Returns a reason for quarantine if the record at the last decided offset is not the record that the head decided.
     """
     if machine.head is None:
         return Settled((), machine.batch)
@@ -315,7 +317,7 @@ def _landed(
 
 
 def landed(machine: TableMachine, decision: Landed, tick: Tick) -> Move:
-    """Confirm the own root, which is in the store, or list the head if the answer was too late to prove it."""
+    """Confirm the own root, or list the newest version first, if the store's answer was too late (`is_confirmed`)."""
     if is_confirmed(machine.base_ms, decision.answered_ms):
         return Move(Confirmed(decision.attempt, decision.put_at_s, decision.dated_ms), machine)
     return list_head(machine, Confirming(decision.attempt, decision.put_at_s))
@@ -397,17 +399,17 @@ def lowest_of(records: Iterable[Record]) -> tuple[PartitionOffset, ...]:
 
 
 def decided_of(header: RootHeader, lowest: Iterable[PartitionOffset]) -> frozenset[tuple[LogId, int]]:
-    """The partitions in which the root has decided a record at or after these offsets."""
+    """The partitions in which the root has decided the record at the given offset."""
     return frozenset(
         [(log, partition) for log, partition, offset in lowest if offset < next_offset(header, log, partition)]
     )
 
 
 def first_root_count(records: Sequence[Record]) -> int:
-    """The number of records, from the front, that may share the first root of a name.
+    """The number of records, from the front, that may share the first root of a table or view.
 
-    After a `create`, only records of the same partition may follow. Another coordinator may already have rejected
-    records of other partitions, since it found neither a table nor a view.
+    After a `create`, only records of its partition may follow. The coordinator of another partition may already have
+    rejected the records there, since it found neither a table nor a view.
     """
     create: Record | None = None
     for count, record in enumerate(records):

@@ -8,19 +8,18 @@ a verdict are still on the log.
 
 Theory. The state of a table is a chain of roots, and the only way to extend it is to create root N with one conditional
 PUT. Everything that a coordinator must know (offsets, ledger, live set) is in the root that it builds on. So *any*
-coordinator may commit at any time: the PUT decides, and the loser loads the new head and applies its batch again. It
-answers records that the new head already decided from the outcomes in the head. A coordinator must never mistake an
-unknown outcome for a known one. Hence after any reply other than 200, the coordinator reads root N back until it knows
-whose root N is. If there is no root N, it puts the identical bytes again, because the first PUT may still land.
+coordinator may commit at any time: the PUT decides, and the loser loads the new head and applies its batch again. If
+the new head has decided some of the records, their verdicts are read from the head. A coordinator must never mistake an
+unknown outcome for a known one. Hence after a reply that proves nothing, it reads root N back until it knows who wrote
+root N. If there is no root N, it puts the identical bytes again, because the first PUT may still land.
 
 The table has two kinds of nodes. In a *phase* the machine waits for an event. A *decision* follows immediately from the
 machine's state. The two main decisions are `next` (nothing is in flight) and `build` (a batch is closed). Most events
 lead to one of them, so the choice among the possible next phases is written once.
 
-Two things may forbid the next root although records wait. A root must not pass verdicts that the log has not
-acknowledged, once there are too many of them. A root that is far too long must become shorter first. Then the machine
-is in phase `HELD`. Each event that may release it leads to `next`, so the rule that makes commits wait also releases
-them.
+Two things may forbid the next root although records wait: too many roots whose verdicts the log has not acknowledged,
+or a root that is far too long and must become shorter first. Then the machine is in phase `HELD`. Each event that may
+release it leads to `next`, so the rule that makes commits wait also releases them.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def step(machine: TableMachine, event: Event, tick: Tick) -> Step:
 
 
 def path(machine: TableMachine, event: Event, tick: Tick) -> Iterator[Move]:
-    """The moves that follow from `event`, through decisions to the next phase. Raises the errors of `step`."""
+    """The moves from `event`, through any decisions, to the next phase. Raises the errors of `step`."""
     transition = TRANSITIONS.get((machine.kind, type(event)))
     if transition is None:
         raise Internal(

@@ -94,10 +94,10 @@ def leaves_encoded(machine: TableMachine, phase: AtPhase, event: LeavesEncoded, 
 
 
 def encoding_failed(machine: TableMachine, phase: AtPhase, event: EncodingFailed, tick: Tick) -> Move:
-    """Continue without leaves, and repeat the request later."""
+    """Commit without leaves, and repeat the request for them after a pause."""
     return _released(without_leaves(machine, tick), phase, [Report(Noted.ENCODING_FAILED, event.detail)])
 
 
 def _released(machine: TableMachine, phase: AtPhase, effects: Sequence[Effect] = ()) -> Move:
-    """Ask `next` what follows phase `HELD`: that phase, if something else is missing. Otherwise stay."""
+    """Move from phase `HELD` to `next`, which may choose `HELD` for another reason. Stay in any other phase."""
     return Move(Next() if phase is Phase.HELD else phase, machine, effects)

@@ -5,8 +5,8 @@ Invariants: A lone writer never waits. A batch is never open longer than its lim
 
 Theory. Writers in a closed loop publish their next intent after the verdict on the last one. If the next batch closed
 immediately, it would take the fast writers only. The others would form a second group, and the two groups would
-alternate forever at half the throughput. So after a root with several intents, the next batch waits until as many
-have arrived again, but no longer than a quarter of the duration of a PUT.
+alternate forever at half the throughput. So after a root, the next batch stays open until as many intents wait as that
+root had, plus those that wait already, but no longer than a quarter of the duration of a PUT.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WEIGHT_OF_NEWEST: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """The limits of a batch. A batch also closes at the limit of leaf bytes that one intent may name."""
+    """The limits of a batch. Its intents together may also name no more bytes of leaves than one intent may."""
 
     intents_max: int
     bytes_max: int
@@ -40,7 +40,7 @@ class Window:
 
 
 def next_window(served: int, queued: int, put_s: float, limits: BatchLimits) -> Window | None:
-    """The window after a root with `served` intents while `queued` wait. `None` closes the batch immediately."""
+    """The window after a root with `served` intents, while `queued` wait. `None`: close the batch immediately."""
     expected = min(served + queued, limits.intents_max)
     if served + queued <= 1 or queued >= expected:
         return None

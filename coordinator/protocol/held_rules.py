@@ -1,4 +1,4 @@
-"""The rules by which commits wait in phase `HELD`, and by which the leaves are made that they may wait for.
+"""The rules by which commits wait in phase `HELD`: for acknowledged verdicts, or for leaves that shorten the root.
 
 Owns: the two reasons to wait, requesting leaves for a root that is too long, and keeping them for a batch.
 Does not own: the phase (`gather`), the length limit and the content of leaves (`rootline.maintenance.flush_plan`),
@@ -8,12 +8,13 @@ acknowledges them, and every request for leaves is answered. At most one request
 leaves are ready. Commits wait only for the first request, not for a retry after a failure. Leaves stay ready until a
 root that was built with them is confirmed.
 
-Theory. Leaves are encoded from one head and committed by a later root, while other commits continue. That is safe for
-the same reason as the flush of a worker: an entry of the leaf is live only if the root still has the row that it was
-made from, with the same place and file sequence number. Otherwise it is dead in the leaf. So files that were removed,
-replaced, moved or rewritten in between stay so, and a restored file has a new file sequence number and stays in the
-root. A lost race does no harm: the leaves were made from a confirmed head, and every later head descends from it. The
-growth meanwhile is bounded, since a root of twice the limit waits for its leaves.
+Theory. A root has a row for each live file. To shorten it, rows are moved to new objects, the leaves, which the root
+then references. Leaves are encoded from one head and committed by a later root, while other commits continue. That is
+safe for the same reason as a worker's flush: an entry of the leaf is live only if the root still has the row from which
+the entry was made, with the same place and file sequence number. Otherwise the entry is dead in the leaf. So a file
+that was removed, replaced, moved or rewritten in between stays so. A restored file has a new file sequence number and
+stays in the root. A lost race does no harm: the leaves were made from a confirmed head, and every later head descends
+from that head. The growth meanwhile is bounded, since a root of twice the limit waits for its leaves.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from rootline.tree.state.table_state import TableState
 def is_held(machine: TableMachine) -> bool:
     """Whether the next root must wait for leaves (the head is far too long) or for acknowledged verdicts.
 
-    Without a table, it must wait for every acknowledgement. Otherwise the offset of its first root would pass
-    rejections that no root records, and nobody could publish their verdicts again after a crash.
+    The first root of a table must wait for every acknowledgement. Otherwise its offset would pass rejections that no
+    root records, and after a crash nobody could publish their verdicts.
     """
     return _is_for_leaves(machine) or machine.publishing >= _publishing_max(machine)
 
@@ -51,10 +52,9 @@ def _publishing_max(machine: TableMachine) -> int:
 
 
 def ask_for_leaves(machine: TableMachine, tick: Tick) -> tuple[TableMachine, list[EncodeLeaves]]:
-    """Request the encoding of leaves if the head's root is too long.
+    """Request leaves if the head is too long.
 
-    Nothing is requested while an encoding runs, while its leaves wait for the next batch, or in the pause after a
-    failure.
+    No leaves are requested while some are being encoded or wait for the next batch, or in the pause after a failure.
     """
     head, flush = machine.head, machine.flush
     if head is None or machine.stopping or flush.is_encoding or flush.ready is not None:
@@ -90,7 +90,7 @@ def without_leaves(machine: TableMachine, tick: Tick) -> TableMachine:
 
 
 def after_root(flush: SelfFlush, attempt: Attempt) -> SelfFlush:
-    """The state of leaves after the root of `attempt` is confirmed. Leaves that it contains are dropped."""
+    """The state of leaves after the root of `attempt` is confirmed. Leaves that this root references are dropped."""
     return flush._replace(ready=None) if attempt.takes_leaves else flush
 
 

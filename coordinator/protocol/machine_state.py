@@ -1,4 +1,4 @@
-"""The state of the commit machine of one table: where it is, what that place carries, and what it knows anywhere.
+"""The state of the commit machine of one table: its phase with the phase's fields, and the fields of every phase.
 
 Owns: the value types of the state, and the `Move` between two places. Does not own: the moves (`gather`, `commit`,
 `trouble`), the table of those that are allowed (`commit_machine`).
@@ -112,7 +112,10 @@ class ReadingBack:
 
 @dataclass(frozen=True, slots=True)
 class Confirming:
-    """The PUT sent at `put_at_s` landed, perhaps at a version that had expired."""
+    """The PUT sent at `put_at_s` landed. A LIST must show that its root is the newest.
+
+    It may not be the newest if it landed late, at a version whose first root had expired and was deleted.
+    """
 
     kind: ClassVar[Phase] = Phase.CONFIRMING
     attempt: Attempt
@@ -265,7 +268,7 @@ class TableMachine(NamedTuple):
     * `base_ms`: the store's date at which the head was confirmed, `None` if the store has no dates.
     * `batch`: the records of the next root. They stay while a lost race is repeated, and so do the objects `fetched`
       for them.
-    * `compared`: the partitions whose records were compared with a loaded head.
+    * `compared`: the partitions for which the log was compared with a loaded head.
     * `publishing`: the number of `PublishVerdicts` effects that are not acknowledged.
     * `put_s`: the average duration of a PUT.
     * `timer`: the token of the newest timer. It only grows, so that an older timer closes no newer batch.

@@ -52,8 +52,8 @@ class Arrived:
 class LoadHead:
     """Find the head with a LIST, and read it with its leaves and pages, except those that `known` has.
 
-    `lowest` has the lowest waiting offset of each partition. If the head has decided that offset, the log is first
-    compared with the head, because another record may be at the offset now.
+    `lowest` has the lowest waiting offset of each partition. If the head has decided the record at that offset, the
+    head is compared with the log, because a replaced log may have another record at this offset.
     """
 
     known: TableState | None
@@ -151,12 +151,12 @@ class RootReadBack:
 
 @dataclass(frozen=True, slots=True)
 class ListHead:
-    """Find the newest version with a LIST, to confirm a head whose predecessor was confirmed too long ago."""
+    """Find the newest version with a LIST, to confirm a root that landed too long after its predecessor (300 s)."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeadListed:
-    """A LIST has the newest version (`None` if there is no root) and its date (ms)."""
+    """The LIST shows `version` as the newest root, `None` if there is no root. `store_ms` is the date of the LIST."""
 
     version: Version | None
     store_ms: int | None
@@ -167,7 +167,7 @@ class HeadListed:
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """A read, or storing an object other than the root, failed. Nothing is decided by it."""
+    """A read failed, or an object other than the root was not stored. That proves nothing about the root in flight."""
 
     detail: str
 
@@ -184,7 +184,7 @@ class EncodeLeaves:
 
 @dataclass(frozen=True, slots=True)
 class LeavesEncoded:
-    """Leaves for the rows of a head are encoded. There are none if no row can move to a leaf."""
+    """Leaves for the rows of a head are encoded. `flush` has no leaves if no row can move to a leaf."""
 
     flush: OwnFlush
 
@@ -209,10 +209,11 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class PublishVerdicts:
-    """Publish verdicts, in the order of these effects.
+    """Publish verdicts after those of earlier effects.
 
-    After the log acknowledges them, the next root may drop the outcomes below `up_to`. `is_unrecorded` means that no
-    root records these rejections, so the log must store them before they are published.
+    * `up_to`: after the log has acknowledged the verdicts, the next root may drop the outcomes below these offsets.
+    * `version`: the root that decided them. `None` if it was not this machine's, or if there is no root.
+    * `is_unrecorded`: no root records these rejections, so the log must store them before they are published.
     """
 
     decided: tuple[Decided, ...]

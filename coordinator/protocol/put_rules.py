@@ -31,7 +31,7 @@ class Outcome(Enum):
 
 
 def outcome_of_put(answer: PutStatus) -> Outcome:
-    """The outcome by the reply to a PUT.
+    """The outcome that the reply to a PUT proves.
 
     409, 412, 5xx, timeouts and cancellation are all unknown. STALE proves that nothing was written.
     """
@@ -45,7 +45,7 @@ def outcome_of_put(answer: PutStatus) -> Outcome:
 
 
 def outcome_of_read_back(found: CommitId | None, own: CommitId) -> Outcome:
-    """The outcome by the commit id that a GET of the root returned (`None` if there is no root)."""
+    """The outcome, judged by the commit id that a GET of the root returned (`None` if there is no root)."""
     if found is None:
         return Outcome.ABSENT
     return Outcome.LANDED if found == own else Outcome.LOST

@@ -45,15 +45,15 @@ def load_failed(machine: TableMachine, phase: Request, event: LoadFailed, tick: 
 
 
 def root_unreadable(machine: TableMachine, phase: ReadingBack, event: LoadFailed, tick: Tick) -> Move:
-    """Quarantine the table: the root cannot be read, so its owner is unknown until a person intervenes."""
+    """Quarantine the table: the root at this version cannot be read, so nobody knows whether the own PUT landed."""
     return quarantine(machine, event.detail)
 
 
 def request_failed(machine: TableMachine, phase: Request, event: RequestFailed, tick: Tick) -> Move:
     """Retry the phase's request later.
 
-    That is safe: a read decides nothing, and storing an object twice is harmless, since its name follows from its
-    content.
+    That is safe for a read, and for storing an object, whose name follows from its content. A PUT of a root never
+    arrives here, because its failure is a reply with an unknown outcome.
     """
     return Move(Failed(phase, event.detail), machine)
 

@@ -54,7 +54,7 @@ def _say(stdout: BinaryIO, answer: bytes) -> None:
 
 
 def _limit_memory(more_bytes: int) -> None:
-    """Limit the address space, if the system reports its current size. Elsewhere the system's own limit applies."""
+    """Limit the address space to its present size and `more_bytes`. Does nothing if the system reports no size."""
     if _OWN_MEMORY.exists():
         limit = int(_OWN_MEMORY.read_text(encoding="ascii").split()[0]) * resource.getpagesize() + more_bytes
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

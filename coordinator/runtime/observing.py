@@ -1,14 +1,15 @@
 """The observable side of a coordinator: its metrics, its log lines, and its recent events.
 
-Owns: names, labels and buckets of the registry, the translation of reports into them, a log line for each verdict
-and each commit with its level and rate, the ring buffers of recent events, the numbers by which a client requests newer
-events. Does not own: the time of a report (`rootline.coordinator.protocol`), the publication of
+Owns: names, labels and buckets of the metrics, the translation of reports into them, a log line for each verdict
+and each commit with its level and rate, the ring buffers of recent events, and the numbers of events, by which a client
+requests newer ones. Does not own: the time of a report (`rootline.coordinator.protocol`), the publication of
 verdicts (`verdict_outbox`, `intake`), the presentation of events (`rootline.coordinator.http`).
 Invariants: metrics are a stable interface for dashboards and alerts. A `table` label has at most `TABLES_MAX` tables,
 and only tables that exist. The rest share `_other` in counters, and have no gauges. Every verdict and every commit is
-in exactly one log line, its own or a count. Rejections have their own limit of lines, so a flood of commits hides none.
-A line that counts is written within a second, even if nothing follows. Memory is bounded for any load, in entries
-and in characters. Recording an event costs the caller a few appends and never waits.
+in exactly one log line: a line for it alone, or a line that counts many. Rejections have a limit of lines for
+themselves, so a flood of commits hides none. A line that counts is written within a second, even if nothing follows.
+Memory is bounded for any load, in entries and in characters. Recording an event costs the caller a few appends and
+never waits.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ VerdictCounts = Mapping[tuple[VerdictKind, str], int]
 
 @dataclass(slots=True)
 class VerdictLines:
-    """Writes log lines: at most `per_s_max` a second for rejections, as many for other verdicts, `commits_per_s_max`
-    for roots.
+    """Writes a log line for each verdict and each confirmed root, up to a limit, and then a line with counts.
 
-    Lines are at `info`, because a rejection concerns its writer. Lines for records that are not intents are at
-    `warning`, because perhaps no writer waits for them.
+    In a second, `per_s_max` rejections, `per_s_max` other verdicts and `commits_per_s_max` roots get a line. The level
+    is `info`, even of a rejection, on which its writer must act. For a record that is not an intent it is `warning`,
+    because perhaps no writer waits for the verdict.
     """
 
     per_s_max: int
@@ -77,7 +78,8 @@ class VerdictLines:
     ) -> None:
         """Log verdicts that the log has acknowledged. `counts` has the number of each kind and code.
 
-        `of_intents` is false for records that are not intents. `traces`: one for each verdict, or empty.
+        `is_repeated`: they had been recorded before this process published them. `of_intents` is false for records that
+        are not intents. `traces`: one for each verdict, or empty.
         """
         if not verdicts:
             return
@@ -247,7 +249,7 @@ class CoordinatorMetrics:
                 pass
 
     def published(self, publication: Publication, now_ms: int) -> VerdictCounts:
-        """Count verdicts, and observe the time until their intents became visible."""
+        """Count verdicts, and measure the time from the append of their records to now."""
         for appended_ms in publication.appended_ms:
             if appended_ms:
                 self._visible.observe(max(0, now_ms - appended_ms) / 1000)
@@ -261,9 +263,7 @@ class CoordinatorMetrics:
         return kinds
 
     def is_news(self, table: str, version: int) -> bool:
-        """Whether the gauges of `table` must be set, because they do not show this version. Marks the version as
-        shown.
-        """
+        """Whether the gauges of `table` show another version and must be set. Notes that they show this one."""
         label = self._label(table)
         if label == _OTHER or self._versions.get(label) == version:
             return False
@@ -271,7 +271,7 @@ class CoordinatorMetrics:
         return True
 
     def root(self, table: str, size_in_bytes: int, timestamp_ms: int, entries: dict[str, int]) -> None:
-        """Set the gauges of the newest root. `entries`: content type → rows."""
+        """Set the gauges of the newest root. `entries`: the live files or leaves of the table, by content."""
         label = self._label(table)
         if label == _OTHER:
             return
@@ -294,8 +294,9 @@ class CoordinatorMetrics:
             self._given_up.labels(label).set(given_up_bytes)
 
     def states(self, of: Mapping[TableName, TableState]) -> None:
-        """Set the state of every table in memory. Removes other tables, or a former owner would continue to raise
-        alarms.
+        """Set the state of every table in memory. Removes the other tables.
+
+        Otherwise a process that no longer owns a table would continue to raise alarms about it.
         """
         labels = {self._label(table): state for table, state in of.items()}
         labels.pop(_OTHER, None)
@@ -326,7 +327,7 @@ class CoordinatorMetrics:
             self._lag.labels(log, str(partition)).set(count)
 
     def holding(self, partitions: int, paused: int, queue_bytes: int) -> None:
-        """Set the number of assigned partitions, the number of paused ones, and the bytes in their tables' queues."""
+        """Set the number of assigned and of paused partitions, and the bytes in the queues of their tables."""
         self._partitions.set(partitions)
         self._paused.set(paused)
         self._queue_bytes.set(queue_bytes)
@@ -354,8 +355,9 @@ class EventKind(StrEnum):
 class Event:
     """One event. `number`: ascending in this process. `at_ms`: since the epoch.
 
-    `intents`: of a commit or of verdicts. `seconds`: from the PUT of a commit to its confirmation. `counts`:
-    verdicts of each kind. `code`, `reason`, `intent_id`, `where` (log, partition, offset): of a rejection.
+    * Of a commit: `intents`, and `seconds` from its PUT to its confirmation.
+    * Of verdicts: `intents`, `counts` of each kind, and `told_again` if they had been recorded earlier.
+    * Of a rejection: `code`, `reason`, `intent_id`, and `where` (log, partition, offset).
     """
 
     number: int
@@ -378,7 +380,8 @@ class Sample:
     """The load at one moment.
 
     `lag`: records on the log that are not yet delivered, `None` if the log did not respond. `oldest_s`: age of the
-    oldest undecided intent. The counters start with the process.
+    oldest undecided intent. `commits`, `verdicts` and `rejections` are counted since
+    the start of the process.
     """
 
     at_ms: int

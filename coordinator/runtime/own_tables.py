@@ -32,7 +32,7 @@ from rootline.storage.metadata.root_reader import find_head, proven_root
 
 @dataclass(frozen=True, slots=True)
 class OwnTable:
-    """A table in memory. `phase`: the phase of its commit machine.
+    """A table in memory. `phase`: the phase of its commit machine. `head`: the version of its newest root.
 
     `committed_ms`: the timestamp of its newest root. `pending_since_ms`: the append time of its oldest undecided
     record. `waiting`: undecided records in memory. `parked`: records in the parking topic.
@@ -59,8 +59,8 @@ def own_tables(
 ) -> list[OwnTable]:
     """The tables of `assignment`.
 
-    `delay_of`: returns why commits of a table are delayed. `damage_of`: returns the damage of a stored root by
-    version.
+    `delay_of` returns why commits of a table are delayed. `damage_of` returns the damage of a table's stored root, by
+    its version. Both return an empty string if nothing is wrong.
     """
     if assignment is None:
         return []
@@ -120,8 +120,9 @@ CHECKED_AT_ONCE: Final = 10
 
 @dataclass(slots=True)
 class HeadCheck:
-    """The check of stored heads in one process. `tables`: the tables in memory. `timeout_s`: deadline of one
-    request.
+    """The check of one process whether the store still has its tables' heads, the newest roots, undamaged.
+
+    `tables`: the tables in memory. `timeout_s`: deadline of one request.
     """
 
     store: ObjectStore
@@ -138,7 +139,7 @@ class HeadCheck:
             await self.check()
 
     async def check(self) -> None:
-        """Read the heads that were not checked for the longest time."""
+        """Read the `CHECKED_AT_ONCE` heads whose last check is the longest ago."""
         tables = self.tables()
         self._checked = {table: None for table in self._checked if table in tables}
         self._damage = {table: damage for table, damage in self._damage.items() if table in tables}
@@ -152,7 +153,7 @@ class HeadCheck:
                 await self._check(table, head.header.version)
 
     def damage_of(self, table: TableName, version: int) -> str:
-        """The damage of this version of `table` in the store, or empty if no damage is known."""
+        """The damage of the stored root of this version. Empty if none is known."""
         found = self._damage.get(table)
         return unreadable_head(*found) if found is not None and found[0] == version else ""
 

@@ -1,20 +1,23 @@
 """Turns one record of the log into an intent or a rejection, and checks the writer's permission.
 
+A *suspect* record may have crashed the process that read it last. *Poison* is a record that crashed the child process
+which tried it.
+
 Owns: the choice which records are intents of a table, the rejection of the others, the child process that decodes
 suspect records first, the policy file of keys, tables and kinds. Does not own: framing
 (`rootline.schemas.bytes.intent_codec`), the child's side (`decoding_child`), the choice of suspects (the feed), the
 time at which a rejection is published (`intake`), signatures (`rootline.schemas.bytes.record_headers`), the
 order of refusals among decisions (`rootline.tree.commit.decide`).
 Invariants: any record yields an intent or a rejection, never an error, because a record that ends this process would
-end the next one. A record that damages the child does not affect this process. The child's end is blamed on the one
-record that it was decoding, and a child that does not start rejects nothing. The policy file lists all that is
-allowed. A file that cannot be read in full is refused at the start. A secret is never shown. The age of a signature
+end the next one. A record that damages the child does not affect this process. If the child ends, only the
+record that it was decoding is rejected, and a child that does not start rejects nothing. The policy file lists all that
+is allowed. A file that cannot be read in full is refused at the start. A secret is never shown. The age of a signature
 follows from the record alone, so all coordinators reach the same result.
 
 Theory. A record that kills the process that decodes it would kill the next owner too, and the one after that. So
-after an unclean end the records that may have been in decoding are passed to a child, one by one. The child replies
-to each with a byte. Where the replies end, the record is rejected by its coordinates, and a new child takes the
-rest.
+after an unclean end the records that may have caused it are passed to a child, one by one. The child replies to each
+with a byte. The first record without a reply is rejected: its verdict and dead letter name it by partition and offset.
+A new child takes the rest.
 
 Source: decision 0089.
 """
@@ -100,13 +103,13 @@ def decoded(raw: LogRecord, limits: IntentLimits) -> Record | Rejection:
 
 
 def of_lake(raw: LogRecord, record: Record, own: Lake) -> Record:
-    """`record`, with a refusal added if it was published for another lake than the coordinator's `own`."""
+    """`record`, with a refusal if its headers name another lake than `own`, the coordinator's lake."""
     refusal = refusal_of_lake(raw.headers, own)
     return record if refusal is None or record.refusal is not None else replace(record, refusal=refusal)
 
 
 def poison_rejection(raw: LogRecord, how: str) -> Rejection:
-    """The rejection of a record that must not be decoded in this process."""
+    """The rejection of a record that crashed the child process. `how`: a verb phrase that describes the crash."""
     return _rejection(
         raw,
         Invalid(
@@ -117,7 +120,10 @@ def poison_rejection(raw: LogRecord, how: str) -> Rejection:
 
 
 def with_recorded_rejection(raw: LogRecord, found: Record | Rejection, code: str, message: str) -> Rejection:
-    """The rejection of `raw` that an earlier owner recorded. `found`: the record as this version decodes it."""
+    """The rejection of `raw` with the `code` and `message` that an earlier owner of its partition recorded.
+
+    `found`: the record as this version decodes it. It supplies the intent's id and table.
+    """
     verdict, letter = _rejection(raw, Invalid(code, message))
     if not isinstance(found, Record):
         return found if found[0].code == code else (verdict, letter)
@@ -128,7 +134,7 @@ def with_recorded_rejection(raw: LogRecord, found: Record | Rejection, code: str
 
 
 def recorded_rejection_of(rejection: Rejection) -> RecordedRejection:
-    """The form of a rejection that is stored for later owners before it is published, because no root records it."""
+    """The rejection as it is stored in the log for later owners of the partition, because no root records it."""
     verdict, _ = rejection
     reason = verdict.message or ""
     if len(reason) > _HELD_CHARS_MAX:
@@ -139,9 +145,7 @@ def recorded_rejection_of(rejection: Rejection) -> RecordedRejection:
 
 
 def _held(intent: Intent) -> int:
-    """The approximate memory of a decoded intent. It bounds the queues, because bytes on the wire are a poor
-    estimate.
-    """
+    """The approximate memory of a decoded intent, often much more than its bytes on the log. It bounds queues."""
     files = intent.add_data_files
     if intent.add_equality_deletes:
         files = (*files, *intent.add_equality_deletes)
@@ -192,8 +196,8 @@ _COMMAND: Final = (sys.executable, "-m", "rootline.coordinator.runtime.decoding_
 class DecodingTrial:
     """Decodes suspect records in a child process.
 
-    `record_timeout_s`: deadline of one record, on a busy machine too. `memory_bytes`: memory that a record may take
-    beyond the child's own.
+    `record_timeout_s`: deadline for one record. `memory_bytes`: memory that a record may take in addition to the memory
+    of the idle child.
     """
 
     limits: IntentLimits
@@ -204,7 +208,7 @@ class DecodingTrial:
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def poison_among(self, records: Sequence[LogRecord]) -> dict[LogPosition, str]:
-        """The records that end a process that decodes them, with a description of each end."""
+        """The records that crash the child process, or take it too long, each with a description of the crash."""
         async with self._turn:
             return await self._poison_among(records)
 
@@ -240,7 +244,7 @@ class DecodingTrial:
         await child.wait()
 
     async def _ready(self) -> Process | None:
-        """The running child, or a new one. `None` when none starts."""
+        """The running child, or a new one. `None` if the new one does not start."""
         if self._child is not None:
             return self._child
         child = self._child = await asyncio.create_subprocess_exec(*self.command, stdin=PIPE, stdout=PIPE)
@@ -252,9 +256,7 @@ class DecodingTrial:
         return None
 
     async def _try(self, child: Process, records: Sequence[LogRecord]) -> tuple[int, str]:
-        """The number of records that the child decoded, and the cause of its end. The cause is empty if the child
-        still runs.
-        """
+        """The number of records that the child decoded, and how it ended. Empty if it decoded all and still runs."""
         feeding = asyncio.ensure_future(_feed(child, records))
         try:
             for passed in range(len(records)):
@@ -279,7 +281,7 @@ async def _feed(child: Process, records: Sequence[LogRecord]) -> None:
 
 
 async def _answer(child: Process, patience_s: float) -> bytes | None:
-    """One byte, no byte at the end of the pipe, or `None` after `patience_s`."""
+    """The child's next byte. Empty if the child has closed the pipe, `None` after `patience_s` without a byte."""
     assert child.stdout is not None
     try:
         async with asyncio.timeout(patience_s):
@@ -322,7 +324,7 @@ class Principals:
     """The policy, by key id.
 
     `signed_ms_max`: the largest difference between the time of a signature and the record's append time.
-    `undated_until_ms`: from this append time on a record needs a signature time. `None`: it never does.
+    `undated_until_ms`: records appended from this time on must have a signature time. `None`: no record must.
     """
 
     secrets: Mapping[str, bytes] = field(repr=False)
@@ -409,7 +411,7 @@ def read_principals(path: Path) -> Principals:
     """The policy in the file at `path`. Reads it and the key files once. Blocks.
 
     Raises:
-        Invalid: `setting-invalid`, one of them cannot be read or used.
+        Invalid: `setting-invalid`, the policy file or a key file cannot be read or used.
     """
     try:
         given = _File.model_validate(tomllib.loads(_text(path, "ROOTLINE_COORDINATOR__PRINCIPALS_FILE")))

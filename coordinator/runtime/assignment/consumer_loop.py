@@ -102,7 +102,7 @@ class ConsumerLoop:
             self._reader.cancel()
 
     async def lag(self) -> Mapping[Partition, int]:
-        """The number of records of each partition that have not been handed to their tables. Raises `Unavailable`."""
+        """The number of records in each partition that their tables have not received. Raises `Unavailable`."""
         ahead = await self.log.lag()
         assignment = self._assignment
         return (
@@ -162,9 +162,10 @@ class ConsumerLoop:
         return assignment
 
     async def _end_assignment(self, patience_s: float | None, until_s: float = math.inf) -> None:
-        """End the assignment, cut off its tables after `patience_s`, and commit its offsets unless that is 0.
+        """End the assignment, and commit its offsets unless `patience_s` is 0.
 
-        At `until_s` (monotonic seconds) it ends even if the log has not answered.
+        Tables that have not finished after `patience_s` seconds are cut off. At `until_s` (monotonic seconds) the
+        assignment ends even if the log has not answered.
         """
         assignment = self._assignment
         if assignment is None:

@@ -6,9 +6,11 @@ Invariants: The frontier never passes a record without an acknowledged verdict. 
 proportional to the tables with undecided records, not to the records.
 
 Theory. A table decides its records of one partition in order, so two offsets describe them: the first that may be
-undecided, and the last that was handed to the table. If the table has fallen behind, the position of its own reader
-bounds the frontier too. Rejections of records that are not intents are published in any order, so each is tracked until
-it is published. A parked table bounds the frontier by one offset only: the end of its parked records in the log.
+undecided, and the last that was handed to the table. The main reader reads the partition for all tables. A table whose
+queue was full has fallen behind: it gets its records from a reader of its own, whose position bounds the frontier too.
+Records of a stuck table are parked, which means that they are stored outside the partition. Rejections of records that
+are not intents are published in any order, so each is tracked until it is published. A parked table bounds the frontier
+by one offset only: the end of its parked records in the log.
 """
 
 from __future__ import annotations
@@ -27,9 +29,9 @@ Where = tuple[TableName, Partition]
 
 @dataclass(slots=True)
 class _Span:
-    """A range of one table's records in a partition. All of its records before `first` are decided.
+    """The offsets of one table's undecided records in a partition, from `first` to `last`.
 
-    `last`: the last record that was handed to the table.
+    The table has decided every record before `first`. `last` is the last record that was handed to it.
     """
 
     first: int
@@ -56,9 +58,9 @@ class _Progress:
         return min(chain(spans, behind, self.rejected, self.parked.values()), default=self.next_offset)
 
     def first_undecided(self, table: TableName) -> int:
-        """The first offset that `table` may not have decided, parked or not.
+        """The offset of the first record that `table` may not have decided, even if the record is parked.
 
-        It is the position of the main reader if the table has decided everything.
+        If the table has decided everything, it is the position of the main reader.
         """
         span, behind = self.undecided.get(table), self.behind.get(table, self.next_offset)
         return behind if span is None else min(span.first, behind)
@@ -82,7 +84,7 @@ class Frontier:
         return self._partitions[place].next_offset
 
     def read(self, place: Partition, next_offset: int) -> None:
-        """Note that the main reader has read up to `next_offset`. The records before it must be noted first."""
+        """Note that the main reader has read up to `next_offset`. First note the records before that offset."""
         self._partitions[place].next_offset = next_offset
 
     def handed_over(self, place: Partition, table: TableName, first: int, last: int) -> None:
@@ -107,7 +109,7 @@ class Frontier:
                 span.first = max(span.first, offset)
 
     def fell_behind(self, place: Partition, table: TableName, offset: int) -> None:
-        """Note that `table` gets the partition's records from `offset` on from its own reader."""
+        """Note that a reader for `table` alone hands it the partition's records, from `offset` on."""
         self._partitions[place].behind[table] = offset
 
     def reader_at(self, place: Partition, table: TableName) -> int:
@@ -115,7 +117,7 @@ class Frontier:
         return self._partitions[place].behind[table]
 
     def reread(self, place: Partition, table: TableName, next_offset: int) -> None:
-        """Note that the table's own reader has read up to `next_offset`."""
+        """Note that the reader of `table` has read up to `next_offset`."""
         self._partitions[place].behind[table] = next_offset
 
     def caught_up(self, place: Partition, table: TableName) -> None:
@@ -131,7 +133,7 @@ class Frontier:
         }
 
     def undecided_of(self, table: TableName) -> list[PartitionOffset]:
-        """The first undecided offset of this table in each partition. Partitions without one are omitted."""
+        """The first undecided offset of `table` in each partition that has one."""
         return [
             PartitionOffset(*place, progress.first_undecided(table))
             for place, progress in self._partitions.items()
@@ -153,13 +155,13 @@ class Frontier:
         parked[table] = max(next_offset, parked.get(table, 0))
 
     def parked_to(self, place: Partition, table: TableName) -> int:
-        """The end of the table's parked records. Raises `KeyError` if the table is not parked."""
+        """The offset before which the table's records are parked. Raises `KeyError` if the table is not parked."""
         return self._partitions[place].parked[table]
 
     def unparked(self, place: Partition, table: TableName, *, at_least: int = 0) -> None:
-        """Note that the table's parked records are decided. Its own reader continues with the log where they end.
+        """Note that all parked records of `table` are decided, so its reader continues with the log where they end.
 
-        It continues at `at_least` at the earliest, because the table already has the records before that offset.
+        It continues no earlier than at `at_least`, because the table already has the records before that offset.
         """
         progress = self._partitions[place]
         progress.behind[table] = max(progress.parked.pop(table), at_least)
@@ -173,7 +175,7 @@ class Frontier:
         self._partitions[place].rejected.discard(offset)
 
     def distance(self, place: Partition) -> int:
-        """The number of records by which the slowest reader of this partition is behind the main reader.
+        """The number of records between the slowest reader of a single table and the main reader of this partition.
 
         It is 0 for a partition that is not assigned.
         """
@@ -185,7 +187,7 @@ class Frontier:
         )
 
     def moved(self) -> list[PartitionOffset]:
-        """The frontiers that are past the committed offset."""
+        """The frontiers that have advanced past the partition's committed offset."""
         found = ((place, progress.frontier(), progress) for place, progress in self._partitions.items())
         return [PartitionOffset(*place, offset) for place, offset, progress in found if offset > progress.remembered]
 
@@ -214,6 +216,6 @@ class LastProgress:
         self._newest = (table, now_s)
 
     def other_than(self, table: TableName) -> float | None:
-        """The time of the last progress of a table other than this one, or `None`."""
+        """The last time at which a table other than `table` made progress, or `None`."""
         found = self._other if self._newest is not None and self._newest[0] == table else self._newest
         return None if found is None else found[1]

@@ -1,5 +1,7 @@
 """The intake of an assignment: each record of the log becomes an intent, or is rejected with a dead letter.
 
+A record is *suspect* if it may have crashed the process that read it last.
+
 Owns: decoding, trying suspect records in a child process, rejections that an earlier owner recorded, re-reading the
 log, publishing rejections until the log has acknowledged them.
 Does not own: the content of a rejection (`records`), the table that gets an intent (`partition_assignment`), the
@@ -59,9 +61,9 @@ OnPublished = Callable[[Sequence[Verdict], bool], None]
 class AssignmentSettings:
     """The limits of an assignment.
 
-    * `queue_bytes_max`: the most bytes in memory over all tables.
+    * `queue_bytes_max`: the most bytes of records in memory, all tables together.
     * `table_idle_s`: the idle time after which a table is closed.
-    * `parking_after_s`: the time that a table may be stuck before it is parked.
+    * `parking_after_s`: the time without a decision after which a table is parked.
     * `parked_bytes_max`: the most parked bytes of a table and partition.
     """
 
@@ -114,7 +116,7 @@ class RejectionOutbox:
         return len(self._waiting) + len(self._set_aside)
 
     def reject(self, rejections: Sequence[Rejection]) -> None:
-        """Queue rejections. Each blocks the frontier until it is acknowledged.
+        """Queue rejections. Each blocks its partition's frontier until the log has acknowledged it.
 
         The dead letter of a very large record contains its coordinates only.
         """
@@ -188,7 +190,7 @@ class RejectionOutbox:
         self.on_published(again, True)
 
     async def _publish(self, batch: Sequence[Rejection]) -> list[Rejection]:
-        """Publish `batch` together, or else one by one. Returns the rejections that the log did not acknowledge."""
+        """Publish `batch` together. If that fails, publish each rejection alone. Returns those not acknowledged."""
         reason = await self._attempt(batch)
         if reason is None:
             return []
@@ -234,10 +236,10 @@ def _size(rejection: Rejection) -> int:
 
 @dataclass(slots=True)
 class Intake:
-    """The intake of one assignment. Pass records to `examine` before `decoded`, unless `read_again` has read them.
+    """The intake of one assignment. Pass records to `examine` before `decoded`. `read_again` has done so already.
 
-    * `recorded`: the rejections that an earlier owner recorded.
-    * `poison_candidates`: the ends of the records that may have crashed a reader.
+    * `recorded`: the rejections that an earlier owner of these partitions recorded.
+    * `poison_candidates`: the partitions whose last reader crashed, each with the end of its suspect records.
     """
 
     log: IntentFeed
@@ -256,7 +258,7 @@ class Intake:
         await self._trial.close()
 
     async def examine(self, records: Sequence[LogRecord]) -> None:
-        """Decode records that may have crashed a reader in a separate process, and note those that crash it."""
+        """Decode suspect records in a child process first, and note the records that crash it."""
         if not self.poison_candidates:
             return
         ends = {(log, partition): end for log, partition, end in self.poison_candidates}
@@ -267,10 +269,7 @@ class Intake:
             await self._trial.close()  # a separate reader that is behind starts the trial again
 
     async def read_again(self, reader: str, start: PartitionOffset) -> Reread | None:
-        """Read the log from an offset on, and examine the records.
-
-        Returns `None` if it cannot be read at present.
-        """
+        """Read the log from `start` on, and examine the records. Returns `None` if the log cannot be read now."""
         try:
             found = await self.log.read_again(reader, start, limit=_READ_MAX)
             await self.examine(found.records)
@@ -280,7 +279,7 @@ class Intake:
             return None
 
     def decoded(self, raw: LogRecord) -> Record | Rejection:
-        """The intent in `raw`, or its rejection. A rejection that was recorded before is returned again."""
+        """The intent in `raw`, or its rejection. A rejection that an earlier owner recorded is repeated."""
         how = self._poison.get(raw.position) if self._poison else None
         found = decoded(raw, self.settings.limits) if how is None else poison_rejection(raw, how)
         if self.settings.principals is not None and isinstance(found, Record):

@@ -36,12 +36,12 @@ class CatchUpPort(Protocol):
 
     @property
     def loops(self) -> Mapping[TableName, TableLoop]:
-        """The loops of tables. A table with a separate reader has one."""
+        """The loop of each table in memory. Every table with a separate reader has one."""
         ...
 
     @property
     def turn(self) -> asyncio.Lock:
-        """The lock around each piece of work. The main reader hands out nothing while a reader that has it works."""
+        """The lock for handing out records. While a separate reader has it, the main reader hands out nothing."""
         ...
 
     def hand_over(self, loop: TableLoop, table: TableName, place: Partition, records: tuple[Record, ...]) -> None:
@@ -59,9 +59,10 @@ class CatchUpPort(Protocol):
 
 @dataclass(slots=True)
 class ParkedRecords:
-    """The names of the parked records of each table and partition.
+    """The parked records of each table and partition, as descriptions: the records stay where they are stored.
 
-    If some of them are missing, their table waits for an operator, who may allow it to continue without them.
+    If the store of parked records has lost some, the table waits for an operator, who may *lift* it: allow it to
+    continue, perhaps without the missing records.
     """
 
     _parked: dict[Where, ParkedTable] = field(default_factory=dict)
@@ -75,7 +76,7 @@ class ParkedRecords:
 
     @property
     def missing(self) -> Mapping[Where, str]:
-        """The tables and partitions with missing records, and the reason. They wait for an operator."""
+        """The reason for each table and partition whose parked records are missing, and which waits for an operator."""
         return self._missing
 
     def find(self, where: Where) -> ParkedTable | None:
@@ -83,34 +84,34 @@ class ParkedRecords:
         return self._parked.get(where)
 
     def of(self, where: Where) -> ParkedTable:
-        """The parked records of a parked table and partition."""
+        """The parked records of a table and partition. Raises `KeyError` if there are none."""
         return self._parked[where]
 
     def put(self, where: Where, parked: ParkedTable) -> None:
-        """Note the parked records of a table and partition, in place of those known before."""
+        """Replace the description of the parked records of a table and partition."""
         self._parked[where] = parked
 
     def remove(self, where: Where) -> None:
-        """Note that all parked records are decided. The permission to continue without some ends with them."""
+        """Note that all parked records are decided. That ends a permission to continue without missing records."""
         del self._parked[where]
         self._without_missing.discard(where)
 
     def note_missing(self, where: Where, why: str) -> None:
-        """Note that some of the records are missing."""
+        """Note that some of the parked records are missing."""
         self._missing[where] = why
 
     def skips_missing(self, where: Where) -> bool:
-        """Whether an operator has allowed to continue without the missing records."""
+        """Whether an operator has allowed the table to continue without the missing records."""
         return where in self._without_missing
 
     def lift(self, where: Where, lift: Lift) -> bool:
-        """Let the reader retry. Returns whether missing records had stopped it."""
+        """Let the reader retry, as an operator asked. Returns whether missing records had stopped it."""
         if lift.without_missing and self._is_about(lift, where):
             self._without_missing.add(where)
         return self._missing.pop(where, None) is not None
 
     def _is_about(self, lift: Lift, where: Where) -> bool:
-        """Whether a lift without missing records was given for the records that are parked at present."""
+        """Whether the operator's lift concerns the records that are parked now, and not earlier ones of the table."""
         parked = self._parked.get(where)
         if parked is None or lift.first_offset is None:
             return where in self._missing
@@ -138,7 +139,7 @@ class LateTables:
         return self._places
 
     def take_over(self, table: TableName, place: Partition, offset: int, rejected_to: int) -> None:
-        """Serve `table` by a separate reader from `offset` on, in place of one that runs.
+        """Start a separate reader for `table` at `offset`. Stops the present one, if there is one.
 
         The main reader has rejected invalid records before `rejected_to`, so the separate reader skips them.
         """
@@ -153,7 +154,7 @@ class LateTables:
         return bool(self._places_of(table))
 
     def restart(self, table: TableName) -> None:
-        """Restart the table's readers at their positions. They may be waiting for room in a loop that has ended."""
+        """Restart the table's separate readers at their positions. They may be waiting for a loop that has ended."""
         for place in self._places_of(table):
             self._read(table, place)
 
@@ -167,9 +168,9 @@ class LateTables:
     ) -> dict[TableName, list[tuple[LogRecord, Record]]]:
         """Select the records of these tables, and reject those that are not intents.
 
-        `tables`: table → the first offset wanted. A record belongs to a table by its key. A record that a reader has
-        already rejected is skipped. With `all_new` it is rejected too, because the rejection of a parked record must be
-        published.
+        `tables`: table → the first offset wanted. The key of a record names its table. An invalid record that a reader
+        has already rejected is skipped. With `all_new` nothing is skipped: the records were parked, and no other reader
+        gets them.
         """
         own: dict[TableName, list[tuple[LogRecord, Record]]] = {table: [] for table in tables}
         keys = {table.encode(): table for table in tables}

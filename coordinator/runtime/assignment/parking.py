@@ -1,7 +1,7 @@
 """Parking: storing the records of a stuck table aside, so that the offset of its partition can pass them.
 
-Owns: the rule for parking, finding stuck tables, parking their records, removing decided ones, and the lifts of an
-operator.
+Owns: the rule for parking, finding stuck tables (paused, quarantined or without a decision for too long), parking their
+records, removing decided ones, and the lifts of an operator (commands that let a stuck table retry).
 Does not own: the storage of parked records (the log's `ParkedStore`), reading them (`late_tables`), new loops for
 tables that are lifted (`partition_assignment`).
 Invariants: The offset passes a record only after the record is parked durably, or its rejection is acknowledged. A
@@ -10,9 +10,9 @@ on all of them are published. During an outage of the store, in which no table m
 half of the log's retention has passed. A table that makes progress, however slowly, is never parked.
 
 Theory. A table is parked separately for each partition. While it is parked, it gets nothing of that partition from the
-main reader. Each round re-reads the log from the table's first undecided record on, stores the table's records, and
-advances the offset by which the table bounds the frontier. The table's own reader hands it the parked records first, as
-soon as it takes any. When all of them are decided, that reader continues with the log where parking has stopped.
+main reader. Each round re-reads the log from the end of the table's parked records on, stores the table's next records,
+and advances the offset by which the table bounds the frontier. A separate reader hands the table its parked records as
+soon as the table takes any. When all of them are decided, that reader continues with the log where parking has stopped.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _Own = tuple[LogRecord, Record]
 class ParkingLimits:
     """The limits of parking.
 
-    * `patience_s`: the time that a table may be stuck.
+    * `patience_s`: the time without a decision after which a table may be parked.
     * `table_bytes_max`: the most parked bytes of a table and partition.
     * `retention_s`: the retention of the log, or `None` if it keeps records forever.
     """
@@ -61,8 +61,8 @@ def is_due(
 ) -> bool:
     """Whether a table that has decided nothing since `stuck_since_s` must be parked.
 
-    `others_s` is the last progress of another table of this process. Both times are monotonic. `oldest_age_s` is the
-    age of the table's oldest undecided record.
+    * `others_s`: the last time at which another table of this process decided a record. All times are monotonic.
+    * `oldest_age_s`: the age of the table's oldest undecided record.
     """
     if limits.retention_s is None or now_s - stuck_since_s < limits.patience_s:
         return False
@@ -72,12 +72,12 @@ def is_due(
 
 @dataclass(slots=True)
 class _StuckSince:
-    """The times since when the first undecided offsets have not changed."""
+    """The time since which the first undecided offset of each table and partition has not changed."""
 
     _known: dict[Where, tuple[int, float]] = field(default_factory=dict)
 
     def look(self, offsets: dict[Where, int], now_s: float) -> dict[Where, float]:
-        """The time at which the present offset was first seen, for each table and partition."""
+        """Note the present first undecided offsets. Returns for each the time at which it was first noted."""
         known = self._known
         self._known = {
             where: known[where] if where in known and known[where][0] == offset else (offset, now_s)
@@ -90,7 +90,7 @@ class _StuckSince:
 class Parking:
     """The parking of one assignment.
 
-    `_noticed` has stuck tables without parked records. Their notices are stored, so that later owners know of them.
+    `_noticed` has stuck tables whose records are not parked. A notice of each is stored for later owners.
     """
 
     log: IntentFeed
@@ -106,16 +106,16 @@ class Parking:
     _noticed: dict[Where, ParkedTable] = field(default_factory=dict)
     _stuck: _StuckSince = field(default_factory=_StuckSince)
     _given_to: dict[Where, int] = field(default_factory=dict)
-    """The offset before which all records had been handed to the table when it was parked. A root may contain them."""
+    """The offset before which the table had received all records when it was parked. A root may have decided them."""
     _resumes_at: dict[Where, int] = field(default_factory=dict)
-    """The same offset while the loop that received these records exists, since it must not get them again."""
+    """A copy of `_given_to` while the loop that received these records exists, since it must not receive them twice."""
 
     def take(
         self, parked: Sequence[ParkedTable], starts: Iterable[PartitionOffset]
     ) -> Mapping[TableName, Sequence[PartitionOffset]]:
         """Take over the records that earlier owners of these partitions have parked, and start reading them.
 
-        Returns the tables to open, each with its first parked offsets.
+        Returns the tables that need a loop, each with the first parked offset of each partition.
         """
         start_of = {(log, partition): offset for log, partition, offset in starts}
         to_open: dict[TableName, list[PartitionOffset]] = {}
@@ -134,9 +134,10 @@ class Parking:
     async def round(self) -> AsyncGenerator[TableName, None]:
         """Park the records of stuck tables, and carry out the lifts of operators.
 
-        Yields each table that needs a new loop. Give it one before the next step, because the lift is confirmed then.
-        Raises `Unavailable`, `OutcomeUnknown`, `Fenced` or `TimeoutError`: the next round retries, or another owner
-        does.
+        Yields each lifted table. Give it a new loop before the next step, which confirms the lift.
+
+        Raises:
+            Unavailable, OutcomeUnknown, Fenced, TimeoutError: the next round, or the next owner, retries.
         """
         may_be_lifted = self._has_any
         await self._look()
@@ -151,12 +152,12 @@ class Parking:
             await self.store.lifted(lift)
 
     def note_restart(self, where: Where) -> None:
-        """Note that the table has a new loop, which gets all undecided records again, the parked ones first."""
+        """Note that the table has a new loop, which will receive all undecided records, the parked ones first."""
         self._resumes_at.pop(where, None)
 
     @property
     def _has_any(self) -> bool:
-        """Whether a table is parked or noticed."""
+        """Whether a table is parked, or a notice of a stuck table is stored."""
         return bool(self.parked.tables or self._noticed)
 
     async def _look(self) -> None:
@@ -213,14 +214,14 @@ class Parking:
         return False
 
     async def _notice(self, where: Where, loop: TableLoop, offset: int, since_ms: int) -> None:
-        """Store a notice that the table is stuck, if none is stored with this reason."""
+        """Store a notice that the table is stuck, unless one with the same reason is stored."""
         notice, why = self._noticed.get(where), _why(loop)
         if notice is None or notice.why != why:
             known = _empty(where, offset, since_ms, "") if notice is None else notice
             self._noticed[where] = await self.store.park(replace(known, why=why), ())
 
     def _is_over(self, where: Where, notice: ParkedTable, has_undecided: bool) -> bool:
-        """Whether a notice is outdated, because its table is no longer stuck."""
+        """Whether a notice must be removed, because its table is no longer stuck."""
         loop = self.served.loops.get(where[0])
         if loop is None:
             return not has_undecided and self.frontier.next_offset(where[1]) > notice.next_offset
@@ -242,7 +243,7 @@ class Parking:
         )
 
     async def _park(self, place: Partition, tables: list[TableName]) -> None:
-        """Park the records of `tables`, from the end of each table's parked records up to the main reader."""
+        """Park the next records of `tables`: from the end of those already parked up to the main reader's position."""
         frontier = self.frontier
         name = f"parking/{place[1]}"
         try:
@@ -271,7 +272,7 @@ class Parking:
             await self.log.forget_reader(name)
 
     async def _is_stored(self, where: Where, mine: Sequence[_Own], end: int) -> bool:
-        """Whether all of these records are parked or rejected. If not, the next round retries this table."""
+        """Park or reject these records. Returns whether all are. If not, the next round retries this table."""
         table, place = where
         frontier = self.frontier
         fit, over = self._split(where, mine)
@@ -312,9 +313,9 @@ class Parking:
         return True
 
     def _split(self, where: Where, mine: Sequence[_Own]) -> tuple[list[_Own], list[_Own]]:
-        """Split records into those that fit the limit and those to reject.
+        """Split records into those to park, up to the limit of parked bytes, and the rest, which is rejected.
 
-        Records that were handed to the table are never rejected, since they may be decided.
+        A record that the table has received is never rejected, since a root may have decided it.
         """
         size = self.parked.of(where).size_in_bytes
         given_to = self._may_be_decided_to(where)

@@ -1,6 +1,6 @@
 """The partitions of one process from their assignment to their revocation.
 
-Owns: handing records to tables, carrying out what pauses and parking decide, the end of the assignment.
+Owns: handing records to tables, carrying out the decisions of pauses and parking, the end of the assignment.
 Does not own: decoding and rejecting (`intake`), the tables' loops and pauses (`served_tables`), progress (`frontier`),
 tables that have fallen behind (`late_tables`), stuck tables (`parking`), reading the log (`consumer_loop`).
 Invariants: Every table gets its records of a partition in order and without a gap. No table stops or delays another
@@ -56,8 +56,8 @@ class PartitionAssignment:
     """The partitions of one assignment.
 
     * `pauses`: the pauses in force.
-    * `frontier`: the progress of each partition.
-    * `parked`: the parked records of its tables.
+    * `frontier`: for each partition the offset before which every verdict is acknowledged.
+    * `parked`: the parked records of the assignment's tables.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class PartitionAssignment:
 
     @property
     def tables(self) -> Mapping[TableName, TableLoop]:
-        """The loops of tables, opened by their first records."""
+        """The loop of each table in memory. The first record of a table opens its loop."""
         return self.served.loops
 
     @property
@@ -123,7 +123,7 @@ class PartitionAssignment:
         return self.served.trouble or self._outbox.trouble
 
     def begin(self) -> None:
-        """Start publishing rejections, parking, looking for pauses, and the tables that have parked records."""
+        """Start the loops of parked tables, and the tasks for rejections, parking and pauses."""
         self.served.start(self._outbox.run(), "rejections")
         if self._parking is not None:
             for table, firsts in self._parking.take(self.assigned.parked, self.assigned.starts).items():
@@ -137,7 +137,7 @@ class PartitionAssignment:
     async def hand_out(self, records: Sequence[LogRecord], passed: Sequence[PartitionOffset] = ()) -> None:
         """Hand each record to its table, or reject it, in the order of each partition.
 
-        `passed` are offsets without records, as in `Delivered`.
+        `passed`: the next offsets after log entries that are not records, as in `Delivered`.
         """
         await self._intake.examine(records)
         # no await from here on, so that no other reader moves in between
@@ -180,9 +180,9 @@ class PartitionAssignment:
                 self._late.restart(table)
 
     async def end(self, *, patience_s: float | None) -> End:
-        """End the assignment: wait for records in flight and their verdicts for `patience_s` seconds, then cut off.
+        """End the assignment: wait up to `patience_s` seconds for records in flight and their verdicts, then cancel.
 
-        The next owner of the partitions finds the outcome of records that were cut off in the head.
+        If tasks are cancelled, the next owner of the partitions finds the outcomes of their records in the head.
         """
         self._late.stop()
         for task in self._looking:
@@ -224,7 +224,7 @@ class PartitionAssignment:
 
 
 async def _repeat(every_s: float, step: Callable[[], Awaitable[None]], delayed: str) -> None:
-    """Take a step every `every_s` seconds, until cancelled. The next round retries one that fails."""
+    """Call `step` every `every_s` seconds, until cancelled. A step that fails is retried in the next round."""
     while True:
         await asyncio.sleep(every_s)
         try:

@@ -59,9 +59,9 @@ class Pauses:
         return None if found is None else found.reason
 
     def take(self, pauses: Iterable[Pause], phases: Iterable[tuple[TableName, Phase]]) -> Sequence[TableName]:
-        """Take over `pauses`, the complete list of those in force.
+        """Take over `pauses`, the complete list of those in force. `phases`: the tables in memory, with their phases.
 
-        Returns the tables that need a new loop, of the tables in memory with these phases.
+        Returns the tables that need a new loop, because they were paused or resumed.
         """
         before, self._in_force = self._in_force, {pause.table: pause for pause in pauses}
         if before.keys() == self._in_force.keys():
@@ -94,7 +94,7 @@ class _NewTables:
         self.looking.add(table)
 
     def note(self, table: TableName, loop: TableLoop | None) -> None:
-        """Note a step of `table`. `loop` is `None` if the table was closed."""
+        """Note that the loop of `table` has handled an event. `loop` is `None` if the table was closed."""
         if loop is not None and loop.is_absent:
             self.absent.add(table)
         else:
@@ -113,10 +113,10 @@ class _NewTables:
 
 @dataclass(slots=True)
 class ServedTables:
-    """The tables of one assignment. It is the owner of their loops (`TableOwner`).
+    """The tables of one assignment, and the owner of their loops (`TableOwner`).
 
     * `idle_s`: the idle time after which a table is closed.
-    * `loops`: the loops of tables, opened by their first records.
+    * `loops`: the loop of each table in memory. The first record of a table opens its loop.
     * `buffered_bytes`: the size of intents in all queues.
     * `last_progress`: the tables that decided records last.
     """
@@ -142,7 +142,8 @@ class ServedTables:
     def searches_too_many(self) -> bool:
         """Whether too many heads are being searched for.
 
-        Tables whose head cannot be listed count separately, so that missing rights to some do not block others.
+        Tables that the store fails to list have a limit of their own, so that missing rights to some do not block
+        others.
         """
         return len(self._new.looking) > _UNKNOWN_TABLES_MAX or len(self._new.unlistable) > _UNLISTABLE_TABLES_MAX
 
@@ -177,8 +178,8 @@ class ServedTables:
     def reopen(self, table: TableName, undecided: Iterable[PartitionOffset]) -> None:
         """Start a new loop for the table, in place of the present one, which finishes its records in flight.
 
-        `undecided` has the first offset of each partition whose verdict may not be acknowledged. It may be before the
-        offset at which the assignment started.
+        `undecided` has, for each partition, the first offset whose verdict may not be acknowledged. Parked records can
+        have lower offsets than the start of the assignment.
         """
         old = self.loops.pop(table, None)
         if old is not None:
@@ -192,7 +193,7 @@ class ServedTables:
         loop.deliver(records)
 
     def absent(self) -> Sequence[TableName]:
-        """The tables that do not exist. Close them, so that a writer cannot fill the memory with names."""
+        """The tables that do not exist. The caller closes them, so that a writer cannot fill the memory with names."""
         found = []
         for table in list(self._new.absent):
             loop = self.loops.get(table)
@@ -203,7 +204,7 @@ class ServedTables:
         return found
 
     def idle(self) -> Sequence[TableName]:
-        """The tables that are idle or do not exist. They are searched for from time to time."""
+        """The tables that are idle or do not exist. Empty if the last search was less than a tenth of `idle_s` ago."""
         now_s = self.environment.monotonic_s()
         if now_s - self._looked_for_idle_s < 0.1 * self.idle_s:
             return ()

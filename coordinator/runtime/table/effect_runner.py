@@ -74,18 +74,20 @@ _READER: Final = "\0marks"
 
 
 class LogCheck:
-    """Compares heads with the log, for all tables of one process. The tables share a reader, one at a time."""
+    """Compares heads with the log, for all tables of one process. They share one reader, so the reads take turns."""
 
     def __init__(self, log: IntentFeed) -> None:
         self._log = log
         self._turn = asyncio.Lock()
 
     async def check(self, header: RootHeader, decided: Collection[Partition]) -> None:
-        """Compare the log's end with every offset in the head, and the last decided record of the `decided`
-        partitions.
+        """Check that the log has not lost records that the head has decided.
+
+        The log must reach every offset in the head. In the `decided` partitions, the record at the last decided offset
+        must be the one that the head has decided.
 
         Raises:
-            Fenced: `log-behind-root`. Unavailable: the log cannot be asked.
+            Fenced: `log-behind-root`. Unavailable: the log does not answer.
         """
         for log, partition, applied in header.log.offsets:
             end = await self._log.end_offset(log, partition)
@@ -123,7 +125,7 @@ class LeafEncoder(Protocol):
     """Makes the leaves for the effect `EncodeLeaves`."""
 
     async def encode(self, head: TableState) -> OwnFlush:
-        """The leaves for the rows of `head`. Empty when no leaf could take any row.
+        """Encode leaves for the rows of `head`. The result is empty when no row can move to a leaf.
 
         Raises:
             TimeoutError: it took too long.
@@ -175,11 +177,11 @@ StillOwner = Callable[[], Awaitable[None]]
 
 
 async def always_owner() -> None:
-    """Accept ownership without a check, where no other coordinator can exist."""
+    """Pass every check of ownership. For a process without other coordinators."""
 
 
 async def nothing_confirmed(_: TableName) -> int | None:
-    """`None`: there is no record of confirmed versions."""
+    """`None`, for a log that has no record of confirmed versions."""
     return None
 
 
@@ -187,8 +189,8 @@ async def nothing_confirmed(_: TableName) -> int | None:
 class EffectRunner:
     """The store requests of one table.
 
-    `timeout_s` bounds each effect. It bounds each request of effects with many reads. `encoder` is shared by the
-    process, and has its own deadline.
+    `timeout_s` is the deadline of an effect, or of each of its requests if the effect makes many. `encoder` is shared
+    by the process, and has its own deadline.
     """
 
     store: ObjectStore
@@ -201,7 +203,10 @@ class EffectRunner:
     hints: HeadHints = NO_HINTS
 
     async def run(self, effect: StoreEffect, ahead: LeavesAhead | None = None) -> Event:
-        """The event that reports the outcome of `effect`. `ahead`: prefetched leaves. Raises only on cancellation."""
+        """Carry out `effect`, and return the event with its outcome. Raises only on cancellation.
+
+        `ahead`: prefetched leaves and checked files.
+        """
         try:
             async with asyncio.timeout(None if isinstance(effect, LoadHead | Fetch | EncodeLeaves) else self.timeout_s):
                 try:
@@ -276,8 +281,9 @@ class EffectRunner:
         return HeadLoaded(state, head.store_ms)
 
     async def _seen_first(self) -> None:
-        """Check the ownership after this process first saw the table, so no later owner of its records can find it
-        absent.
+        """Check that this process still owns the table's partitions, after it has seen the table for the first time.
+
+        Another owner may have searched for the table earlier, found none, and rejected the same records.
         """
         async with asyncio.timeout(self.timeout_s):
             await self.still_owner()

@@ -1,7 +1,8 @@
 """Fetches the objects that a batch needs before it can be applied, and checks its data files.
 
-Owns: a row for each kind of need, the reads, proving leaves outside the event loop, the source objects of an adoption
-from an Iceberg table, the prefetch of footers and its limit. Does not own: the choice of objects
+Owns: the table of the kinds of needs (a *need* is an object that a rule must read: a leaf, a vector, a footer, …), the
+reads, proving leaves outside the event loop (a leaf is proven if its rows obey the rules of its table), the source
+objects of an adoption from an Iceberg table, the prefetch of footers and its limit. Does not own: the choice of objects
 (`rootline.tree.commit.apply`), the kinds of needs (each beside its rule in `rootline.tree`), their formats
 (`rootline.schemas`), the proofs (`rootline.tree.proof.leaf_proof`, `rootline.tree.proof.adoption`), the prefetch of
 leaves (`table_loop`), reading a footer (`rootline.storage.rows.file_footers`).
@@ -64,7 +65,7 @@ FILES_AHEAD_MAX: Final = 4_096
 
 
 class FooterPrefetch:
-    """Checks the data files that one table's waiting records name before their batch needs them."""
+    """Checks the data files that one table's waiting records name, before a batch needs the results."""
 
     def __init__(self, store: ObjectStore, table: TableName) -> None:
         self.reader = FooterReader(store, table)
@@ -72,7 +73,7 @@ class FooterPrefetch:
         self._looks: dict[StatedFile, asyncio.Task[bool]] = {}
 
     def expect(self, records: Iterable[Record], definition: TableDefinition | None, tasks: asyncio.TaskGroup) -> None:
-        """Start to check the files that `records` name, if the table verifies files and as far as there is room."""
+        """Start to check the files that `records` name, up to a limit. Does nothing if the table verifies no files."""
         if definition is None or not verifies_files(definition):
             return
         for record in records:
@@ -83,7 +84,7 @@ class FooterPrefetch:
                     self._looks[file] = tasks.create_task(self._look(file), name=f"checking {file.location}")
 
     def keep(self, records: Sequence[Record]) -> None:
-        """Drop files that `records` do not name, if there are no records or there is no more room."""
+        """Drop the checks of files that `records` do not name. Skipped while records wait and there is room."""
         if not self._looks or (records and len(self._looks) < FILES_AHEAD_MAX):
             return
         named = {stated(file) for record in records for file in record.intent.add_data_files}
@@ -91,8 +92,10 @@ class FooterPrefetch:
             self._looks.pop(file).cancel()
 
     async def fault_of(self, file: StatedFile) -> Invalid | None:
-        """The fault of `file`, or `None`. Reads the footer unless a prefetch found the file sound. Raises
-        `Unavailable`.
+        """The fault of `file`, or `None`. Reads the footer, unless the file was prefetched and has no fault.
+
+        Raises:
+            Unavailable: the store does not answer.
         """
         look = self._looks.pop(file, None)
         if look is not None:
@@ -118,7 +121,11 @@ _TABLE_FOLDER: Final = re.compile(r"/(?=([^/]+/[^/]+/)(?:data|metadata|export)/)
 async def read_adopted(
     store: ObjectStore, table: TableName, named: AdoptedRoot, definition: TableDefinition
 ) -> AdoptedTable | Invalid:
-    """The state that the new table adopts, or the fault that prevents it. Raises `Unavailable` if the store fails."""
+    """Read the Iceberg snapshot that `table` adopts as its first state. Returns the state, or why it is refused.
+
+    Raises:
+        Unavailable: the store does not answer.
+    """
     fault = invalid(f"adopted root {named.location!r} cannot be read")
     for _ in range(2):  # a truncated response looks like a broken object
         try:
@@ -155,8 +162,11 @@ def _foreign_names(leaves: Mapping[str, Leaf]) -> bytes:
 async def _check_not_condemned(store: ObjectStore, table: TableName, locations: Sequence[str]) -> None:
     """Refuse files that another table of this warehouse is about to delete.
 
-    That table's sweep checked for references before this adoption. Raises `Invalid` (`file-removed`). A table that
+    The sweep of that table, which deletes its removed files, searched for references before this adoption. A table that
     cannot be read is skipped, because its sweep cannot run either.
+
+    Raises:
+        Invalid: `file-removed`.
     """
     owners = await asyncio.to_thread(_owners, locations)
     if len(owners) > _OWNERS_FEW:  # one listing instead of a request for each folder, of which many do not exist
@@ -193,7 +203,7 @@ def _locations(leaves: Mapping[str, Leaf], dead: Mapping[str, BitMap] | None = N
 
 
 def _owners(locations: Iterable[str]) -> set[TableName]:
-    """The tables of this warehouse whose folders may contain the locations, by the last parts of their paths."""
+    """The tables of this warehouse whose folders may contain the locations, judged by the ends of the paths."""
     folders = {resolved(location).rpartition("/")[0] for location in locations}
     found = {table_in(pair[1]) for folder in folders for pair in _TABLE_FOLDER.finditer(f"{folder}/")}
     return {name for name in found if name is not None}
@@ -227,13 +237,13 @@ class LeavesAhead(Protocol):
         ...
 
     async def find(self, location: str) -> ReadLeaf | Absent | None:
-        """The result of a prefetch, or `None` if there is none."""
+        """The prefetched leaf at `location`, or `None` if there is none."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The place that one batch's objects are read from. `slots` limits the concurrent reads of leaves and vectors."""
+    """The store and the prefetches of one batch. `slots` limits the concurrent reads of leaves and vectors."""
 
     store: ObjectStore
     table: TableName
@@ -245,7 +255,7 @@ class _Source:
 async def fetch_objects(
     store: ObjectStore, table: TableName, needs: Needs, ahead: LeavesAhead | None = None
 ) -> FetchedObjects:
-    """All objects that `needs` names. Uses the leaves that were prefetched in `ahead`.
+    """Read all objects that `needs` names. Takes leaves and checks of files from `ahead` if they are there.
 
     Raises:
         Unavailable: the store does not answer.
@@ -257,7 +267,7 @@ async def fetch_objects(
         found |= await kind.fetch_from(source, needs)
     unfetched = [need for need in needs if need not in found]
     if unfetched:
-        raise Internal("invariant-broken", f"{table}: no row of the fetcher's table fetches {unfetched[0]!r:.300}")
+        raise Internal("invariant-broken", f"{table}: no code fetches {unfetched[0]!r:.300}; report a bug")
     return FetchedObjects(found)
 
 
@@ -273,7 +283,7 @@ class _Kind(Generic[N]):
     fetch: Callable[[_Source, list[N]], Awaitable[Mapping[N, object]]]
 
     async def fetch_from(self, source: _Source, needs: Needs) -> Mapping[N, object]:
-        """The objects of this kind among `needs`."""
+        """Fetch the objects of this kind among `needs`."""
         requested = [need for need in needs if isinstance(need, self.need)]
         return await self.fetch(source, requested) if requested else {}
 
@@ -338,7 +348,7 @@ def _one_by_one(read: Callable[[_Source, N], Awaitable[object]]) -> Callable[[_S
 async def read_leaf(
     store: ObjectStore, table: TableName, location: str, definition: TableDefinition | None, files: FooterReader
 ) -> ReadLeaf | Absent:
-    """The leaf at `location`, proven under `definition`, with a check of its files if the table verifies files.
+    """Read the leaf at `location`, prove it under `definition`, and check its files if the table verifies files.
 
     Raises:
         Unavailable: the store does not answer.
@@ -358,7 +368,10 @@ async def read_leaf(
 
 
 def _is_to_be_proven(proof: LeafProof | None, definition: TableDefinition) -> bool:
-    """Whether a prefetched leaf has no valid proof. A missing file may have been stored since."""
+    """Whether a prefetched leaf must be proven, because it has no proof, one for another definition, or a fault.
+
+    A file that was missing may have been stored since.
+    """
     if proof is None or not proof.is_under(definition):
         return True
     return verifies_files(definition) and (proof.file_faults is None or len(proof.file_faults) > 0)
@@ -376,7 +389,7 @@ async def _with_its_files(found: ReadLeaf, files: FooterReader) -> ReadLeaf:
 async def read_older_leaf(
     store: ObjectStore, table: TableName, row: ContentEntry, definition: TableDefinition
 ) -> ReadLeaf | Absent:
-    """A manifest of an older format as a leaf. Raises `Unavailable` if the store fails."""
+    """Read a manifest of an older Iceberg format as a leaf. Raises `Unavailable` if the store does not answer."""
     found = ABSENT
     for _ in range(2):
         try:
@@ -387,7 +400,7 @@ async def read_older_leaf(
 
 
 async def _page(source: _Source, need: PageNeed[T]) -> Page[T] | Absent:
-    """The page that an intent names. It is absent if another page, or none, is stored there."""
+    """The page, an object with a part of a root's state, that an intent names. Absent if another object is stored there."""
     named, name = need.page, stored_key(source.table, need.page.location)
     size = named.file_size_in_bytes
     for _ in range(2):

@@ -74,10 +74,7 @@ class LeafPrefetch:
         return sum(self._sizes.values())
 
     def expect(self, records: Iterable[Record], definition: TableDefinition | None, tasks: asyncio.TaskGroup) -> None:
-        """Start to read the leaves that `records` name, as far as there is room.
-
-        Records that are already refused are skipped.
-        """
+        """Start to read the leaves that `records` name, up to the byte limit. Skips records already refused."""
         judged = [record for record in records if record.refusal is None]
         self.files.expect(judged, definition, tasks)
         for record in judged:
@@ -94,7 +91,7 @@ class LeafPrefetch:
             self._forget(location)
 
     async def find(self, location: str) -> ReadLeaf | Absent | None:
-        """The result of a prefetch, or `None` if there is none. Waits for a running read."""
+        """The prefetched leaf at `location`, or `None` if there is none. Waits for a running read."""
         task = self._reads.get(location)
         if task is None:
             return None
@@ -151,21 +148,19 @@ class TableOwner(Protocol):
         ...
 
     async def confirm(self) -> None:
-        """Check that the delivered records still belong to this process. Raises `Unavailable` if that is not
-        certain.
-        """
+        """Check that this process still owns the partitions of its records. Raises `Unavailable` if it may not."""
         ...
 
     def decided(self, table: TableName, up_to: Acknowledged) -> None:
-        """Every record of the table before these offsets has an acknowledged verdict."""
+        """Note that every record of the table before these offsets has an acknowledged verdict."""
         ...
 
     def took_event(self, table: TableName) -> None:
-        """The table has handled an event, so its properties may have changed."""
+        """Note that the table's loop has handled an event, so that `is_absent` and the like may have changed."""
         ...
 
     def buffered(self, more_bytes: int) -> None:
-        """The memory of the table's queue has changed by `more_bytes`, which may be negative."""
+        """Note that the table's queue takes `more_bytes` more memory. A negative number means less."""
         ...
 
 
@@ -233,13 +228,13 @@ class TableLoop:
 
     @property
     def is_absent(self) -> bool:
-        """Whether no table of this name is known, and no work for it is in flight."""
+        """Whether the loop knows no root of this table and has no work for it."""
         machine = self._machine
         return machine.kind is Phase.COLD and machine.publishing == 0 and self._delivered == 0 and self._inbox.empty()
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the table's head has yet to be found."""
+        """Whether the loop has not found the table's head yet."""
         return self._machine.head is None and not self.is_stuck
 
     @property
@@ -348,7 +343,7 @@ class TableLoop:
         return Tick(environment.now_ms(), environment.monotonic_s(), environment.fresh_id(), environment.jitter())
 
     def _stepped(self, event: Event, tick: Tick) -> Step:
-        """Runs on any thread: the machine is a value, and nothing else is accessed."""
+        """Step the machine. Safe on any thread, because it reads only values that never change."""
         try:
             return step(self._machine, event, tick)
         except Exception as error:  # our bug: this table commits nothing more, other tables continue
@@ -424,7 +419,7 @@ def _trace(traces: CommitTraces, effect: Effect) -> None:
 
 
 def is_heavy(machine: TableMachine, event: Event) -> bool:
-    """Whether the step may match leaves of many entries with the root, from this event or from earlier ones."""
+    """Whether the step may take long, because it may match leaves with many entries with the root."""
     found = [*machine.fetched.found.values(), *(event.fetched.found.values() if isinstance(event, Fetched) else ())]
     entries: int = sum(read.leaf.length for read in found if isinstance(read, ReadLeaf))
     if machine.flush.ready is not None:

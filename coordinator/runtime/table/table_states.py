@@ -1,7 +1,7 @@
 """The words for a table's state, the rule that chooses one, and the console's interface to the whole lake.
 
 Owns: the words, their order and severity, the values and the interface of the whole lake. Does not own: the facts,
-because each view has different ones (`own_tables` the memory of a coordinator, `rootline.cli.lake_status` the log
+because each view has other sources (`own_tables` reads the memory of a coordinator, `rootline.cli.lake_status` the log
 and the store), the requests to store and log (the process that composes the service).
 Invariants: pure. Two views with the same facts use the same word. A view with fewer facts reports `pending` instead of
 `delayed` or `held`, because only the coordinator that owns the table can tell them apart.
@@ -42,10 +42,7 @@ _QUARANTINED: Final = "quarantined: "
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """The reason for each state that applies, empty for the others.
-
-    `waits`: set while intents have no verdict.
-    """
+    """The reason for each state that applies, empty for each that does not. `waits`: intents have no verdict yet."""
 
     paused: str = ""
     quarantined: str = ""
@@ -60,8 +57,8 @@ class TableFacts:
 def state_of(facts: TableFacts) -> tuple[TableState, str]:
     """The state of a table, and the reason.
 
-    A pause wins, because it explains why nothing is committed. If the head is also damaged, the reason contains
-    both.
+    `PAUSED` has precedence, because a pause explains why nothing is committed. If the head is also damaged, the reason
+    names both. Otherwise the worst state is returned.
     """
     wrong = [
         (TableState.QUARANTINED, facts.quarantined),
@@ -78,7 +75,7 @@ def state_of(facts: TableFacts) -> tuple[TableState, str]:
 
 
 def written_reason(why: str, *, is_quarantined: bool) -> str:
-    """The reason that is written to the log for a table that cannot continue."""
+    """The text by which a table that cannot continue is described in the log, for `facts_of_written`."""
     return f"{_QUARANTINED}{why}" if is_quarantined else why
 
 
@@ -96,8 +93,9 @@ def unreadable_head(version: int, why: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """A table as `rootline status` shows it. On Kafka, `lag` and `oldest_ms` cover its partition and its parked
-    records.
+    """A table as `rootline status` shows it.
+
+    On Kafka, `lag` and `oldest_ms` cover all records of the table's partition, and the table's parked records.
     """
 
     table: TableName
@@ -112,8 +110,9 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True)
 class LakeTables:
-    """All tables. `troubles`: failed requests to store and log. `at_ms`: time of the last requests, `None` before
-    the first.
+    """All tables of the lake. `troubles`: the requests to store and log that failed.
+
+    `at_ms`: the time at which store and log were read, `None` before the first time.
     """
 
     tables: tuple[TableStatus, ...] = ()

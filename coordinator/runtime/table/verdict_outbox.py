@@ -9,8 +9,9 @@ are made only for records whose writer records a trace, are bounded, and delay n
 `TRACES_PER_S_MAX` intents a second, because a span takes a noticeable part of the time of a commit.
 
 Theory. An acknowledgement takes as many turns of the event loop as a commit does. So verdicts that have accumulated
-are published together, just as intents are committed together. Else they would pile up behind a table that commits
-at full speed. An intent takes many times the memory of its verdict, so it is released as soon as it is decided.
+are published together, just as intents are committed together. Otherwise verdicts would accumulate faster than a table
+at full speed publishes them. An intent takes many times the memory of its verdict, so it is released as soon as it is
+decided.
 """
 
 from __future__ import annotations
@@ -43,9 +44,11 @@ _VERDICT_BYTES: Final = 1_500
 class Publication:
     """The verdicts to publish, without their records.
 
-    `appended_ms`: append time of each record. `letters`: dead letters of the rejected records. `buffered_bytes`:
-    approximate memory. `answers`: rejections that no root records. `is_repeated`: a root had recorded these verdicts
-    before this process read their records.
+    * `appended_ms`: append time of each record.
+    * `letters`: dead letters of the rejected records.
+    * `version`: the root that decided the records, `None` if it is not known or there is none.
+    * `answers`: rejections that no root records, so the log must record them before it publishes them.
+    * `is_repeated`: a root had recorded these verdicts before this process read their records.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -82,9 +85,9 @@ Published = Callable[[Publication], None]
 
 @dataclass(slots=True)
 class VerdictOutbox:
-    """The queue of publications. `published` is called with each one that the log has acknowledged, in order.
+    """The queue of publications. `published` is called with each publication that the log has acknowledged, in order.
 
-    `trouble`: the reason why verdicts cannot be published, or empty. Publishing is retried. `buffered_bytes`:
+    `trouble`: the reason why verdicts cannot be published, or empty. Publishing is retried. `buffered_bytes`: the
     approximate memory of all unacknowledged publications.
     """
 
@@ -141,7 +144,7 @@ class VerdictOutbox:
             await asyncio.sleep(self.retry.after_failure(failures, self.environment.jitter()))
 
     async def _attempt(self, publications: Sequence[Publication]) -> bool:
-        """Whether the log has acknowledged all publications."""
+        """Publish together. Returns whether the log has acknowledged all publications."""
         verdicts = [verdict for publication in publications for verdict in publication.verdicts]
         letters = [letter for publication in publications for letter in publication.letters]
         answers = [answer for publication in publications for answer in publication.answers]
@@ -190,14 +193,14 @@ _ROOTS_MAX: Final = 1_000
 
 @dataclass(slots=True)
 class TraceBudget:
-    """Limits the intents that all tables of a process record in one second."""
+    """Limits the intents whose traces a process records in one second, all tables together."""
 
     per_s_max: int = TRACES_PER_S_MAX
     _since_ns: int = 0
     _spent: int = 0
 
     def spend(self, now_ns: int) -> bool:
-        """Whether one more intent may be recorded. Counts it."""
+        """Whether the trace of one more intent may be recorded. Counts the intent."""
         if now_ns - self._since_ns >= 1_000_000_000 or now_ns < self._since_ns:
             self._since_ns, self._spent = now_ns, 0
         self._spent += 1
@@ -206,7 +209,7 @@ class TraceBudget:
 
 @dataclass(slots=True)
 class CommitTraces:
-    """Records the spans of sampled intents. Its methods are called at the moment of each event."""
+    """Records the spans of one table's sampled intents. Call each method at the moment of its event."""
 
     table: TableName
     tracer: Tracer
@@ -216,7 +219,7 @@ class CommitTraces:
     _landed_ns: dict[Version, int] = field(default_factory=dict)
 
     def arrived(self, records: Iterable[Record]) -> None:
-        """The table received these records."""
+        """Note that the table received these records."""
         now_ns = time.time_ns()
         for record in records:
             context = trace_of(record.headers) if record.headers else None
@@ -226,19 +229,19 @@ class CommitTraces:
                 self._arrived_ns[record.position] = now_ns
 
     def putting(self, version: Version) -> None:
-        """Record for traces that the PUT of a root begins, perhaps as a retry."""
+        """Note that the PUT of the root of `version` begins, perhaps as a retry."""
         if self._arrived_ns:
             self._put_ns[version] = time.time_ns()
 
     def landed(self, version: Version) -> None:
-        """Record for traces that the root of `version` is confirmed."""
+        """Note that the root of `version` is confirmed."""
         if version in self._put_ns:
             self._landed_ns[version] = time.time_ns()
             while len(self._landed_ns) > _ROOTS_MAX:
                 self._forget(next(iter(self._landed_ns)))
 
     def on_published(self, publication: Publication) -> None:
-        """The log has acknowledged these verdicts."""
+        """Note that the log has acknowledged these verdicts. Ends the spans of their intents."""
         version = publication.version
         if publication.traces and self._arrived_ns:
             self._record(publication)
