@@ -1,4 +1,4 @@
-"""The workers keep metadata trees shallow by publishing maintenance intents.
+"""The workers keep tables small and fast to read by publishing maintenance intents.
 
 Owns: the service (settings, head watcher, kinds of maintenance, jobs). Does not own: the choice of work
 (`rootline.maintenance`), the effect of an intent on a table (`rootline.tree`).

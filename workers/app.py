@@ -1,4 +1,4 @@
-"""The worker service: watches heads, queues tasks that may be due, carries them out.
+"""The worker service: watches the heads (newest roots) of tables, queues tasks that may be due, carries them out.
 
 Owns: the asyncio tasks of the service, their start and clean stop, its readiness, the order of tasks for one table
 (root, then leaves, rows and history). Does not own: the kinds of maintenance (`kinds`), their plans
@@ -47,8 +47,9 @@ _TABLES_SHOWN_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class WorkerReadiness:
-    """The readiness of a worker. `failing`: tables whose last check or task failed, with the reason. It may be ready
-    anyway.
+    """The readiness of a worker. `reason`: why it is not ready, empty if it is.
+
+    `failing`: the tables whose last check or task failed, with the reasons. They do not make the worker unready.
     """
 
     reason: str
@@ -157,11 +158,11 @@ class WorkerService:
         _log.info("worker stopped", action="worker-stopped", cancelled=len(late))
 
     async def look_once(self) -> float:
-        """Check all tables that are due. Returns the seconds until the next check."""
+        """Check the heads of all tables that are due. Returns the seconds until the next check."""
         return await self._watcher.look()
 
     async def carry_out_one(self, *, wait_s: float = 0.0) -> JobReport | None:
-        """Take one task and carry it out. `None` if there was no task within `wait_s` seconds, or it failed."""
+        """Take one task and carry it out. `None` if no task arrived within `wait_s` seconds, or if it failed."""
         task = await self._queue.take(wait_s=wait_s)
         return None if task is None else await self._carry_out(task)
 
@@ -209,7 +210,10 @@ class WorkerService:
             await self._queue.finish(task, ending)
 
     async def _look(self, task: Task) -> JobReport | None:
-        """Try the kinds of the task until one finds work. `None` when one fails."""
+        """Run the jobs of the task's kinds of maintenance in turn, until one finds work. `None` if a job failed.
+
+        A `ROWS` task runs all of its jobs. In a `HISTORY` task the next job runs even if one failed.
+        """
         report, name, label = JobReport(JobOutcome.NOTHING_DUE), task.kind.value, task.kind.value
         has_failed = False
         try:
@@ -297,7 +301,7 @@ class WorkerService:
         _log.warning(f"{label} not committed", action=action, code=report.code, reason=report.message, **facts)
 
     def _try_later(self, task: Task, name: str, why: str) -> None:
-        """Schedule a retry. A failed `HISTORY` task does not make the table's other checks rarer."""
+        """Schedule a retry. A failed `HISTORY` task does not delay the table's other checks."""
         if task.kind is TaskKind.HISTORY:
             self._watcher.look_again(task.table, HISTORY_AGAIN_S)
         else:

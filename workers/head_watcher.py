@@ -1,9 +1,9 @@
 """Polls the heads of all tables, and queues a task for each table that changed.
 
 Owns: the time of the next check of each table, its last known version. Does not own: waiting (`app`), the plans
-(`rootline.maintenance`), the queue.
+(`rootline.maintenance`), the queue. Tasks of kind `HISTORY` expire, sweep and purge.
 Invariants: a check costs one cheap LIST. A table that is quiet or failing is checked less and less often, down to a
-limit. One table's failure does not change the checks of others. A head counts as seen only once its task is queued.
+limit. One table's failure does not change the checks of others. A head counts as seen only after its task is queued.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ _log = structlog.get_logger("rootline.workers")
 
 @dataclass(slots=True)
 class _Watched:
-    """The state of one table. `quiet`, `failed`: consecutive checks without a change, and consecutive failures.
+    """The state of one table.
 
-    `hurry`: divisor of the polling interval, above 1 if many versions followed the one in `newest`.
-    `history_due_s`: the time at which a `HISTORY` task is due, even without a change.
-    `offered_s`: the time at which its root was last offered to the queue.
-    `unseen`: the reason why its head is unknown. `undone`: kind of maintenance → reason of its failure.
+    * `quiet`, `failed`: consecutive checks without a change, and consecutive failures.
+    * `hurry`: divisor of the polling interval, above 1 if the last check found many new versions.
+    * `history_due_s`: the time at which a `HISTORY` task is due, even without a change.
+    * `offered_s`: the time at which a task for its head was last offered to the queue.
+    * `unseen`: the reason why the last check found no head or no task. `undone`: kind of maintenance → its failure.
     """
 
     due_s: float
@@ -79,7 +80,7 @@ class HeadWatcher:
         return sorted(self._watched)
 
     async def look(self) -> float:
-        """Check every table that is due. Returns the seconds until the next one is."""
+        """Check every table that is due. Returns the seconds until another one is due."""
         now_s = self._environment.monotonic_s()
         if now_s >= self._discover_s:
             await self._discover(now_s)
@@ -100,7 +101,7 @@ class HeadWatcher:
         return found
 
     def succeeded(self, table: TableName, kind: str) -> None:
-        """Record the success of a task on `table`."""
+        """Note that maintenance of this kind succeeded on `table`."""
         watched = self._watched.get(table)
         if watched is not None:
             watched.undone.pop(kind, None)
@@ -115,8 +116,9 @@ class HeadWatcher:
             watched.history_due_s = due_s if before_s is None else min(before_s, due_s)
 
     def failed(self, table: TableName, kind: str, why: str) -> None:
-        """Record the failure of a task on `table`, and schedule a check even if its head does not change, with a
-        backoff.
+        """Note that maintenance of this kind failed on `table`. Its next check queues a task even if the head is known.
+
+        The interval to that check grows with each failure.
         """
         watched = self._watched.get(table)
         if watched is not None:
@@ -191,8 +193,9 @@ class HeadWatcher:
         self._plan_next(watched)
 
     def _may_be_lost(self, watched: _Watched) -> bool:
-        """Whether enough time has passed for a shared queue to lose the last offer, or for a worker to lose its
-        schedule.
+        """Whether the last task was offered so long ago (`OFFERED_AGAIN_S`) that it is offered once more.
+
+        A shared queue may have lost it, or another worker may have ended with its schedule of this table.
         """
         return self._queue.is_shared and self._environment.monotonic_s() - watched.offered_s > OFFERED_AGAIN_S
 

@@ -30,9 +30,11 @@ from rootline.workers.settings import worker_settings
 class MaintenanceKind:
     """One kind of maintenance.
 
-    `name`: its name in commands. `label`: its name in counters and in the `action` of log lines, which kinds may
-    share. `task`: the kind of task that runs it. `job`: plans and executes it. `by_hand`: its description in the
-    help of `rootline maintenance run`, `None` when only the worker runs it.
+    * `name`: its name in commands.
+    * `label`: its name in counters and in the `action` of log lines. Several kinds may share a label.
+    * `task`: the kind of task that runs it.
+    * `job`: makes the job that plans and executes it.
+    * `by_hand`: its description in the help of `rootline maintenance run`, `None` if only the worker runs it.
     """
 
     name: str
@@ -89,7 +91,7 @@ BY_HAND: Final = {kind.name: kind for kind in KINDS if kind.by_hand is not None}
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """The dependencies of kinds that delete objects or write data files, as in `JobContext`."""
+    """The means to delete objects and to write data files. Without them such jobs do nothing (see `JobContext`)."""
 
     remover: ObjectRemover | None = None
     keeps: AskLogKeeps | None = None
@@ -112,7 +114,7 @@ async def maintain(
     """Run `kind` on `table` now, regardless of thresholds. `dry_run` only reports the work.
 
     Raises:
-        Unavailable, Corrupt, Invalid: as a job does.
+        Unavailable, Corrupt, Invalid: see `Job`.
     """
     settings = worker_settings()
     job = kind.job(

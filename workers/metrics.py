@@ -1,4 +1,4 @@
-"""The worker's metrics, a contract with those who watch it.
+"""The worker's metrics. Dashboards and alerts rely on their names and labels.
 
 Owns: names, labels and buckets, the translation of a task's end into them. Does not own: the registry, which may
 also contain a coordinator's metrics, the end of a task (`rootline.workers.app`).
@@ -82,18 +82,18 @@ class WorkerMetrics:
         return Gauge(name, text, labels, registry=self.registry)
 
     def began(self, kind: str) -> None:
-        """A task of this kind started."""
+        """Note that a job of this kind of maintenance started."""
         self._running.labels(kind).inc()
 
     def ended(self, kind: str, outcome: str, elapsed_s: float) -> None:
-        """A task ended. `outcome`: a `JobOutcome`, `FAILED` or `CANCELLED`."""
+        """Note that a job ended. `outcome`: a `JobOutcome`, `FAILED` or `CANCELLED`."""
         self._running.labels(kind).dec()
         self._tasks.labels(kind, outcome).inc()
         if outcome != JobOutcome.NOTHING_DUE:
             self._seconds.labels(kind).observe(elapsed_s)
 
     def reported(self, kind: str, report: JobReport, now_ms: int) -> None:
-        """Record the report of a task that did not fail."""
+        """Record the report of a job that did not fail."""
         if report.outcome in _DONE:
             self._succeeded.labels(kind).set(now_ms / 1000)
         if report.outcome in _CHANGED or report.removed:

@@ -14,7 +14,7 @@ from rootline.schemas.model_faults import invalid_settings
 
 
 class WorkerSettings(BaseSettings):
-    """The settings of one process. The unit is the last word of each name."""
+    """The settings of one process. A name such as `poll_interval_s` contains its unit."""
 
     model_config = SettingsConfigDict(env_prefix="ROOTLINE_WORKER__", extra="forbid", frozen=True)
 

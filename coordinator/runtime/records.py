@@ -134,7 +134,7 @@ def with_recorded_rejection(raw: LogRecord, found: Record | Rejection, code: str
 
 
 def recorded_rejection_of(rejection: Rejection) -> RecordedRejection:
-    """The rejection as it is stored in the log for later owners of the partition, because no root records it."""
+    """The record of a rejection in the log for later owners of the partition, because no root records it."""
     verdict, _ = rejection
     reason = verdict.message or ""
     if len(reason) > _HELD_CHARS_MAX:

@@ -346,7 +346,7 @@ def test_a_kept_version_whose_root_is_not_listed_ends_the_look() -> None:
         world.forget_roots(head, kept)
         hidden = root_key(world.table, Version(kept))
         without = Listed(world.remover, lambda page: [item for item in page if item.key != hidden])
-        with pytest.raises(Unavailable, match=f"root {kept}, which the head can read, is not listed"):
+        with pytest.raises(Unavailable, match=f"root {kept} is readable, but the store did not list it"):
             await world.sweep(remover=without)
         assert (await world.head()).header.locations.condemned == ()
         for _ in range(14):

@@ -7,8 +7,8 @@ match equality deletes (`rootline.storage.rows`), the encoding of data files (`W
 (`HandOver`).
 Invariants: nothing is read unless something is due and the table's properties enable it. A conversion has one data file
 in memory at a time, a compaction one group of bounded bytes. Rows keep their ids and their sort order. Deletes and
-files that are too large are logged once, and cause no second read of the table. While a cluster compacts a table, this
-worker does not.
+files that are too large are logged once, and cause no second read of the table. While a cluster (Spark) compacts a
+table, this worker does not.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ from rootline.workers.jobs.maintenance_job import MaintenanceJob
 async def read_table_files(
     context: JobContext, table: TableName, root: Root, definition: TableDefinition
 ) -> TableFiles:
-    """The files of `root`. Raises `Unavailable`, `Corrupt`."""
+    """Read the live files of `root` and of its leaves. Raises `Unavailable`, `Corrupt`."""
     rows = [row.entry for row in root.rows if row.entry.content_type in LEAF_TYPES]
     live = [entry for entry in rows if entry.version_info.status is not Status.DELETED]
     leaves = await context.leaves.leaves(context.reads, table, live, definition)
@@ -75,7 +75,7 @@ _log = structlog.get_logger("rootline.workers")
 
 
 class ConversionPlanner:
-    """Plans conversions. An operator's command converts even a single equality delete."""
+    """Plans conversions of equality deletes. For an operator's command one equality delete is enough."""
 
     what: Final = "conversion of equality deletes"
     stale: Final = "stale-source"
@@ -87,7 +87,7 @@ class ConversionPlanner:
         self._tried: dict[TableName, tuple[str, int]] = {}
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> ConversionPlan | None:
-        """The plan of a conversion in `root`, as `Planner.plan`."""
+        """Plan a conversion, or return `None` if none is due. Raises the errors of `Planner.plan`."""
         limits = ConversionLimits.of_properties(definition.properties)
         limits = limits.now if self._context.now else limits
         live = root.header.totals.equality_deletes
@@ -104,7 +104,7 @@ class ConversionPlanner:
         return await read_conversion(self._context.reads, table, files, chosen)
 
     def _at_most(self, table: TableName, files: TableFiles) -> int:
-        """The number of deletes to try: half as many as last time if that attempt failed."""
+        """The most deletes to convert: half as many as in the last plan if that was not committed."""
         first, count = self._tried.pop(table, ("", DELETES_MAX))
         is_live = any(delete.location == first for delete in files.equality_deletes)
         return max(1, count // 2) if is_live else DELETES_MAX
@@ -126,7 +126,7 @@ class ConversionPlanner:
 async def read_conversion(
     reads: ObjectStore, table: TableName, files: TableFiles, chosen: ChosenDeletes
 ) -> ConversionPlan:
-    """The plan of the chosen deletes: the deleted rows of each file. Raises as `Planner.plan`."""
+    """Find the rows of each file that the chosen deletes remove. Raises the errors of `Planner.plan`."""
     definition, header = files.state.definition, files.state.header
     vectors: dict[str, NewVector] = {}
     clean: list[str] = []
@@ -148,7 +148,7 @@ async def read_conversion(
 
 
 def _deleted_by_value(body: bytes, task: FileTask, definition: TableDefinition, deletes: RowDeletes) -> BitMap64:
-    """The rows of a file that match its equality deletes."""
+    """The positions of the rows that the file's equality deletes remove."""
     staying = BitMap64()
     wanted = RowsWanted.of(definition, [POS])
     for batch in read_rows(body, task.data, wanted, RowDeletes(None, deletes.keys), None):
@@ -163,7 +163,7 @@ def conversion_job(context: JobContext) -> MaintenanceJob:
 
 @dataclass(frozen=True, slots=True)
 class DataCompactionPlan:
-    """A plan that replaces the files in `removed` by new files of `rows`, encoded by `write_rows`."""
+    """A plan that replaces the data files in `removed` by new ones of their live `rows`, encoded by `write_rows`."""
 
     made_from_version: Version
     read_sequence_number: int
@@ -183,7 +183,7 @@ class DataCompactionPlan:
         return 0
 
     def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
-        """The new files, and the intent that names them."""
+        """Encode the new files, and make the intent that names them."""
         ids: Iterator[uuid.UUID] = map(stamp.object_uuid, count())
         written = self.write_rows(self.rows, definition, ids, target_file_size_bytes=self.target_bytes)
         intent = stamp.intent(
@@ -200,8 +200,9 @@ class DataCompactionPlan:
 
 
 class DataCompactionPlanner:
-    """Plans data compactions. An operator's command compacts two small files already, even if the table does not
-    enable it.
+    """Plans data compactions.
+
+    For an operator's command two small files are enough, and the table need not enable data compaction.
     """
 
     what: Final = "compaction of data"
@@ -218,19 +219,19 @@ class DataCompactionPlanner:
         self._for_cluster: set[TableName] = set()
 
     def take_for_cluster(self, table: TableName) -> bool:
-        """Whether the last plan left the table to the cluster. Resets the mark."""
+        """Whether the last plan decided that the cluster compacts the table. The next call returns false."""
         is_left = table in self._for_cluster
         self._for_cluster.discard(table)
         return is_left
 
     def cluster_ended(self, table: TableName) -> None:
-        """Compact the table in this process for `spark_interval_s`, as far as its limits allow."""
+        """Note that the cluster's compaction ended. For `spark_interval_s` only this process compacts the table."""
         settings, now_s = self._context.settings, self._context.environment.monotonic_s()
         self._cluster_again_s[table] = now_s + settings.spark_interval_s
         self._tried.pop(table, None)
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> DataCompactionPlan | None:
-        """The plan of a data compaction in `root`, as `Planner.plan`."""
+        """Plan a data compaction, or return `None` if none is due here. Raises the errors of `Planner.plan`."""
         context, write_rows = self._context, self._context.write_rows
         limits = DataCompactionLimits.of_properties(definition.properties)
         limits = limits.now if context.now else limits
@@ -267,12 +268,12 @@ class DataCompactionPlanner:
         return bool(chosen.left) or chosen.due_bytes >= context.settings.spark_bytes_min
 
     def _rests(self, table: TableName, root: Root, limits: DataCompactionLimits) -> bool:
-        """Whether too few changes happened since nothing was due to justify another scan of all files."""
+        """Whether the table has hardly changed since a scan of all its files found nothing due."""
         known, now = self._rested.get(table), _size_of(root)
         return known is not None and all(abs(one - other) < limits.files for one, other in zip(known, now, strict=True))
 
     def _at_most(self, table: TableName, files: TableFiles) -> int:
-        """The number of files to try: half as many as last time if that attempt failed."""
+        """The most files to compact: half as many as in the last plan if that was not committed."""
         tried = self._tried.pop(table, ())
         if not tried:
             return FILES_MAX

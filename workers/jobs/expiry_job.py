@@ -1,20 +1,20 @@
 """Expiry and purge: an intent expires versions, then expired roots are removed, and dropped tables are purged.
 
-Owns: the reads of the plans, the order (a root first expires versions, then their roots are removed), the choice of
-root objects that may be removed now, the clock of a purge: the earlier one of the store's and the worker's. Does not
-own: the choice of versions (`expiry_plan`), the steps of publishing (`maintenance_job`), deletion itself (the
+Owns: the reads of the plans, the order (an intent first expires versions, then their root objects are deleted), the
+choice of root objects that may be deleted now, the time of a purge (the store's or the worker's, whichever is earlier).
+Does not own: the choice of versions (`expiry_plan`), the steps of publishing (`maintenance_job`), deletion itself (the
 `ObjectRemover`).
-Invariants: the head is never removed, nor a version that it names, nor a key that is not exactly a root's. In a store
-that dates its objects, a root is removed only if the root that expired it is at least `root_retention_s` old by the
-store's dates, and by the worker's clock if that is earlier. Without a remover nothing is removed. An unknown outcome
+Invariants: the head is never removed, nor a version that the head can read, nor a key that is not exactly a root's. In
+a store that dates its objects, a root is removed only `root_retention_s` after the root that expired it was stored. The
+time now is the store's, or the worker's if that is earlier. Without a remover nothing is removed. An unknown outcome
 and a failed read remove nothing. An expired version never becomes readable again. So an outdated head, an interrupted
 removal and two removals at once are all safe. A worker or a store whose clock is wrong purges nothing early, because
 the coordinator compares the log's time with the time of the drop. A late purge affects no table that was restored.
 
-Theory. A root N may be removed a retention after the root that expired N. The newest root that is a retention old
-names all versions that were still readable then, so one GET decides for all of them. It is later than root N+1. A
-folder has only this machine's dates. There commits and removals exclude each other by a lock, and nothing has to
-wait.
+Theory. Root N may be removed `root_retention_s` after the root that expired version N. One GET decides for all: the
+newest root that is at least so old states which versions were readable then. An expired version that it does not name
+has been expired for long enough. A folder on a local disk has only this machine's dates. There commits and removals
+exclude each other by a lock, and nothing has to wait.
 
 Source: definitions page, section 4; protocol page, section 1; invariants page, 14 and 15.
 """
@@ -60,7 +60,11 @@ class _Found:
 
 
 class RootRemoval:
-    """Removes expired roots, for any number of tables. A table is scanned after an expiry, or after `AGAIN_S`."""
+    """Removes expired roots, for any number of tables.
+
+    A table is scanned after an expiry. While some of its expired roots must wait, it is scanned every `AGAIN_S`
+    seconds.
+    """
 
     def __init__(self, context: JobContext, remover: ObjectRemover) -> None:
         self._reads, self._remover, self._environment = context.reads, remover, context.environment
@@ -86,8 +90,9 @@ class RootRemoval:
         return JobReport(JobOutcome.REMOVED, removed=_summed(found.free), again_s=again_s)
 
     async def would_remove(self, table: TableName, gives_up: GivesUp) -> tuple[Removed, ...]:
-        """The roots that `run` would remove now, and those after the retention. `gives_up`: versions of a planned
-        expiry.
+        """The roots that `run` would remove now, and the roots that it would remove after the retention.
+
+        `gives_up`: whether a planned expiry would expire this version, too.
         """
         found = await self._found(table, gives_up)
         return (*_summed(found.free), *_summed(found.waiting, "roots later"))
@@ -130,7 +135,7 @@ class RootRemoval:
     async def _newest_until(
         self, table: TableName, cutoff_ms: int, objects: dict[Version, DatedObject]
     ) -> RootHeader | None:
-        """The newest root that is at least as old as the cutoff, if it names expired versions."""
+        """The newest root stored before the cutoff. `None` if there is none, or if nothing was expired then."""
         old = [version for version, item in objects.items() if item.last_modified_ms <= cutoff_ms]
         if not old:
             return None
@@ -168,10 +173,7 @@ class ExpiryPlanner:
         self._every_commits = EVERY_COMMITS_IN_FOLDER  # until a response shows that the store dates its objects
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> ExpiryPlan | None:
-        """Plan the expiry of old versions for the table with this head, or return `None` if none is due.
-
-        Raises the errors of `Planner.plan`.
-        """
+        """Plan an expiry of old versions, or return `None` if none is due. Raises the errors of `Planner.plan`."""
         limits = ExpiryLimits.of_properties(definition.properties, every_commits=self._every_commits)
         header = root.header
         self.given_up[table] = header.versions.expiry
@@ -229,14 +231,14 @@ class ExpiryJob(Job):
 
 
 def _with(report: JobReport, removal: JobReport) -> JobReport:
-    """Both reports as one. The removal counts unless the intent failed."""
+    """One report of both steps. Its outcome is the intent's, or the removal's if no expiry was due."""
     if report.outcome is JobOutcome.NOTHING_DUE:
         return replace(removal, has_leaves=report.has_leaves)
     return replace(report, removed=removal.removed, again_s=removal.again_s)
 
 
 def _gives_up(plan: Plan | None) -> GivesUp:
-    """A predicate of the versions that a plan expires."""
+    """A function that returns whether the plan expires a version."""
     if not isinstance(plan, ExpiryPlan):
         return lambda _: False
     oldest, kept = plan.oldest, {item.version for item in plan.kept}
@@ -256,7 +258,7 @@ class PurgePlanner:
         """Seconds until each dropped table may be purged, by its last check."""
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> PurgePlan | None:
-        """The plan of a purge in `root`, as `Planner.plan`."""
+        """Plan a purge of a dropped table, or return `None` if none is due. Raises the errors of `Planner.plan`."""
         self.waits_s.pop(table, None)
         due_ms = purge_due_ms(root.header, definition)
         if due_ms is None:

@@ -49,7 +49,7 @@ class LeafCache:
         entries: Iterable[ContentEntry],
         definition: TableDefinition | None = None,
     ) -> dict[str, Leaf]:
-        """Location → leaf for every root row in `entries`. Leaves outside the cache are read with `read_leaf`."""
+        """Location → leaf for each of `entries`, which are rows of a root. Reads the leaves that are not cached."""
         return {entry.location: await self._leaf(store, table, entry, definition) for entry in entries}
 
     async def _leaf(
@@ -81,7 +81,10 @@ FAILING_S_MAX: Final = 60.0
 async def remove_batches(
     remover: ObjectRemover, batches: AsyncIterator[Sequence[ObjectKey]], monotonic_s: Callable[[], float]
 ) -> Unavailable | None:
-    """Remove all keys. Returns the first error if any object was not removed. An error of `batches` is raised."""
+    """Remove all keys, as far as the store can. Returns the first error, or `None` if every object was removed.
+
+    Stops after `FAILING_S_MAX` seconds of failed requests. An error of the iterator `batches` is raised.
+    """
     left: Unavailable | None = None
     failing_s = 0.0
     async for keys in batches:
@@ -117,8 +120,9 @@ class WrittenRows(Protocol):
 
 
 class WriteRows(Protocol):
-    """Makes the data files of rows that a table already contains. The last two columns, their row lineage, are
-    stored too.
+    """Encodes data files of rows that a table already contains.
+
+    The last two columns of the rows are their row ids and sequence numbers (Iceberg's row lineage), and are stored too.
     """
 
     def __call__(
@@ -129,15 +133,16 @@ class WriteRows(Protocol):
         *,
         target_file_size_bytes: int,
     ) -> Sequence[WrittenRows]:
-        """The data files of `rows`. Raises `Invalid` (`rows-invalid`)."""
+        """Encode `rows` as data files of about `target_file_size_bytes`. Raises `Invalid` (`rows-invalid`)."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """The result of a compaction on a cluster: `files` were replaced in `version`, or `None` if nothing was due.
+    """The result of a compaction on a cluster: `files` data files were replaced.
 
-    `refused`: the number of commits that were rejected as stale.
+    `version`: the version that replaced the last of them, `None` if nothing was committed. `refused`: the number of
+    commits rejected as stale.
     """
 
     version: int | None
@@ -146,24 +151,26 @@ class HandedOver:
 
 
 class HandOver(Protocol):
-    """Has a cluster compact a table's data files if its properties make them due."""
+    """Runs a data compaction on a cluster, if one is due by the table's properties."""
 
     async def __call__(self, table: TableName) -> HandedOver:
-        """Compact the files. Raises `Unavailable` (`spark-unavailable`), and the errors of the compaction."""
+        """Compact data files of `table`. Raises `Unavailable` (`spark-unavailable`) and the compaction's errors."""
         ...
 
 
 class WorkerLog(IntentSink, VerdictSource, Protocol):
-    """The publishing and the verdict side of a log, both of which a worker needs."""
+    """A log to which a worker publishes intents, and from which it reads their verdicts."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
     """Ports, settings, and the cache of leaves that all jobs of a process share.
 
-    `now`: an operator started the job, so thresholds do not apply. `remover`: without it, no job removes anything.
-    `keeps`: returns the retention of the log. Without it, no table is swept. `write_rows`: without it, no data file
-    is written. `hand_over`: without it, no data compaction runs on a cluster.
+    * `now`: an operator started the job, so thresholds do not apply.
+    * `remover`: deletes objects. Without it, no job removes anything.
+    * `keeps`: returns the retention of the log. Without it, no table is swept.
+    * `write_rows`: encodes data files. Without it, no data file is compacted in this process.
+    * `hand_over`: runs a data compaction on a cluster. Without it, none runs there.
     """
 
     store: ObjectStore
@@ -196,9 +203,7 @@ class JobContext:
 
     @property
     def reads(self) -> ObjectStore:
-        """The store, with a separate deadline for each request, because decoding Avro leaves between requests takes
-        long.
-        """
+        """The store with a deadline for each request. A deadline around a whole plan would include decoding."""
         return TimedReads(self.store, self.settings.request_timeout_s)
 
 
@@ -215,7 +220,7 @@ class JobOutcome(StrEnum):
 
 
 class Removed(NamedTuple):
-    """Objects of one kind that were removed, or would be."""
+    """Objects of one kind that were removed, or that a real run would remove."""
 
     kind: str
     objects: int
@@ -224,13 +229,14 @@ class Removed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """The report of a job. `version`: the root with the result, or the plan's base. `code`, `message`: of a
-    rejection.
+    """The report of a job on one table.
 
-    `has_leaves`: whether the table has leaves, set when nothing was due or the job committed. `again_s`: seconds
-    until the next check, even if the table does not change. `condemned`: objects that a sweep will remove later.
-    `troubles`: objects that were kept although nothing here needs them, a sentence each with the object, the reason
-    and the next step.
+    * `version`: the root that contains the job's result. In a dry run, the version that the plan started from.
+    * `code`, `message`: of a rejection.
+    * `has_leaves`: whether the table has leaves, known only if nothing was due or the job committed.
+    * `again_s`: seconds until the next check, even if the table does not change.
+    * `condemned`: objects that a sweep will remove later.
+    * `troubles`: a sentence for each group of unneeded objects that a sweep did not remove, with reason and next step.
     """
 
     outcome: JobOutcome
@@ -249,8 +255,8 @@ class JobReport:
 class Job(Protocol):
     """One kind of maintenance, for any number of tables, one run at a time.
 
-    Both methods raise `Unavailable` when the store or the log cannot be reached, `Corrupt` when stored bytes of the
-    table are damaged, and `Invalid` (`property-invalid`) for one of the table's properties. Nothing needs to be
+    Both methods raise `Unavailable` if the store or the log cannot be reached, `Corrupt` if stored bytes of the table
+    are damaged, and `Invalid` (`property-invalid`) if a property of the table has an invalid value. Nothing needs to be
     undone after an error.
     """
 

@@ -4,8 +4,9 @@ Owns: the order of these steps, and the consequence of each outcome for the next
 plan (the planners in `metadata_jobs`, `data_jobs`, `expiry_job`, `sweep_job`), the contents of a plan
 (`rootline.maintenance`), rebasing over later changes (`rootline.tree`), the schedule
 (`rootline.workers.head_watcher`).
-Invariants: never writes a root. Deletes nothing: objects of a plan that was not committed are orphans for the sweep.
-While the outcome of one intent is unknown, the same table gets no second one of its kind.
+Invariants: never writes a root. Deletes nothing: if a plan is not committed, a later sweep removes its objects. While
+the verdict on an intent is unknown, the job publishes no second intent for the same table. After `LOOKS_AT_UNKNOWN_MAX`
+runs without a verdict it replans.
 
 Source: protocol page, section 5.
 """
@@ -42,14 +43,16 @@ _OF_NO_TABLES: Final = ("expiry", "sweep", "purge")
 OF_ANY_NAME: Final = ("expire", "sweep", "purge")
 """The kinds with these plans, by their names in `rootline.workers.kinds`."""
 LOOKS_AT_UNKNOWN_MAX: Final = 10
-"""Runs without a verdict before a job replans. This is safe, because entries that were already moved are masked."""
+"""Runs without a verdict before a job replans. A second intent is safe: it cannot move what the first one moved."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Published:
-    """An intent without a verdict so far. `position` is `None` when even its publication is uncertain.
+    """An intent whose verdict is not known yet.
 
-    `locations`: its new objects. A root that names one of them contains the intent's result.
+    * `locations`: its new objects. If a root names one of them, the intent was committed.
+    * `position`: its place on the log, `None` if it is not known whether the log has it.
+    * `looks`: the number of runs in which its verdict was not found.
     """
 
     intent: Intent
@@ -71,36 +74,37 @@ class _Published:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """An intent for `root`, new or still undecided, or the report of a plan that failed because `root` expired."""
+    """The intent of a plan made from `root`, new or of an earlier run. A report if `root` expired meanwhile."""
 
     root: Root
     what: _Published | JobReport
 
 
 class Planner(Protocol):
-    """Makes plans of one kind, with the reads that they need."""
+    """Plans one kind of maintenance: reads what it needs from the store, and chooses the work."""
 
     @property
     def what(self) -> str:
-        """The subject of the plan, for messages."""
+        """The name of this maintenance in messages, such as "flush"."""
         ...
 
     @property
     def stale(self) -> str:
-        """The code of a rejection because the table has changed."""
+        """The code with which a coordinator rejects the plan's intent if the table has changed meanwhile."""
         ...
 
     @property
     def corrupt(self) -> str:
-        """The code of the error when the store has other bytes under the name of a new object."""
+        """The code of the error that the store already has other bytes under the name of a new object."""
         ...
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> Plan | None:
         """The plan for `root`, or `None` if nothing is due. Every request has a deadline.
 
         Raises:
-            Unavailable, Corrupt: as reading does.
-            Invalid: `property-invalid`, a property of the table whose default could delete something.
+            Unavailable: the store does not answer.
+            Corrupt: stored bytes are damaged or missing.
+            Invalid: `property-invalid`, a property has an invalid value, and its default might delete something.
         """
         ...
 
@@ -121,8 +125,8 @@ class MaintenanceJob(Job):
     async def run(self, table: TableName) -> JobReport:
         """Do the work that is due on `table`, and replan if the table has changed.
 
-        A shared queue that lost its leases hands a task out twice. Then the second run waits for the first, and
-        replans.
+        A shared queue that has lost its leases may hand out a task twice. Then the second run waits for the first, and
+        makes a new plan.
         """
         async with self._in_hand[table]:
             return await self._run(table)
@@ -171,7 +175,7 @@ class MaintenanceJob(Job):
         return JobReport(JobOutcome.PLANNED, plan.leaf_count, plan.entries, plan.made_from_version)
 
     async def planned(self, table: TableName) -> Plan | None:
-        """The plan that is due now. Raises as `Job.run`."""
+        """The plan that is due now, or `None`. Raises the errors of `Job`."""
         while (root := await self._read_head(table)) is not None:
             try:
                 return await self._plan(table, root, await read_definition(self._store, root.header))
@@ -180,9 +184,9 @@ class MaintenanceJob(Job):
         return None
 
     async def _expired_meanwhile(self, table: TableName, root: Root, error: Corrupt) -> JobReport:
-        """The report to replan after an error of a plan, if there is a newer head, because `root` may have expired.
+        """Judge a missing object: if the table has a newer head, `root` may have expired while it was read.
 
-        Raises `error` while `root` is the newest one.
+        Returns the report that makes the job replan. Raises `error` if `root` is still the head.
         """
         newest = await self._read_head(table) if error.code == "object-missing" else root
         if newest is None or newest.header.version <= root.header.version:
@@ -195,7 +199,7 @@ class MaintenanceJob(Job):
             return await at_head(self._store, table, lambda head: read_root(self._store, table, head.version))
 
     async def _stored_plan(self, table: TableName, root: Root) -> _Published | None:
-        """The intent of the plan, after its objects were stored. `None` if nothing is due."""
+        """Make a plan and store its objects. Returns its intent, not published yet, or `None` if nothing is due."""
         definition = await read_definition(self._store, root.header)
         plan = await self._plan(table, root, definition)
         if plan is None:
@@ -219,7 +223,7 @@ class MaintenanceJob(Job):
         async with _deadline(self._settings.request_timeout_s, f"storing {item.location} of {table}"):
             held = await store_object(self._store, key, item.body)
         if held != item.body:
-            reason = f"{key}: the store has other bytes under this name, so no intent was published"
+            reason = f"{key}: other bytes are stored under this name: find out who wrote them; nothing was published"
             raise Corrupt(self._planner.corrupt, reason)
 
     async def _plan(self, table: TableName, root: Root, definition: TableDefinition) -> Plan | None:
@@ -230,7 +234,7 @@ class MaintenanceJob(Job):
         except TimeoutError as error:
             what, most_s = self._planner.what, self._settings.request_timeout_s
             raise Unavailable(
-                "store-unavailable", f"planning a {what} of {table}: no answer within {most_s:g} s"
+                "store-unavailable", f"{table}: planning a {what} got no answer within {most_s:g} s: retry"
             ) from error
 
     async def _publish(self, table: TableName, published: _Published) -> _Published:

@@ -1,12 +1,16 @@
 """Jobs that move entries and vectors between roots and leaves: flushes, compactions of leaves, compactions of
 vectors.
 
+A root lists live files in rows. A flush moves rows to new *leaves*, manifests in Parquet that the root references. An
+*adopted* leaf is a manifest in Avro of an Iceberg table that Rootline took over. A *manifest vector* in the root marks
+dead entries of a leaf.
+
 Owns: the reads of these plans, the list of adopted leaves that stay in Avro. Does not own: the choice (`flush_plan`,
 `leaf_compaction_plan`, `vector_compaction_plan`), the steps of a job (`maintenance_job`).
-Invariants: no leaf and no vector is read unless one is due. A flush reads leaves only if vectors of their data files
-move, and a compaction of vectors reads no delete leaf while the table has few vectors. A process tries an adopted leaf
-that columns cannot represent only once, and a damaged or missing one in every run. Neither delays the compaction of
-other leaves.
+Invariants: no leaf and no vector is read unless work is due. A flush reads leaves only if vectors of their data files
+move. A compaction of vectors reads no delete leaf while the table has few vectors. If an adopted leaf cannot be
+represented in columns, a process tries it only once. A damaged or missing leaf is tried in every run. Neither delays
+the compaction of other leaves.
 """
 
 from __future__ import annotations
@@ -60,7 +64,7 @@ class FlushPlanner:
         self._pace = CommitPace()
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> FlushPlan | None:
-        """The plan of a flush of `root`, as `Planner.plan`."""
+        """Plan a flush of `root`, or return `None` if none is due. Raises the errors of `Planner.plan`."""
         pace = self._pace.see(root.header)
         limits = self._limits or FlushLimits.of_properties(definition.properties).at_pace(root.size_in_bytes, pace)
         load = RootLoad.of(root)
@@ -82,7 +86,7 @@ _log = structlog.get_logger("rootline.workers")
 
 
 class LeafCompactionPlanner:
-    """Plans compactions of leaves. An operator's command compacts all leaves that can become fewer."""
+    """Plans compactions of leaves. For an operator's command it ignores the thresholds."""
 
     what: Final = "compaction of leaves"
     stale: Final = "compaction-stale"
@@ -93,7 +97,7 @@ class LeafCompactionPlanner:
         self._kept_apart: dict[TableName, frozenset[str]] = {}
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> LeafCompactionPlan | None:
-        """The plan of a compaction of leaves in `root`, as `Planner.plan`."""
+        """Plan a compaction of leaves, or return `None` if none is due. Raises the errors of `Planner.plan`."""
         limits = CompactionLimits.of_properties(definition.properties)
         limits = limits.now if self._now else limits
         whole = LeafLoad.of(root)
@@ -121,7 +125,7 @@ class LeafCompactionPlanner:
         definition: TableDefinition,
         dead: Mapping[str, BitMap],
     ) -> set[str]:
-        """The adopted leaves among `chosen` that columns cannot represent, or that cannot be read."""
+        """The locations of adopted leaves among `chosen` that must stay in Avro, or that cannot be read now."""
         lasting, passing = set[str](), set[str]()
         for row in (leaf.row for leaf in chosen if leaf.is_adopted):
             try:
@@ -149,7 +153,7 @@ def leaf_compaction_job(context: JobContext) -> MaintenanceJob:
 
 
 class VectorCompactionPlanner:
-    """Plans compactions of vectors. An operator's command joins two Puffin files with few vectors already."""
+    """Plans compactions of vectors. For an operator's command two Puffin files with few vectors are enough."""
 
     what: Final = "compaction of vectors"
     stale: Final = "compaction-stale"
@@ -159,7 +163,7 @@ class VectorCompactionPlanner:
         self._reads, self._leaves, self._now = context.reads, context.leaves, context.now
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> VectorCompactionPlan | None:
-        """The compaction that is due in `root`, as `Planner.plan`."""
+        """Plan a compaction of vectors, or return `None` if none is due. Raises the errors of `Planner.plan`."""
         limits = CompactionLimits.of_properties(definition.properties)
         limits = limits.now if self._now else limits
         is_crowded = bool(large_vectors(inline_bytes(root), limits))

@@ -1,18 +1,22 @@
-"""Reads the names that other tables of a warehouse may have for objects in the folder of a table that is swept.
+"""Reads which objects in the folder of a swept table are named by other tables of the warehouse.
+
+Only an adopted table names objects outside its folder: its first root took over the files of an Iceberg table without
+copying them. Such objects must not be deleted by the sweep of the table in whose folder they are.
 
 Owns: the reads, their order, the cache of results for a table. Does not own: the set of names and the proof that it
 never grows (`rootline.schemas.bytes.root.foreign_names`), the choice (`orphan_sweep_plan`), deletion (`sweep_job`).
-Invariants: a table that never adopted anything costs one LIST, is never read, and keeps nothing. A table that
-adopted files and cannot be read keeps the files that it adopted. If those are not known, it keeps all files that
-other engines may name, and no more. An undecided adoption counts as decided.
+Invariants: a table that never adopted anything costs one LIST, is never read, and protects nothing. A table that
+adopted files and cannot be read protects the files that it adopted. If those are not known, it protects all files that
+other engines may name, and no more. An adoption without a verdict counts as committed.
 
-Theory. An adoption needs a root below `metadata/adopted/` of the new table's folder before the table's first root is
-made, and nothing ever deletes it. So a table without such an object names nothing outside its folder. That fact is
-cached for less than a retention: an adoption after the check is later than the page that condemns, and its
-coordinator refuses condemned files. The adopted names are an upper bound, and cached for the same time. The
-coordinator stores them with the first root, so that no damage makes them unknown. For a table that an earlier
-version adopted, they are read once from the manifests, and stored then. The table itself (all of its roots that
-exist, leaves, manifests, exports) is read only if the bound contains files that are about to be deleted.
+Theory. An adoption needs an object below `metadata/adopted/` of the new table's folder before the table's first root is
+made, and nothing ever deletes that object. So a table without such an object names nothing outside its folder. That
+fact is cached for less than the retention of condemned objects: a later adoption finds the page that condemns them, and
+its coordinator refuses condemned files. The *bound* of a table is the set of all names that it can ever have: those
+that it adopted. It is cached for the same time. The coordinator stores the bound with the first root, so that no damage
+makes it unknown. For a table that an earlier version adopted, it is read once from the manifests, and stored then. The
+table itself (all of its roots that exist, leaves, manifests, exports) is read only if the bound contains files that are
+about to be deleted.
 
 Source: decision 0105.
 """
@@ -69,8 +73,9 @@ _LOOKS_AT_ONCE: Final = 16
 class Neighbours(NamedTuple):
     """The outcome of a check of all other tables.
 
-    `are_known`: whether the named objects of every table are known. `kept`: whether any table keeps an object.
-    `troubles`: a sentence for each table that could not be read and keeps an object.
+    * `are_known`: whether it is known for every table which objects it names.
+    * `kept`: whether another table names an object that would have been deleted.
+    * `troubles`: a sentence for each table that could not be read and because of which objects are kept.
     """
 
     are_known: bool
@@ -89,7 +94,7 @@ class _Names(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """All objects elsewhere that a table can ever name, read at the store's time `store_ms`."""
+    """The bound of a table, with the store's time (ms) at which it was read."""
 
     store_ms: int
     bound: ForeignNames
@@ -102,8 +107,9 @@ _NOTHING: Final = ForeignNames.of(())
 class _Look:
     """The values that all checks of one sweep share.
 
-    `undecided_ms`: an adoption stored before this time is decided by now. `known_ms`: the time for which cached
-    facts about a table are valid.
+    * `undecided_ms`: an adoption whose object was stored before this time has a verdict by now.
+    * `known_ms`: the time for which cached facts about a table are valid.
+    * `stores`: whether bounds that were read may be stored.
     """
 
     inventory: Inventory
@@ -139,9 +145,10 @@ class NeighbourReads:
             table: the table that is swept. Its own references are marked already.
             inventory: the objects to mark.
             remover: lists with dates.
-            limits: of the table, for the age at which intents are decided, and the retention of condemned objects.
+            limits: the table's limits. They have the age after which every intent has a verdict, and the retention of
+                condemned objects.
             store_ms: the store's own time now.
-            stores: whether to store the names that were read.
+            stores: whether to store bounds that were read.
 
         Raises:
             Unavailable: the warehouse cannot be listed.
@@ -180,7 +187,7 @@ class NeighbourReads:
         return Neighbours(are_known, has_kept, tuple(troubles))
 
     def _names_nothing_of(self, name: TableName, look: _Look) -> bool:
-        """Whether the cache proves that `name` names none of the objects that are about to be deleted."""
+        """Whether, by the cache, table `name` names none of the objects that are about to be deleted."""
         known = self._known.get(name)
         if known is None or not 0 <= look.store_ms - known.store_ms < look.known_ms:
             return False
@@ -224,10 +231,10 @@ class NeighbourReads:
         return _Names(names)
 
     async def _bound(self, name: TableName, adopted: Mapping[str, int], key: str, look: _Look) -> ForeignNames:
-        """All objects that `name` can ever name, by its adopted roots. Raises as reading does.
+        """The bound of table `name`, from the objects in `adopted`. Raises `Unavailable`, `Corrupt`.
 
-        Only one of the roots in `adopted` became the table's first. It is not known which one: a coordinator may
-        have ended after it stored the names of another one.
+        Only one of these objects became the table's first root, and it is not known which. So the bound includes the
+        names of all of them.
         """
         stored = {at: await self._stored_bound(key_of(name, names_of_adopted(at))) for at in adopted}
         absent = [at for at, names in stored.items() if names is None]
@@ -242,7 +249,7 @@ class NeighbourReads:
         return names
 
     async def _stored_bound(self, key: str) -> ForeignNames | None:
-        """The names in an object, or `None` if it is absent or damaged."""
+        """The bound that is stored at `key`, or `None` if the object is absent or damaged."""
         stored = await self._store.get(ObjectKey(key))
         try:
             return None if stored is None else await asyncio.to_thread(ForeignNames.from_bytes, stored.body, name=key)
@@ -251,15 +258,15 @@ class NeighbourReads:
             return None
 
     async def _read_bound(self, name: TableName, location: str) -> ForeignNames:
-        """The objects elsewhere that the adopted root at `location` and its manifests name. Raises as reading does."""
+        """The objects that the adopted root at `location` and its manifests name. Raises `Unavailable`, `Corrupt`."""
         notes = ForeignNameNotes()
         body = await read_stored(self._store, name, location, code="adoption-invalid")
         root = await asyncio.to_thread(decode_root, body, name=key_of(name, location))
         if adopted_location(root.digest) != location:
-            raise Corrupt("root-corrupt", f"{key_of(name, location)}: these are not the bytes of its name")
+            raise Corrupt("root-corrupt", f"{key_of(name, location)}: its bytes do not match the digest in its name")
         rows = leaves_of(root)
         if len(rows) > LEAVES_MAX or sum(row.file_size_in_bytes or 0 for row in rows) > LEAVES_BYTES_MAX:
-            raise Corrupt("root-corrupt", f"{key_of(name, location)}: it names more than can be adopted")
+            raise Corrupt("root-corrupt", f"{key_of(name, location)}: it names too many manifests to be adopted")
         for row in rows:
             notes.reference([row.location])
             manifest = await read_file(self._store, name, row, code="leaf-corrupt")
@@ -267,10 +274,7 @@ class NeighbourReads:
         return notes.names()
 
     async def _store_bound(self, key: str, names: ForeignNames, look: _Look) -> None:
-        """Store the names that were read, so that they are known when the table can no longer be read.
-
-        A failure is only logged.
-        """
+        """Store the bound, so that it is known even when the table can no longer be read. A failure is only logged."""
         if look.stores:
             try:
                 await self._store.put_if_absent(ObjectKey(key), names.to_bytes())
@@ -278,12 +282,10 @@ class NeighbourReads:
                 _log.warning("foreign locations not stored", action="foreign-names-not-stored", reason=error.message)
 
     async def _named_now(self, name: TableName, look: _Look) -> ForeignNames:
-        """The objects elsewhere that any existing root of `name` and any of its exports name. Raises as reading
-        does.
-        """
+        """The objects outside its folder that the roots and exports of `name` name. Raises `Unavailable`, `Corrupt`."""
         head = await find_head(self._store, name)
         if head is None:
-            raise Unavailable("store-unavailable", f"{name}: its roots are no longer listed: try again")
+            raise Unavailable("store-unavailable", f"{name}: the store lists no root of it any more: retry")
         root = await read_root(self._store, name, head.version)
         notes = ForeignNameNotes()
         roots: list[Version] = []
@@ -299,7 +301,7 @@ class NeighbourReads:
         exports = {at: ms for at, ms in exported.items() if own_kind(at) is OwnKind.EXPORT_METADATA}
         roots_read = references.readable
         if strange or not await mark_exports(self._store, root.header, exports, notes, young_ms=0, roots=roots_read):
-            raise Corrupt("export-corrupt", f"{table_prefix(name)}export/: not all of its exports can be read")
+            raise Corrupt("export-corrupt", f"{table_prefix(name)}export/: it has unreadable or unknown objects")
         return notes.names()
 
 
@@ -310,7 +312,7 @@ def _reason(error: Exception | None) -> str:
 
 
 async def _listed(remover: ObjectRemover, name: TableName, folder: str) -> dict[str, int]:
-    """The locations below a folder of a table, and the store's dates."""
+    """Location → the store's date (ms), for each object below `folder` of the table."""
     prefix = table_prefix(name)
     return {
         item.key.removeprefix(prefix): item.last_modified_ms

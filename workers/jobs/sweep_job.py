@@ -1,9 +1,9 @@
-"""Sweeps: unreferenced objects are condemned, and a retention later they are deleted.
+"""Sweeps: unreferenced objects are condemned, which means listed for deletion, and after a retention they are deleted.
 
 Owns: the order of the steps, deletion. Does not own: the choice (`rootline.maintenance.orphan_sweep_plan`), the reads
 (`sweep_reads`, `neighbour_reads`), publishing an intent and waiting for its verdict (`maintenance_job`).
-Invariants: only objects that a page of the head condemns are deleted, after the retention, and after every root that
-exists was read and references none of them, nor does another table of the warehouse. Only keys below the table's own
+Invariants: an object is deleted only if all of this is true: a page that the head references condemns it, the retention
+has passed, no root that exists references it, and no other table of the warehouse does. Only keys below the table's own
 folder are deleted, with names that Rootline gives. An error before or while reading deletes nothing. An object that
 cannot be deleted stops nothing else. A crash between any two steps leaves unreferenced objects, never references to
 absent ones.
@@ -56,11 +56,12 @@ REFUSED_AGAIN_S: Final = 3600.0
 
 
 class Found(NamedTuple):
-    """The result of one run: objects to condemn, objects that were or would be deleted, and seconds until the next
-    run.
+    """The result of one run: objects to condemn, and objects that were deleted or, in a dry run, would be.
 
-    `left`: the error that kept some due objects. `troubles`: a sentence for each key that cannot be deleted, and for
-    each other table that could not be read and keeps an object.
+    * `again_s`: seconds until the next run.
+    * `left`: the error because of which some objects were not deleted.
+    * `troubles`: a sentence for each key that cannot be deleted, and for each table that could not be read and because
+      of which objects are kept.
     """
 
     condemned: tuple[Removed, ...] = ()
@@ -71,7 +72,7 @@ class Found(NamedTuple):
 
 
 class SweepPlanner:
-    """Plans sweeps. `deletes`: whether due objects are also deleted, false in a dry run."""
+    """Plans sweeps, and deletes objects that were condemned earlier. `deletes`: false in a dry run."""
 
     what: Final = "sweep"
     stale: Final = "sweep-stale"
@@ -88,10 +89,10 @@ class SweepPlanner:
         """Results that the job has not taken yet. Several tables may be swept concurrently."""
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> SweepPlan | None:
-        """The plan of a sweep of `root`, as `Planner.plan`. Deletes objects that are due first.
+        """Delete the objects whose retention has passed, and plan the intent that condemns others.
 
         Raises:
-            Invalid: `sweep-refused`, this table is not swept, or not by this process.
+            Invalid: `sweep-refused`, this table cannot be swept, or not by this process.
         """
         context = self._context
         is_off = not (context.now or switch(definition.properties, SWEEP_PROPERTY, default=False))
@@ -162,7 +163,10 @@ class SweepPlanner:
     async def _choose(
         self, root: Root, pages: Sequence[CondemnedPage], listed: Listed, limits: SweepLimits, store_ms: int
     ) -> tuple[list[int], SweepPlan | None]:
-        """(the positions of objects to delete, the plan to condemn), by all marks so far."""
+        """Choose among the objects that nothing has marked as referenced so far.
+
+        Returns the positions in the inventory of the objects to delete, and the plan that condemns others.
+        """
         due = await asyncio.to_thread(self._due, root, pages, listed, limits, store_ms)
         inventory, has_unread = listed.inventory, listed.has_unread
         plan = await asyncio.to_thread(
@@ -184,7 +188,7 @@ class SweepPlanner:
     async def _delete(
         self, table: TableName, inventory: Inventory, due: Sequence[int], remover: ObjectRemover
     ) -> Unavailable | None:
-        """Delete the due objects. Returns the error if some were not deleted."""
+        """Delete the objects at the positions in `due`. Returns an error if some were not deleted."""
         wanted = {inventory.hash_of(at): int(inventory.stored_ms[at]) for at in due}
         batches = (
             keys[start : start + _REMOVED_AT_ONCE]
@@ -194,14 +198,14 @@ class SweepPlanner:
         return await remove_batches(remover, batches, self._context.environment.monotonic_s)
 
     async def _store_ms(self, table: TableName) -> int:
-        """The store's own time, or this machine's if that is earlier or the store does not date objects."""
+        """The time now: the store's, or this machine's if that is earlier or if the store has no dates."""
         head = await find_head(self._context.reads, table)
         stated, now_ms = None if head is None else head.store_ms, self._context.environment.now_ms()
         return now_ms if stated is None else min(stated, now_ms)
 
 
 class SweepJob(Job):
-    """A `Job` that condemns and deletes. A worker sweeps a table once in an interval."""
+    """A `Job` that condemns and deletes. A worker sweeps a table once in each interval of the table's properties."""
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
@@ -211,7 +215,7 @@ class SweepJob(Job):
 
     @override
     async def run(self, table: TableName) -> JobReport:
-        """Sweep `table`. A worker does so once in an interval, and spends a small share of the time on it."""
+        """Sweep `table` if its interval has passed. A long sweep makes a worker's next interval longer."""
         context = self._context
         if context.now:
             return self._told(table, await self._job.run(table), self._planner)
@@ -242,9 +246,7 @@ class SweepJob(Job):
         return self._told(table, await MaintenanceJob(self._context, planner).dry_run(table), planner)
 
     def _told(self, table: TableName, report: JobReport, planner: SweepPlanner) -> JobReport:
-        """The report with the deleted objects, which no verdict contains. Raises `Unavailable` if some were not
-        deleted.
-        """
+        """Add the deleted objects to the report. Raises `Unavailable` if some were not deleted."""
         found = planner.found.pop(table, Found())
         if found.left is not None:
             raise found.left

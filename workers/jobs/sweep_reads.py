@@ -3,9 +3,11 @@
 Owns: the reads and their order, the signs of a folder that is not swept. Does not own: the choice
 (`orphan_sweep_plan`), the exports that are still needed and the files that they name
 (`rootline.catalog.retained_exports`), deletion (`sweep_job`).
+Words: an *inventory* is the set of a table's stored objects. A root or export *names* an object that it references, and
+the object is then *marked*, so that the sweep keeps it. An *export* is Iceberg metadata of a version for other engines.
 Invariants: the head was read before anything else. A required root or leaf that is missing or cannot be read ends the
-sweep with an error. An export that cannot be read keeps everything that exports may name, as long as it exists. Memory
-grows by some tens of bytes for each object, and by a few leaves.
+sweep with an error. While an export that cannot be read exists, everything that exports may name is kept. Memory grows
+by some tens of bytes for each object, and by a few leaves.
 
 Source: definitions page, section 4; decision 0063.
 """
@@ -52,10 +54,12 @@ _FOREIGN: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The stored objects of one table: `roots`, `pages` and metadata of `exports` with the store's dates.
+    """The stored objects of one table.
 
-    `has_unread`: whether there are exports whose named objects are not known. `troubles`: a sentence on the objects
-    that no sweep can delete, because no store takes their names.
+    * `roots`, `pages`, `exports`: the store's dates (ms) of roots, of pages that condemn, and of exports'
+      metadata.json.
+    * `has_unread`: whether it is not known which objects some exports name.
+    * `troubles`: a sentence on objects that no sweep can delete, because the store refuses their names as keys.
     """
 
     inventory: Inventory
@@ -67,9 +71,7 @@ class Listed:
 
 
 class Marks(Protocol):
-    """Receives the locations that roots name: an inventory of the table, or notes of the objects that it names
-    elsewhere.
-    """
+    """Receives the locations that roots name. It is an inventory, or a set of names outside the table's folder."""
 
     def reference(self, locations: Iterable[str], *, is_readable: bool) -> None:
         """Mark `locations`, which one root names.
@@ -109,7 +111,7 @@ class References:
         if absent:
             raise Unavailable(
                 "store-unavailable",
-                f"{head.table}: root {min(absent)}, which the head can read, is not listed: try again",
+                f"{head.table}: root {min(absent)} is readable, but the store did not list it: retry",
             )
         await self._read_one(self.root, is_readable=True)
         newer = self.root
@@ -155,10 +157,10 @@ class References:
 
 
 async def list_table(remover: ObjectRemover, table: TableName) -> Listed:
-    """All objects below the table's folder.
+    """List all objects below the table's folder.
 
     Raises:
-        Invalid: `sweep-refused`, other software's metadata is there.
+        Invalid: `sweep-refused`, the folder contains metadata of other software.
         Unavailable: the store does not answer.
     """
     prefix, roots_folder = table_prefix(table), roots_prefix(table)
@@ -209,8 +211,9 @@ def _of_refused(table: TableName, keys: Sequence[ObjectKey]) -> Iterator[str]:
 async def keys_of(
     remover: ObjectRemover, table: TableName, wanted: Mapping[bytes, int]
 ) -> AsyncIterator[list[ObjectKey]]:
-    """The keys of objects by the hashes of their locations, if their date still equals the one in `wanted`. In
-    batches.
+    """Find the keys of objects, in batches. `wanted`: hash of the location → the store's date (ms) of the object.
+
+    An object that was stored anew since, and so has another date, is omitted.
     """
     prefix = table_prefix(table)
     async for listed in remover.inventory(prefix):
@@ -227,7 +230,7 @@ _log = structlog.get_logger("rootline.workers")
 
 
 class ExportMarks(Marks, Protocol):
-    """Receives the names in exports, and the locations of exports that stay."""
+    """Receives the locations that exports name, and the locations of exports that are kept."""
 
     def keep(self, locations: Iterable[str]) -> None:
         """Keep these locations."""
@@ -243,17 +246,17 @@ async def mark_exports(
     young_ms: int,
     roots: Collection[Version],
 ) -> bool:
-    """Mark the objects that `exports` name. An object that only unneeded exports name stays until they are deleted.
+    """Mark the objects that `exports` name. Returns whether every needed export was read.
 
-    So no metadata.json ever exists without all the objects that it names. Returns whether every needed export was
-    read.
+    Objects of an unneeded export are marked too, until its metadata.json is deleted. So no metadata.json ever exists
+    without all the objects that it names.
 
     Args:
         store: the warehouse.
-        header: of the head, read before the exports were listed.
+        header: the head's header, read before the exports were listed.
         exports: locations of all metadata.json files, and the store's dates.
         inventory: receives the marks.
-        young_ms: an export stored after this time is always needed.
+        young_ms: every export stored at or after this time (ms) is needed.
         roots: the readable versions, whose roots are marked already.
 
     Raises:

@@ -7,7 +7,7 @@ proportional to the tables with undecided records, not to the records.
 
 Theory. A table decides its records of one partition in order, so two offsets describe them: the first that may be
 undecided, and the last that was handed to the table. The main reader reads the partition for all tables. A table whose
-queue was full has fallen behind: it gets its records from a reader of its own, whose position bounds the frontier too.
+queue was full has fallen behind: it gets its records from a separate reader, whose position bounds the frontier too.
 Records of a stuck table are parked, which means that they are stored outside the partition. Rejections of records that
 are not intents are published in any order, so each is tracked until it is published. A parked table bounds the frontier
 by one offset only: the end of its parked records in the log.

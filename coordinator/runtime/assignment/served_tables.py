@@ -142,7 +142,7 @@ class ServedTables:
     def searches_too_many(self) -> bool:
         """Whether too many heads are being searched for.
 
-        Tables that the store fails to list have a limit of their own, so that missing rights to some do not block
+        Tables that the store fails to list have a separate limit, so that missing rights to some do not block
         others.
         """
         return len(self._new.looking) > _UNKNOWN_TABLES_MAX or len(self._new.unlistable) > _UNLISTABLE_TABLES_MAX

@@ -400,7 +400,7 @@ async def read_older_leaf(
 
 
 async def _page(source: _Source, need: PageNeed[T]) -> Page[T] | Absent:
-    """The page, an object with a part of a root's state, that an intent names. Absent if another object is stored there."""
+    """The page (an object with a part of a root's state) that an intent names. Absent if it is not stored there."""
     named, name = need.page, stored_key(source.table, need.page.location)
     size = named.file_size_in_bytes
     for _ in range(2):
