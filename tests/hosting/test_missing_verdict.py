@@ -94,4 +94,4 @@ def test_a_log_on_kafka_without_a_coordinator_is_told_so(
             message = told(lake)
     settings = shared.settings
     where = f"log {settings.url}, topic {settings.intents_topic}: the consumer group {settings.group_id}"
-    assert f"{where} has no members, so no coordinator runs: start one: rootline up" in message
+    assert f"{where}: its consumer group is empty, so no coordinator runs: start one: rootline up" in message

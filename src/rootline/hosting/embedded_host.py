@@ -1,6 +1,6 @@
 """The host of an embedded lake: it runs the lake's coordinator and worker in the process that has the lake open.
 
-Owns: when they start, their restart after a failure, the order in which they stop. Does not own: their work
+Owns: the time of their start, their restart after a failure, the order in which they stop. Does not own: their work
 (`rootline.coordinator`, `rootline.workers`), the choice of the process that hosts (the lake's lock).
 Invariants: Of all processes that may host, one does. When it ends, another takes over. The worker stops before the
 coordinator that decides its intents. Closing waits for the coordinator's commits in flight, never for maintenance. A
@@ -70,9 +70,9 @@ class EmbeddedHost:
         return parts.log
 
     def trouble(self, table: TableName) -> str | None:
-        """The reason why intents of `table` are not decided by this process.
+        """The state of this process's coordinator for an error about a missing verdict on an intent of `table`.
 
-        `None`: this process does not host the coordinator, and has not failed to.
+        `None`: this process hosts no coordinator now, and has not failed to host one.
         """
         if self._service is None:
             return None if self._trouble is None else f"{self._place}: the coordinator here stopped: {self._trouble}"

@@ -1,8 +1,8 @@
 """A lake's open store and log, a log that is opened on demand, and the reason for a missing verdict.
 
-Owns: which parts a service needs, closing them, the lock of the process that hosts the coordinator, the cheap checks
-for coordinators in other processes. Does not own: the adapter of a URL (`rootline.adapters.open`), a host's knowledge
-of its coordinator (`embedded_host`), the error of a missing verdict (`rootline.client.producer`).
+Owns: the parts that each service needs, closing them, the lock of the process that hosts the coordinator, the cheap
+checks for coordinators in other processes. Does not own: the adapter of a URL (`rootline.adapters.open`), a host's
+knowledge of its coordinator (`embedded_host`), the error of a missing verdict (`rootline.client.producer`).
 Invariants: Everything is opened on the loop that uses it. The lock is released before the log is closed. Readers open
 no log: it is opened by the first record or the first wait. Explaining a missing verdict never raises, and ends within
 a few seconds. URLs are shown unchanged, because they never contain a password.
@@ -94,7 +94,7 @@ class LogOnDemand(IntentSink, VerdictSource):
         return log
 
     def opened(self) -> WriterLog:
-        """The open log. Raises as opening it does."""
+        """The log, which the first call opens. Raises the errors of `open_log`."""
         if self._log is None:
             self._log = self._open_log()
         return self._log
@@ -186,7 +186,7 @@ def lake_finder(store: ObjectStore, warehouse: str, log: str | None) -> FindLake
 
 
 def check_principals(settings: CoordinatorSettings, log: str | None) -> None:
-    """Raise `Invalid` (`setting-invalid`) if principals are configured for an embedded log, which has no signatures."""
+    """Raise `Invalid` (`setting-invalid`) if a policy file of keys is set, but the log is embedded and has no signatures."""
     if settings.principals_file is not None and not is_kafka(log):
         raise Invalid(
             "setting-invalid",
@@ -196,7 +196,7 @@ def check_principals(settings: CoordinatorSettings, log: str | None) -> None:
 
 
 def embedded_settings(warehouse: str, settings: CoordinatorSettings | None = None) -> CoordinatorSettings:
-    """`settings` for a coordinator of this lake. A local folder is checked by its file system, so it is not probed."""
+    """The settings for a coordinator of this lake. They disable the store probe for a local folder or memory."""
     chosen = settings or coordinator_settings()
     if local_folder(warehouse) is None and not warehouse.startswith("memory:"):
         return chosen
@@ -213,7 +213,7 @@ def how_to_start(warehouse: str, log: str | None) -> str:
 
 
 async def seen_from_outside(warehouse: str, log: str | None) -> str:
-    """The state of coordinators in other processes, in words."""
+    """A sentence about coordinators in other processes, for an error about a missing verdict."""
     try:
         if not is_kafka(log):
             return f"log {log_name(log, warehouse)}: {seen_at_lock(open_lock(warehouse, log), warehouse, log)}"
@@ -222,12 +222,12 @@ async def seen_from_outside(warehouse: str, log: str | None) -> str:
         return f"log {log or warehouse}: cannot check whether a coordinator runs: {error.message}"
     where = f"log {log_name(log, warehouse)}"
     if not members:
-        return f"{where} has no members, so no coordinator runs: {how_to_start(warehouse, log)}"
-    return f"{where} has {members} member(s), so a coordinator runs: see its log lines and its /readyz"
+        return f"{where}: its consumer group is empty, so no coordinator runs: {how_to_start(warehouse, log)}"
+    return f"{where}: its consumer group has {members} member(s), so a coordinator runs: see its log lines and /readyz"
 
 
 def seen_at_lock(lock: LakeLock | None, warehouse: str, log: str | None) -> str:
-    """The holder of the lock, in words."""
+    """A sentence about the process that has the lock of an embedded lake, or the command that starts one."""
     if lock is None:
         return f"the log is in memory, and this process hosts no coordinator: {_connect_instead(warehouse, log)}"
     if lock.is_held():

@@ -41,8 +41,9 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Replan:
-    """Wait `delay_s` seconds, then plan on the newest version. The result is the plan, or `None` if nothing has to
-    change.
+    """Wait `delay_s` seconds, then plan on the newest version.
+
+    The result is the plan, or `None` if nothing has to change.
     """
 
     delay_s: float = 0.0
@@ -57,7 +58,7 @@ class Publish(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[R]):
-    """The end. `outcome`: that of the last intent, or `None` if the last plan found nothing to change."""
+    """The end. `outcome`: of the last intent, or `None` if the last plan found nothing to change."""
 
     outcome: R | None
 
@@ -108,7 +109,7 @@ def drive(plan: Callable[[], P | None], publish: Callable[[P], R], delay_of: Del
 async def drive_async(
     plan: Callable[[], Awaitable[P | None]], publish: Callable[[P], Awaitable[R]], delay_of: DelayOf[R]
 ) -> R | None:
-    """Execute the steps on the running loop. Returns and raises as `drive`."""
+    """Execute the steps on the running loop. Results and errors are the same as of `drive`."""
     driven = steps(delay_of)
     answer: Any = None
     while True:
@@ -144,7 +145,7 @@ def replan_delay_s(error: Invalid, replans: int, jitter: float, rest_s: float) -
 
 
 def no_jitter() -> float:
-    """Return the middle of the jitter range, for a job that rarely conflicts with others."""
+    """Return 0.5, the middle of the jitter range, for a job that rarely conflicts with others."""
     return 0.5
 
 
@@ -170,9 +171,7 @@ class Patience:
         return max(self.deadline_s - self.clock(), LEAST_WAIT_S)
 
     def delay_of(self, verdict: Verdict, replans: int) -> float | None:
-        """The pause before the next plan, as in `DelayOf`. It is `None` unless another plan can fix the rejection in
-        time.
-        """
+        """The pause in seconds before the next plan, or `None` if no other plan can fix the rejection in time."""
         if verdict.kind is not VerdictKind.REJECTED:
             return None
         error = Invalid(verdict.code or "", verdict.message or "")

@@ -103,7 +103,7 @@ def stored_key(table: TableName, location: str) -> ObjectKey:
 async def read_stored(
     store: ObjectStore, table: TableName, location: str, *, code: str, length: int | None = None
 ) -> bytes:
-    """The bytes at `location`. `code` is the error code if their number is not `length`.
+    """Read the bytes at `location`. `code` is the error code if there are not `length` bytes.
 
     Raises:
         Corrupt: `object-missing`, or `code`.
@@ -127,8 +127,8 @@ async def read_file(store: ObjectStore, table: TableName, entry: ContentEntry, *
 async def store_object(store: ObjectStore, key: ObjectKey, body: bytes) -> bytes:
     """Store `body` under `key`, unless an object exists there. Return the bytes of the stored object.
 
-    They are `body`, unless another object was stored first, so compare them. An object is never overwritten or deleted.
-    After any error the same call is safe to repeat.
+    Compare the result with `body`: another writer may have stored its object first. An object is never overwritten or
+    deleted. After any error the same call is safe to repeat.
 
     Raises:
         Unavailable: `store-unavailable`, the store did not confirm the object, which may be stored.
@@ -145,7 +145,7 @@ class DatedBody:
 
 
 async def store_dated(store: ObjectStore, key: ObjectKey, body: bytes) -> DatedBody:
-    """Store an object as `store_object` does. Return its date too, or the date of the reply that created it."""
+    """Call `store_object`, and also return the date of the stored object, or of the reply that created it."""
     reply = await store.put_if_absent(key, body)
     if reply.answer is PutStatus.CREATED:
         return DatedBody(body, reply.store_ms)

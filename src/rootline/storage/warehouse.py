@@ -3,8 +3,8 @@
 Owns: reading the lake's id or creating it, the test of conditional PUTs, reads and lists (protocol page, section 1,
 "Stores that lie"). Does not own: the id's bytes (`record_headers`), the time of the test (the coordinator's start,
 `rootline store probe`).
-Invariants: a conditional PUT decides between two processes that create the id. A warehouse that refuses the PUT or the
-read has no id, and then ids are not compared. The test uses only the port. A store passes only if every race had one
+Invariants: a conditional PUT decides between two processes that create the id. If the warehouse refuses the PUT or the
+read, there is no id, and ids are not compared. The test uses only the port. A store passes only if every race had one
 winner whose body is read back, a later PUT was refused, and LIST yields keys in order. The test writes outside every
 table.
 """
@@ -26,10 +26,10 @@ FindLake = Callable[[], Awaitable[Lake | None]]
 
 
 async def lake_of(store: ObjectStore, place: str, fresh_id: Callable[[], str]) -> Lake | None:
-    """The lake in `store`, with the caller's URL `place`. If the lake has no id, one is created.
+    """Read the id of the lake in `store`, or create it. `place`: the URL by which the caller knows the warehouse.
 
-    Costs one GET, and in a warehouse without an id also a PUT and possibly another GET. `None`: there is no id, and the
-    caller's rights do not allow to create or read one.
+    Costs one GET, and in a warehouse without an id also a PUT and possibly another GET. `None`: the caller's rights do
+    not allow to read the id, or to create one.
 
     Raises:
         Unavailable: `store-unavailable`, the id cannot be read.
@@ -75,8 +75,9 @@ _RESENDS_MAX: Final = 4
 async def probe_store(
     stores: Sequence[ObjectStore], fresh_id: Callable[[], str], *, rounds: int = 3, racers: int = 32
 ) -> None:
-    """Let `racers` conditional PUTs race for one fresh key in each of `rounds`, then try one more PUT.
+    """Test whether the store keeps the promises that commits need.
 
+    In each of `rounds`, `racers` conditional PUTs race for one fresh key. Only one may win, and a later PUT must fail.
     `stores` are clients of the same warehouse, one for each endpoint. `fresh_id` makes a globally unique id.
 
     Raises:
@@ -106,12 +107,12 @@ async def _race(stores: Sequence[ObjectStore], key: ObjectKey, racers: int) -> N
     if len(winners) > 1:
         raise _lies(store, f"it let {len(winners)} of {racers} writers win a race for one object")
     if winners and found != bodies[winners[0]]:
-        raise _lies(store, "the one writer that it confirmed is not the one whose object is read back")
+        raise _lies(store, "it confirmed one writer's PUT, but the object that is read back is another writer's")
     if found not in bodies or found_after != found:
         raise _lies(store, "an object that was created once has other bytes when it is read back")
     for other in stores[1:]:
         if await _read_back(other, key, replies) != found:
-            raise _lies(other, "its endpoint reads back another object than the first endpoint")
+            raise _lies(other, "this endpoint returns another object for the same key than the first endpoint")
 
 
 async def _read_back(store: ObjectStore, key: ObjectKey, replies: Sequence[PutReply]) -> bytes:

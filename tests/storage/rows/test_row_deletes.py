@@ -290,7 +290,7 @@ async def _counted(table: StoredTable) -> int:
 def test_an_equality_delete_file_without_its_column_is_refused(table: StoredTable) -> None:
     delete = equality_delete(table, pa.table({"carrier": ["UA"]}), [2], 2)
     table.entries = [_written(table, 0), replace(delete, equality_ids=(1,), content_stats={})]
-    with pytest.raises(Invalid, match="without column id"):
+    with pytest.raises(Invalid, match="lacks its key column id"):
         _scanned(table)
 
 

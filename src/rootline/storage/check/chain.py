@@ -141,9 +141,9 @@ class _TableCheck:
         return addressable
 
     async def _addressable(self, found: Sequence[Version]) -> tuple[Version, set[Version]]:
-        """The oldest version and the retained versions below it, from the newest readable root.
+        """The oldest version that has not expired, and the older versions that a tag or a property retains.
 
-        If no root can be read, version 0 is expected.
+        The newest root that can be read states both. If no root can be read, the oldest version is 0.
         """
         for version in reversed(found):
             stored = await self._store.get(root_key(self._table, version))
@@ -157,7 +157,7 @@ class _TableCheck:
         return Version(0), set()
 
     async def has_expired(self, version: Version) -> bool:
-        """Whether a version has expired since the check began."""
+        """Whether `version` has expired by now, so that a missing object of it is no fault."""
         head = await at_head(self._store, self._table, lambda at: read_root(self._store, self._table, at.version))
         if head is None:
             return False
@@ -249,7 +249,7 @@ class _TableCheck:
         return self._entries.lost
 
     def _way_out(self, place: EntryPlace | None, code: str) -> str:
-        """The intent that removes a lost file, or empty text if the file is not live or its rows can be read."""
+        """The intent that removes a lost file. Empty if the file is not live, or if its rows can be read."""
         if place is None or code == STATISTICS_WRONG or not self._live.places_of(place):
             return ""
         vectors = self._live.vectors_of(place.location)

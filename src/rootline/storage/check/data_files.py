@@ -203,7 +203,7 @@ class NamedFile:
 
 @dataclass(frozen=True, slots=True)
 class DataFileCheck:
-    """The check of one table's files. `definition` is the newest that could be read."""
+    """The check of one table's files. `definition` is the table's newest definition that could be read."""
 
     store: ObjectStore
     book: FindingBook
@@ -289,7 +289,7 @@ class DataFileCheck:
         return await asyncio.to_thread(lambda: self._columns(entry, definition, open_data_file(found.body, entry)))
 
     def _columns(self, entry: ContentEntry, definition: TableDefinition, file: OpenFile) -> list[Fault]:
-        """Check the file's columns against the table's, and for `DataFiles.ALL` its rows against its entry."""
+        """Check the file's columns against the table's, and for `DataFiles.ALL` the file's rows against its entry."""
         faults = list(_unknown_ids(file.schema, definition))
         fields = _fields_of(entry, definition)
         find = finder_for(file.schema, definition.properties)

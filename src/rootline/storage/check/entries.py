@@ -1,4 +1,8 @@
-"""Rules about the changes of one step: rows, leaves, vectors, and the root's record of its own change.
+"""Rules about the change from one root to the next (a *step*): rows, leaves, vectors, and the change that it states.
+
+A root *shows* an entry as added or removed by the status ADDED or DELETED of its row, or by a new manifest vector,
+which marks entries of a leaf as removed. An entry really was added if it is live now and was not live in the root
+before.
 
 Owns: these rules. Does not own: the live set (`live_set`), the form of single entries (`entry_rules`).
 Invariants: only added and removed entries are checked. A rule that needs an unreadable leaf is skipped, never guessed.
@@ -52,7 +56,7 @@ class EntryCheck:
         """Those that an intent removed as lost."""
 
     async def check(self, old: Root | None, step: Step, definition: TableDefinition | None) -> None:
-        """Check the step from `old`, which is `None` if it cannot be read."""
+        """Check one step. `old` is the root before, `None` if it cannot be read."""
         for entry in step.rows:
             for rule in entry_violations(entry, ManifestKind.ROOT):
                 self._add(step, "entry-invalid", f"{entry.content_type.name} {entry.location}: {rule}")
@@ -271,7 +275,10 @@ class EntryCheck:
         shown_added: set[LiveKey],
         shown_removed: set[LiveKey],
     ) -> tuple[set[LiveKey], set[LiveKey], set[LiveKey]]:
-        """The added keys, the removed keys, and those shown as removed, without the changes of this root's rewrites."""
+        """Check the rewrites (compactions) in this step, which a root does not show.
+
+        Returns the keys that were added, that were removed, and that are shown as removed, each without those rewrites.
+        """
         first = old.header.snapshot.sequence_number
         added_and_removed = {
             key_of(entry): entry
@@ -292,9 +299,10 @@ class EntryCheck:
         )
 
     async def _shown(self, step: Step) -> tuple[set[LiveKey], set[LiveKey]] | None:
-        """The entries that the root shows as added and as removed, or `None` if a leaf that it shows cannot be read.
+        """The entries that the root shows as added and as removed, or `None` if one of its changed leaves cannot be
+        read.
 
-        Forms that other writers use (decision 0053) are read entry by entry, as in `changes`.
+        Other writers may show changes in other forms (decision 0053). Those are read entry by entry.
         """
         if not any(_is_of_others(self._live, entry) for entry in step.changing):
             return set(self._shown_added(step)), set(self._shown_removed(step))
@@ -331,7 +339,7 @@ class EntryCheck:
 
 
 def _is_of_others(live: LiveSet, entry: ContentEntry) -> bool:
-    """Whether a row shows its change in a form that Rootline never writes."""
+    """Whether the row of a leaf shows changes in a form that Rootline never writes."""
     if entry.content_type not in LEAF_TYPES:
         return False
     if entry.version_info.status is Status.DELETED:

@@ -53,7 +53,7 @@ class Fault(NamedTuple):
 
 @dataclass(slots=True)
 class CheckSummary:
-    """The progress of a check. Each object counts once. `foreign_objects` in the roots' folder are not faults.
+    """The progress of a check. Each object counts once. `foreign_objects`, keys among the roots' keys, are not faults.
 
     Of the `data_files`, `data_files_measured` were compared by length and `data_files_opened` were opened.
     `data_files_unread` could not be opened as requested (encrypted, or of a format without a footer).
@@ -128,9 +128,9 @@ _GIVEN_UP: Final = "lost-data-file:"
 def removal_of(
     table: TableName, place: EntryPlace, vector: EntryPlace | None, table_uuid: uuid.UUID | None = None
 ) -> str:
-    """The intent that removes the file at `place`, as a line for `rootline publish`. `vector`: its live delete vector.
+    """The intent that removes the file at `place`, as a line of JSON for `rootline publish`.
 
-    `table_uuid`: the table that it is for, if known.
+    `vector`: the file's live deletion vector. `table_uuid`: the uuid of the table, if known.
     """
     file: dict[str, Any] = {"location": place.location}
     if place.content_type is not ContentType.DATA:
@@ -148,6 +148,6 @@ def removal_of(
 
 
 def lost_files(summary: Mapping[str, str], removed: Iterable[str]) -> set[str]:
-    """The `removed` locations that the summary of the same version declares lost."""
+    """The locations in `removed` that the snapshot's `summary` declares lost."""
     named = {key.removeprefix(_GIVEN_UP) for key in summary if key.startswith(_GIVEN_UP)}
     return named.intersection(removed) if named else set()

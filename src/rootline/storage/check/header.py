@@ -1,5 +1,8 @@
 """The check of a root's header against the header before it: versions, digests, offsets, outcomes, ledger.
 
+*Outcomes* are verdicts that the log may not have yet. The *ledger* records which intents of each writer are decided. A
+*page* is an object that the header references, with parts of both that were too large for it.
+
 Owns: these rules, within one root and its pages, and between a root and its parent. Does not own: entries (`live_set`),
 reading pages (`objects`), the header's bytes (`root_codec`).
 Invariants: pure. Independent of the code that makes roots. No fault is reported for a root whose parent cannot be read,
@@ -54,7 +57,7 @@ def faults_of_header(header: RootHeader) -> Iterator[Fault]:
 
 
 def faults_of_step(old: Root, new: Root) -> Iterator[Fault]:
-    """Yield faults of the header of `new`, compared with the root of the version before."""
+    """Yield faults of the header of `new`, compared with `old`, the root of the version before."""
     before, after = old.header, new.header
     if after.parent_digest != old.digest:
         yield Fault("parent-mismatch", f"its parent digest is not the digest of the stored root {before.version}")

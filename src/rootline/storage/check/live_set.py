@@ -1,4 +1,6 @@
-"""The live set of each version, followed from root to root, independently of the code that makes roots.
+"""The live files of each version, followed from root to root, independently of the code that makes roots.
+
+An *ordinal* is the position of an entry in its leaf. A *manifest vector* lists the ordinals of a leaf's dead entries.
 
 Owns: the live set during a check, and the inserted and deleted entries of one step. Does not own: rules about single
 entries and vectors (`entries`), reading objects (`objects`), headers (`header`).
@@ -32,7 +34,7 @@ _FILES = (ContentType.DATA, ContentType.POSITION_DELETE, ContentType.EQUALITY_DE
 
 @dataclass(slots=True)
 class Step:
-    """The change of one root. `inserted` and `deleted` entries are in the root or in leaves, moved ones in both."""
+    """The change of one root. An entry that moved between root and leaf is both in `inserted` and in `deleted`."""
 
     root: Root
     key: str
@@ -84,7 +86,7 @@ class LiveSet:
         return totals_after(Totals(), self._tally, Tally())
 
     def live_ordinals(self, location: str) -> BitMap:
-        """The live ordinals of a readable leaf."""
+        """The ordinals of the live entries of a readable leaf."""
         facts = self.facts[location]
         return BitMap(range(len(facts.leaf))) - self.dead.get(location, _NONE) - facts.shown_deleted
 
@@ -94,17 +96,17 @@ class LiveSet:
         return {at: ordinals for at, ordinals in self._stored.items() if ordinals is not None}
 
     def shows_removals_of(self, location: str) -> bool:
-        """Whether the root has a new vector, which records removals from a leaf."""
+        """Whether the followed root has a new manifest vector of the leaf at `location`."""
         vectors = self.manifest_vectors.get(location, ())
         return any(vector.version_info.status is Status.ADDED for vector in vectors)
 
     def is_live_in(self, location: str, place: EntryPlace) -> bool:
-        """Whether a readable leaf has `place` as a live entry."""
+        """Whether `place` is a live entry of the readable leaf at `location`."""
         ordinal = self.facts[location].leaf.ordinal_of(place)
         return ordinal is not None and ordinal not in self.dead.get(location, _NONE)
 
     def places_of(self, place: EntryPlace) -> list[str]:
-        """The places where `place` is live: `the root`, and leaves by location. A sound table has exactly one."""
+        """The objects in which the entry at `place` is live: `the root` or leaves. A sound table has exactly one."""
         found = ["the root"] if place in self.rows else []
         return found + [location for location in self.facts if self.is_live_in(location, place)]
 
@@ -252,7 +254,7 @@ class LiveSet:
             self._stored[entry.location, vector.offset or 0] = await self._objects.manifest_vector(entry)
 
     def bits_of(self, step: Step, manifest_vector: ContentEntry) -> BitMap:
-        """The ordinals of a manifest vector's row. If they cannot be read, they are empty and a finding is added."""
+        """The ordinals in a manifest vector. If it cannot be read, the result is empty, and a finding is added."""
         vector = manifest_vector.deletion_vector
         inline = None if vector is None else vector.inline_content
         name = f"manifest vector of {_leaf_of(manifest_vector)}"
@@ -285,7 +287,7 @@ _NONE = BitMap()
 
 
 def _changed_rows(old: Root | None, new: Root) -> tuple[list[Row], list[Row]]:
-    """(rows only in `old`, rows only in `new`). Rows with equal bytes under equal schemas are equal."""
+    """(rows only in `old`, rows only in `new`). Rows are equal if their bytes and the schemas of both roots are."""
     if old is None or old.codec != new.codec:
         return [] if old is None else list(old.rows), list(new.rows)
     kept = {block.digest for block in old.blocks} & {block.digest for block in new.blocks}
@@ -305,7 +307,7 @@ def _changed_rows(old: Root | None, new: Root) -> tuple[list[Row], list[Row]]:
 
 
 def _took(unmatched: Counter[tuple[VersionInfo, bytes]], row: Row) -> bool:
-    """Whether `row` is one of the unmatched rows. Each is counted once."""
+    """Whether `row` is in the multiset `unmatched`. Removes one occurrence."""
     same = (row.entry.version_info, row.tail)
     if unmatched[same] == 0:
         return False
@@ -318,7 +320,7 @@ def _live(rows: Iterable[Row]) -> list[ContentEntry]:
 
 
 def _leaf_of(entry: ContentEntry) -> str:
-    """The leaf of a row, or of a manifest vector."""
+    """The location of the leaf that a row of the root names, or whose dead entries a manifest vector lists."""
     is_vector = entry.content_type is ContentType.MANIFEST_DV
     return (entry.referenced_file if is_vector else None) or entry.location
 

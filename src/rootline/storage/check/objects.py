@@ -55,7 +55,7 @@ def key_of(entry: ContentEntry) -> LiveKey:
 
 @dataclass(slots=True)
 class LeafFacts:
-    """The facts of one leaf, equal for every root that names it. `is_all_added`: every entry is ADDED."""
+    """The facts of one leaf, equal for every root that names it. `is_all_added`: all entries have the status ADDED."""
 
     leaf: Leaf
     specs: set[int]
@@ -104,9 +104,9 @@ class ObjectCheck:
         return self._definitions[known]
 
     async def leaf(self, row: ContentEntry, definition: TableDefinition | None = None) -> LeafFacts | None:
-        """The leaf of a root row. Its length is compared each time, because each root states it again.
+        """The leaf that a row of the root names. Its length is compared each time, because each row states a length.
 
-        `definition`: the table's, for a leaf that is an Avro manifest.
+        `definition`: the table's definition, for a leaf that is an Avro manifest.
         """
         if row.location not in self._leaves:
             self._leaves[row.location] = await self._read_leaf(row, definition)
@@ -120,13 +120,13 @@ class ObjectCheck:
         return facts
 
     def forget_leaves(self, still_named: set[str]) -> None:
-        """Free the leaves that later roots no longer name. A root that names one again makes it re-read."""
+        """Free the leaves that are not in `still_named`. If a later root names one nevertheless, it is re-read."""
         for location in self._leaves.keys() - still_named:
             if self._leaves[location] is not None:
                 del self._leaves[location]
 
     async def pages(self, header: RootHeader) -> TablePages | None:
-        """The pages that a root names. Pages that it no longer names are freed."""
+        """The pages that the header names. Frees the pages of earlier roots that it does not name."""
         known = self._pages
         # the retained page of the newest root is read first, and needed last
         self._pages = {item: page for item, page in known.items() if item[0] is RETAINED_PAGES}
@@ -140,7 +140,7 @@ class ObjectCheck:
         return found if found.are_those_of(header) else None
 
     async def kept(self, header: RootHeader) -> RetainedPage | None:
-        """The page of the versions that are retained below the oldest addressable one, if the root names one."""
+        """The page that lists the versions retained below the oldest one, if the header names such a page."""
         for reference in RETAINED_PAGES.named_in(header):
             item = RETAINED_PAGES, reference
             if item not in self._pages:
@@ -149,7 +149,7 @@ class ObjectCheck:
         return None
 
     async def vector(self, entry: ContentEntry) -> BlobFacts | None:
-        """The blob of a vector's entry. A difference between the two is a finding."""
+        """The blob of the deletion vector that `entry` names. A difference between blob and entry is a finding."""
         if entry.location not in self._vector_files:
             self._vector_files[entry.location] = await self._read_vector_file(entry)
         file = self._vector_files[entry.location]
@@ -292,7 +292,7 @@ class ObjectCheck:
 
 
 def aggregates_under(facts: LeafFacts, spec_ids: tuple[int, ...]) -> LeafAggregates:
-    """The leaf's aggregates under a spec of these ids, computed from its entries once."""
+    """The leaf's aggregates (sums and bounds over its entries) for partition specs of these ids. Computed once."""
     known = facts.aggregates.get(spec_ids)
     if known is None:
         known = facts.aggregates[spec_ids] = aggregates_of(facts.leaf, spec_ids)
@@ -330,7 +330,7 @@ _DELETES = frozenset({ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE})
 
 
 def _faults_of_ledger_page(page: LedgerPage, header: RootHeader) -> list[Fault]:
-    """The faults of its records. Raises `Corrupt` if one of them cannot be read."""
+    """The faults of the page's records. Raises `Corrupt` if one of the records cannot be read."""
     records = {writer: record_in(page, writer) for writer in page.content.rows}
     return [
         fault

@@ -3,11 +3,11 @@
 Owns: a version's value and bytes, the LIST, the GET and the conditional PUT of the chain, finding namespaces by their
 folders and objects. Does not own: the meaning of a change (the caller's function), valid names (`identifiers`), keys
 (`object_keys`).
-Invariants: of several writers who change one version, one wins, and the others re-read it. A version is never
-overwritten or deleted. A change is made once or not at all, or its outcome is reported as unknown. A record is used
-only under its own name and version. Two records of the same content differ in their change id, so that a writer
-recognizes its own. A namespace exists if it was created and not dropped since, or if it contains a table or view. A
-namespace below it does not make it exist, but prevents its drop.
+Invariants: of several writers who change one version, one stores the next, and the others re-read that version. A
+version is never overwritten or deleted. A change is made once or not at all, or its outcome is reported as unknown. A
+record is used only for the name and version that it states. Two records of the same content differ in their change id,
+so that a writer recognizes its own. Namespace `a` exists if it was created and not dropped since, or if it contains a
+table or view. Namespace `a.b` does not make `a` exist, but prevents its drop.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ _RETRY: Final = RetryPolicy(delay_s_min=0.01, delay_s_max=0.5)
 
 @dataclass(frozen=True, slots=True)
 class NamespaceState:
-    """The newest version of a namespace, or -1 without one. A dropped one has no properties."""
+    """The state of a namespace by its newest version, -1 if it has none. A dropped namespace has no properties."""
 
     version: int = -1
     is_there: bool = False
@@ -146,12 +146,14 @@ async def read_namespace(store: ObjectStore, namespace: NamespaceName) -> Namesp
 async def change_namespace(
     store: ObjectStore, environment: Environment, namespace: NamespaceName, change: Change, *, timeout_s: float
 ) -> None:
-    """Store the result of `change` on the newest version as the next one. Repeat while other writers win.
+    """Apply `change` to the newest version, and store the result as the next version.
+
+    If another writer has stored that version first, `change` is applied to the other writer's version.
 
     Raises:
         Invalid: an error of `change`, or `namespace-invalid`. Nothing was changed.
         OutcomeUnknown: `namespace-unconfirmed`.
-        Unavailable: `store-unavailable`. It may have been changed.
+        Unavailable: `store-unavailable`. The namespace may have been changed.
     """
     try:
         async with asyncio.timeout(timeout_s):
@@ -162,8 +164,8 @@ async def change_namespace(
     except TimeoutError as error:
         raise OutcomeUnknown(
             "namespace-unconfirmed",
-            f"{namespace}: its change was not confirmed within {timeout_s:g} s: read its state and repeat what is "
-            "missing",
+            f"{namespace}: the change was not confirmed within {timeout_s:g} s: read the namespace, and repeat the "
+            "change if it is missing",
         ) from error
 
 
@@ -200,8 +202,8 @@ _READS_AT_ONCE: Final = 16
 async def list_namespaces(store: ObjectStore) -> list[NamespaceName]:
     """Every namespace that exists, ascending.
 
-    It includes namespaces whose properties cannot be read. Reading those reports the error. Raises `Unavailable`
-    (`store-unavailable`).
+    A namespace whose properties cannot be read is included, and `read_namespace` reports the error. Raises
+    `Unavailable` (`store-unavailable`).
     """
     names = [name for folder in await store.folders("") if (name := namespace_in(folder)) is not None]
 
@@ -213,12 +215,12 @@ async def list_namespaces(store: ObjectStore) -> list[NamespaceName]:
 
 
 async def namespace_exists(store: ObjectStore, namespace: NamespaceName) -> bool:
-    """Whether it was created, or contains a table or view. Raises the errors of `list_namespaces`."""
+    """Whether the namespace was created, or contains a table or view. Raises the errors of `list_namespaces`."""
     return await is_created(store, namespace) or await name_inside(store, namespace) is not None
 
 
 async def is_created(store: ObjectStore, namespace: NamespaceName) -> bool:
-    """Whether it was created and not dropped since. If its newest object cannot be read, it counts as created.
+    """Whether the namespace was created and not dropped since. It counts as created if it cannot be read.
 
     Raises `Unavailable`.
     """
@@ -229,7 +231,7 @@ async def is_created(store: ObjectStore, namespace: NamespaceName) -> bool:
 
 
 async def name_inside(store: ObjectStore, namespace: NamespaceName) -> TableName | None:
-    """A table or view of this namespace, if it has one. A name whose newest root is unreadable counts as a table.
+    """A table or view of this namespace, or `None`. A name whose newest root cannot be read counts as a table.
 
     Raises `Unavailable`.
     """

@@ -38,17 +38,18 @@ _SMALL_BYTES: Final = 65_536
 async def read_leaf(
     store: ObjectStore, table: TableName, entry: ContentEntry, *, definition: TableDefinition | None = None
 ) -> Leaf:
-    """The leaf of a DATA_MANIFEST or DELETE_MANIFEST row. Its entries inherit from the row.
+    """Read the leaf (manifest) that a DATA_MANIFEST or DELETE_MANIFEST row of a root names.
 
-    `definition`: the table's, for leaves that are Avro manifests of Iceberg V1 to V3, which have their own partition
-    fields. The row's `file_format` states the format. The name is not used for that.
+    Its entries inherit sequence numbers from the row, as in Iceberg. The row's `file_format` states the format,
+    whatever the suffix is. `definition`: the table's definition. Avro manifests of Iceberg V1 to V3 need it for their
+    partitions.
 
     Raises:
         Corrupt: `object-missing` or `leaf-corrupt`.
         Invalid: `file-unreadable`, an Avro leaf without a definition, or at a location that the store does not read.
     """
     if entry.file_format is not FileFormat.PARQUET and definition is None:
-        raise Invalid("file-unreadable", f"{entry.location}: leaves of format {entry.file_format} are not read here")
+        raise Invalid("file-unreadable", f"{entry.location}: {entry.file_format} manifests need the table's definition")
     body = await read_file(store, table, entry, code="leaf-corrupt")
     key = stored_key(table, entry.location)
     try:
@@ -80,12 +81,12 @@ async def read_leaves(
     *,
     definition: TableDefinition | None = None,
 ) -> dict[str, Leaf]:
-    """Location → leaf of every row in `entries`, read a few at a time. Leaves in `known` are not re-read.
+    """Location → leaf for each of `entries`, which are rows of a root. Leaves in `known` are not re-read.
 
-    `definition`: as in `read_leaf`.
+    Reads a few leaves at a time. `definition`: see `read_leaf`.
 
     Raises:
-        Corrupt, Invalid: as in `read_leaf`, for the first row that fails.
+        Corrupt, Invalid: the errors of `read_leaf`, for the first row that fails.
     """
     rows = {entry.location: entry for entry in entries}
     found = {name: known[name].of_row(row) for name, row in rows.items() if known and name in known}
@@ -133,13 +134,16 @@ async def read_pages(
 async def read_pages_of(
     store: ObjectStore, header: RootHeader, kind: PageKind[T], known: Iterable[Page[T]] = ()
 ) -> tuple[Page[T], ...]:
-    """The pages of one kind, the oldest first. Arguments and errors as in `read_pages`."""
+    """The pages of one kind, the oldest first. See `read_pages` for arguments and errors."""
     pages = await read_pages(store, header, NO_PAGES.having(kind, known), kinds=(kind,))
     return pages.of(kind)
 
 
 async def read_kept(store: ObjectStore, header: RootHeader) -> RetainedPage | None:
-    """The page of versions retained below the oldest addressable one, or `None`. Raises the errors of `read_pages`."""
+    """The page of versions that are retained though they are older than the oldest version that has not expired.
+
+    `None` if there are no such versions. Raises the errors of `read_pages`.
+    """
     pages = await read_pages(store, header, kinds=(RETAINED_PAGES,))
     return pages.newest(RETAINED_PAGES)
 
@@ -192,7 +196,7 @@ def place_of_stored(entry: ContentEntry) -> tuple[str, int]:
 async def read_vectors(
     store: ObjectStore, table: TableName, entries: Iterable[ContentEntry]
 ) -> dict[tuple[str, int], BitMap64]:
-    """(location, offset) → the positions in each stored vector. Each Puffin file is read once, a few at a time.
+    """(location, offset) → the positions in each stored vector. Reads each Puffin file once, a few concurrently.
 
     Raises:
         Corrupt: `object-missing` or `vector-corrupt`, for the first file that fails.
@@ -242,5 +246,5 @@ async def read_stored_manifest_vectors(
 
 def _narrow(wide: BitMap64, entry: ContentEntry) -> BitMap:
     if len(wide) and wide.max() >= 2**32:
-        raise Corrupt("vector-corrupt", f"{entry.location}: ordinal {wide.max()} is beyond any leaf")
+        raise Corrupt("vector-corrupt", f"{entry.location}: it marks entry {wide.max()}, but no leaf has so many")
     return BitMap(wide)

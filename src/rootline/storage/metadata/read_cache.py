@@ -1,8 +1,9 @@
 """Saved reads of metadata: a bounded cache, the counted reads of one plan, and a root that is read ahead by a hint.
 
-Owns: the content and lifetime of the cache, the objects that may be cached as bytes, the count of requests, one opening
-of one table with a hint, memory-mapped bytes of long-lived leaves. Does not own: reading and verifying (`root_reader`,
-`object_reader`), hints (`rootline.ports.head_hints`).
+Owns: the content and lifetime of the cache, the objects that may be cached as bytes, the count of requests, the use of
+one hint for one opening of a table, memory-mapped bytes of long-lived leaves. Does not own: reading and verifying
+(`root_reader`, `object_reader`), hints (`rootline.ports.head_hints`).
+Words: a *hint* is a message of a coordinator that names the newest version of a table. It may be wrong.
 Invariants: the cache is bounded by bytes, and the least recently used object is evicted first. Only verified immutable
 objects are cached. Losing the whole cache changes only latency. A listing always goes to the store, and it alone
 decides which root is the newest. A root that was read ahead is used once, and only if the LIST names the same key. No
@@ -59,7 +60,7 @@ def mapped(body: bytes) -> bytes | pa.Buffer:
 
 @contextlib.asynccontextmanager
 async def hinted_reads(store: ObjectStore, table: TableName, hints: HeadHints) -> AsyncIterator[ObjectStore]:
-    """`store`, with one read ahead of the newest root of `table` if there is a hint."""
+    """Yield `store`. If there is a hint, the newest root of `table` is read already, before the LIST that finds it."""
     if not hints.are_kept:
         yield store
         return
@@ -253,7 +254,7 @@ class PlanRequests:
 
 
 class PlanningReads(ObjectStore):
-    """An object store that reads immutable metadata once, as long as the cache keeps it."""
+    """An object store that takes immutable metadata from the cache, and counts the other requests."""
 
     def __init__(self, store: ObjectStore, cache: ReadCache) -> None:
         self._store = store

@@ -46,9 +46,9 @@ class HeadKey:
 
 
 async def find_head(store: ObjectStore, table: TableName) -> HeadKey | None:
-    """The newest root's version, or `None` if the table has no root.
+    """Find the version of the newest root, or `None` if the table has no root.
 
-    A key counts only if it is exactly the key of a root of this table.
+    Objects among the roots that are not exactly named as a root of this table are skipped.
 
     Raises:
         Unavailable: `store-unavailable`.
@@ -67,8 +67,9 @@ async def find_head(store: ObjectStore, table: TableName) -> HeadKey | None:
 async def at_head(
     store: ObjectStore, table: TableName, read: Callable[[HeadKey], Awaitable[_Read]], head: HeadKey | None = None
 ) -> _Read | None:
-    """The result of `read` for the newest version, or `None` without a root. If that version expires, the next one is
-    read.
+    """Call `read` with the newest version, and return its result, or `None` if the table has no root.
+
+    If that version expires during the read, `read` is called with the then newest version.
 
     Args:
         store: the warehouse.
@@ -95,7 +96,7 @@ async def at_head(
 
 
 async def existing_head(store: ObjectStore, table: TableName) -> HeadKey:
-    """The newest root's version, as in `find_head`. A table without a root is an error.
+    """Find the version of the newest root. A table without a root is an error.
 
     Raises:
         Invalid: `table-unknown`.
@@ -123,7 +124,7 @@ async def read_root(store: ObjectStore, table: TableName, version: Version, *, k
         return known
     found = await store.get(key)
     if found is None:
-        raise Corrupt("object-missing", f"{key}: this root does not exist")
+        raise Corrupt("object-missing", f"{key}: this root does not exist; it may have expired")
     return proven_root(found.body, table, version, known)
 
 
@@ -156,7 +157,7 @@ async def named_definition(
     location = named.location
     body = await read_stored(store, table, location, code="definition-unreadable")
     if hashlib.sha256(body).digest() != named.digest:
-        raise Corrupt("definition-unreadable", f"{table}: {location} is not the definition that was committed")
+        raise Corrupt("definition-unreadable", f"{table}: {location} has another digest than the committed one")
     definition = _definition(body, location)
     if definition.table_uuid != table_uuid:
         raise Corrupt("definition-unreadable", f"{table}: {location} defines another table, {definition.table_uuid}")
@@ -165,12 +166,14 @@ async def named_definition(
 
 @lru_cache(maxsize=_DEFINITIONS_KEPT)
 def _definition(body: bytes, location: str) -> TableDefinition:
-    """The definition, decoded once for all versions that name it: most versions name the same one as their parent."""
+    """Decode a definition. The result is cached, because most versions name the same definition as their parent."""
     return TableDefinition.from_json(body, name=location)
 
 
 async def newest_root(store: ObjectStore, name: TableName, known: Root | None = None) -> Root | None:
-    """The newest root of a name, tombstones included, or `None` without a root. `known` is as in `read_root`.
+    """The newest root of a name, or `None` if it has no root. The tombstone of a dropped table is a root, too.
+
+    `known`: see `read_root`.
 
     Raises:
         Corrupt: as in `read_root`.
@@ -206,7 +209,7 @@ async def name_state(store: ObjectStore, name: TableName) -> NameState | None:
 
 
 async def check_there(store: ObjectStore, name: TableName) -> None:
-    """Raises the errors of `table_root` if there is no table. A damaged newest root counts as an existing table."""
+    """Raise the errors of `table_root` if there is no table. A damaged newest root counts as an existing table."""
     try:
         await table_root(store, name)
     except Corrupt as error:
@@ -233,7 +236,7 @@ async def view_root(store: ObjectStore, name: TableName) -> Root:
 
 
 def view_of(header: RootHeader) -> ViewMetadata:
-    """The view in a root. Raises `Corrupt` (`root-corrupt`): it cannot be read."""
+    """The view in a root. Raises `Corrupt` (`root-corrupt`) if it cannot be read."""
     try:
         return ViewMetadata.from_json(header.name.view or b"", name=f"{header.table}, version {header.version}")
     except Invalid as error:
@@ -268,8 +271,8 @@ async def list_names(
 ) -> list[TableName]:
     """Every name that has or had a table or a view.
 
-    Names in `known` are not re-read, because a name that has a root always has one. `unread` receives the errors of
-    unreadable folders, as in `names_of_folders`, and of names whose roots cannot be listed.
+    Names in `known` are included without a read, because a name that had a root once always has one. `unread` receives
+    the errors of folders and of names whose roots cannot be listed (see `names_of_folders`).
     """
     found: list[TableName] = []
     for name in await names_of_folders(store, unread):

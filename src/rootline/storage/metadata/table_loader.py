@@ -50,7 +50,7 @@ from rootline.tree.state.table_state import TableState
 async def load_to_build_on(
     store: ObjectStore, table: TableName, version: Version, known: TableState | None = None
 ) -> TableState:
-    """The whole table at `version` with its pages, as the base of the next version.
+    """Load the whole table at `version`, with its pages, so that the next version can be built on it.
 
     `known`: an older version of the table, whose leaves and pages are not re-read. Raises the errors of `load_state`.
     """
@@ -63,10 +63,10 @@ async def load_to_build_on(
 async def load_state(
     store: ObjectStore, root: Root, *, known_leaves: Mapping[str, Leaf] | None = None, to_build_on: bool = False
 ) -> TableState:
-    """The table of a root that was already read. Leaves in `known_leaves` are not re-read.
+    """Load the table of a root that was already read. Leaves in `known_leaves` are not re-read.
 
-    `to_build_on`: the state is kept for long. So the leaves' bytes are moved out of the process's memory, and the
-    location index is built.
+    `to_build_on`: the state will be kept for long. So the leaves' bytes are mapped from a file, and the index of
+    locations is built.
 
     Raises:
         Corrupt: an object is missing or damaged.
@@ -129,8 +129,7 @@ def _kept_leaves(cache: ReadCache, table: TableName, rows: Iterable[ContentEntry
 
 
 async def read_root_vectors(store: ObjectStore, root: Root) -> dict[tuple[str, int], BitMap]:
-    """(location, offset) → the live manifest vectors in Puffin files. Rootline writes them inline, other writers may
-    not.
+    """(location, offset) → live manifest vector, for those in Puffin files. Rootline itself writes them into the root.
 
     Raises the errors of `plan_scan`.
     """
@@ -189,7 +188,7 @@ async def read_difference(store: ObjectStore, table: TableName, older: Version, 
     """The net change between two versions, even if some in between have expired. Raises the errors of
     `changes_by_root`.
 
-    Both are read whole. Of leaves that both have, only different entries are compared.
+    Both versions are read whole. Of a leaf that both reference, only entries that are live in one of them are compared.
     """
     before = await load_state(store, await read_root(store, table, older))
     after = await load_state(store, await read_root(store, table, newer, known=before.root))
@@ -214,7 +213,7 @@ def _only_in(state: TableState, other: TableState) -> Iterator[ContentEntry]:
 
 @dataclass(frozen=True, slots=True)
 class RowsChange:
-    """A data file that stayed: the positions of its deleted rows, and of its restored rows."""
+    """A data file that both versions have: the positions of rows that were deleted, and that were restored."""
 
     data_location: str
     deleted: BitMap64
@@ -222,7 +221,9 @@ class RowsChange:
 
 
 async def read_rows_changes(store: ObjectStore, table: TableName, changes: Sequence[VectorsChange]) -> list[RowsChange]:
-    """The rows whose deletion the changed vectors record. A vector that was only moved is skipped.
+    """Read changed deletion vectors, and return the rows that each change deletes and restores.
+
+    A vector that was only moved is skipped.
 
     Raises the errors of `changes_by_root`.
     """
@@ -244,7 +245,7 @@ async def read_rows_changes(store: ObjectStore, table: TableName, changes: Seque
 
 
 async def _roots(store: ObjectStore, table: TableName, first: int, last: int) -> AsyncIterator[Root]:
-    """Yield the roots in order, with a few GETs ahead. Blocks shared with the root before are decoded once."""
+    """Yield the roots in order, with a few GETs ahead. Blocks of rows that two neighbours share are decoded once."""
     ahead: deque[tuple[Version, asyncio.Task[StoredObject | None]]] = deque()
     following = iter(range(first, last + 1))
     known: Root | None = None
@@ -258,7 +259,7 @@ async def _roots(store: ObjectStore, table: TableName, first: int, last: int) ->
             version, reading = ahead.popleft()
             found = await reading
             if found is None:
-                raise Corrupt("object-missing", f"{root_key(table, version)}: this root does not exist")
+                raise Corrupt("object-missing", f"{root_key(table, version)}: no such root; it may have expired")
             root = await asyncio.to_thread(proven_root, found.body, table, version, known)
             yield root
             known = root
@@ -284,6 +285,6 @@ async def _leaves(
 
 
 async def read_manifest_vectors(store: ObjectStore, root: Root) -> dict[StoredAt, BitMap]:
-    """The manifest vectors of a root in Puffin files, dropped ones included. Raises the errors of `changes_by_root`."""
+    """The manifest vectors in Puffin files, also those that the root drops. Raises the errors of `changes_by_root`."""
     rows = (row.entry for row in root.rows if row.entry.content_type is ContentType.MANIFEST_DV)
     return await read_stored_manifest_vectors(store, root.header.table, rows)

@@ -4,10 +4,10 @@ Owns: the in-memory form of rows, the Arrow types that a column may be read or w
 value of a default at every depth. Does not own: types of schemas without ids (`given_schema`), the walk over nested
 columns (`row_projection`), legal defaults (`rootline.tree`).
 Invariants: one Arrow type for each Iceberg type. Every field carries its id under `PARQUET:field_id`, so that Parquet
-files carry the ids too. A stored file is read only as its own type or by a promotion of the specification, and is never
-refused for its format's layout of a type (width, unit, offsets). A cast keeps the values or raises `pa.ArrowInvalid`. A
-float is cast to an integer only below the size at which floats begin to skip integers. A field absent from a struct's
-default has its own default, and a dropped field is omitted.
+files carry the ids too. A stored file is read only as its own type or by a promotion of the specification. It is never
+refused because its format stores a type with another width, unit or offset size. A cast keeps the values or raises
+`pa.ArrowInvalid`. A float is cast to an integer only below the size at which floats begin to skip integers. A field
+absent from a struct's default has its own default, and a dropped field is omitted.
 
 Source: the table specification, "Schemas and Data Types" and "Schema Evolution", Appendix D of the Iceberg
 specification, docs/decisions/0058.
@@ -109,7 +109,7 @@ def arrow_type_of(field_type: IcebergType) -> pa.DataType:
 
 
 def as_type(plain: pa.Array, arrow_type: pa.DataType) -> pa.Array:
-    """`plain` cast to `arrow_type`, which may be an extension type. Raises Arrow's error if a value does not fit."""
+    """Cast `plain` to `arrow_type`, which may be an extension type. Raises Arrow's error if a value does not fit."""
     if isinstance(arrow_type, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(arrow_type, plain.cast(arrow_type.storage_type))
     return plain.cast(arrow_type)
@@ -238,7 +238,7 @@ _DECIMAL_DIGITS: Final = 76
 
 
 def exactly(array: pa.Array, arrow_type: pa.DataType) -> pa.Array:
-    """`array` as `arrow_type`.
+    """Cast `array` to `arrow_type`.
 
     Raises `pa.ArrowInvalid` or `pa.ArrowNotImplementedError` if a value would change.
     """
@@ -257,7 +257,7 @@ def exactly(array: pa.Array, arrow_type: pa.DataType) -> pa.Array:
 
 
 def first_misfit(array: pa.Array, arrow_type: pa.DataType) -> int:
-    """The index of the first value that `exactly` refuses. There must be one."""
+    """The index of the first value that `exactly` refuses. Call it only after `exactly` has refused the array."""
     low, high = 0, len(array)  # all before `low` fit, one before `high` does not fit
     while high - low > 1:
         middle = (low + high) // 2
@@ -275,7 +275,7 @@ def _whole(array: pa.Array, arrow_type: pa.DataType) -> pa.Array:
     wide = array.cast(pa.float64())
     cast = wide.cast(arrow_type)
     if pc.any(pc.greater(pc.abs(wide), limit)).as_py():
-        raise pa.ArrowInvalid(f"above {limit}, a {array.type} may have been rounded")
+        raise pa.ArrowInvalid(f"a {array.type} above {limit} may be a rounded integer")
     return cast
 
 
@@ -291,12 +291,12 @@ def _unless_changed(array: pa.Array, cast: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class DefaultColumn:
-    """Defaults as arrays. `default_of` returns a field's own default of the wanted kind, or `None` without one."""
+    """Defaults of columns as arrays. `default_of` returns the initial or the write default of a field, or `None`."""
 
     default_of: Callable[[NestedField], Any]
 
     def of(self, of_type: IcebergType, default: Any) -> pa.Array:
-        """The default of a column of this type, as stored in the schema's model, as an array of length 1.
+        """An array of length 1 with `default`, given in the form of the schema's model, as the type `of_type`.
 
         Raises:
             ValueError, TypeError, ArithmeticError, pa.ArrowException: it is not a value of that type.

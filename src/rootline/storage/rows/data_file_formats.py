@@ -270,11 +270,11 @@ def _holds_timestamp(kind: pa.DataType) -> bool:
 
 
 class OpenFile(Protocol):
-    """An open data file or delete file. `row_count` is the file's own statement."""
+    """An open data file or delete file."""
 
     @property
     def row_count(self) -> int:
-        """The number of rows that the file states."""
+        """The number of rows that the file itself states, for instance in its footer."""
         ...
 
     @property
@@ -288,7 +288,7 @@ class OpenFile(Protocol):
 
 
 def refuse_unreadable(entry: ContentEntry) -> None:
-    """Raises `Invalid` (`file-unreadable`) for a file that its entry shows as unsupported."""
+    """Raise `Invalid` (`file-unreadable`) if the file is encrypted or of a format without rows."""
     if entry.key_metadata is not None:
         raise Invalid("file-unreadable", f"{entry.location}: encrypted files are not supported (it has key metadata)")
     if entry.file_format not in _READERS:
@@ -296,7 +296,7 @@ def refuse_unreadable(entry: ContentEntry) -> None:
 
 
 def open_data_file(source: Source, entry: ContentEntry) -> OpenFile:
-    """The file of `entry`, whose bytes are in `source`. Unless it is Parquet, all of them are in memory.
+    """Open the file of `entry`, whose bytes are in `source`. Unless it is Parquet, it is in memory whole.
 
     Raises:
         Corrupt: `data-file-corrupt`, it states another number of rows than its entry.
@@ -313,7 +313,9 @@ def open_data_file(source: Source, entry: ContentEntry) -> OpenFile:
 def all_rows(
     file: OpenFile, entry: ContentEntry, fields: Iterable[NestedField], place_of: Callable[[NestedField], int | None]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the columns for `fields` that `place_of` finds in the file, for all its rows in order.
+    """Yield the stored columns of all rows in order. `place_of` returns the place of a field's column in the file.
+
+    Fields that the file lacks are omitted.
 
     Raises:
         Corrupt: `data-file-corrupt`, also if the file's parts have another number of rows than it states.
@@ -327,7 +329,7 @@ def all_rows(
 def stored_names(
     file: OpenFile, fields: Iterable[NestedField], place_of: Callable[[NestedField], int | None]
 ) -> list[str]:
-    """The file's own names of the columns for `fields` that `place_of` finds."""
+    """The names that columns of `fields` have in the file. Fields that the file lacks are omitted."""
     names = [file.schema.field(at).name for field in fields if (at := place_of(field)) is not None]
     return list(dict.fromkeys(names))
 
@@ -335,7 +337,7 @@ def stored_names(
 def rows_of_run(
     file: OpenFile, entry: ContentEntry, run: Run, names: Sequence[str], at_once: Portion = STREAMED
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the columns `names` of the rows of `run` in order. For formats other than Parquet, a run is the whole file.
+    """Yield the columns `names` of the rows of `run` (consecutive row groups of Parquet, else the whole file) in order.
 
     Raises the errors of `all_rows`.
     """

@@ -2,6 +2,8 @@
 
 Owns: projection to the schema, deleted rows, the residual filter, the position of metadata columns among the others.
 Does not own: fetching (`stored_rows`), file formats (`data_file_formats`), the choice of deleted rows (`row_deletes`).
+A *residual* filter is the part of a scan's filter that its partition does not answer for all rows of a file. *Lineage*
+is Iceberg's row id and last updated sequence number.
 Invariants: a position is a row number of the file, regardless of row groups and filters. A deleted row is returned only
 if the scan reads `_deleted`, and is marked there. Columns that identify deleted rows are read even if the scan, or the
 current schema, lacks them.
@@ -49,7 +51,7 @@ _Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True)
 class RowsWanted:
-    """The columns that a scan returns from every file, in order. The filter's columns are read in addition."""
+    """The columns that a scan returns from every file, in order. Columns that only its filter reads are not included."""
 
     definition: TableDefinition
     fields: tuple[NestedField, ...]
@@ -78,7 +80,7 @@ class RowsWanted:
 
     @staticmethod
     def to_keep(definition: TableDefinition) -> RowsWanted:
-        """Every column of the table, and the lineage of each row if files may store it."""
+        """Every column of the table, and the lineage of each row unless the table has columns of these names."""
         return RowsWanted.to_rewrite(definition) if may_state_lineage(definition) else RowsWanted.of(definition)
 
     @property
@@ -130,7 +132,7 @@ def read_rows(
 
 @dataclass(frozen=True)
 class FileReading:
-    """Reads one open file: the columns `names`, in the ranges of rows (`runs`) that can match the filter.
+    """Reads one open file: the stored columns `names`, in the ranges of rows (`runs`) that can match the filter.
 
     `every` lists three kinds of columns in this order: the returned columns and the columns of the filter (the first
     `own_count`), the lineage columns, and from `keys_at` on the columns that equality deletes (`keys`) compare.
@@ -160,7 +162,7 @@ class FileReading:
         pruning: PruningFilter | None = None,
         handed_rows_max: int = BATCH_ROWS,
     ) -> FileReading:
-        """The reading of `file`. `pruning`, made of `residual`, skips row groups by their statistics.
+        """Prepare to read `file`. `pruning`, made of `residual`, skips row groups by their statistics.
 
         Raises:
             Corrupt: `data-file-corrupt` or `vector-corrupt`.
@@ -211,7 +213,7 @@ class FileReading:
         return pa.schema([arrow_field_of(field) for field in self.every])
 
     def _projected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The columns `every`, without a conversion if the file has all of them in the table's types."""
+        """Convert a stored batch to the columns `every`. Free if the file has all of them in the table's types."""
         schema, stored = self._schema, batch.schema
         place_of = self.projection.find(list(stored))
         places = [at for field in self.every if (at := place_of(field)) is not None]
@@ -224,7 +226,7 @@ class FileReading:
         return pa.RecordBatch.from_arrays([batch.column(at) for at in places], schema=schema)
 
     def _returned(self, rows: pa.RecordBatch, start: int) -> pa.RecordBatch | None:
-        """The rows of `rows` to return, or `None` without any. `rows` begin at row `start` of the file."""
+        """Select the rows to return, `None` if there are none. `start`: the row number of the first of `rows`."""
         deleted_flags = self._deleted_flags(rows, start)
         chosen = None if deleted_flags is None or self.wanted.shows_deleted else ~deleted_flags
         if self.residual is not None:
@@ -307,7 +309,7 @@ def output_schema(wanted: RowsWanted) -> pa.Schema:
 
 
 def _gathered(batches: Iterator[pa.RecordBatch], rows_min: int) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in batches of at least `rows_min`, except the last one."""
+    """Join small batches. Yields the same rows in batches of at least `rows_min` rows, except for the last batch."""
     pending: list[pa.RecordBatch] = []
     for batch in batches:
         pending.append(batch)
@@ -345,7 +347,7 @@ def _ids_in(field: NestedField) -> set[int]:
 
 
 def column_of(batch: pa.RecordBatch, fields: Sequence[NestedField]) -> Callable[[int], pa.Array]:
-    """Field id → its column of `batch`, whose columns are `fields`. Members of structs are included."""
+    """A function that returns the column of a field id in `batch`, also inside structs. `fields`: its columns."""
 
     def column(field_id: int) -> pa.Array:
         for at, field in enumerate(fields):

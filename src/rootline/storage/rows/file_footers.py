@@ -1,5 +1,5 @@
-"""The check of a new data file against its writer's statement: it exists, with this length, and its footer has this
-count.
+"""The check of a new data file against its writer's statement: the file exists, has the stated length, and its footer
+states the same number of rows.
 
 Owns: the reads of one file, the comparison, and the same for the files of a leaf. Does not own: the callers
 (`rootline.tree.rules.verified_files`, `coordinator.runtime`), whole files (`rootline.storage.check`).
@@ -65,7 +65,7 @@ class FooterReader:
         return found
 
     async def fault_in(self, leaf: Leaf) -> Invalid | None:
-        """The first fault of a file in a leaf, or `None` if all match it. Raises the errors of `fault_of`."""
+        """The first fault among the files that `leaf` lists, or `None`. Raises the errors of `fault_of`."""
         for portion in _portions(leaf):
             for fault in await gather_bounded(portion, self.fault_of, FILES_AT_ONCE):
                 if fault is not None:
@@ -73,7 +73,7 @@ class FooterReader:
         return None
 
     async def _check(self, file: StatedFile) -> None:
-        """Raises `Invalid` for the first fault."""
+        """Raise `Invalid` for the first fault of the file."""
         key, size = stored_key(self._table, file.location), file.size_in_bytes
         start = max(0, size - _FIRST_BYTES)
         end = await self._parts.part_of(key, start, size - start + 1)  # one byte more than expected
@@ -126,7 +126,7 @@ def _footer_bytes(file: StatedFile, end: bytes) -> int:
         raise _unreadable(file, "it does not end as a Parquet file does")
     wanted = int.from_bytes(end[-8:-4], "little") + _END_BYTES
     if wanted > min(size - len(_MAGIC), FOOTER_BYTES_MAX):
-        raise _unreadable(file, f"its footer has {wanted - _END_BYTES} bytes, as its length field states")
+        raise _unreadable(file, f"its length field states {wanted - _END_BYTES} bytes, which is too long")
     return wanted
 
 

@@ -35,8 +35,9 @@ from rootline.tree.scan.delete_index import partition_tuple
 
 
 def constants_of(entry: ContentEntry, definition: TableDefinition) -> Callable[[NestedField], pa.Array | None]:
-    """Column → its constant in the file of `entry`, as an array of length 1, or `None` if its partition does not state
-    it.
+    """A function that returns a column's value in the file of `entry`, if its partition states it for all rows.
+
+    The value is an array of length 1. `None`: the partition does not state it.
     """
 
     @cache
@@ -61,7 +62,7 @@ def constants_of(entry: ContentEntry, definition: TableDefinition) -> Callable[[
 
 
 def one_value(value: Bound | None, kind: PrimitiveType) -> pa.Array:
-    """An array of length 1: `value`, physical as in statistics, in the Arrow type of columns of type `kind`."""
+    """An array of length 1 in the Arrow type of `kind`. `value`: in the form of statistics, such as days for a date."""
     array = column_of_physical([value], arrow_type_of_bound(kind) or pa.null())
     return as_type(array, arrow_type_of(kind))
 
@@ -96,12 +97,12 @@ _PLAIN: Final = {
 
 
 def may_state_lineage(definition: TableDefinition) -> bool:
-    """Whether files may contain their rows' lineage: not if the table has user columns of these names."""
+    """Whether files may store the lineage of rows. They may not if the table has columns of these names."""
     return not {*LINEAGE} & {column.name for column in definition.schema.fields}
 
 
 def metadata_field(name: str, definition: TableDefinition) -> NestedField | None:
-    """The metadata column `name`, or `None` if there is none. `_partition` has a field for each member of any spec."""
+    """The metadata column `name`, or `None` if there is none. `_partition` has a member for each field of each spec."""
     if name != PARTITION:
         return _PLAIN.get(name)
     members = dict.fromkeys(member for spec in definition.partition_specs for member in spec.expr_ids)
@@ -126,7 +127,8 @@ class FileColumns:
         positions: np.ndarray[Any, np.dtype[np.int64]],
         deleted: np.ndarray[Any, np.dtype[np.bool_]],
     ) -> pa.Array:
-        """Column `field` of the rows at `positions` of the file. `deleted` flags the deleted ones.
+        """The values of `field` for the rows at `positions` of the file. `deleted`: for each row, whether it is
+        deleted.
 
         Raises:
             Invalid: `file-unreadable`, the file's statistics do not state its partition.

@@ -76,7 +76,7 @@ class CachedPart:
 def joined(
     ranges: Iterable[ByteRange], *, hole_bytes_max: int = HOLE_BYTES_MAX, joined_bytes_max: int = JOINED_BYTES_MAX
 ) -> list[ByteRange]:
-    """Ranges to request, ascending: each of `ranges` lies in one of them."""
+    """Join neighbouring ranges into fewer, ascending ones to request. Each of `ranges` is part of one of them."""
     found: list[ByteRange] = []
     for one in sorted(ranges):
         last = found[-1] if found else None
@@ -159,7 +159,7 @@ _PADDING_BYTES: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """The unit of decoding: whole row groups up to this size, otherwise smaller batches of them."""
+    """The unit of decoding. A row group up to this size is decoded at once, a larger one in batches."""
 
     rows_max: int
     bytes_max: int
@@ -277,13 +277,13 @@ class ParquetRows:
         return found
 
     def _leaves(self, columns: Sequence[str]) -> list[int]:
-        """The numbers of the primitive columns in `columns`, possibly some more if names contain dots."""
+        """The numbers of the primitive columns inside `columns`. If names contain dots, some others may be included."""
         schema, inner = self.file.metadata.schema, tuple(f"{name}." for name in columns)
         paths = (schema.column(at).path for at in range(len(schema)))
         return [at for at, path in enumerate(paths) if path in columns or path.startswith(inner)]
 
     def _extent(self, groups: Sequence[int], columns: Sequence[str]) -> tuple[int, int]:
-        """The number of rows, and the approximate number of bytes decoded."""
+        """(the number of rows, the approximate number of bytes when decoded) of these columns and row groups."""
         rows = size = 0
         for group in map(self.file.metadata.row_group, groups):
             rows += group.num_rows
@@ -296,7 +296,7 @@ class ParquetRows:
 
 
 def _of_disk(error: Exception, name: str) -> Unavailable | None:
-    """The error to raise if the system call failed, otherwise `None`."""
+    """The error to raise if the disk failed, `None` if the file itself is at fault."""
     if isinstance(error, OSError) and error.errno is not None:
         return Unavailable("store-unavailable", f"{name}: {error.strerror or error}")
     return None
@@ -310,7 +310,7 @@ _NANOSECONDS: Final = (TimestampNanoType, TimestamptzNanoType)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Consecutive row groups: `rows` of them from row `start` of the file on."""
+    """Consecutive row groups. Together they have `rows` rows, the first of which is row `start` of the file."""
 
     start: int
     rows: int
@@ -345,7 +345,7 @@ def runs_of(file: ParquetRows, *, rows_min: int = 1, may_match: Callable[[int], 
 def group_check(
     file: ParquetRows, residual: BoundFilter, pruning: PruningFilter, place_of: Callable[[NestedField], int | None]
 ) -> Callable[[int], bool]:
-    """A function that returns whether rows of a row group may match `residual`, which `pruning` is made of.
+    """A function that returns whether rows of a row group may match `residual`. `pruning` is made of `residual`.
 
     Only top-level columns count. Columns that the file lacks are unknown.
     """
@@ -386,7 +386,7 @@ def _statistics(chunk: ColumnChunk, bound_of: BoundOf | None, rows: int) -> Fiel
 
 
 def _bound_of(column: pq.ColumnSchema, kind: IcebergType) -> BoundOf | None:
-    """A function that reads bounds as the table's physical values, or `None` if they, or their order, could differ."""
+    """A function that decodes bounds for the table's type `kind`, or `None` if Parquet may order values differently."""
     physical, logical = column.physical_type, json.loads(column.logical_type.to_json())
     name, unit, read = logical.get("Type"), logical.get("timeUnit"), _READ.get(physical)
     if isinstance(kind, IntegerType | LongType):

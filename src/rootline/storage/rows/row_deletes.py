@@ -70,13 +70,13 @@ class EqualityKeys:
         return EqualityKeys(ids, values, tuple(pairs))
 
     def __len__(self) -> int:
-        """The approximate number of distinct rows: the fixed cost of a lookup."""
+        """The approximate number of distinct rows. A lookup costs at least one pass over them."""
         return max(map(len, (*self.values, *self.pairs)))
 
     def contains(self, columns: Sequence[pa.Array]) -> Mask:
-        """Flags of the rows of `columns`, in the order of `ids`, that are in the set.
+        """For each row of `columns`, whether it is in the set. The columns are in the order of `ids`.
 
-        A call costs at least one pass over the set, so look up at least as many rows as the set has.
+        A call costs at least one pass over the set, so look up many rows at once.
         """
         plain = [_comparable(column) for column in columns]
         codes = _code(plain[0], self.values[0])
@@ -102,15 +102,16 @@ def _code(column: pa.Array, known: pa.Array) -> pa.Array:
 
 
 def _combined(codes: pa.Array, column: pa.Array, known: pa.Array) -> pa.Array:
-    """One number for a combination and the value beside it, or null if either is absent."""
+    """One number for each combination of `codes` and the value of `column` beside it, or null if either is absent."""
     count = pa.scalar(max(len(known), 1), pa.int64())
     return pc.add(pc.multiply(codes.cast(pa.int64()), count), _code(column, known).cast(pa.int64()))
 
 
 def key_field(definition: TableDefinition, field_id: int) -> NestedField:
-    """The column `field_id` inside its structs, without their other members. For a dropped column, its newest form.
+    """The column `field_id` with the structs around it, but without their other members. A dropped column as it last
+    was.
 
-    No part of it is required: a delete file, or a data file that is older than the column, may lack it.
+    No part of it is required, because a delete file, or a data file older than the column, may lack it.
 
     Raises:
         Invalid: `file-unreadable`, no schema of the table ever had a primitive column of this id.
@@ -164,7 +165,9 @@ def read_equality_columns(
 
 
 def read_positions(body: bytes, entry: ContentEntry) -> dict[str, BitMap64]:
-    """Data file, by its path in the delete file → the row numbers deleted in it. Copies of deleted rows are not read.
+    """Path of a data file, as the delete file has it → the numbers of its deleted rows.
+
+    Copies of deleted rows in the file are not read.
 
     Raises:
         Corrupt: `data-file-corrupt`.
@@ -204,7 +207,7 @@ def _refuse_absent(stored: Sequence[pa.Field], fields: Sequence[NestedField], fi
     for key in fields:
         at = place_of(key)
         if at is None:
-            raise Invalid("file-unreadable", f"{name}: a delete file without column {key.name} (id {key.field_id})")
+            raise Invalid("file-unreadable", f"{name}: it lacks its key column {key.name} (id {key.field_id})")
         if isinstance(key.field_type, StructType) and pa.types.is_struct(stored[at].type):
             _refuse_absent(list(stored[at].type), key.field_type.fields, find, name)
 
@@ -224,7 +227,7 @@ class RowDeletes:
 
 @dataclass
 class _Shared:
-    """Running and finished reads by name. Beyond `kept_max`, the least recently used are dropped."""
+    """Running and finished reads, by the name of what is read. At most `kept_max` are kept, the last used ones."""
 
     kept_max: int | None
     _found: OrderedDict[Any, asyncio.Task[Any]] = field(default_factory=OrderedDict)
@@ -308,7 +311,7 @@ class DeletesOfScan:
         return await asyncio.to_thread(read_equality_columns, await self._body(entry), entry, self._definition, ids)
 
     async def _keys(self, ids: tuple[int, ...], entries: list[ContentEntry]) -> EqualityKeys:
-        """The set of all these deletes, built once for data files with the same ones."""
+        """The set of rows that all of `entries` delete. Data files to which the same deletes apply share it."""
 
         async def join() -> EqualityKeys:
             columns = [

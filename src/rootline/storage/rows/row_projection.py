@@ -55,7 +55,7 @@ _PAIR = ("key", "value")
 
 
 def is_list_of_pairs(arrow: pa.DataType) -> bool:
-    """Whether it is a list of structs of `key` and `value`."""
+    """Whether `arrow` is a list of structs of `key` and `value`."""
     if not pa.types.is_list(arrow):
         return False
     pair = arrow.value_type
@@ -105,12 +105,12 @@ def write_default(field: NestedField) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RowProjection:
-    """The conversion of rows to the schema. `code` is the error code of rows that do not fit. `subject` begins
-    messages.
+    """The conversion of rows to columns of the table's schema.
 
-    A column that the rows lack has the value of `constant_of`, if that is not `None`, else its default. `accepts`
-    decides the types that a column may be read from, by default those of stored files. `first_row` is the number of the
-    first row in messages.
+    * `code`: the error code of rows that do not fit. `subject`: the beginning of messages.
+    * `constant_of`: returns the value of a column that the rows lack, or `None` if the column's default applies.
+    * `accepts`: whether a column may be read from an Arrow type, by default the rule for stored files.
+    * `first_row`: the number of the first row in messages.
     """
 
     find: FindField
@@ -126,7 +126,7 @@ class RowProjection:
         return self.accepts is may_promote
 
     def columns(self, rows: pa.RecordBatch, fields: Sequence[NestedField]) -> pa.RecordBatch:
-        """`rows` as the columns `fields`, in their order.
+        """Convert `rows` to the columns `fields`, in this order.
 
         Raises:
             Invalid: `self.code`. The message names the column.
@@ -139,8 +139,9 @@ class RowProjection:
         return pa.RecordBatch.from_arrays(found, schema=schema)
 
     def as_values(self, array: pa.Array, wanted: IcebergType, name: str, row: int | None) -> pa.Array:
-        """`array` as values of the type `wanted`. `row`: the number of the first value's row. Raises the errors of
-        `columns`.
+        """Convert `array` to the type `wanted`. Raises the errors of `columns`.
+
+        `row`: the number of the first value's row, or `None` if values and rows do not correspond.
         """
         return self._array(array, wanted, name, row)
 
@@ -192,9 +193,7 @@ class RowProjection:
             raise self._error(name, reason) from error
 
     def _array(self, array: pa.Array, wanted: IcebergType, name: str, row: int | None) -> pa.Array:
-        """`array` as `wanted`. `row` is the row number of the first value, or `None` if values and rows do not
-        correspond.
-        """
+        """Convert `array` to `wanted`. `row`: see `as_values`."""
         array = _plain(array)
         if isinstance(wanted, PrimitiveType):
             return self._primitive(array, wanted, name, row)
@@ -294,7 +293,7 @@ class RowProjection:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """The same values without an encoding that tables do not use."""
+    """The same values without encodings that tables do not use, such as dictionaries."""
     if isinstance(array, pa.DictionaryArray):
         return _without_views(array).dictionary_decode()
     if isinstance(array, pa.RunEndEncodedArray):
@@ -306,7 +305,7 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _without_views(array: pa.DictionaryArray) -> pa.DictionaryArray:
-    """The same array with a dictionary that Arrow can decode, which one of string or binary views is not."""
+    """The same array with plain strings in its dictionary, because Arrow cannot decode dictionaries of views."""
     for is_view, plain in ((pa.types.is_string_view, pa.large_string()), (pa.types.is_binary_view, pa.large_binary())):
         if is_view(array.type.value_type):
             return pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(plain))
@@ -394,13 +393,13 @@ def finder_for(schema: pa.Schema, properties: Mapping[str, str]) -> FindField:
 
 
 def find_by_id(fields: Sequence[pa.Field]) -> Callable[[NestedField], int | None]:
-    """A finder of fields by the wanted field's id."""
+    """A function that returns the place of the field with the wanted field's id, or `None`."""
     places = _first_places(map(field_id_of, fields))
     return lambda wanted: places.get(wanted.field_id)
 
 
 def find_by_name(fields: Sequence[pa.Field]) -> Callable[[NestedField], int | None]:
-    """A finder of fields by the wanted field's name."""
+    """A function that returns the place of the field with the wanted field's name, or `None`."""
     places = _first_places(field.name for field in fields)
     return lambda wanted: places.get(wanted.name)
 

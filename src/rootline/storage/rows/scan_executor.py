@@ -2,10 +2,11 @@
 
 Owns: reading several files concurrently, decoding a little ahead of the reader, bounding memory. Does not own: planning
 (`rootline.tree.scan.scan_plan`), deletes (`row_deletes`), fetching (`stored_rows`), decoding (`data_file_reader`).
+Words: a *task* is a data file to read with its deletes. A *portion* is a list of batches that are decoded together.
 Invariants: batches are in the order of the tasks and of the file. At most `look_ahead` files beyond the current one are
 open, and at most `room` decoded portions of each wait. A decoder slot is used during decoding only, so a file that is
 not read yet never delays the current one. A file is never read without all its deletes. No task keeps running when the
-reader stops early. With a limit, no file is fetched beyond those that certainly have enough rows.
+reader stops early. With a limit of rows, no file is fetched if the files before it certainly have enough rows.
 """
 
 from __future__ import annotations
@@ -63,8 +64,9 @@ class _Begun:
 
 
 class DecodingAhead:
-    """The decoding of one file, started on creation. `decoders` bounds the files decoded at the same time. Stop it at
-    the end.
+    """The decoding of one file. The constructor starts it, and `stop` must end it.
+
+    `decoders` limits the files that are decoded concurrently.
     """
 
     def __init__(
@@ -119,7 +121,7 @@ class DecodingAhead:
 
 
 class _FetchingAhead:
-    """The parts of a file's runs in order. The parts of one run are fetched ahead."""
+    """Fetches the byte ranges of a file's runs in order, those of one run ahead of the reader."""
 
     def __init__(self, stored: StoredRows, reading: FileReading) -> None:
         self._stored, self._reading = stored, reading
@@ -176,7 +178,7 @@ _DECODERS: Final = max(2, pa.cpu_count())
 
 @dataclass(frozen=True, slots=True)
 class _Pace:
-    """The distance of decoding ahead of the reader (`room` portions of each file), and the maximum size of batches."""
+    """How far to decode ahead of the reader (`room` portions of each file), and the maximum size of batches."""
 
     room: int
     handed_rows_max: int
@@ -204,7 +206,7 @@ class _FilesOfScan:
         self.deletes = DeletesOfScan(self.store, self.table, self.wanted.definition)
 
     async def find(self, task: FileTask) -> Callable[[], OpenedFile]:
-        """A function that opens the task's file, on a thread, with all its deletes."""
+        """Read the deletes of the task's file. Returns a function that opens the file, to be called on a thread."""
         entry, residual = task.data, task.residual
         refuse_unreadable(entry)
         found = await self.deletes.of_task(task)
@@ -257,7 +259,7 @@ async def _batches(
     left = math.inf if limit is None else limit
 
     def open_ahead() -> None:
-        """Open files up to the look-ahead, but none beyond those that certainly have all remaining rows."""
+        """Open files up to `look_ahead`, but not more than certainly have all rows that the limit still allows."""
         while len(ahead) <= look_ahead and (limit is None or _sure_rows(task for task, _ in ahead) < left):
             task = next(source, None)
             if task is None:
@@ -281,7 +283,7 @@ async def _batches(
 
 
 def _sure_rows(tasks: Iterable[FileTask]) -> int:
-    """The minimum number of rows that `tasks` yield."""
+    """A lower bound of the number of rows that `tasks` yield."""
     return sum(task.row_count() or 0 for task in tasks)
 
 
@@ -294,7 +296,7 @@ async def scan_table(
     limit: int | None = None,
     part_reads: PartReads = PART_READS,
 ) -> pa.Table:
-    """The rows of `tasks` as one table. `limit` and errors are as in `scan_batches`."""
+    """Read the rows of `tasks` as one table. See `scan_batches` for `limit` and errors."""
     files = _FilesOfScan(store, table, wanted, _WHOLE if limit is None else _LIMITED, part_reads)
     batches = [batch async for batch in _batches(files, tasks, max(LOOK_AHEAD, _DECODERS), limit)]
     return pa.Table.from_batches(batches, output_schema(wanted))
@@ -303,7 +305,7 @@ async def scan_table(
 async def count_rows(
     store: ObjectStore, table: TableName, plan: ScanPlan, wanted: RowsWanted, *, limit: int | None = None
 ) -> int:
-    """The number of rows that a scan yields. Only files whose entries do not state it are read, up to `limit` rows.
+    """Count the rows that a scan yields, up to `limit`. Only files whose entries do not state the number are read.
 
     Raises the errors of `scan_batches`.
     """

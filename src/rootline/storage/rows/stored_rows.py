@@ -32,7 +32,7 @@ _REQUESTS_AT_ONCE: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class PartReads:
-    """The file lengths from which files are read in parts: if all of their columns are read, and if only some are."""
+    """The file lengths in bytes from which files are read in parts, for reads of all columns and of some."""
 
     every_column_bytes: int = 16 * 1024 * 1024
     some_columns_bytes: int = 256 * 1024
@@ -90,7 +90,9 @@ class StoredRows:
 async def find_stored(
     store: ObjectStore, table: TableName, entry: ContentEntry, *, every_column: bool, reads: PartReads = PART_READS
 ) -> Callable[[], StoredRows]:
-    """A function that opens the data file of `entry`, on a thread. `every_column`: all of the file will be read.
+    """Return a function that opens the data file of `entry`, to be called on a thread.
+
+    `every_column`: all columns of the file will be read.
 
     Raises, here or when called:
         Corrupt: `object-missing`; `data-file-corrupt`, its length or its number of rows differs from its entry.
