@@ -186,7 +186,7 @@ def lake_finder(store: ObjectStore, warehouse: str, log: str | None) -> FindLake
 
 
 def check_principals(settings: CoordinatorSettings, log: str | None) -> None:
-    """Raise `Invalid` (`setting-invalid`) if a policy file of keys is set, but the log is embedded and has no signatures."""
+    """Raise `Invalid` (`setting-invalid`) if a policy file of keys is set for an embedded log: it has no signatures."""
     if settings.principals_file is not None and not is_kafka(log):
         raise Invalid(
             "setting-invalid",

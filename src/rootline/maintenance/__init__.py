@@ -1,4 +1,4 @@
-"""Plans that keep the metadata tree shallow and small.
+"""Plans that keep a table's metadata tree (root, leaves, data files) shallow and small.
 
 Owns: the choice of work, and the objects and intent of a plan. Does not own: storing and publishing it
 (`rootline.workers`), rebasing it (`rootline.tree`).

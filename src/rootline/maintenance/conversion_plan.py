@@ -40,8 +40,9 @@ DELETES_MAX: Final = 256
 class ConversionLimits:
     """The thresholds of a conversion.
 
-    `deletes`: a conversion is due at this many live equality deletes. `files`, `bytes`, `rows`: the most that one
-    intent reads: data files, their bytes, and rows of equality deletes.
+    * `deletes`: a conversion is due at this many live equality deletes.
+    * `files`, `bytes`: the most data files, and the most bytes of them, that are read for one intent.
+    * `rows`: the most rows of equality deletes that are read for one intent.
     """
 
     is_on: bool = True
@@ -64,14 +65,15 @@ class ConversionLimits:
 
     @property
     def now(self) -> ConversionLimits:
-        """The limits of an operator's command: a single delete is converted."""
+        """The limits of an operator's command, for which one equality delete is enough."""
         return replace(self, is_on=True, deletes=1)
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenDeletes:
-    """The `deletes` of one intent, with a task for each file to which they may apply. `left`: deletes that are too
-    large.
+    """The equality deletes of one intent, with a task for each data file to which they may apply.
+
+    `left`: deletes that are not converted, because they need more files, bytes or rows than the limits allow.
     """
 
     deletes: tuple[ContentEntry, ...]
@@ -80,7 +82,7 @@ class ChosenDeletes:
 
 
 def choose_deletes(files: TableFiles, limits: ConversionLimits, at_most: int = DELETES_MAX) -> ChosenDeletes:
-    """The oldest deletes that fit the limits together. Raises `Invalid` (`equality-delete-unread`)."""
+    """Choose the oldest deletes that fit the limits together. Raises `Invalid` (`equality-delete-unread`)."""
     left: list[ContentEntry] = []
     for start in range(0, len(files.equality_deletes), DELETES_MAX):
         window = files.equality_deletes[start : start + DELETES_MAX]
@@ -103,7 +105,7 @@ def choose_deletes(files: TableFiles, limits: ConversionLimits, at_most: int = D
 
 
 def _reach(files: TableFiles, deletes: Sequence[ContentEntry], limits: ConversionLimits) -> dict[str, dict[str, int]]:
-    """Delete → the files to which it may apply, with their bytes. Stops once all deletes have too many files."""
+    """Delete → the data files to which it may apply, with their bytes. Stops once every delete has too many files."""
     found: dict[str, dict[str, int]] = {delete.location: {} for delete in deletes}
     for task in files.reached(tuple(deletes)):
         for delete in task.deletes.equality:
@@ -119,7 +121,7 @@ def _fits(needed: Mapping[str, int], rows: int, limits: ConversionLimits) -> boo
 
 @dataclass(frozen=True, slots=True)
 class NewVector:
-    """All deleted rows of a data file, and the vector that the new one replaces."""
+    """The new vector of a data file, with all deleted rows, and the present vector, which it replaces."""
 
     positions: BitMap64
     replaces: VectorReference | None = None
@@ -127,9 +129,7 @@ class NewVector:
 
 @dataclass(frozen=True, slots=True)
 class ConversionPlan:
-    """A conversion. `vectors`: data file → its new vector. `clean`: checked files without a row that the deletes
-    match.
-    """
+    """A conversion. `vectors`: data file → its new vector. `clean`: data files without a row that the deletes match."""
 
     made_from_version: Version
     read_sequence_number: int
@@ -148,7 +148,7 @@ class ConversionPlan:
         return 0
 
     def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
-        """The intent, and one Puffin file if there are vectors."""
+        """Make the intent, and one Puffin file if there are vectors."""
         objects: tuple[PendingObject, ...] = ()
         vectors: tuple[AddedVector, ...] = ()
         if self.vectors:

@@ -4,14 +4,15 @@ Owns: the live files of one version with the deletes of each, the thresholds (`r
 of one group for a worker, and of all groups for a cluster. Does not own: reading and writing rows
 (`rootline.workers.jobs.data_jobs`, `rootline.client.row_changes`), the deletes that apply to a file
 (`rootline.tree.scan.delete_index`), the check that a group is unchanged (`rootline.tree.intents.rewrite`).
-Invariants: pure. A task names all deletes of its file, or all except the equality deletes that a plan leaves out.
+Invariants: pure. A task (a data file with its deletes) names all deletes of its file, or all except the equality
+deletes that a plan leaves out.
 The files of a group are of the table's default spec and of one partition. No group needs more bytes than the limit.
 A new file alone is never chosen.
 
-Theory. A rewrite loses against a writer that removes one of its files or deletes rows of it by position. Appends and
-equality deletes never stop it. So a group that lost is not retried unchanged: files of a lost group have the lowest
-priority, and the next group has half as many. A group wins as soon as its files (at the least one) stay unchanged
-for as long as reading and writing them takes. Source: decision 0034.
+Theory. A rewrite is rejected if a writer meanwhile removed one of its files, or deleted rows of one by position.
+Appends and equality deletes never make it stale. A group that was rejected is not retried unchanged: its files get the
+lowest priority, and the next group has half as many files. A group is committed as soon as its files, perhaps only one,
+stay unchanged while they are read and written. Source: decision 0034.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class TableFiles:
 
     @cached_property
     def draft(self) -> Draft:
-        """The state against which the coordinator would check an intent now."""
+        """The state of this version, in the form against which a coordinator checks an intent."""
         return Draft.to_plan_on(self.state)
 
     @cached_property
@@ -62,13 +63,11 @@ class TableFiles:
         return tuple(found)
 
     def index(self, deletes: tuple[ContentEntry, ...]) -> DeleteIndex:
-        """The index of the given equality deletes and all position deletes. Raises `Invalid`
-        (`equality-delete-unread`).
-        """
+        """Index the given equality deletes and all position deletes. Raises `Invalid` (`equality-delete-unread`)."""
         return DeleteIndex.of((*deletes, *self.position_deletes), self.state.definition, None)
 
     def reached(self, deletes: tuple[ContentEntry, ...]) -> Iterator[FileTask]:
-        """The files to which any of the equality deletes may apply. Raises `Invalid` (`equality-delete-unread`)."""
+        """Yield the data files to which any of `deletes` may apply. Raises `Invalid` (`equality-delete-unread`)."""
         index = self.index(deletes)
         for entry in reached_files(self.draft, DeleteIndex.of(deletes, self.state.definition, None)):
             yield self.task(entry, index)
@@ -120,9 +119,10 @@ _NAMES_MAX: Final = 400_000
 class DataCompactionLimits:
     """The thresholds of a data compaction.
 
-    `files`: so many small files of a partition are merged. A small file has less than half of `target_bytes`.
-    `deleted_percent`: a file is rewritten when vectors delete this share of its rows. `bytes`: the most bytes of a
-    group.
+    * `files`: the number of small files of a partition from which on they are merged. A small file has less than half
+      of `target_bytes`.
+    * `deleted_percent`: a file is rewritten when its vector deletes this share of its rows.
+    * `bytes`: the most bytes of a group, the files that are rewritten together.
     """
 
     is_on: bool = False
@@ -145,7 +145,7 @@ class DataCompactionLimits:
 
     @property
     def now(self) -> DataCompactionLimits:
-        """The limits of an operator's command: two small files suffice, and one deleted row in a hundred."""
+        """The limits of an operator's command, for which two small files or 1 % of deleted rows are enough."""
         return replace(self, is_on=True, files=2, deleted_percent=1)
 
     @property
@@ -156,7 +156,7 @@ class DataCompactionLimits:
 
 @dataclass(frozen=True, slots=True)
 class ChosenFiles:
-    """The `files` of one group. `left`: delete-heavy files that are too large to rewrite in this process.
+    """The `files` of one group. `left`: files with many deleted rows that are too large to rewrite in this process.
 
     `due_bytes`: the total size of `left`, and of all files in partitions that have a group.
     """
@@ -169,7 +169,7 @@ class ChosenFiles:
 def choose_files(
     files: TableFiles, limits: DataCompactionLimits, lost: Mapping[str, int], at_most: int = FILES_MAX
 ) -> ChosenFiles:
-    """The group with the highest priority. `lost`: data file → number of its rewrites that were rejected as stale."""
+    """Choose one group. `lost`: data file → number of its rewrites that were rejected as stale."""
     partitions: dict[Hashable, list[ContentEntry]] = {}
     left: list[ContentEntry] = []
     delete_heavy: set[str] = set()
@@ -200,7 +200,10 @@ def _group(
     lost: Mapping[str, int],
     at_most: int,
 ) -> list[ContentEntry]:
-    """Files of one partition that fit together, those first that never lost. Empty if a rewrite is not worth it."""
+    """Files of one partition that fit the limits together, preferably files whose rewrite was never rejected.
+
+    Empty if a rewrite is not worth it.
+    """
     ordered = sorted(
         entries,
         key=lambda entry: (
@@ -230,9 +233,9 @@ def groups_to_pack(
 ) -> Iterator[tuple[FileTask, ...]]:
     """Every group of small and delete-heavy files of one partition that is worth a rewrite.
 
-    A single delete-heavy file may be a group. Here equality deletes make a file delete-heavy too. Files of similar
-    size are grouped, in the order of their row ids, whatever the order of leaves. So filters on growing columns keep
-    pruning.
+    A single delete-heavy file may be a group. Here equality deletes make a file delete-heavy, too. Files of similar
+    size are grouped in the order of their row ids, which follows the order of appends. So a column that grows with time
+    still has narrow bounds in each new file, and filters on it skip files.
     """
     for of_partition in _by_partition(tasks, definition):
         due = [task for task in of_partition if size_of(task) < limits.small or _is_delete_heavy_task(task, limits)]
@@ -250,7 +253,7 @@ def groups_to_order(
 
 
 def filled(tasks: Iterable[FileTask], bytes_max: int, files_max: int = FILES_MAX) -> Iterator[tuple[FileTask, ...]]:
-    """Tasks in order, in groups within the limits of bytes and files. A larger single file is a group alone."""
+    """Divide tasks, in order, into groups within both limits. A file above `bytes_max` is a group alone."""
     group, size, names = list[FileTask](), 0, 0
     for task in tasks:
         more = size_of(task)
@@ -275,7 +278,7 @@ def _by_size_and_age(task: FileTask) -> tuple[int, int]:
 
 
 def _by_partition(tasks: Iterable[FileTask], definition: TableDefinition) -> Iterable[list[FileTask]]:
-    """The tasks of the default spec, by partition."""
+    """The tasks whose files are of the table's default spec, by partition."""
     partitions: dict[Hashable, list[FileTask]] = {}
     for task in tasks:
         values = partition_tuple(task.data, definition)

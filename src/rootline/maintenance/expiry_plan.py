@@ -1,11 +1,11 @@
-"""Chooses the versions of a table that expire, the older ones that stay, and plans the purge of a dropped table.
+"""Chooses the versions of a table that expire, and plans the purge of a dropped table.
 
 Owns: these choices. Does not own: their numbers (`rootline.maintenance.limits`), reading roots and publishing
 (`expiry_job`), permission to expire and to purge (`rootline.tree.intents.expire`, `rootline.tree.intents.drop`), the
 deletion of a purged table's files (expiry and the sweep).
 Invariants: pure. Times are the roots' own, limited to the caller's time. A version with a tag stays, and so does the
-newest. An expired version is never named again. Planning again without new commits plans nothing. Only a table with
-sweeps enabled is purged automatically: without sweeps a purge would free nothing, and the table could no longer be
+newest. An expired version never becomes readable again. Planning again without new commits plans nothing. Only a table
+with sweeps enabled is purged automatically: without sweeps a purge would free nothing, and the table could no longer be
 restored. The intent of a purge names the drop, so a late one purges nothing else.
 
 Theory. Timestamps strictly increase with versions, so the first version of a span and the last one of each minute
@@ -45,8 +45,9 @@ Steps = Generator[Version, KeptVersion, "ExpiryPlan | None"]
 
 @dataclass(frozen=True, slots=True)
 class ExpiryPlan:
-    """An expiry. Versions from `oldest` on stay, and below it those in `kept`. `given_up`: the number of expired
-    versions.
+    """An expiry. The versions from `oldest` on stay, and of the earlier ones those in `kept`.
+
+    `given_up`: the number of versions that expire.
     """
 
     made_from_version: Version
@@ -65,7 +66,7 @@ class ExpiryPlan:
         return self.given_up
 
     def write(self, stamp: IntentStamp, _definition: TableDefinition) -> WrittenPlan:
-        """The page of kept versions, and the intent that names it."""
+        """Make the page that lists the kept versions, and the intent that names the page."""
         reference = VersionReference(version=self.oldest)
         if not self.kept:
             return WrittenPlan((), stamp.intent(IntentKind.EXPIRE, self.made_from_version, ref=reference))
@@ -82,16 +83,15 @@ class ExpiryPlan:
 def plan_expiry(
     header: RootHeader, kept: RetainedPage | None, limits: ExpiryLimits, *, now_ms: int | None = None, now: bool = False
 ) -> Steps:
-    """The steps of planning an expiry at a head.
+    """Plan an expiry at a head, in steps. Yields a version whose facts must be sent, and returns the plan.
 
     Args:
-        header: the head's.
-        kept: the page that it names.
-        limits: the table's.
-        now_ms: another clock's time. A later root timestamp is from a coordinator whose clock is ahead, and does not
-            make
-            versions older.
-        now: an operator's command, for which one version is enough.
+        header: the head's header.
+        kept: the page of kept versions that the header names.
+        limits: the table's limits.
+        now_ms: the time now, of the store or the worker. If the head's timestamp is later, its coordinator's clock was
+            ahead, and versions are not older than this time makes them.
+        now: an operator's command, for which one version to expire is enough.
     """
     before = () if kept is None else kept.content.versions
     if not now and header.version - header.versions.oldest < limits.every_commits:
@@ -122,20 +122,20 @@ def plan_expiry(
 
 
 class _Search:
-    """Finds versions by time, in the range in which all versions are readable."""
+    """Finds versions by time, from the oldest version on, after which none has expired."""
 
     def __init__(self, header: RootHeader) -> None:
         self._header = header
         self._known: dict[int, KeptVersion] = {}
 
     def at(self, version: int) -> Generator[Version, KeptVersion, KeptVersion]:
-        """The commit time and size of a version's root. Yields the version if its root must be read first."""
+        """The commit time and size of a version's root. Yields the version if its root was not read yet."""
         if version not in self._known:
             self._known[version] = yield Version(version)
         return self._known[version]
 
     def first_since(self, timestamp_ms: int) -> Generator[Version, KeptVersion, Version]:
-        """The oldest version at or after a time, or the newest version if there is none."""
+        """The oldest version committed at or after `timestamp_ms`. The newest version if there is none."""
         low, high = int(self._header.versions.oldest), int(self._header.version)
         while low < high:
             middle = (low + high) // 2
@@ -146,7 +146,10 @@ class _Search:
         return Version(low)
 
     def last_before(self, timestamp_ms: int, version: int) -> Generator[Version, KeptVersion, KeptVersion | None]:
-        """The newest version below `version` and before a time. Searches near `version` first."""
+        """The newest version before `version` that was committed before `timestamp_ms`, or `None`.
+
+        Searches near `version` first.
+        """
         floor, step, high = int(self._header.versions.oldest), 1, version
         while high > floor:
             low = max(floor, high - step)
@@ -167,7 +170,7 @@ class _Search:
 def _thinned(
     search: _Search, header: RootHeader, oldest: Version, limits: ExpiryLimits, until_ms: int
 ) -> Generator[Version, KeptVersion, list[KeptVersion]]:
-    """The last version of each minute, or hour, below `oldest`, as far back as the limits keep versions."""
+    """The versions before `oldest` that stay: the last of each minute, and of each hour for older times."""
     found: list[KeptVersion] = []
     if oldest <= header.versions.oldest:
         return found
@@ -182,7 +185,7 @@ def _thinned(
 
 
 def _thinned_before(before: tuple[KeptVersion, ...], until_ms: int, limits: ExpiryLimits) -> set[Version]:
-    """The kept versions that are still the last of their minute or hour, and young enough."""
+    """The versions kept by an earlier expiry that stay: the last of its minute or hour, and young enough."""
     last: dict[tuple[int, int], Version] = {}
     for item in before:
         span_ms = _span_ms(until_ms, item.timestamp_ms, limits)
@@ -192,7 +195,7 @@ def _thinned_before(before: tuple[KeptVersion, ...], until_ms: int, limits: Expi
 
 
 def _span_ms(until_ms: int, timestamp_ms: int, limits: ExpiryLimits) -> int | None:
-    """The span of time for which one version is kept at this age, or `None` if none is kept."""
+    """Of versions of this age, one stays for each span of this length (ms). `None` if none stays."""
     age_ms = until_ms - timestamp_ms
     if age_ms <= limits.minutes_s * 1_000:
         return _MINUTE_MS
@@ -200,7 +203,7 @@ def _span_ms(until_ms: int, timestamp_ms: int, limits: ExpiryLimits) -> int | No
 
 
 def _at_most(rows: list[KeptVersion], named: set[int]) -> tuple[KeptVersion, ...]:
-    """The versions that fit a page: all tagged ones, then the newest."""
+    """The versions that fit into a page: all that have tags (`named`), then the newest others."""
     too_many = len(rows) - KEPT_MAX
     if too_many <= 0:
         return tuple(rows)
@@ -211,8 +214,9 @@ def _at_most(rows: list[KeptVersion], named: set[int]) -> tuple[KeptVersion, ...
 
 @dataclass(frozen=True, slots=True)
 class PurgePlan:
-    """A purge. `made_from_version`: the version of the drop. `entries`: the number of deleted data files, with
-    `data_bytes`.
+    """A purge. `made_from_version`: the version that dropped the table.
+
+    `entries`, `data_bytes`: the number of data files that will be deleted, and their bytes.
     """
 
     made_from_version: Version
@@ -225,7 +229,7 @@ class PurgePlan:
         return 0
 
     def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
-        """The intent of the purge. It has no objects."""
+        """Make the intent of the purge. There are no objects to store."""
         return WrittenPlan((), stamp.intent(IntentKind.PURGE, self.made_from_version))
 
 

@@ -6,10 +6,10 @@ Owns: the sort key, the division into leaves of even size, the columns that a li
 generic statistics as columns. Does not own: the leaf's bytes (`leaf_codec`), the choice of entries to flush
 (`flush_plan`), storing leaves (the client), their proof by the coordinator (`rootline.tree.rules.writer_leaves`).
 Invariants: total and deterministic: the same entries yield the same leaves in any input order. The order helps
-pruning: by partition values, then by the lower bounds of the sort order. New entries are ADDED without numbers and
-row ids, because the commit assigns those. No loop over files. If `columns_of` returns columns, they equal the
-statements of each file. If it returns `None`, the caller reads the files one by one, which succeeds or names the
-fault.
+pruning: by partition values, then by the lower bounds of the columns of the table's sort order. New entries are ADDED
+without numbers and row ids, because the commit assigns those. No loop over files. If `columns_of` returns columns, they
+have exactly the values that each file states. If it returns `None`, the caller reads the files one by one, which
+succeeds or names the fault.
 
 Theory. Read value by value, the statistics of a file with twenty columns take a hundred times as long as its row in
 a leaf. Most bounds are numbers of a fixed length or text, in exactly the bytes that Arrow uses. A column of them
@@ -57,7 +57,7 @@ __all__ = ["columns_of"]
 def cluster(entries: Sequence[ContentEntry], definition: TableDefinition, spec_id: int) -> list[ContentEntry]:
     """Entries of one spec, sorted by partition values, then by lower bounds, then by age and location.
 
-    The lower bounds are those of the default sort order's columns, else of the source columns of the spec.
+    The lower bounds are of the columns of the default sort order, or of the spec's source columns if there is none.
     """
     order = sort_ids(definition, spec_id)
 
@@ -78,7 +78,7 @@ def sort_ids(definition: TableDefinition, spec_id: int) -> tuple[int, ...]:
 
 
 def cut(entries: Sequence[ContentEntry], entries_max: int) -> list[Sequence[ContentEntry]]:
-    """Runs of at most `entries_max` entries, of even size, so that no small last run needs a compaction."""
+    """Divide into runs of even size, at most `entries_max` entries, so that no small last run needs a compaction."""
     pieces = -(-len(entries) // entries_max)
     ends = [len(entries) * piece // pieces for piece in range(pieces + 1)]
     return [entries[start:end] for start, end in pairwise(ends)]
@@ -109,14 +109,14 @@ LEAF_ENTRIES: Final = 50_000
 
 
 def leaf_columns(files: pa.Table, definition: TableDefinition, spec_id: int) -> pa.Table:
-    """A list of data files of one spec as the columns of a leaf.
+    """Convert a list of data files of one spec to the columns of a leaf.
 
     Args:
         files: `location`, `record_count`, `file_size_in_bytes`, and optionally `file_format`, `sort_order_id`,
             `key_metadata`, `split_offsets`, and `content_stats`, a struct of a struct `_<id>` for each column or
             expression, with any of the members that the format page names (`lower_bound`, `upper_bound`, …).
-        definition: of the table.
-        spec_id: of all the files.
+        definition: the table's definition.
+        spec_id: the partition spec of all the files.
 
     Raises:
         Invalid: `rows-invalid`, a column is missing, unknown, or of a type that does not fit.
@@ -148,7 +148,7 @@ def leaf_columns(files: pa.Table, definition: TableDefinition, spec_id: int) -> 
 
 
 def clustered(table: pa.Table, definition: TableDefinition, spec_id: int) -> pa.Table:
-    """Leaf columns in an order that lets aggregates prune. Unchanged when there are no bounds to sort by."""
+    """Sort the rows of `table`, so that the bounds of each leaf are narrow. Unchanged if there are no bounds."""
     held = (
         {field.name for field in table.schema.field(CONTENT_STATS).type} if CONTENT_STATS in table.schema.names else ()
     )
@@ -166,7 +166,7 @@ def clustered(table: pa.Table, definition: TableDefinition, spec_id: int) -> pa.
 
 
 def cut_evenly(table: pa.Table, entries_max: int = LEAF_ENTRIES) -> Iterator[pa.Table]:
-    """Runs of at most `entries_max` entries, of even size."""
+    """Divide rows into runs of even size, at most `entries_max` rows."""
     pieces = -(-len(table) // entries_max)
     for piece in range(pieces):
         start, end = (len(table) * at // pieces for at in (piece, piece + 1))
@@ -178,7 +178,7 @@ def _tracked_in(files: pa.Table, definition: TableDefinition) -> list[TrackedFie
         return []
     kind = files.schema.field(CONTENT_STATS).type
     if not pa.types.is_struct(kind):
-        raise Invalid("rows-invalid", f"{CONTENT_STATS} is not a struct of one struct for each column")
+        raise Invalid("rows-invalid", f"{CONTENT_STATS} is not a struct with a struct `_<id>` for each column")
     known = {f"_{tracked_id}": field for tracked_id, field in definition.tracked_by_id.items()}
     names = [field.name for field in kind]
     for name in names:
@@ -203,7 +203,7 @@ def _statistics_of(given: pa.Array, wanted: pa.Field) -> pa.StructArray:
     for name in members:
         if name not in expected:
             raise Invalid(
-                "rows-invalid", f"{CONTENT_STATS}.{wanted.name} has no member {name!r}: {', '.join(expected)}"
+                "rows-invalid", f"{CONTENT_STATS}.{wanted.name} has no member {name!r}, only {', '.join(expected)}"
             )
     children = [
         _cast(members[field.name], field.type, f"{CONTENT_STATS}.{wanted.name}.{field.name}")
@@ -227,7 +227,7 @@ def _cast(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
     try:
         return column.cast(kind)
     except (pa.ArrowException, ValueError) as error:
-        raise Invalid("rows-invalid", f"{name} of the files cannot be {kind}: {error!s:.200}") from error
+        raise Invalid("rows-invalid", f"{name} of the files cannot be cast to {kind}: {error!s:.200}") from error
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
@@ -297,7 +297,7 @@ def _of_column(told: Sequence[tuple[Any, ...]], tracked: TrackedField) -> pa.Str
         for side in ("lower", "upper"):
             columns[f"{side}_bound"] = _bounds(tracked, side, values[f"{side}_bound"], values[f"{side}_value"])
     elif any(value is not None for name in _BOUNDS for value in values[name]):
-        raise Invalid("statistics-invalid", f"{tracked.name} is of a type that has no bounds")
+        raise Invalid("statistics-invalid", f"{tracked.name} has bounds, but its type allows none; leave them out")
     for name, _, kind in COUNT_FIELDS:
         columns[name] = pa.array(values[name], kind)
     absent = pa.array([members is _NOTHING for members in told])

@@ -4,13 +4,16 @@ Owns: the choice of rows, the leaf of each vector, the commit rate of a table, t
 flushes a table itself, encoding a large leaf in steps. Does not own: the division of entries into leaves
 (`rootline.maintenance.plan`), thresholds (`rootline.maintenance.limits`), the reads of a plan (`metadata_jobs`), the
 application of leaves to a root (`rootline.tree.intents.self_flush`).
+Words: a *vector* is the deletion vector of a data file. A delete leaf has an *affinity* to the data leaf that lists all
+data files of its vectors. A scan that prunes the data leaf need not read it.
 Invariants: pure. A leaf has one spec, and data or deletes. Every entry is EXISTING with the explicit snapshot id,
 sequence numbers and first row id of its root row. Rows that changed after the plan was made are dead in the new leaf. A
-vector moves to a delete leaf with an affinity to the data leaf of its data file, or to one without an affinity if these
-are many. It stays in the root while its data file does. Data leaves are first. In the coordinator's own flush the same
-head yields the same leaves under the same names, byte by byte those of `encode_leaf`. A root that cannot become shorter
-is not flushed. A thread may yield between two steps, and no call into Arrow blocks the interpreter for more than a
-millisecond or two. The commit rate uses only the roots' own timestamps, and is 0 for the first head.
+vector moves to a delete leaf with an affinity to the data leaf of its data file, or, if there are many such data
+leaves, to a delete leaf without one. A vector stays in the root as long as its data file does. Data leaves are first.
+In the coordinator's own flush the same head yields the same leaves under the same names, byte by byte those of
+`encode_leaf`. A root that cannot become shorter is not flushed. A thread may yield between two steps, and no call into
+Arrow blocks the interpreter for more than a millisecond or two. The commit rate uses only the roots' own timestamps,
+and is 0 for the first head.
 
 Source: architecture page, "The way of a flush"; protocol page, section 5; decision 0025.
 """
@@ -76,12 +79,12 @@ class _Seen:
 
 @dataclass(slots=True)
 class CommitPace:
-    """The commit rate of several tables, between the heads that were seen."""
+    """Measures the commit rates of tables, each from one noted head to the next."""
 
     _seen: dict[TableName, _Seen] = field(default_factory=dict)
 
     def see(self, header: RootHeader) -> float:
-        """Record a head. Returns the commits per second since the previous head, 0.0 for the first one."""
+        """Note a head. Returns the table's commits per second since the last noted head, 0.0 for the first one."""
         now = header.snapshot.timestamp_ms
         before = self._seen.get(header.table)
         if before is None or header.version < before.version:
@@ -113,7 +116,7 @@ class FlushPlan:
         return len(self.leaves)
 
     def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
-        """The new leaves, and the intent that names them."""
+        """Encode the new leaves, and make the intent that names them."""
         written = write_leaves(self.leaves, definition, stamp.object_uuid)
         intent = stamp.intent(IntentKind.FLUSH, self.made_from_version, add_manifests=written.manifests)
         return WrittenPlan(written.objects, intent)
@@ -121,10 +124,10 @@ class FlushPlan:
 
 @dataclass(frozen=True, slots=True)
 class RootLoad:
-    """The rows of a root that could move to leaves. Bytes are encoded, before compression.
+    """The rows of a root that could move to leaves, and their bytes: encoded, before compression.
 
-    `vector_bytes`: of vectors whose files are in the root. `delete_bytes`: of equality deletes and of vectors whose
-    files are in leaves.
+    * `vector_bytes`: of vectors whose data files are rows of the root.
+    * `delete_bytes`: of equality deletes, and of vectors whose data files are in leaves.
     """
 
     data_files: tuple[ContentEntry, ...]
@@ -161,7 +164,7 @@ class RootLoad:
         )
 
     def data_is_due(self, limits: FlushLimits) -> bool:
-        """Whether data files are due, with their vectors."""
+        """Whether the data files in the root, with their vectors, must move to leaves."""
         return bool(self.data_files) and (
             len(self.data_files) >= limits.data_files
             or len(self.vectors_of_root) >= limits.vectors
@@ -170,13 +173,13 @@ class RootLoad:
         )
 
     def deletes_are_due(self, limits: FlushLimits) -> bool:
-        """Whether equality deletes are due, with the vectors whose data files are in leaves."""
+        """Whether equality deletes, and vectors whose data files are in leaves, must move to leaves."""
         count = len(self.vectors_of_leaves) + len(self.equality_deletes)
         is_much = count >= limits.vectors or self.delete_bytes >= limits.vector_bytes_max
         return count > 0 and (is_much or self.data_is_due(limits))
 
     def leaves_to_read(self, limits: FlushLimits) -> tuple[str, ...]:
-        """The leaves that `plan_flush` needs to assign vectors. Empty when no vectors move."""
+        """The data leaves in which `plan_flush` must find the data files of vectors. Empty when no vectors move."""
         return self.data_leaves if self.vectors_of_leaves and self.deletes_are_due(limits) else ()
 
 
@@ -189,10 +192,10 @@ def plan_flush(
     leaves: Mapping[str, Leaf] | None = None,
     dead: Mapping[str, BitMap] | None = None,
 ) -> FlushPlan:
-    """The plan of a flush of `root`. `leaves`: those of `RootLoad.leaves_to_read`. Vectors of absent leaves do not
-    move.
+    """Plan a flush of `root`.
 
-    `dead`: leaf → dead ordinals. `None`: read from the root, where all of them are inline.
+    * `leaves`: the leaves that `RootLoad.leaves_to_read` names. Vectors whose data file is in another leaf do not move.
+    * `dead`: leaf → positions of its dead entries. `None`: read from the root, if it contains all manifest vectors.
 
     Raises:
         Corrupt: `vector-corrupt`, a manifest vector in the root.
@@ -234,7 +237,7 @@ def _data_leaves(
 
 
 def _vectors_of_plan(planned: list[PlannedLeaf], vectors: Iterable[ContentEntry]) -> Iterable[tuple[ContentEntry, int]]:
-    """(vector, index of the planned leaf with its data file)."""
+    """(vector, index of the planned leaf that lists its data file)."""
     index_of = {entry.location: index for index, leaf in enumerate(planned) for entry in leaf.entries}
     for vector in vectors:
         index = index_of.get(vector.referenced_file or "")
@@ -274,8 +277,8 @@ def encode_in_steps(
 ) -> Generator[None, None, EncodedLeaf]:
     """Encode the same leaf as `encode_leaf`, byte by byte, yielding after every thousand entries.
 
-    Statistics that are still bytes are decoded for the leaf only. Those of a large leaf would take hundreds of
-    megabytes, and half a second to free. Raises as `encode_leaf`.
+    Statistics that are still bytes are decoded for the leaf only. Kept for all entries of a large leaf, they would take
+    hundreds of megabytes, and half a second to free. Raises the errors of `encode_leaf`.
     """
     check_entries(entries, content)
     tables: list[pa.Table] = []
@@ -336,7 +339,7 @@ _FEW: Final = 10
 
 
 class RootLength(Enum):
-    """The length of a root, by the table's hard limits."""
+    """The classes of a root's length, by the hard limits of its table (`FlushLimits`)."""
 
     SHORT = "short"
     PAST_LIMIT = "past its limit"  # the coordinator flushes
@@ -344,7 +347,7 @@ class RootLength(Enum):
 
 
 def root_length(state: TableState) -> RootLength:
-    """The length class of the head's root."""
+    """The class of the length of the root of `state`."""
     limits = _limits(state)
     if _is_past(state, limits, FAR_PAST):
         return RootLength.FAR_PAST_LIMIT
@@ -354,7 +357,7 @@ def root_length(state: TableState) -> RootLength:
 def flush_in_steps(state: TableState) -> Generator[None, None, OwnFlush]:
     """Encode the leaves for the rows of `state`. Yields before each leaf and after every thousand entries.
 
-    The flush has no leaves while the root is short enough.
+    The result has no leaves if the root is short enough.
 
     Raises:
         Corrupt: a manifest vector or a leaf of the table cannot be read.

@@ -4,12 +4,14 @@ Owns: the counts of live and dead entries of each leaf from the root alone, the 
 their affinities, the check that a Parquet leaf can represent the entries of an adopted Avro manifest. Does not own:
 thresholds (`rootline.maintenance.limits`), the order inside a leaf (`file_leaves`), storing and publishing
 (`metadata_jobs`), later changes (`rootline.tree`).
-Invariants: pure. The choice only counts rows of the root. Small leaves are merged with leaves of similar size, so that
-an entry is rewritten only a few times, however many flushes there are. Delete leaves in Avro are never replaced,
-because no other leaf may name their position delete files. Every live entry of a replaced leaf is in one new leaf,
-EXISTING, with its former numbers and row ids. A vector moves to a delete leaf with an affinity to the data leaf that
-lists its data file, old or new. Data leaves are first. Checking an adopted leaf needs no loop over entries and skips
-those that are DELETED or dead, because they do not move.
+Words: a delete leaf has an *affinity* to the data leaf that lists all data files of its deletion vectors. An *ordinal*
+is the position of an entry in its leaf. An *adopted* leaf is an Avro manifest of a table that Rootline took over.
+Invariants: pure. The choice uses only counts in rows of the root. Small leaves are merged with leaves of similar size,
+so that an entry is rewritten only a few times, however many flushes there are. Delete leaves in Avro are never
+replaced, because no other leaf may name their position delete files. Every live entry of a replaced leaf is in one new
+leaf, EXISTING, with its former numbers and row ids. A vector moves to a delete leaf with an affinity to the data leaf
+that lists its data file, old or new. Data leaves are first. Checking an adopted leaf needs no loop over entries.
+Entries that are DELETED or dead are not checked, because they do not move.
 
 Source: protocol page, section 5; format page, "Leaf: Parquet"; decisions 0034 and 0038.
 """
@@ -51,7 +53,7 @@ _BITS_A_TIER: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class LoadedLeaf:
-    """The root row of one leaf, and the number of its live entries."""
+    """The row of one leaf in the root, and the number of the leaf's live entries."""
 
     row: ContentEntry
     live: int
@@ -68,20 +70,18 @@ class LoadedLeaf:
 
     @property
     def is_adopted(self) -> bool:
-        """Whether the leaf is an Avro manifest. Reading one of its entries costs hundreds of times as much as in
-        columns.
-        """
+        """Whether the leaf is an Avro manifest, whose entries cost hundreds of times as much to read as in Parquet."""
         return is_adopted(self.row)
 
     def is_mostly_dead(self, limits: CompactionLimits) -> bool:
-        """Whether the dead entries alone justify a rewrite. A leaf without a live entry is removed instead."""
+        """Whether the leaf has so many dead entries that it is rewritten. False if no entry is live: it is removed."""
         dead = self.row.record_count - self.live
         return self.live > 0 and dead * 100 >= limits.dead_percent * self.row.record_count
 
 
 @dataclass(frozen=True, slots=True)
 class LeafLoad:
-    """The leaves of a root that a compaction can read."""
+    """The leaves of a root that a compaction may replace."""
 
     leaves: tuple[LoadedLeaf, ...]
 
@@ -103,7 +103,7 @@ class LeafLoad:
         return LeafLoad(tuple(LoadedLeaf(row, row.record_count - _gone(row) - dead[row.location]) for row in rows))
 
     def without(self, locations: Collection[str]) -> LeafLoad:
-        """The other leaves."""
+        """A copy without the leaves at `locations`."""
         return LeafLoad(tuple(leaf for leaf in self.leaves if leaf.location not in locations))
 
     @property
@@ -141,8 +141,9 @@ def _gone(row: ContentEntry) -> int:
 
 
 def _due(leaves: Iterable[LoadedLeaf], limits: CompactionLimits) -> list[LoadedLeaf]:
-    """Groups of small leaves of one spec and similar size, leaves that are mostly dead, and leaves that are not
-    columns.
+    """The data leaves that must be replaced.
+
+    They are groups of small leaves of one spec and similar size, leaves that are mostly dead, and adopted leaves.
     """
     due: list[LoadedLeaf] = []
     tiers: dict[tuple[int, int], list[LoadedLeaf]] = defaultdict(list)
@@ -161,7 +162,7 @@ def _due(leaves: Iterable[LoadedLeaf], limits: CompactionLimits) -> list[LoadedL
 
 
 def _bounded(leaves: Iterable[LoadedLeaf]) -> list[LoadedLeaf]:
-    """The smallest leaves whose entries fit in one compaction. There is at least one leaf."""
+    """The smallest leaves whose live entries together fit into one compaction, at least one leaf if there is any."""
     found: list[LoadedLeaf] = []
     entries = 0
     for leaf in sorted(leaves, key=lambda leaf: (leaf.live, leaf.location)):
@@ -180,8 +181,9 @@ OWNERS_MAX = 64
 class LeafCompactionPlan:
     """A compaction of leaves.
 
-    `leaves`: to write. `replaces`: the locations of replaced and dead leaves. `reaffiliate`: delete leaves that
-    stay, with the new data leaf to which they belong.
+    * `leaves`: the new leaves.
+    * `replaces`: the locations of replaced leaves, and of leaves without a live entry.
+    * `reaffiliate`: delete leaves that are not replaced, each with the new data leaf to which it gets its affinity.
     """
 
     made_from_version: Version
@@ -200,7 +202,7 @@ class LeafCompactionPlan:
         return len(self.leaves)
 
     def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
-        """The new leaves, and the intent that replaces the old leaves with them."""
+        """Encode the new leaves, and make the intent that replaces the old leaves with them."""
         written = write_leaves(self.leaves, definition, stamp.object_uuid)
         moved = [
             Reaffiliation(location=location, referenced_file=written.manifests[owner.index].location)
@@ -226,16 +228,16 @@ def plan_leaf_compaction(
     leaves: Mapping[str, Leaf],
     dead: Mapping[str, BitMap],
 ) -> LeafCompactionPlan:
-    """The plan that replaces the `chosen` leaves.
+    """Plan to replace the `chosen` leaves.
 
     Args:
-        root: the base of the plan.
-        definition: the table's.
-        limits: the table's.
-        load: of `root`.
-        chosen: `load.chosen(limits)`.
-        leaves: location → leaf, for the chosen ones and those of `leaves_to_read`.
-        dead: leaf → its dead ordinals.
+        root: the root from which the plan is made.
+        definition: the table's definition.
+        limits: the table's limits.
+        load: the leaves of `root`.
+        chosen: the result of `load.chosen(limits)`.
+        leaves: location → leaf, for all leaves that `leaves_to_read` names.
+        dead: location of a leaf → ordinals of its dead entries.
     """
     sources = [leaf for leaf in chosen if leaf.is_data]
     planned = _data_leaves(sources, definition, limits, leaves, dead)
@@ -262,8 +264,9 @@ def plan_leaf_compaction(
 
 
 def leaves_to_read(load: LeafLoad, chosen: Sequence[LoadedLeaf]) -> tuple[ContentEntry, ...]:
-    """The root rows of the leaves that a plan reads: the chosen ones, and all data leaves in columns if vectors
-    without an affinity move.
+    """The rows of the leaves that `plan_leaf_compaction` reads.
+
+    They are the chosen leaves, and all data leaves in Parquet if vectors of a delete leaf without an affinity move.
     """
     is_loose = any(not leaf.is_data and leaf.row.referenced_file is None for leaf in chosen)
     wanted = {leaf.location for leaf in chosen}
@@ -303,8 +306,9 @@ def _home(
     replaced: set[str],
     dead: Mapping[str, BitMap],
 ) -> InPlan | InRoot | None:
-    """The data leaf that lists a vector's data file after the compaction. `None` if unknown, or `entry` is not a
-    vector.
+    """The data leaf that lists the data file of vector `entry` after the compaction.
+
+    `None` if it is not known, or if `entry` is not a vector.
     """
     target = entry.referenced_file
     if entry.content_type is not ContentType.POSITION_DELETE or target is None:
@@ -325,8 +329,9 @@ def _home(
 def _moved_along(
     load: LeafLoad, sources: Sequence[LoadedLeaf], replaced: set[str], planned: Sequence[PlannedLeaf]
 ) -> tuple[tuple[str, InPlan], ...]:
-    """Delete leaves that stay although their data leaf is replaced by one leaf. Replaced by several, they lose the
-    affinity.
+    """The delete leaves that stay, but whose data leaf is replaced, each with the new data leaf.
+
+    Empty if several data leaves are new. Then these delete leaves lose their affinity.
     """
     new = [index for index, leaf in enumerate(planned) if leaf.content is LeafContent.DATA]
     left = {leaf.location for leaf in sources}

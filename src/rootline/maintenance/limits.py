@@ -5,10 +5,10 @@ sweeps, parsing of numbers and switches. Does not own: their bounds (`rootline.s
 of work (`flush_plan`, `leaf_compaction_plan`, `expiry_plan`, `orphan_sweep_plan`), limits of data files
 (`data_compaction_plan`, `conversion_plan`).
 Invariants: the coordinator refuses an unusable value, so a stored one is older than that rule. It counts as not set if
-the default only costs work, and raises an error if the default could delete something. Roots are kept for at least ten
-minutes after they became unaddressable, whatever a table sets. No property makes a horizon younger than the log allows.
-A leaf fits 32-bit ordinals, and is small enough that its manifest vector has at most 8 KiB. One compaction moves a
-bounded number of entries.
+the default only costs work, and raises an error if the default could delete something. Expired roots are kept for at
+least ten minutes, whatever a table sets. No property makes the horizon of a sweep (the time before which a file without
+a reference is an orphan) later than the log's retention allows. A leaf fits 32-bit ordinals, and is small enough that
+its manifest vector has at most 8 KiB. One compaction moves a bounded number of entries.
 """
 
 from __future__ import annotations
@@ -74,12 +74,11 @@ class ExpiryLimits:
 
     @staticmethod
     def of_properties(properties: Mapping[str, str], *, every_commits: int = EVERY_COMMITS) -> ExpiryLimits:
-        """The limits in a table's properties, with defaults for the rest. `every_commits` is the default of that
-        limit.
+        """The limits in a table's properties, with defaults for the rest. `every_commits`: the default of this limit.
 
         Raises:
-            Invalid: `property-invalid`, a property is unusable. A default that nobody chose must not expire
-                versions.
+            Invalid: `property-invalid`, the value of a property cannot be used. The default does not replace it,
+                because it might expire versions that the operator wanted to keep.
         """
         defaults = ExpiryLimits()
         retention_s = checked_number(properties, "rootline.expire.root-retention-seconds", defaults.root_retention_s)
@@ -96,15 +95,16 @@ class ExpiryLimits:
 
 @dataclass(frozen=True, slots=True)
 class FlushLimits:
-    """The thresholds of a flush. Counts are rows in the root. Bytes are encoded, before compression, of data files
-    or deletes.
+    """The thresholds of a flush, which moves rows of the root to leaves.
 
-    A flush is due when a number is *reached*. `leaf_entries`: the target number of entries in a leaf.
-    `delete_leaves`: the most delete leaves that a flush writes for single existing data leaves. Vectors of further
-    data leaves move to delete leaves without an affinity. From `hard_entries` rows on, or a root of `hard_bytes`,
-    the coordinator itself flushes. `retained_bytes`: the target size of one hour's roots. While they would take
-    more, a flush is due much earlier. `stays_small`: old versions of the table expire, so it pays to keep its newest
-    roots short.
+    * `data_files`, `vectors`, `bytes_max`, `vector_bytes_max`: a flush is due when the root has so many rows, or so
+      many bytes of rows (encoded, before compression), of data files or of deletes.
+    * `leaf_entries`: the target number of entries in a leaf.
+    * `delete_leaves`: the most delete leaves that a flush writes for one existing data leaf each. Vectors of other data
+      leaves share delete leaves.
+    * `hard_entries`, `hard_bytes`: from so many rows or bytes of a root on, the coordinator itself flushes.
+    * `retained_bytes`: the target size of one hour's roots. If they would take more, a flush is due much earlier.
+    * `stays_small`: whether old versions of the table expire, so that short roots save space.
     """
 
     data_files: int = 1_000
@@ -171,11 +171,13 @@ ENTRIES_MAX: Final = 100_000
 class CompactionLimits:
     """The thresholds of a compaction of leaves and vectors.
 
-    `leaves`: so many small leaves of similar size, or delete leaves of one data leaf, are merged. `dead_percent`: a
-    leaf with this share of dead entries is rewritten. `leaf_entries`: as for a flush. `vector_bytes`,
-    `root_vector_bytes`: manifest vectors move out of a root when one of them, or all together, are larger.
-    `vector_files`: this many Puffin files with few vectors of data files are joined. `adopted`: data leaves in Avro
-    are rewritten as columns.
+    * `leaves`: from this number on, small leaves of similar size, or delete leaves of one data leaf, are merged.
+    * `dead_percent`: a leaf with this share of dead entries is rewritten.
+    * `leaf_entries`: the target number of entries in a leaf.
+    * `vector_bytes`, `root_vector_bytes`: manifest vectors, the lists of a leaf's dead entries, move out of the root
+      when one of them, or all together, are larger.
+    * `vector_files`: from this number on, Puffin files with few deletion vectors are joined.
+    * `adopted`: whether data leaves in Avro are rewritten in Parquet.
     """
 
     leaves: int = 8
@@ -209,8 +211,9 @@ class CompactionLimits:
 
     @property
     def now(self) -> CompactionLimits:
-        """The limits of an operator's command: leaves and Puffin files are merged as far as possible, without dead
-        entries.
+        """The limits of an operator's command.
+
+        Two leaves or Puffin files are enough to be merged, and 1 % of dead entries for a rewrite.
         """
         return replace(self, leaves=2, dead_percent=1, vector_files=2, adopted=True)
 
@@ -232,8 +235,10 @@ CONDEMNED_MAX: Final = 200_000
 
 @dataclass(frozen=True, slots=True)
 class SweepLimits:
-    """The times of a sweep. `orphan_age_ms`: the age of the horizon. `scan_retention_ms`: from condemning to
-    deleting.
+    """The times of a sweep.
+
+    * `orphan_age_ms`: a file that no root references is an orphan from this age on.
+    * `scan_retention_ms`: the time from the commit that condemns an object to its deletion.
     """
 
     interval_s: int
@@ -243,17 +248,18 @@ class SweepLimits:
 
     @property
     def export_age_ms(self) -> int:
-        """The least age of an export's object. A younger one may belong to a metadata.json that is being stored or
-        read.
+        """The age from which on an exported object may be an orphan.
+
+        A younger one may belong to a metadata.json that is being stored or read.
         """
         return max(self.scan_retention_ms, 1000 * EXPORT_AGE_S_MIN)
 
     @staticmethod
     def of_properties(properties: Mapping[str, str], records_s: int, dead_letters_s: int = 0) -> SweepLimits:
-        """The limits of a table. Without the property, the orphan age covers the replay of dead letters too.
+        """The limits of a table. By default the orphan age includes the time in which dead letters can be replayed.
 
         Args:
-            properties: of the table.
+            properties: the table's properties.
             records_s: the log's retention of records, seconds.
             dead_letters_s: the log's retention of dead letters, seconds.
 

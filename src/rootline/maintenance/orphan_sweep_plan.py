@@ -1,21 +1,24 @@
 """Chooses the objects that a sweep condemns, and the condemned ones that may be deleted.
 
+A sweep *condemns* an object by listing it in a page that a root names. After a retention it is deleted. The *horizon*
+of a table is a time in its root: an unreferenced file that was stored before it is an orphan.
+
 Owns: these two choices, and the proposed horizon. Does not own: reading the inventory and the references
 (`rootline.workers.jobs.sweep_reads`), the coordinator's check of the proposal (`rootline.tree.intents.sweep`),
 deletion (`rootline.workers.jobs.sweep_job`).
 Invariants: an object that any existing root references is never deleted, and one that a readable root references is
 never condemned. An object that no root ever referenced is condemned only when it is older than the committed horizon.
-Only names that Rootline generates are condemned. An object counts as referenced if this cannot be determined.
+Only names that Rootline generates are condemned. An object counts as referenced if it is not known whether it is.
 
 Theory. Two kinds of objects are not needed. *Orphans* were never committed: files of writers that crashed, leaves of
-intents that lost. They look like files of a writer that is about to publish, so they must be older than the horizon,
-behind which no intent adds files any more. *Removed files* were committed once: only roots that are no longer
-addressable reference them. Those roots exist for a while, and as long as they do they prove that no writer is about
-to publish these files. So they are condemned at any age.
+intents that lost. They look like files of a writer that is about to publish, so they must be older than the horizon:
+coordinators refuse intents that add files from before it. *Removed files* were committed once, and only expired roots
+still reference them. As long as such a root exists, it proves that no writer is about to publish these files. So they
+are condemned at any age.
 
-A page is applied by a root, and from then on no root adds a location in it. So if all existing roots are read
-*after* a root that names the page, and none of them references a location of it, none ever will: `restore` only
-restores files that a readable root references.
+From the root on that names a page, no root adds a file that the page condemns. So if all existing roots are read
+*after* that root was stored, and none of them references the file, none ever will: `restore` only restores files that
+a readable root references.
 
 Source: definitions page, section 4; decision 0063.
 """
@@ -69,7 +72,7 @@ class Inventory:
     """The stored objects that a sweep may delete, as hashes, with marks of the roots that reference them."""
 
     def __init__(self, packed: Sequence[bytes], names: Sequence[int], facts: Sequence[tuple[int, int, int]]) -> None:
-        """Called by `InventoryNotes.inventory`. A location that was listed twice counts once."""
+        """Make an inventory, for `InventoryNotes.inventory`. A location that was listed twice counts once."""
         order = sorted({item: at for at, item in enumerate(packed)}.values(), key=packed.__getitem__)
         self.hashes = LocationHashes(b"".join(packed[at] for at in order))
         named = np.array([names[at] for at in order], np.uint64)
@@ -82,10 +85,10 @@ class Inventory:
         self._spelled: dict[int, set[bytes]] = {}
 
     def reference(self, locations: Iterable[str], *, is_readable: bool) -> None:
-        """Mark the names in a readable root (`is_readable`), or in an expired root that still exists.
+        """Mark the objects that a readable root references, or an expired root that still exists.
 
-        Only the last part of a location is compared, case-insensitive: no two objects of Rootline share it, and a
-        listing may spell folders differently (in other case, normalized, percent-encoded, with another scheme).
+        Only the last part of a location is compared, case-insensitive. No two objects of Rootline have the same one,
+        but a listing may spell folders differently (other case, percent-encoded, another scheme).
         """
         marks = self._readable if is_readable else self._expired
         if not is_readable:
@@ -97,8 +100,9 @@ class Inventory:
             marks[self._by_name[first:end]] = True
 
     def _note_spellings(self, locations: Iterable[str]) -> None:
-        """Record other spellings in expired roots. A writer that adds such a file again uses the spelling of its
-        root.
+        """Note spellings in expired roots that differ from the listing. A page condemns all spellings of an object.
+
+        A writer that adds the removed file once more would use the spelling of the root.
         """
         for location in locations:
             named = location_hash(location)
@@ -109,8 +113,9 @@ class Inventory:
                     self._spelled.setdefault(at, set()).add(named)
 
     def keep(self, locations: Iterable[str]) -> None:
-        """Keep objects by their whole location, because exports of one version in several folders have the same last
-        part.
+        """Mark objects as referenced, by their whole locations.
+
+        Exports of one version in several folders have the same last part, so that part alone does not identify one.
         """
         for location in locations:
             at = self.hashes.index(location_hash(location))
@@ -118,15 +123,12 @@ class Inventory:
                 self._readable[at] = True
 
     def unneeded_of(self, names: ForeignNames) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-        """The objects in another table's `names` that no readable root references."""
+        """The indexes of objects that another table names, and that are not marked as referenced by a readable root."""
         places = self._by_name[np.isin(self._names, names.hashes)]
         return places[~self._readable[places]]
 
     def keep_foreign(self, names: ForeignNames) -> int:
-        """Keep the objects that another table names.
-
-        Returns the number of objects that are kept only for this reason.
-        """
+        """Mark the objects that another table names as referenced. Returns the number of objects newly marked."""
         places = self.unneeded_of(names)
         self._readable[places] = True
         return len(places)
@@ -137,10 +139,10 @@ class Inventory:
         return self._readable | self._expired
 
     def orphans(self, older_than_ms: int, exports_than_ms: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-        """The objects that no readable root references, and that are old or were named by an expired root.
+        """The indexes of objects that no readable root references, and that are old or that an expired root references.
 
-        `exports_than_ms`: the age limit of exported objects, which need not wait for the horizon, because no writer
-        adds them.
+        * `older_than_ms`: an object is old if it was stored before this time.
+        * `exports_than_ms`: the same for exported objects. It may be later, because no writer adds them.
         """
         older_ms = np.where(np.isin(self.kinds, _EXPORT_KINDS), exports_than_ms, older_than_ms)
         return np.flatnonzero(~self._readable & (self._expired | (self.stored_ms < older_ms)))
@@ -203,9 +205,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class SweepPlan:
-    """A proposed sweep: the horizon, the condemned locations, and the digests of earlier pages that the new page
-    replaces.
-    """
+    """A proposed sweep: the new horizon, the locations to condemn, and the digests of pages that are replaced."""
 
     made_from_version: Version
     made_from_number: int
@@ -225,7 +225,7 @@ class SweepPlan:
         return len(self.condemned)
 
     def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
-        """The page to store, and the intent to publish after it."""
+        """Make the page to store, and the intent that names it."""
         del definition
         content = CondemnedLocations(self.horizon_ms, self.condemned, self.replaces)
         page, pending = pending_page(CONDEMNED_PAGES, stamp.table_uuid, content)
@@ -240,7 +240,10 @@ class SweepPlan:
 
 
 def horizon_of(header: RootHeader, store_ms: int, limits: SweepLimits) -> int:
-    """The newest valid horizon: the orphan age before the earliest of the log's, the store's and the roots' times."""
+    """The latest horizon that coordinators accept. It never moves back.
+
+    It is `orphan_age_ms` before the earliest of three times: the log's, the store's, and the head's timestamp.
+    """
     return max(
         header.locations.horizon_ms,
         min(counted_ms(header.log.time), header.snapshot.timestamp_ms, store_ms) - limits.orphan_age_ms,
@@ -259,14 +262,13 @@ def plan_sweep(
     """The sweep to propose now, or `None` if nothing is due and no new horizon is needed.
 
     Args:
-        header: of the head for which the references were read.
-        pages: that it names, in its order.
-        inventory: with the references of every existing root.
-        limits: of the table.
+        header: the head's header, for which the references were read.
+        pages: the pages of condemned objects that the header names, in its order.
+        inventory: the stored objects, with marks of the references of every existing root.
+        limits: the table's limits.
         store_ms: the store's own time now.
         has_unread: whether exports, or tables that adopted files, could not be read. They may name any file that
-            other
-            engines read.
+            other engines read, so no such file is condemned.
     """
     horizon_ms = horizon_of(header, store_ms, limits)
     known = [page.content.locations for page in pages]
@@ -317,16 +319,16 @@ def due_deletions(
     store_ms: int,
     has_unread: bool,
 ) -> list[int]:
-    """The indexes of the objects that may be deleted now.
+    """The indexes of the condemned objects that may be deleted now.
 
     Args:
-        header: of the head, read before the inventory and the references.
-        pages: that it names.
-        inventory: with the references of every existing root.
-        limits: of the table.
-        dated: the store's dates of existing roots, by version, and of existing pages, by `-1 -` their index.
+        header: the head's header, read before the inventory and the references.
+        pages: the pages of condemned objects that the header names, in its order.
+        inventory: the stored objects, with marks of the references of every existing root.
+        limits: the table's limits.
+        dated: the store's dates (ms) of existing roots by version, and of existing pages by `-1 - index in pages`.
         store_ms: the store's own time now.
-        has_unread: as in `plan_sweep`. An export or a table may be newer than the condemned page.
+        has_unread: see `plan_sweep`. An export or a table may be newer than the condemned page.
     """
     referenced = inventory.is_referenced
     until_ms = store_ms - limits.scan_retention_ms
@@ -352,10 +354,11 @@ def is_due(
     store_ms: int,
     settled: int = -1,
 ) -> bool:
-    """Whether the retention of a condemned page has passed, by every known date of its start.
+    """Whether the retention of a condemned page has passed.
 
-    `settled`: the newest root that is a retention old by the store's own dates. If it names the page, or is later
-    than the root that first did, no other clock is needed. A clock that was ahead would delay the deletion.
+    * `page_stored_ms`, `root_stored_ms`: the store's dates of the page and of the first root that names it.
+    * `settled`: the newest version whose root was stored at least a retention ago. If it is not older than the first
+      root that names the page, the retention has passed. Otherwise it must have passed since the latest known date.
     """
     if page_stored_ms is None:
         return False  # the page itself must exist
@@ -366,7 +369,7 @@ def is_due(
 
 
 def is_done(page: CondemnedPage, inventory: Inventory, *, has_unread: bool) -> bool:
-    """Whether every object of a page is deleted, or stays because something references it."""
+    """Whether no object of a page remains to be deleted: each is deleted or still referenced."""
     referenced = inventory.is_referenced
     places = (inventory.holds(one) for one in page.content.locations)
     return all(at is None or referenced[at] or (has_unread and inventory.kind_of(at) in _OF_EXPORTS) for at in places)
@@ -381,7 +384,7 @@ def _replaced(
     limits: SweepLimits,
     store_ms: int,
 ) -> tuple[tuple[bytes, ...], LocationHashes]:
-    """(digests of replaced pages, all locations of the new page): `fresh` and those of the replaced pages."""
+    """(digests of replaced pages, locations of the new page). The new page has `fresh`, and those of joined pages."""
     gone: list[bytes] = []
     named = list(fresh)
     for item, page, is_done_with in zip(condemned, pages, done, strict=True):
@@ -399,7 +402,7 @@ def _replaced(
 
 
 def locations_of(header: RootHeader) -> Iterator[str]:
-    """The objects that a header names."""
+    """The locations of objects that a header names: definition and pages."""
     yield header.definition.location
     yield from (page.location for page in (*header.ledger.pages, *header.outcomes.pages))
     yield from (item.page.location for item in header.locations.condemned)

@@ -29,8 +29,9 @@ from rootline.tree.state.pending_object import PendingObject
 
 @dataclass(frozen=True, slots=True)
 class IntentStamp:
-    """The identity of an intent: its writer and its table. `intent_id`: fresh, 32 hex digits. Names of new objects
-    use it.
+    """The identity of an intent: its id, its writer and its table.
+
+    `intent_id`: fresh, 32 hex digits. The names of the plan's new objects are made from it.
     """
 
     intent_id: str
@@ -70,7 +71,7 @@ class Plan(Protocol):
 
     @property
     def made_from_version(self) -> Version:
-        """The version of that root."""
+        """The version of the root from which the plan was made."""
         ...
 
     @property
@@ -80,11 +81,13 @@ class Plan(Protocol):
 
     @property
     def entries(self) -> int:
-        """The number of entries that move."""
+        """The number of entries that the plan moves, replaces or removes."""
         ...
 
     def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
-        """The objects and the intent. The same arguments yield the same bytes and names. Encoding takes a while.
+        """Encode the objects, and make the intent. The same arguments yield the same bytes and names.
+
+        Encoding blocks, perhaps for long.
 
         Raises:
             Invalid: `leaf-invalid`, `statistics-invalid`, a leaf cannot represent an entry.
@@ -94,22 +97,23 @@ class Plan(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InPlan:
-    """The affinity to a data leaf of the same plan, by its index among the plan's leaves."""
+    """A data leaf of the same plan, by its index among the plan's leaves."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class InRoot:
-    """The affinity to a data leaf that the root already names."""
+    """A data leaf that the root already names."""
 
     location: str
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedLeaf:
-    """One leaf to write: its entries in order, of one spec. `affinity`: the data leaf that lists the files of its
-    vectors.
+    """One leaf to write: its entries in order, of one spec.
+
+    `affinity`: the data leaf that lists the data files of its deletion vectors, `None` if no single leaf does.
     """
 
     content: LeafContent
@@ -144,8 +148,9 @@ def write_leaves(
 
 
 def manifest_of(planned: PlannedLeaf, leaf: EncodedLeaf, before: Sequence[AddedManifest]) -> AddedManifest:
-    """The intent's manifest for `leaf`, which is `planned` after encoding. `before`: the manifests of the plan's
-    earlier leaves.
+    """The intent's manifest for `leaf`, the encoded form of `planned`.
+
+    `before`: the manifests of the plan's earlier leaves.
     """
     owner: str | None = None
     if isinstance(planned.affinity, InPlan):
@@ -171,7 +176,7 @@ def planned_leaves(
     entries_max: int,
     affinity: InPlan | InRoot | None,
 ) -> list[PlannedLeaf]:
-    """Divide `entries` into leaves of one partition spec and at most `entries_max` entries each, clustered."""
+    """Divide `entries` into leaves of one partition spec and at most `entries_max` entries, sorted by `cluster`."""
     of_spec: dict[int, list[ContentEntry]] = defaultdict(list)
     for entry in entries:
         existing = replace(entry.version_info, status=Status.EXISTING)
@@ -186,7 +191,7 @@ def planned_leaves(
 def vectors_of_puffin(
     location: str, puffin: EncodedPuffin, blobs: Sequence[VectorBlob], replaces: Sequence[VectorReference | None]
 ) -> tuple[AddedVector, ...]:
-    """The vectors in the intent for `blobs`, which `puffin` contains, with the vector that each replaces."""
+    """The intent's entries for the vectors in `puffin`, each with the vector that it replaces."""
     return tuple(
         AddedVector(
             location=location,

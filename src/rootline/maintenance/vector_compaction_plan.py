@@ -1,8 +1,9 @@
 """Plans to move manifest vectors that are too large for a root, and to join scattered vectors of data files.
 
-Every small delete writes a Puffin file with the vector of one or a few data files, and a scan opens all of them. So
-vectors in Puffin files with few of them are joined: ordered by data leaf, so a scan that prunes leaves still opens
-few files, and at most `JOINED_MAX` in one file. A file with half as many, or half of `JOINED_BYTES_MAX`, is not
+A *manifest vector* is a list of dead entries of a leaf, in the root or in a Puffin file. Every small delete writes a
+Puffin file with the deletion vectors of one or a few data files, and a scan opens all these files. So files with few
+vectors are joined into larger ones, of at most `JOINED_MAX` vectors. The vectors are ordered by data leaf, so that a
+scan that prunes leaves opens few files. A file with half of `JOINED_MAX` vectors, or half of `JOINED_BYTES_MAX`, is not
 joined, so a vector moves a bounded number of times.
 
 Owns: the choice, and the Puffin file. Does not own: thresholds (`rootline.maintenance.limits`), storing the file
@@ -47,8 +48,9 @@ _WORTH_IT: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class VectorCompactionPlan:
-    """Vectors for one Puffin file. `vectors`: leaf → its dead ordinals. `joined`: vectors of data files with their
-    positions.
+    """Vectors for one Puffin file. `vectors`: leaf → positions of its dead entries.
+
+    `joined`: vectors of data files, each with the positions of the deleted rows.
     """
 
     made_from_version: Version
@@ -66,7 +68,7 @@ class VectorCompactionPlan:
         return 0
 
     def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
-        """One Puffin file, and the intent that names its vectors."""
+        """Encode one Puffin file, and make the intent that names its vectors."""
         blobs = [VectorBlob(leaf, BitMap64(ordinals)) for leaf, ordinals in self.vectors.items()]
         blobs += [VectorBlob(vector.referenced_file or "", positions) for vector, positions in self.joined]
         replaces = [*(None for _ in self.vectors), *(reference_of_entry(vector) for vector, _ in self.joined)]
@@ -80,7 +82,7 @@ class VectorCompactionPlan:
 
 
 def inline_bytes(root: Root) -> dict[str, int]:
-    """Leaf → bytes of its inline vectors in the root."""
+    """Leaf → bytes of its manifest vectors that are in the root itself."""
     found: dict[str, int] = defaultdict(int)
     for row in root.rows:
         entry, vector = row.entry, row.entry.deletion_vector
@@ -91,8 +93,9 @@ def inline_bytes(root: Root) -> dict[str, int]:
 
 
 def large_vectors(sizes: Mapping[str, int], limits: CompactionLimits) -> list[str]:
-    """Leaves whose vectors are due: every large one, and the largest of the rest while the total is too much for a
-    root.
+    """The leaves whose manifest vectors must move out of the root.
+
+    Every large vector moves. If the total is too large, the largest of the others move until it is half of the limit.
     """
     total = sum(sizes.values())
     is_crowded = total > limits.root_vector_bytes
@@ -108,13 +111,16 @@ def large_vectors(sizes: Mapping[str, int], limits: CompactionLimits) -> list[st
 def plan_vector_compaction(
     root: Root, limits: CompactionLimits, dead: Mapping[str, BitMap]
 ) -> VectorCompactionPlan | None:
-    """The plan to move vectors out of `root`, or `None` if none is due. `dead`: leaf → its dead ordinals."""
+    """Plan to move manifest vectors out of `root`, or return `None` if none must move.
+
+    `dead`: leaf → positions of its dead entries.
+    """
     due = large_vectors(inline_bytes(root), limits)
     return VectorCompactionPlan(root.header.version, {leaf: dead[leaf] for leaf in due}) if due else None
 
 
 class DataVectors:
-    """The live vectors of a table's data files: those in the root's rows, and those of delete leaves as columns."""
+    """The live deletion vectors of a table: those that are rows of the root, and columns of those in delete leaves."""
 
     def __init__(self, root: Root) -> None:
         rows = (row.entry for row in root.rows if row.entry.version_info.status is not Status.DELETED)
@@ -125,7 +131,7 @@ class DataVectors:
         self._tables = [_table(columns, "", -1, range(len(places)))]
 
     def take(self, leaf: Leaf, row: ContentEntry, dead: BitMap | None) -> None:
-        """Add the live vectors of one more delete leaf. `row`: its row in the root. `dead`: its dead ordinals."""
+        """Add the live vectors of a delete leaf. `row`: its row in the root. `dead`: positions of dead entries."""
         rows = leaf.rows
         is_vector = pc.and_(
             pc.equal(rows.column("content_type"), int(ContentType.POSITION_DELETE)), rows["deletion_vector"]
@@ -139,7 +145,7 @@ class DataVectors:
         self._leaves.append(leaf)
 
     def scattered(self, limits: CompactionLimits) -> list[ContentEntry]:
-        """The vectors to join in one Puffin file. Empty while fewer than `vector_files` files have few vectors."""
+        """The vectors to join in one Puffin file. Empty if fewer than `vector_files` Puffin files have few vectors."""
         every = pa.concat_tables(self._tables)
         files = every.group_by("location").aggregate([("size", "sum"), ("size", "count")])
         is_small = pc.and_(

@@ -17,7 +17,7 @@ from rootline.schemas.identifiers import TableName, Version
 
 
 class HintOutcome(StrEnum):
-    """The result of asking for a hint."""
+    """The result of a request for a hint."""
 
     RIGHT = "right"  # the store shows the same version
     WRONG = "wrong"  # the store shows another version, older or newer
@@ -26,11 +26,11 @@ class HintOutcome(StrEnum):
 
 
 class HeadHints(Protocol):
-    """Used from one event loop."""
+    """Sends and receives hints. Use it from one event loop."""
 
     @property
     def are_kept(self) -> bool:
-        """Whether hints are available now."""
+        """Whether hints can be sent and received now."""
         ...
 
     def tell(self, table: TableName, version: Version) -> None:
@@ -41,7 +41,7 @@ class HeadHints(Protocol):
         ...
 
     async def newest(self, table: TableName) -> Version | None:
-        """The version that was reported last, or `None` if no answer arrives within a short deadline."""
+        """The version in the last hint for `table`. `None` if there is none, or no answer within a short deadline."""
         ...
 
     def judged(self, outcome: HintOutcome) -> None:

@@ -3,11 +3,13 @@
 Owns: the port and its events, the values for parked tables, pauses and operators' lifts. Does not own: the table of a
 record, when its verdict is known, when a table is parked or paused (`rootline.coordinator.runtime.assignment`), where
 pauses and parked records are stored (the adapter of the log).
+Words: an *owner* or *reader* of partitions is one coordinator process. A table is *parked* if its undecided records are
+stored outside the log, so that the offset of their partition can pass them. A *lift* lets a parked table try again.
 Invariants: After `Assigned`, the records of a partition are delivered from its `next_offset` on, each once, in order,
-until `Revoked`, which takes all partitions. Everything before that offset has an acknowledged verdict. The committed
+until `Revoked`, which revokes all partitions. Everything before that offset has an acknowledged verdict. The committed
 offset of a partition never decreases. An empty event does not mean that the log has ended. Parked records are durable
-before the call returns. Every later owner of the partition receives their names (`Assigned.parked`). A parked record
-keeps its original position. Only `unpark` removes parked records.
+before the call returns. Every later owner of the partition learns which records are parked (`Assigned.parked`). A
+parked record keeps its original position. Only `unpark` removes parked records.
 """
 
 from __future__ import annotations
@@ -49,9 +51,9 @@ def pause_of(pauses: Mapping[TableName, Pause], table: TableName) -> Pause | Non
 
 @dataclass(frozen=True, slots=True)
 class ParkedRun:
-    """A run of consecutive parked records in the parked store, with the store's own numbers `first` and `last`.
+    """A run of parked records at the positions `first` to `last` of the store of parked records.
 
-    Only records that `writer` has stored belong to the run.
+    Records in this range that another process than `writer` has stored do not belong to the run.
     """
 
     writer: str
@@ -61,11 +63,11 @@ class ParkedRun:
 
 @dataclass(frozen=True, slots=True)
 class ParkedTable:
-    """A table of one partition whose undecided records before `next_offset` are parked.
+    """The parked records of a table in one partition: those of its undecided records that are before `next_offset`.
 
-    From `next_offset` on, its records are on the log. `records` may be 0: the table is quarantined, but no record had
-    to be parked yet. `since_ms`: when it was parked or quarantined. `why`: the reason, for an operator. `oldest_ms`:
-    when the first parked record was appended.
+    * `records`: their number. If it is 0, this is only a notice that the table is stuck.
+    * `since_ms`: the time since which the table has been stuck. `why`: the reason, for an operator.
+    * `oldest_ms`: the append time of the first parked record.
     """
 
     table: TableName
@@ -85,9 +87,10 @@ class ParkedTable:
 class Lift:
     """An operator's request to retry a parked table.
 
-    `without_missing`: continue even if some parked records were lost. `first_offset`: the first parked record that the
-    operator saw. The permission to continue without records does not cover records that are parked later. `None`: an
-    earlier version made the request, and does not record this. `name`: unique, so that two requests are distinct.
+    * `without_missing`: continue even if some parked records were lost.
+    * `first_offset`: the offset of the first record that was parked at the time of the request. `without_missing` does
+      not apply to records that are parked later. `None`: the request of an earlier version, which does not record it.
+    * `name`: unique, so that two requests are distinct.
     """
 
     table: TableName
@@ -101,17 +104,17 @@ class Lift:
 class ParkedStore(Protocol):
     """The place where a log's parked records are stored.
 
-    A call for a partition of another reader raises `log-unavailable`.
+    A call for a partition that another process owns raises `Unavailable` (`log-unavailable`).
     """
 
     async def park(self, parked: ParkedTable, records: Sequence[LogRecord]) -> ParkedTable:
-        """Add `records` to the parked records of a table. Returns `parked` with them, as later owners will receive it.
+        """Store `records` as parked, and return the description of all parked records, as later owners receive it.
 
-        `parked.next_offset` is already the offset on the log after them. Without records, only `next_offset` and `why`
-        are stored.
+        `parked` is that description without `records`, except that `parked.next_offset` is already the offset after
+        them. If `records` is empty, only `next_offset` and `why` are stored.
 
         Raises:
-            Unavailable: `log-unavailable`, the committed offset must not pass them. OutcomeUnknown: the same.
+            Unavailable, OutcomeUnknown: `log-unavailable`, the committed offset must not pass the records.
             Invalid: `table-parked`, one record cannot be parked, so none was.
         """
         ...
@@ -122,7 +125,8 @@ class ParkedStore(Protocol):
         """Read the parked records from an offset on, in order. Close the generator if you stop early.
 
         Raises:
-            Unavailable: `log-unavailable`. Corrupt: `parked-missing`, before anything that follows the missing record.
+            Unavailable: `log-unavailable`.
+            Corrupt: `parked-missing`, a record is missing. It is raised before the records after it are yielded.
         """
         ...
 
@@ -130,12 +134,12 @@ class ParkedStore(Protocol):
         """Remove a table's notice and its parked records. All of them must be decided and acknowledged.
 
         Raises:
-            Unavailable: `log-unavailable`, later owners may receive the table again. OutcomeUnknown: the same.
+            Unavailable, OutcomeUnknown: later owners may still receive the table as parked.
         """
         ...
 
     async def lifts(self) -> Sequence[Lift]:
-        """The operators' requests for this reader's partitions that were not confirmed with `lifted`.
+        """The operators' requests for this process's partitions that `lifted` has not confirmed yet.
 
         Raises `Unavailable`.
         """
@@ -155,9 +159,10 @@ ANY_TABLE: Final = TableName("*")
 
 @dataclass(frozen=True, slots=True)
 class RecordedRejection:
-    """A rejection that no root records, of the record at `position`.
+    """The rejection of the record at `position`, which no root records.
 
-    `table`: the table that the record may belong to, so that it may be parked. `ANY_TABLE`: the table is not known.
+    `table`: the table that the record may belong to, because the record may be parked with it. `ANY_TABLE`: the table
+    is not known.
     """
 
     position: LogPosition
@@ -168,13 +173,14 @@ class RecordedRejection:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """The partitions that this process owns now, and no others. Each start is the first record that may lack a verdict.
+    """All partitions that this process owns from now on. There are none if there are more processes than partitions.
 
-    Empty when there are more readers than partitions. `poison_candidates`: a reader crashed, and may have been decoding
-    any of the records before these offsets. `answered`: rejections that an earlier reader has published, or was about
-    to publish, of records that follow. The same rejections must be published again, and no other verdict. `parked`: the
-    records that earlier readers have parked of these partitions, which precede all others of their tables.
-    `retention_s`: the log keeps records for at least this long, decided or not. `None`: until they are decided.
+    * `starts`: for each partition, the offset of the first record that may have no verdict yet.
+    * `poison_candidates`: an earlier owner crashed, perhaps because of a record before these offsets.
+    * `answered`: rejections that earlier owners have published, or were about to, of records after `starts`. Publish
+      the same rejection for such a record, and no other verdict.
+    * `parked`: the records that earlier owners have parked. A table gets them before its records on the log.
+    * `retention_s`: the log keeps records for at least this long, decided or not. `None`: until they are decided.
     """
 
     starts: tuple[PartitionOffset, ...]
@@ -190,7 +196,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """Records, in order within each partition, or none if none arrived. `at_end`: no more existed at that moment.
+    """Records, in order within each partition, perhaps none. `at_end`: at that moment the log had no more records.
 
     `passed`: the next offsets after log entries that are not records, for instance the end of a transaction.
     """
@@ -202,9 +208,9 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """All partitions will be assigned to other readers. Call `released` as soon as nothing of them is in flight.
+    """All partitions will be assigned anew. Call `released` as soon as none of their records is in flight.
 
-    A reader that does not call it within `deadline_s` seconds loses the partitions anyway.
+    After `deadline_s` seconds the process loses the partitions even without the call.
     """
 
     deadline_s: float
@@ -215,19 +221,19 @@ FeedEvent = Assigned | Delivered | Revoked
 
 @dataclass(frozen=True, slots=True)
 class Reread:
-    """Records that were read a second time, and the offset to continue from. It is unchanged if nothing was read."""
+    """Records that were read a second time, and the offset to continue from, which is the start if there were none."""
 
     records: tuple[LogRecord, ...]
     next_offset: int
 
 
 class IntentFeed(Protocol):
-    """One of the readers that share a log. For one event loop. The first `next` connects."""
+    """One of the readers that share a log. Use it from one event loop. The first `next` connects."""
 
     async def next(self, *, wait_s: float, deliver: bool = True) -> FeedEvent:
         """The next event, or an empty `Delivered` after about `wait_s` seconds. Safe to cancel: no record is lost.
 
-        Without `deliver`, no records are delivered: the caller has no room for them, but still needs assignments.
+        `deliver`: false while the caller has no room for records, but must learn of changed assignments.
 
         Raises:
             Unavailable: `log-unavailable`, a retry is safe.
@@ -236,7 +242,7 @@ class IntentFeed(Protocol):
         ...
 
     async def released(self) -> None:
-        """Answer `Revoked`: nothing is in flight in this process any more. Call `decided` before this."""
+        """Answer `Revoked`: none of the partitions' records is in flight any more. Call `decided` before this."""
         ...
 
     async def decided(self, up_to: Sequence[PartitionOffset]) -> None:
@@ -261,9 +267,9 @@ class IntentFeed(Protocol):
         """Record rejections for the next reader (`Assigned.answered`), durably, before they are published.
 
         Raises:
-            Unavailable: `log-unavailable`, they must not be published: other readers may own the partitions now, or
-                there is no room for more until `decided` passes some of them (`paused`).
-            OutcomeUnknown: `publish-unknown`. Record them again before they are published.
+            Unavailable: `log-unavailable`, they must not be published. Another process may own the partitions now, or
+                there is no room for more rejections until `decided` passes earlier ones (see `paused`).
+            OutcomeUnknown: `publish-unknown`. Call it once more before they are published.
         """
         ...
 
@@ -271,14 +277,14 @@ class IntentFeed(Protocol):
         """Check with the log that this reader still owns the partitions of the assignment with this generation.
 
         Raises:
-            Unavailable: `log-unavailable`, not confirmed. Other readers may own them, and decide their records.
+            Unavailable: `log-unavailable`, not confirmed. Other processes may own them, and decide their records.
         """
         ...
 
     def paused(self) -> Sequence[Partition]:
-        """The partitions without room for more rejections.
+        """The partitions without room for more recorded rejections.
 
-        No records of them are delivered until `decided` passes some.
+        No records of these partitions are delivered until `decided` passes some of the rejections.
         """
         ...
 
@@ -316,9 +322,9 @@ class IntentFeed(Protocol):
         ...
 
     async def confirmed_version(self, table: TableName) -> int | None:
-        """The highest version of `table` in any verdict on this log, if the log knows it without a search.
+        """The highest version of `table` in any verdict on this log. `None` if the log would have to search for it.
 
-        A head below it proves that the store has lost roots.
+        A head with a lower version proves that the store has lost roots.
 
         Raises:
             Unavailable: `log-unavailable`.
@@ -338,7 +344,7 @@ class RecordingSink(VerdictSink, Protocol):
     """Publishes verdicts, and records beforehand the rejections that no root records."""
 
     async def record_rejections(self, rejections: Sequence[RecordedRejection]) -> None:
-        """Record rejections as `IntentFeed.record_rejections` does."""
+        """Record rejections, see `IntentFeed.record_rejections`."""
         ...
 
 
@@ -347,9 +353,9 @@ class CoordinatorLog(IntentFeed, RecordingSink, Protocol):
 
     @property
     def parking(self) -> ParkedStore | None:
-        """The parked store, or `None` if no table needs one, because the log keeps undecided records."""
+        """The store of parked records. `None` if the log keeps undecided records, so that no table must be parked."""
         ...
 
     async def close(self) -> None:
-        """Leave without delay, so that others can take over, and close the connections."""
+        """Release the partitions immediately, so that other processes can own them, and close the connections."""
         ...

@@ -28,7 +28,7 @@ class IntentSink(Protocol):
     """Publishes the intents of writers."""
 
     async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:
-        """Append one record durably. Raises `Unavailable`, or `OutcomeUnknown` (it is safe to publish again).
+        """Append one record durably. Raises `Unavailable`, or `OutcomeUnknown`. A repetition is safe after both.
 
         `oldest_file_ms`: the upload time of the oldest file that the intent adds, by the store's clock.
         """
@@ -37,7 +37,7 @@ class IntentSink(Protocol):
     async def publish_many(
         self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None
     ) -> list[LogPosition]:
-        """Append records in order, all or none. A description in a record becomes a header of the record.
+        """Append records in order, all or none. The description of a `NewRecord` becomes a header of its record.
 
         `oldest_file_ms`: the upload time of the oldest file that any of the intents adds.
         """
@@ -56,10 +56,7 @@ class IntentSource(Protocol):
         ...
 
     async def beginning(self) -> int:
-        """The first offset from which every record still exists.
-
-        Records below it were decided, and may have been deleted.
-        """
+        """The offset from which on every record still exists. Records before it were decided, and may be deleted."""
         ...
 
     async def confirmed_version(self, table: str) -> int | None:
@@ -79,7 +76,7 @@ class VerdictSink(Protocol):
     """Publishes a coordinator's verdicts and dead letters."""
 
     async def publish_verdicts(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> None:
-        """Publish verdicts and dead letters durably. Publishing the same verdict again changes nothing."""
+        """Publish verdicts and dead letters durably. A verdict that is published twice has the same effect as once."""
         ...
 
 
@@ -119,15 +116,12 @@ class MayGoBack(Protocol):
     async def publish_verdicts(
         self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter], last_read: LogRecord | None = None
     ) -> None:
-        """Publish as `VerdictSink.publish_verdicts` if `last_read` is still in the log.
-
-        Else raise as `check_is_there`.
-        """
+        """Publish verdicts if `last_read` is still in the log. Otherwise raise the error of `check_is_there`."""
         ...
 
 
 class LogArchive(Protocol):
-    """The records of a log, for inspection. Every method raises `Unavailable` (`log-unavailable`) without an answer."""
+    """The records of a log, for inspection. Every method raises `Unavailable` if the log does not answer."""
 
     def records(self, *, key: bytes | None = None, since_ms: int = 0) -> AsyncGenerator[Sequence[LogRecord], None]:
         """Read all records in portions, newest first by their append time. Close the generator if you stop early.
@@ -138,10 +132,7 @@ class LogArchive(Protocol):
         ...
 
     def dead_letters(self, *, since_ms: int = 0) -> AsyncGenerator[Sequence[DeadLetter], None]:
-        """Read all rejected records in portions, as `records` does.
-
-        A dead letter that was published twice appears twice.
-        """
+        """Read all rejected records in portions, newest first. A dead letter that was published twice appears twice."""
         ...
 
     async def verdict_on(self, record: LogRecord) -> Verdict | None:
@@ -159,7 +150,7 @@ class LogArchive(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LogKeeps:
-    """The least retention of a log, in seconds: of records, and of dead letters that may be replayed."""
+    """The retention of a log, in seconds: it keeps records, and dead letters for replay, for at least this long."""
 
     records_s: int
     dead_letters_s: int = 0
@@ -177,5 +168,5 @@ def check_identity(own: str, named: str) -> None:
     """
     if named != own:
         raise Fenced(
-            "log-replaced", f"the position is of log {named}, but this is log {own}: the log was created again"
+            "log-replaced", f"the position is of log {named}, but this is log {own}: the log was created again since"
         )

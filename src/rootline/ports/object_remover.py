@@ -1,7 +1,7 @@
 """Deletion of objects, as a separate port. Only workers that expire snapshots or sweep orphans receive one.
 
-Owns: the port and its value. Does not own: which objects may be deleted (`rootline.maintenance`, and the roots that
-condemn).
+Owns: the port and its value. Does not own: the choice of the objects (`rootline.maintenance`), and
+condemning them, which a root does before they may be deleted.
 Invariants: An adapter that removes objects can also list them with the store's own dates and sizes. No other port
 removes anything.
 """

@@ -30,8 +30,8 @@ class PutStatus(Enum):
 class Predecessor:
     """The key that must still sort first in the folder when the object is created. `None`: the folder must be empty.
 
-    A store without dates checks this under the lock that deletion takes too (protocol page, "Finding and confirming the
-    head"). A store with dates ignores it, and dates its answer.
+    A store without dates checks this under a lock, which deletion takes too (protocol page, "Finding and confirming the
+    head"). A store with dates ignores it, because the date of its reply has the same purpose.
     """
 
     key: ObjectKey | None
@@ -50,7 +50,8 @@ class PutReply:
 class StoredObject:
     """An object that was read.
 
-    `last_modified_ms` and `store_ms` (the date of this answer) are the store's own, in milliseconds since the epoch.
+    `last_modified_ms`: the date of the object. `store_ms`: the date of the answer. Both are from the store's clock, in
+    milliseconds since the epoch.
     """
 
     key: ObjectKey
@@ -117,7 +118,7 @@ class ObjectStore(Protocol):
 
 @runtime_checkable
 class ObjectParts(Protocol):
-    """A store that reads parts of objects. Both methods raise as `ObjectStore.get` does."""
+    """A store that reads parts of objects. Both methods raise the errors of `ObjectStore.get`."""
 
     async def length_of(self, key: ObjectKey) -> int | None:
         """The number of bytes of an object, or `None` if it does not exist."""
@@ -140,13 +141,13 @@ class ObjectsUpTo(Protocol):
     """A store that can read an object only if it is not larger than a limit."""
 
     async def get_up_to(self, key: ObjectKey, bytes_max: int) -> StoredObject | LongObject | None:
-        """Read the object as `ObjectStore.get` does, at the same cost. A larger object is not read, only its length."""
+        """Read the object, or only its length if that is above `bytes_max`. Costs as much as `ObjectStore.get`."""
         ...
 
 
 @runtime_checkable
 class ObjectFiles(Protocol):
-    """A store whose objects are files of this machine. Methods raise as `ObjectStore.get` does."""
+    """A store whose objects are files of this machine. Methods raise the errors of `ObjectStore.get`."""
 
     async def path_of(self, key: ObjectKey) -> str | None:
         """The path of the object's regular file, for reading only. `None`: it does not exist."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 def jittered_s(delay_s: float, jitter: float) -> float:
-    """A delay in the upper half of `delay_s`, so that clients that failed together do not retry together."""
+    """A delay between half of `delay_s` and all of it, so that clients that failed together do not retry together."""
     return float(delay_s * (0.5 + 0.5 * jitter))
 
 

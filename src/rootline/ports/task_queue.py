@@ -20,7 +20,7 @@ OFFERED_AGAIN_S: Final = 600.0
 
 
 class TaskKind(StrEnum):
-    """The part of a table to maintain. The kinds of maintenance for each are rows of `rootline.workers.kinds`."""
+    """The part of a table to maintain. `rootline.workers.kinds` lists the kinds of maintenance for each."""
 
     ROOT = "root"  # the rows of the root itself
     LEAVES = "leaves"  # leaf manifests and their manifest vectors
@@ -30,7 +30,7 @@ class TaskKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One check of one table. `noticed_version` is the head that was seen when the task was offered."""
+    """One check of one table. `noticed_version`: the table's head when the task was offered."""
 
     kind: TaskKind
     table: TableName
@@ -108,9 +108,9 @@ class DeadTasks(Protocol):
         ...
 
     async def retry(self, dead: DeadTask) -> Offer:
-        """Queue it again, with all of its attempts available."""
+        """Queue the task anew, with its full number of attempts."""
         ...
 
     async def drop(self, kind: TaskKind, table: TableName) -> bool:
-        """Forget that it died, and return whether it was dead. It is offered again when its table changes."""
+        """Remove a dead task. Returns whether there was one. It is offered anew when its table changes."""
         ...

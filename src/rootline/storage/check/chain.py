@@ -157,7 +157,7 @@ class _TableCheck:
         return Version(0), set()
 
     async def has_expired(self, version: Version) -> bool:
-        """Whether `version` has expired by now, so that a missing object of it is no fault."""
+        """Whether `version` has expired by now, so that the check may find its objects missing."""
         head = await at_head(self._store, self._table, lambda at: read_root(self._store, self._table, at.version))
         if head is None:
             return False

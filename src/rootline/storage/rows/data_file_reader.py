@@ -51,7 +51,7 @@ _Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True)
 class RowsWanted:
-    """The columns that a scan returns from every file, in order. Columns that only its filter reads are not included."""
+    """The columns that a scan returns from each file, in order. Columns that only its filter reads are not included."""
 
     definition: TableDefinition
     fields: tuple[NestedField, ...]

@@ -178,7 +178,7 @@ _DECODERS: Final = max(2, pa.cpu_count())
 
 @dataclass(frozen=True, slots=True)
 class _Pace:
-    """How far to decode ahead of the reader (`room` portions of each file), and the maximum size of batches."""
+    """The portions of each file to decode ahead of the reader (`room`), and the maximum size of batches."""
 
     room: int
     handed_rows_max: int
