@@ -207,7 +207,7 @@ def _refuse_absent(stored: Sequence[pa.Field], fields: Sequence[NestedField], fi
     for key in fields:
         at = place_of(key)
         if at is None:
-            raise Invalid("file-unreadable", f"{name}: it lacks its key column {key.name} (id {key.field_id})")
+            raise Invalid("file-unreadable", f"delete file {name} lacks its key column {key.name} (id {key.field_id})")
         if isinstance(key.field_type, StructType) and pa.types.is_struct(stored[at].type):
             _refuse_absent(list(stored[at].type), key.field_type.fields, find, name)
 
