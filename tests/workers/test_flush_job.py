@@ -233,7 +233,7 @@ async def test_a_leaf_that_was_not_stored_is_never_published() -> None:
 async def test_other_bytes_under_the_name_of_a_new_leaf_stop_the_flush_before_it_is_published() -> None:
     builder, log = await a_table(*range(3)), MemoryIntentLog()
     store = FaultyObjectStore(builder.store, scripted([Fault.OWN_CONFLICT, Fault.TRUNCATED], under=LEAVES))
-    with pytest.raises(Corrupt, match="other bytes under this name") as failure:
+    with pytest.raises(Corrupt, match="other bytes are stored under this name") as failure:
         await job_of(builder, log, store=store).run(builder.table)
     assert failure.value.code == "leaf-corrupt"
     assert await log.end_offset() == 0

@@ -103,7 +103,7 @@ def test_a_file_that_is_missing_or_holds_an_ordinal_beyond_any_leaf_is_corrupt()
         file_size_in_bytes=len(wide),
         deletion_vector=DeletionVector(0, len(wide)),
     )
-    with pytest.raises(Corrupt, match="beyond any leaf"):
+    with pytest.raises(Corrupt, match="no leaf has so many"):
         read(table.store, [beyond])
     table.store.discard(key_of(TABLE, FILE))
     with pytest.raises(Corrupt, match=FILE) as caught:

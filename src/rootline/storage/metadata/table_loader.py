@@ -259,7 +259,7 @@ async def _roots(store: ObjectStore, table: TableName, first: int, last: int) ->
             version, reading = ahead.popleft()
             found = await reading
             if found is None:
-                raise Corrupt("object-missing", f"{root_key(table, version)}: no such root; it may have expired")
+                raise Corrupt("object-missing", f"{root_key(table, version)}: it does not exist; it may have expired")
             root = await asyncio.to_thread(proven_root, found.body, table, version, known)
             yield root
             known = root
