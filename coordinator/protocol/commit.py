@@ -140,7 +140,7 @@ def settle(machine: TableMachine) -> Settled | str:
 
 
 def _with_settled(machine: TableMachine, settled: Settled) -> tuple[TableMachine, list[Effect]]:
-    """Remove the records that the head decided from the batch, and publish their verdicts again."""
+    """Remove from the batch the records that the head has decided, and publish their verdicts again."""
     if not settled.up_to:
         return machine, []
     machine = machine._replace(batch=settled.undecided)

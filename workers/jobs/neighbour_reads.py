@@ -75,7 +75,7 @@ class Neighbours(NamedTuple):
 
     * `are_known`: whether it is known for every table which objects it names.
     * `kept`: whether another table names an object that would have been deleted.
-    * `troubles`: a sentence for each table that could not be read and because of which objects are kept.
+    * `troubles`: a sentence for each unreadable table that may name objects here, which are therefore kept.
     """
 
     are_known: bool

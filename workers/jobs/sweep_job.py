@@ -60,8 +60,8 @@ class Found(NamedTuple):
 
     * `again_s`: seconds until the next run.
     * `left`: the error because of which some objects were not deleted.
-    * `troubles`: a sentence for each key that cannot be deleted, and for each table that could not be read and because
-      of which objects are kept.
+    * `troubles`: a sentence for each key that cannot be deleted, and for each unreadable table that may need objects
+      here, which are therefore kept.
     """
 
     condemned: tuple[Removed, ...] = ()

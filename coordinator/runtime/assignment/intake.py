@@ -118,7 +118,7 @@ class RejectionOutbox:
     def reject(self, rejections: Sequence[Rejection]) -> None:
         """Queue rejections. Each blocks its partition's frontier until the log has acknowledged it.
 
-        The dead letter of a very large record contains its coordinates only.
+        The dead letter of a very large record has only its log, partition and offset.
         """
         for verdict, _ in rejections:
             self.frontier.rejected((LogId(verdict.log), verdict.partition), verdict.offset)
@@ -221,7 +221,7 @@ class RejectionOutbox:
 
 
 def _first_of(waiting: Sequence[Rejection]) -> Sequence[Rejection]:
-    """The next batch from the front of the queue, at least one."""
+    """The next batch from the front of the queue, at least one rejection."""
     size = 0
     for count, rejection in enumerate(waiting[:_AT_ONCE_MAX]):
         size += _size(rejection)

@@ -102,7 +102,7 @@ class LogOnDemand(IntentSink, VerdictSource):
 
 @dataclass(frozen=True, slots=True)
 class LakeParts:
-    """A lake's open store and log, and, if the log is in a folder, the lock of the coordinator's host.
+    """A lake's open store and log. For a log in a folder, also the lock of the process that hosts the coordinator.
 
     `coordinator_log` opens the log for one coordinator, which closes it.
     """

@@ -89,8 +89,8 @@ def plan_expiry(
         header: the head's header.
         kept: the page of kept versions that the header names.
         limits: the table's limits.
-        now_ms: the time now, of the store or the worker. If the head's timestamp is later, its coordinator's clock was
-            ahead, and versions are not older than this time makes them.
+        now_ms: the time now, of the store or the worker. Ages are counted from this time, or from the head's timestamp
+            if that is earlier.
         now: an operator's command, for which one version to expire is enough.
     """
     before = () if kept is None else kept.content.versions
@@ -122,7 +122,7 @@ def plan_expiry(
 
 
 class _Search:
-    """Finds versions by time, from the oldest version on, after which none has expired."""
+    """Finds versions by time, among the versions from the oldest one on, none of which has expired."""
 
     def __init__(self, header: RootHeader) -> None:
         self._header = header

@@ -53,7 +53,9 @@ class Fault(NamedTuple):
 
 @dataclass(slots=True)
 class CheckSummary:
-    """The progress of a check. Each object counts once. `foreign_objects`, keys among the roots' keys, are not faults.
+    """The progress of a check. Each object counts once.
+
+    `foreign_objects`: keys in the roots' folder that are not roots. They are not faults.
 
     Of the `data_files`, `data_files_measured` were compared by length and `data_files_opened` were opened.
     `data_files_unread` could not be opened as requested (encrypted, or of a format without a footer).

@@ -213,7 +213,7 @@ class FileReading:
         return pa.schema([arrow_field_of(field) for field in self.every])
 
     def _projected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Convert a stored batch to the columns `every`. Free if the file has all of them in the table's types."""
+        """Convert a stored batch to the columns `every`. Does nothing if the file has them all in the table's types."""
         schema, stored = self._schema, batch.schema
         place_of = self.projection.find(list(stored))
         places = [at for field in self.every if (at := place_of(field)) is not None]
