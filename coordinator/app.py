@@ -240,12 +240,13 @@ class CoordinatorService:
         for table, loop in self._consumer.tables.items():
             machine = loop.machine
             if machine.head is not None and self.metrics.is_news(table, machine.head.header.version):
-                header, totals = machine.head.header, machine.head.header.totals
+                header, live = machine.head.header, machine.head.live
                 entries = {
-                    "data": totals.data_files,
-                    "vectors": totals.vectors,
-                    "data_manifests": totals.data_manifests,
-                    "delete_manifests": totals.delete_manifests,
+                    "data": len(live.rows) - len(live.vectors) - len(live.equality_deletes),
+                    "vectors": len(live.vectors),
+                    "equality_deletes": len(live.equality_deletes),
+                    "data_manifests": header.totals.data_manifests,
+                    "delete_manifests": header.totals.delete_manifests,
                 }
                 size = machine.head.root.size_in_bytes
                 self.metrics.root(table, size, header.snapshot.timestamp_ms, entries)

@@ -161,6 +161,7 @@ class CoordinatorMetrics:
         self._tables: set[str] = set()
         self._states: dict[str, TableState] = {}
         self._versions: dict[str, int] = {}
+        self._contents: dict[str, tuple[str, ...]] = {}
         self._lagging: set[Partition] = set()
         self._commit = self._histogram("rootline_commit_seconds", "Time from the PUT of a root to its confirmation.")
         self._visible = self._histogram(
@@ -196,7 +197,9 @@ class CoordinatorMetrics:
         self._oldest_version = self._gauge(
             "rootline_oldest_version", "Oldest version from which on every version can be read.", "table"
         )
-        self._root_entries = self._gauge("rootline_root_entries", "Entries of the newest root.", "table", "content")
+        self._root_entries = self._gauge(
+            "rootline_root_entries", "Live entries in the newest root itself, not in its leaves.", "table", "content"
+        )
         self._state = self._gauge("rootline_table_state", "1 for the current state of the table.", "table", "state")
         self._oldest = self._gauge("rootline_oldest_pending_intent_seconds", "Age of the oldest undecided intent.")
         self._ready = self._gauge("rootline_coordinator_ready", "1 while /readyz reports the coordinator as ready.")
@@ -271,12 +274,13 @@ class CoordinatorMetrics:
         return True
 
     def root(self, table: str, size_in_bytes: int, timestamp_ms: int, entries: dict[str, int]) -> None:
-        """Set the gauges of the newest root. `entries`: the live files or leaves of the table, by content."""
+        """Set the gauges of the newest root. `entries`: the live rows of the root, by content."""
         label = self._label(table)
         if label == _OTHER:
             return
         self._root_bytes.labels(label).set(size_in_bytes)
         self._last_commit.labels(label).set(timestamp_ms / 1000)
+        self._contents[label] = tuple(entries)
         for content, count in entries.items():
             self._root_entries.labels(label, content).set(count)
 
@@ -294,12 +298,18 @@ class CoordinatorMetrics:
             self._given_up.labels(label).set(given_up_bytes)
 
     def states(self, of: Mapping[TableName, TableState]) -> None:
-        """Set the state of every table in memory. Removes the other tables.
+        """Set the state of every table in memory. Removes the other tables, and what is known of their roots.
 
         Otherwise a process that no longer owns a table would continue to raise alarms about it.
         """
         labels = {self._label(table): state for table, state in of.items()}
         labels.pop(_OTHER, None)
+        for label in self._contents.keys() - labels.keys():
+            self._versions.pop(label, None)
+            for gauge in (self._root_bytes, self._retained, self._given_up, self._oldest_version):
+                gauge.remove(label)
+            for content in self._contents.pop(label):
+                self._root_entries.remove(label, content)
         for label in self._states.keys() - labels.keys():
             del self._states[label]
             for known in TableState:

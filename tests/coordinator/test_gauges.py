@@ -42,6 +42,29 @@ def test_a_version_is_news_once_and_tables_without_gauges_have_none() -> None:
     assert told == [*[True] * (TABLES_MAX - 1), False]
 
 
+def test_the_root_of_a_table_that_another_process_has_now_is_not_shown_here() -> None:
+    metrics = CoordinatorMetrics()
+
+    def shown(name: str, **labels: str) -> float | None:
+        return metrics.registry.get_sample_value(name, {"table": "a.b", **labels})
+
+    def owned() -> None:
+        assert metrics.is_news("a.b", 7)
+        metrics.root("a.b", 100, 1, {"data": 4000})
+        metrics.retained("a.b", 500)
+        metrics.expired("a.b", 2, 50)
+        metrics.states({TableName("a.b"): TableState.IDLE})
+        assert shown("rootline_root_entries", content="data") == 4000
+        assert shown("rootline_oldest_version") == 2
+
+    owned()
+    metrics.states({})
+    gauges = ("rootline_root_bytes", "rootline_retained_root_bytes", "rootline_given_up_root_bytes")
+    assert [shown(name) for name in (*gauges, "rootline_oldest_version")] == [None] * 4
+    assert shown("rootline_root_entries", content="data") is None
+    owned()
+
+
 def test_the_lag_of_partitions_that_went_is_not_shown() -> None:
     metrics = CoordinatorMetrics()
     metrics.lag({(LOG, 0): 3, (LOG, 1): 4})

@@ -12,7 +12,7 @@ from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.intent_codec import encode_intent
-from rootline.schemas.content_entry import ContentType
+from rootline.schemas.content_entry import ContentType, Status
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.verdict import VerdictKind
 from rootline.storage.check.chain import check_table
@@ -50,9 +50,17 @@ async def written_without_workers(store: ObjectStore, judged: MemoryObjectStore)
         state = await load_table(judged, table.table)
         assert state is not None
         most = max(most, sum(row.entry.content_type is ContentType.DATA for row in state.root.rows))
+    await coordinator.measure()
+    shown = coordinator.metrics.registry.get_sample_value(
+        "rootline_root_entries", {"table": table.table, "content": "data"}
+    )
     coordinator.request_stop()
     await running
     assert most <= 11
+    assert shown == sum(
+        row.entry.content_type is ContentType.DATA and row.entry.version_info.status is not Status.DELETED
+        for row in state.root.rows
+    )
     live = {item.entry.location for item in state.live.entries()}
     assert live == {location_of(number) for number in range(FILES)}
     assert state.header.totals.data_manifests >= 5
