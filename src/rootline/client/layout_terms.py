@@ -3,9 +3,9 @@
 Owns: the grammar of terms and of sort orders, a term's name, the steps that change a partition spec or a sort order.
 Does not own: ids (`rootline.tree.evolution`), sorting rows (`partition_split`), the rules for a table's sort orders.
 Invariants: a column whose name is not a plain word is in double quotes, as in filters. A transform fits its columns. A
-term in a sort order has the grammar of `partition_by`, with a sign before it and the place of nulls behind it. Nulls
-are first ascending and last descending unless the term states otherwise, as in Iceberg. A step applies to the columns
-and fields that the steps before it made. A field that the table once had gets its former name.
+term in a sort order has the grammar of `partition_by`, with an optional sign before it and the place of nulls after it.
+Nulls are first ascending and last descending unless the term states otherwise, as in Iceberg. Each step applies to the
+result of the steps before it. A partition field that the table once had gets its former name.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class Term:
 
 
 def parsed_term(argument: str, term: str, schema: Schema) -> Term:
-    """`term`, parsed over the columns of `schema`. `argument` is the name of the term's list in errors.
+    """`term`, parsed over the columns of `schema`. `argument` is the argument that contains the term, such as
+    `partition_by`, and is named in errors.
 
     Raises:
         Invalid: `definition-invalid`, naming the term.
@@ -192,7 +193,7 @@ PartitionTransform = str | Transform[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The state that a step changes: the columns, the fields of the partition spec, and those of the sort order."""
+    """The state that a step changes: columns, fields of the partition spec, and fields of the sort order."""
 
     definition: TableDefinition
     schema: Schema
@@ -269,7 +270,9 @@ class Layout:
         return parsed_term("partition_by", f"{function}({f'{width}, ' if width else ''}{column})", self.schema)
 
     def _known_name(self, derivation: Derivation) -> str | None:
-        """The name of a partition field in the newest spec that has it, unless another field or column has the name."""
+        """The name of this partition field in the newest spec that has the field. `None` if no spec has it, or if
+        another field or column has the name.
+        """
         member = member_of(self.definition, derivation)
         for spec in reversed(self.definition.partition_specs):
             if member in spec.expr_ids:
