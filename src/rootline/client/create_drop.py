@@ -125,10 +125,7 @@ def build_definition(
     for term in expressions:
         parsed = parsed_term("expressions", term, iceberg)
         if parsed.transform == "identity":
-            raise Invalid(
-                "definition-invalid",
-                f"expressions {term!r}: files have statistics of every column anyway; leave it out",
-            )
+            raise Invalid("definition-invalid", f"expressions {term!r}: every column has statistics; leave it out")
         last_id += 1
         derived.append(Expression(last_id, parsed.source_ids, parsed.transform, parsed.name))
     _check_distinct(derived, members, partition_by, iceberg)

@@ -100,9 +100,7 @@ async def _upload(session: Session, table: TableName, location: str, body: bytes
             raise Internal("invariant-broken", f"{key}: an object of this fresh name has other bytes than were written")
         session.uploads.note(table, location, begun_ms if stored.stored_ms is None else stored.stored_ms)
         return
-    raise Unavailable(
-        "store-unavailable", f"{key}: not stored in {_ATTEMPTS} attempts; error of the last one: {reason}"
-    )
+    raise Unavailable("store-unavailable", f"{key}: not stored in {_ATTEMPTS} attempts; last error: {reason}")
 
 
 async def oldest_listed(session: Session, table: TableName, locations: Sequence[str]) -> int | None:

@@ -239,8 +239,5 @@ class ViewHandle:
 def _version(given: object, name: str) -> int | None:
     found = checks.whole_or_none(given, name, least=1)
     if found is not None and found > _VERSION_MAX:
-        raise Invalid(
-            "setting-invalid",
-            f"{name} is {found}: it is beyond the greatest version id of a view; give a version that the view has",
-        )
+        raise Invalid("setting-invalid", f"{name} is {found}, and the greatest is {_VERSION_MAX}; give an existing one")
     return found
