@@ -110,8 +110,8 @@ def oldest_file_header(oldest_file_ms: int | None) -> Headers:
 
 
 def oldest_file_of(headers: Headers) -> int | None:
-    """The upload time in a record's headers, or `None`. Of several, the oldest is used, because software that sends a
-    record again may add its own header.
+    """The upload time in a record's headers, or `None`. Of several, the oldest is used, because software that resends a
+    record may add its own header.
     """
     said = [value or b"" for name, value in headers if name == OLDEST_FILE_HEADER]
     readable = [int(value) for value in said if value.isdigit() and len(value) <= 18]

@@ -8,7 +8,7 @@ Invariants: nothing is uploaded before the changes are known to be legal. Column
 writers add a column at the same time, the second one uses the column of the first, or adds its own after it. Only
 necessary changes are made: no column is dropped, reordered or made optional, and a type that is neither the table's nor
 a legal promotion is refused later by the cast. New columns are optional. Keys of maps do not change. If the definition
-changes before the commit, files are written again only if the columns differ from those that they were written for.
+changes before the commit, files are rewritten only if the columns differ from those that they were written for.
 
 Theory. A declared type (Arrow, NumPy, a data frame) states the user's intention for the column. Python's own numbers
 have only one width each, so they state no intention: their column is widened only if a value needs it.

@@ -99,7 +99,7 @@ async def publish_records(
     Args:
         session: the lake.
         records: records of intents, from `record_of`.
-        may_resend: whether a record may be sent again, because the table's ledger would recognize the second copy.
+        may_resend: whether a record may be resent, because the table's ledger would recognize the second copy.
         oldest_file_ms: the upload time of the oldest file that they add, if known.
 
     Raises:

@@ -59,8 +59,8 @@ HEAD = PointInTime()
 
 
 async def read_head(store: ObjectStore, table: TableName, known: Root | None = None) -> Root:
-    """The newest root. Parts that it shares with the verified root `known` are not decoded again. Raises `Invalid`
-    (`table-unknown`, `table-dropped`) if no table has this name.
+    """The newest root. Parts that it shares with the verified root `known` are reused without decoding. Raises
+    `Invalid` (`table-unknown`, `table-dropped`) if no table has this name.
     """
     return await table_root(store, table, known)
 

@@ -13,8 +13,8 @@ Invariants:
 Theory. Every row that is live after a restore was live in the earlier version, so that version's schema would be enough
 for the rows. But writers that do not know of the restore yet still add rows of the newer schema, and their intents are
 accepted. So a type that was promoted stays promoted, and a field that became optional stays optional. Usually there was
-no such change, and the earlier schema becomes the current one unchanged. A schema from before a replace is added again
-under a new id (`oldest_schema_id`).
+no such change, and the earlier schema becomes the current one unchanged. A schema from before a replace is added under
+a new id (`oldest_schema_id`).
 
 Source: docs/format.md, "Table definition", the table specification, "Schema Evolution", docs/decisions/0064.
 """
