@@ -1,5 +1,5 @@
 """The part `locations`: files that no intent may add, because they were uploaded too long ago (before the horizon), or
-are condemned (a sweep will delete them) or retired (removed from the table).
+are condemned (a sweep will delete them) or retired (a rewrite replaced them).
 
 Owns: the value types, the keys `rootline.horizon` and `rootline.left`. Does not own: the pages of locations
 (`rootline.schemas.bytes.root`), which locations are condemned or retired (`rootline.tree`).
@@ -47,13 +47,12 @@ class RetiredSince(NamedTuple):
 
 
 class Retired(NamedTuple):
-    """Locations of files that were removed from the table, as sorted hashes: the latest ones here, earlier ones in
-    `pages`, the oldest page first.
+    """Locations of files that rewrites and conversions replaced, as sorted hashes: the latest ones here, earlier ones
+    in `pages`, the oldest page first.
 
-    `rewritten`: locations whose rows are now in other files, unless a restore followed `number`. `removed`: all others.
-    `since_ms`: a time neither before the append time of the intent that removed the newest one nor before that root's
-    time.
-    `number`: that intent's sequence number.
+    `rewritten`: locations whose rows are now in other files, unless a restore followed `number`. `removed`: locations
+    that were replaced before an earlier restore. `since_ms`: a time neither before the append time of the intent that
+    replaced the newest one nor before that root's time. `number`: that intent's sequence number.
     """
 
     removed: bytes = b""

@@ -1,8 +1,8 @@
 """Pages of locations that must not be added again: condemned and retired ones.
 
 A sweep condemns the locations of unused objects. No root may add a condemned location, and its object may be deleted
-once the retention time has passed. A location is retired when its file is removed from the table. It is recorded
-because adding the file again could double its rows.
+once the retention time has passed. A location is retired when a rewrite or a conversion replaces its file by others. It
+is recorded because adding the file again would double its rows.
 
 Owns: the rows of both kinds of pages. Does not own: the file around them (`page_codec`), the sets (`location_hashes`),
 which locations are condemned (`rootline.maintenance`), which locations are retired and when they are forgotten
@@ -52,7 +52,7 @@ class CondemnedLocations:
 
 @dataclass(frozen=True, slots=True)
 class RetiredLocations:
-    """`rewritten`: other files now contain the rows. `removed`: all other retired locations. No location is in both."""
+    """`rewritten`: other files now contain the rows. `removed`: retired before a later restore. No location is in both."""
 
     removed: LocationHashes
     rewritten: LocationHashes
