@@ -52,7 +52,7 @@ class CondemnedLocations:
 
 @dataclass(frozen=True, slots=True)
 class RetiredLocations:
-    """`rewritten`: other files now contain the rows. `removed`: retired before a later restore. No location is in both."""
+    """`rewritten`: other files now contain the rows. `removed`: retired before a restore. No location is in both."""
 
     removed: LocationHashes
     rewritten: LocationHashes
