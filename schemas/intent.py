@@ -258,7 +258,7 @@ class Intent(WireModel):
     @model_validator(mode="after")
     def _shape_of_kind(self) -> Intent:
         if (self.writer_id is None) != (self.writer_sequence is None):
-            raise ValueError("writer_id and writer_sequence come together: send both or neither")
+            raise ValueError("writer_id and writer_sequence belong together: send both or neither")
         shape = SHAPES[self.kind]
         carried = {name for name in CARGO if getattr(self, name) not in ((), None)}
         extra = carried - shape.may_carry

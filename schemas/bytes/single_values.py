@@ -163,7 +163,7 @@ def to_generic(statistics: ContentStats, tracked_by_id: Mapping[int, TrackedFiel
 
 def _field_of(item: GenericStatistics, tracked: TrackedField | None) -> FieldStatistics:
     if tracked is None:
-        raise Invalid(_CODE, f"statistics of id {item.field_id}: the table has no such column or expression")
+        raise Invalid(_CODE, f"statistics of id {item.field_id}: the table has no such column; omit them")
     return FieldStatistics(
         bound_of(tracked, "lower", item.lower_bound, item.lower_value),
         bound_of(tracked, "upper", item.upper_bound, item.upper_value),
@@ -251,7 +251,7 @@ def _generic_of(
 ) -> GenericStatistics:
     tracked = tracked_by_id.get(tracked_id)
     if tracked is None:
-        raise Invalid(_CODE, f"statistics of id {tracked_id}: the table has no such column or expression")
+        raise Invalid(_CODE, f"statistics of id {tracked_id}: the table has no such column; omit them")
     return GenericStatistics(
         field_id=tracked_id,
         lower_bound=_binary(tracked, field.lower_bound),

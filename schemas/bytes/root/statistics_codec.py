@@ -105,7 +105,7 @@ class StatisticsCodec:
                 raise Invalid(_CODE, f"statistics of id {tracked_id}: {error}") from error
         if found != len(statistics):
             unknown = sorted(set(statistics) - self._known)
-            raise Invalid(_CODE, f"statistics of ids {unknown[:8]}: the table has no such column or expression")
+            raise Invalid(_CODE, f"statistics of ids {unknown[:8]}: the table has no such columns; omit them")
         return b"".join(parts)
 
     def decode(self, data: bytes | memoryview, position: int = 0) -> tuple[dict[int, FieldStatistics], int]:

@@ -213,7 +213,7 @@ def _pieces(
                 yield pa.Table.from_batches(batches, schema)
                 batches, size, pieces = [], 0, pieces + 1
     except (pa.ArrowException, OSError) as error:
-        raise Invalid("file-unreadable", f"{location}: cannot be decoded: {error}") from error
+        raise Invalid("file-unreadable", f"{location}: cannot be decoded: {error}; write it again") from error
     if batches or not pieces:
         yield pa.Table.from_batches(batches, schema)
 

@@ -106,7 +106,7 @@ def _check_transform(where: str, text: str, sources: Sequence[NestedField], argu
     except ValueError as error:
         raise Invalid("definition-invalid", f"{where}: {error}") from error
     if isinstance(transform, UnknownTransform) and text != LOWER:
-        raise Invalid("definition-invalid", f"{where}: there is no transform {text!r}")
+        raise Invalid("definition-invalid", f"{where}: there is no transform {text!r}; use one such as month or bucket")
     if text == LOWER and argument in _WITHOUT_LOWER:
         cannot = "partition" if argument == "partition_by" else "sort"
         raise Invalid("definition-invalid", f"{where}: lower cannot {cannot}; it can be one of `expressions`")
@@ -115,7 +115,7 @@ def _check_transform(where: str, text: str, sources: Sequence[NestedField], argu
     types = [source.field_type if isinstance(source.field_type, PrimitiveType) else None for source in sources]
     if function_of(text, transform, types) is Function.UNKNOWN:
         taken = ", ".join(str(source.field_type) for source in sources)
-        raise Invalid("definition-invalid", f"{where}: {text} does not accept {taken}")
+        raise Invalid("definition-invalid", f"{where}: {text} does not accept {taken}; use another transform")
 
 
 SortBy: TypeAlias = "Sequence[str] | IcebergOrder"
@@ -168,7 +168,7 @@ def _field(term: str, schema: Schema) -> SortField:
     assert match is not None, "it matches any text"
     parsed = parsed_term("sort_by", match["term"], schema)
     if len(parsed.source_ids) != 1:
-        raise Invalid("definition-invalid", f"sort_by {term!r}: a sort field has one column")
+        raise Invalid("definition-invalid", f"sort_by {term!r}: a sort field has one column; name one")
     if parsed.is_named:
         raise Invalid("definition-invalid", f"sort_by {term!r}: a sort field has no name; leave out `as {parsed.name}`")
     is_down = match["sign"] == "-"
@@ -221,7 +221,7 @@ class Layout:
         parsed = self._term(term, transform)
         derivation = parsed.source_ids, parsed.transform
         if any((field.source_ids, field.transform) == derivation for field in self.spec):
-            raise Invalid("definition-invalid", f"partition field {term!r}: the table is partitioned by it already")
+            raise Invalid("definition-invalid", f"{term!r}: the table is partitioned by it already; leave it out")
         found = name or (parsed.name if parsed.is_named else self._known_name(derivation) or self._free_name(parsed))
         if any(field.name == found for field in self.spec):
             raise Invalid(
@@ -244,7 +244,7 @@ class Layout:
         """
         place = self._place_of(name)
         if any(field.name == new for field in self.spec):
-            raise Invalid("definition-invalid", f"partition field {name!r}: there is one named {new!r} already")
+            raise Invalid("definition-invalid", f"partition field {name!r}: {new!r} is taken; choose another name")
         renamed = replace(self.spec[place], name=new)
         return replace(self, spec=(*self.spec[:place], renamed, *self.spec[place + 1 :]))
 

@@ -129,7 +129,7 @@ class WriterStamp:
         else:
             writer_id = self._supplied
         if not 0 <= writer_sequence < 2**63:
-            raise Invalid("setting-invalid", f"writer_sequence {writer_sequence} is outside 0..2^63-1")
+            raise Invalid("setting-invalid", f"writer_sequence {writer_sequence}: give one from 0 to 2^63-1")
         return intent.model_copy(update={"writer_id": writer_id, "writer_sequence": writer_sequence})
 
     def _check_carried(self, intent: Intent, writer_sequence: int | None) -> None:

@@ -245,7 +245,7 @@ class _Reader:
 
     def _one(self, depth: int) -> Tree:
         if depth > 2 * MAX_FILTER_DEPTH:
-            raise self._refusal(self._peek, "the filter is nested too deeply")
+            raise self._refusal(self._peek, "the filter is nested too deeply: write it with fewer brackets")
         if self._took_word("not"):
             return Negation(self._one(depth + 1))
         if self._took("("):

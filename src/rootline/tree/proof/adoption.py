@@ -251,7 +251,7 @@ def check_named(named: AdoptedRoot) -> None:
     if named.location != adopted_location(named.digest):
         where = adopted_location(named.digest)
         raise Invalid(
-            "location-invalid", f"adopted root {named.location[:120]!r}: by its digest its location must be {where}"
+            "location-invalid", f"adopted root {named.location[:120]!r}: name it {where}, as its digest requires"
         )
     if named.file_size_in_bytes > ROOT_BYTES_MAX:
         size = named.file_size_in_bytes

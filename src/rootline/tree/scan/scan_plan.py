@@ -261,7 +261,7 @@ def live_flags(leaf: Leaf, dead: BitMap | None) -> np.ndarray[tuple[int], np.dty
     live: np.ndarray[tuple[int], np.dtype[np.bool_]] = statuses.to_numpy(zero_copy_only=False) != Status.DELETED
     if dead:
         if dead.max() >= len(leaf):
-            raise Corrupt("vector-corrupt", f"the vector of {leaf.location} names ordinal {dead.max()} of {len(leaf)}")
+            raise Corrupt("vector-corrupt", f"{leaf.location}: its vector has entry {dead.max()} of {len(leaf)}")
         live[np.asarray(dead.to_array(), dtype=np.int64)] = False
     return live
 
