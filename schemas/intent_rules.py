@@ -171,9 +171,9 @@ class Names(Enum):
 class KindShape:
     """The fields of a kind.
 
-    `may_carry`: fields that may have content. `must_carry`: fields of which at least one has content. If it is empty,
-    at least one of `may_carry` has content. `must_name`: field → the reason why it is required. `is_maintenance`: it
-    changes the storage of a table, never its rows.
+    `may_carry`: fields that may have content. `must_carry`: fields of which at least one has content. If `must_carry`
+    is empty, at least one of `may_carry` has content. `must_name`: field → the reason why it is required.
+    `is_maintenance`: it changes the storage of a table, never its rows.
     """
 
     may_carry: frozenset[str]

@@ -54,7 +54,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The table's exact live totals. `rows` includes vectors' rows. `deleted_rows` counts the rows that live vectors
+    """The table's exact live totals. `rows` includes deleted rows. `deleted_rows` counts the rows that live vectors
     delete.
     """
 

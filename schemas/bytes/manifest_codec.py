@@ -305,7 +305,7 @@ def decode_manifest_list(
         definition: the table's, with all its partition specs. A member of a spec is found by its position.
         name: the list's name in errors.
         next_row_id: data manifests without a `first_row_id` (V1, V2) get ids from here on.
-        counted: the counts of manifests without counts in the list.
+        counted: location → counts, for manifests whose counts are not in the list.
 
     Raises:
         Corrupt: `leaf-corrupt`, not a manifest list, or one without counts of its manifests' files and rows.

@@ -120,8 +120,8 @@ def default_value(name: str, of_type: IcebergType, given: Any) -> Any:
 
 
 def _value(of_type: IcebergType, given: Any) -> Any:
-    """`given` as a value of this type, or `None` if it is a text or a number that cannot be. Other values are returned
-    unchanged, and `default_fault` refuses them.
+    """`given` as a value of this type, or `None` for a text or number that cannot be converted. Values of other types
+    are returned unchanged, and `default_fault` refuses them.
     """
     if isinstance(of_type, DecimalType) and isinstance(given, int | str | Decimal) and not isinstance(given, bool):
         return _decimal(of_type, given)

@@ -203,7 +203,7 @@ def settles(sighting: Sighting, query: TraceQuery) -> bool:
 
 
 def of_record(match: Match) -> Sighting:
-    """The facts in the record itself. Its state is not known yet."""
+    """The facts in the record itself. The state stays `PENDING` until another source is searched."""
     record = match.record
     known = Sighting(Whereabouts.PENDING, "log", position=record.position, appended_ms=record.appended_ms)
     if match.intent is None:
@@ -212,7 +212,7 @@ def of_record(match: Match) -> Sighting:
 
 
 def of_intent(known: Sighting, intent: Intent) -> Sighting:
-    """`known` with the facts in the intent."""
+    """`known` with the table, id, kind, writer and sequence of the intent."""
     return replace(
         known,
         table=intent.table,

@@ -224,7 +224,7 @@ async def _net_change(store: ObjectStore, head: RootHeader, after: Version, up_t
 async def changes_of_net(
     store: ObjectStore, table: TableName, from_version: Version, to_version: Version, net: NetChange
 ) -> TableChanges:
-    """`net` as the change from one version to another, with the changed rows of its vectors. Raises `Corrupt`."""
+    """`net` as the change from one version to another, with the rows that its vectors delete. Raises `Corrupt`."""
     return TableChanges(
         table,
         from_version,

@@ -184,7 +184,7 @@ def check_adopted_location(location: str) -> None:
 
 
 def live_files(leaves: Iterable[Leaf], dead: Mapping[str, BitMap]) -> pa.ChunkedArray:
-    """The locations of the live data files. `dead` has the dead ordinals of each leaf."""
+    """The locations of the live data files. `dead`: leaf location → the ordinals of its removed entries."""
     chunks: list[pa.Array] = []
     for leaf in leaves:
         if leaf.content is LeafContent.DATA:
