@@ -86,7 +86,7 @@ def connect(
         url: the warehouse: a path, `file:///dir`, `s3://bucket/prefix`. The default is `ROOTLINE_WAREHOUSE`.
         log: the intent log. The default is `ROOTLINE_LOG`, or else the log embedded in the warehouse's folder.
         coordinator: `auto`: this process may host the coordinator and the worker of a lake whose log is embedded (in
-            the warehouse's folder, or `sqlite:///dir`). `elsewhere`: another process hosts them.
+            the warehouse's folder, or `sqlite:///dir`). `elsewhere`: this process never hosts them.
         settings: the settings of a coordinator that this process hosts.
         cache_bytes: the most bytes of immutable metadata to cache for later plans. 0 disables the cache.
 
