@@ -268,7 +268,7 @@ SHAPES: Final[Mapping[IntentKind, KindShape]] = {
 CHANGING_KINDS: Final = frozenset(
     {IntentKind.ALTER, IntentKind.APPEND, IntentKind.OVERWRITE, IntentKind.ROW_DELTA, IntentKind.REPLACE}
 )
-"""The kinds whose `definition` is a list of changes. For `create` it is a whole definition, for views their JSON."""
+"""The kinds whose `definition` is a list of changes. For `create` it is a definition, for views their JSON."""
 VIEW_KINDS: Final = frozenset((IntentKind.CREATE_VIEW, IntentKind.REPLACE_VIEW, IntentKind.DROP_VIEW))
 BEGINNING_KINDS: Final = frozenset((IntentKind.CREATE, IntentKind.CREATE_VIEW))
 """The kinds that make the first root of a name."""

@@ -181,7 +181,7 @@ def read_present(data: bytes, position: int) -> bool:
 
 
 def optional(read: Callable[[bytes, int], tuple[T, int]]) -> Callable[[bytes, int], tuple[T | None, int]]:
-    """A reader of type `["null", T]`, made of `read`, a reader of T. It returns (value or `None`, position after it)."""
+    """A reader of type `["null", T]`, made of `read`. It returns (value or `None`, position after it)."""
 
     def read_optional(data: bytes, position: int) -> tuple[T | None, int]:
         if read_present(data, position):

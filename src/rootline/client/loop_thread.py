@@ -4,8 +4,8 @@ Owns: the loop, its thread and their clean end, threads for calls that block. Do
 the loop.
 Invariants: `run` never blocks the loop's own thread. After `close` no task runs, and a caller whose coroutine was
 cancelled gets `CancelledError`. At the interpreter's exit the loop ends before Python tears modules down. Blocking
-calls begin in the order of their arrival. A shutdown finishes all of them unless it cancels those that have not begun
-(`cancel_futures`).
+calls begin in the order of their arrival. A shutdown finishes all of them, unless its caller cancels those that have
+not begun.
 
 Theory. Python's own executor refuses calls as soon as the main thread has ended. Other threads of the program may still
 use the lake then, and an open lake still has work to finish. If no further thread can be started, the running threads

@@ -34,7 +34,7 @@ from rootline.tree.state.table_state import TableState
 from rootline.tree.state.totals import Tally, totals_after
 
 _MANY: Final = 1_000
-"""From this number on, entries removed from one leaf are counted by columns, if the table has no deletion vectors."""
+"""From this number on, entries removed from one leaf are counted by columns, if the table has no vectors."""
 
 
 def violations(
