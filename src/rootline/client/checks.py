@@ -57,9 +57,7 @@ def deleting_filter(where: object) -> str:
     """A filter as text. `None` is refused: deleting every row needs the filter `true`."""
     found = filter_text(where)
     if found is None:
-        raise Invalid(
-            "filter-invalid", "where is None: give a filter for the rows to delete, or 'true' for all of them"
-        )
+        raise Invalid("filter-invalid", "where is None: give a filter for the rows to delete, or 'true' for all rows")
     return found
 
 

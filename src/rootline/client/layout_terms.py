@@ -95,9 +95,7 @@ def _column(where: str, column: str, schema: Schema) -> NestedField:
         return schema.find_field(column)
     except ValueError as error:
         known = ", ".join(field.name for field in schema.fields)
-        raise Invalid(
-            "definition-invalid", f"{where}: there is no column {column!r}; the columns are {known}"
-        ) from error
+        raise Invalid("definition-invalid", f"{where}: there is no column {column!r}; name one of {known}") from error
 
 
 def _check_transform(where: str, text: str, sources: Sequence[NestedField], argument: str) -> None:
