@@ -1,8 +1,9 @@
-"""Defaults in a schema's JSON: those of structs, lists and maps, which the model does not support, and unreadable
+"""Defaults in a schema's JSON that PyIceberg's model cannot represent: those of structs, lists and maps, and unreadable
 ones.
 
-Owns: the form of a nested default in memory, the message about an unreadable default. Does not own: the check that it
-is a value of its type (`rootline.tree.proof.default_rules`), its value in rows (`rootline.storage.rows.arrow_types`).
+Owns: the form of a nested default (of a struct, list or map) in memory, the message about an unreadable default. Does
+not own: the check that a default is a value of its type (`rootline.tree.proof.default_rules`), its value in rows
+(`rootline.storage.rows.arrow_types`).
 Invariants: a nested default is stored as the text of its JSON single-value form, with sorted keys, because the model
 stores no dictionaries or lists. It is written as JSON, not as text.
 

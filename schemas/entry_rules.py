@@ -1,9 +1,9 @@
 """The rules of one entry: the table of its fields, and their evaluation for a single entry.
 
-Owns: the rules as data, for one entry and for a leaf's columns alike, their sentences, the rules of *shape* (checked
-when a root is written or read), and further rules that only `check` reports. Does not own: the evaluation over a
-leaf's columns (`leaf_columns`; `tests/schemas/test_rule_twins.py` proves both equal), rules that need other entries,
-the definition or the bytes (`rootline.tree`, `rootline.storage`).
+Owns: the rules as data, for one entry and for a leaf's columns alike, their sentences, the rules of *shape* (fields
+that must be present or absent, checked when a root is written or read), and further rules that only `check` reports.
+Does not own: the evaluation over a leaf's columns (`leaf_columns`; `tests/schemas/test_rule_twins.py` proves both
+equal), rules that need other entries, the definition or the bytes (`rootline.tree`, `rootline.storage`).
 Invariants: pure. Entries of our writers break no rule. Every sentence names the field. A field that the table lists
 neither as required nor as null is optional.
 
@@ -42,7 +42,9 @@ class ManifestKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Least:
-    """The least `value` of a number, where it is set, with the sentence for a smaller one."""
+    """The least `value` of a field that is a number, with the sentence for a smaller one. A field that is null has no
+    least value.
+    """
 
     field: str
     value: int
@@ -63,7 +65,9 @@ NO_VECTOR_RULES: Final = VectorRules()
 
 @dataclass(frozen=True, slots=True)
 class FieldRules:
-    """The rules for the fields of the entries that `name` describes. `not_empty`: texts and lists."""
+    """The rules for the fields of one type of entry, which `name` describes. `not_empty`: texts and lists that must not
+    be empty.
+    """
 
     name: str
     formats: frozenset[FileFormat]

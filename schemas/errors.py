@@ -33,7 +33,7 @@ def masked_logins(text: str) -> str:
 
 
 def masked_login(url: str) -> str:
-    """`url`, a text that should be one URL, with its login masked as in `masked_logins`."""
+    """`url` with its login masked as in `masked_logins`. The whole text should be one URL."""
     return masked_logins(_masked_to_last_at(_masked_parameters(url)))
 
 
@@ -42,7 +42,7 @@ def _masked_parameters(text: str) -> str:
 
 
 def _masked_line(line: str) -> str:
-    """`line` with its logins masked, in linear time, because writers of intents can influence it."""
+    """`line` with its logins masked. It takes linear time, because writers of intents can choose the text."""
     parts, at, last = list[str](), 0, line.rfind("@")
     while 0 <= (found := line.find("://", at)) < last - 2:
         begin = found + 3

@@ -15,7 +15,9 @@ from typing import Final
 
 PROFILE: Final = "single-file-commits/1"
 PROFILE_OF_EXPIRY: Final = "single-file-commits/2"
-"""The profile of roots with removed versions, files or tables: the same entries, under a header that is mandatory."""
+"""The profile of roots of tables with expired versions, condemned files or drops: the same entries, and header keys
+that software must know.
+"""
 
 # content entry
 CONTENT_TYPE: Final = 134

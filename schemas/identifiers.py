@@ -2,8 +2,9 @@
 
 Owns: `NewType`s of ids, the snapshot id's arithmetic, identity and position of log records. Does not own: fresh ids
 (the caller makes them), reading a log (`rootline.ports.intent_log`).
-Invariants: a snapshot id follows from (table uuid, version), so a duplicate's commit can be named from its version. A
-`LogId` changes when the log is recreated (a topic's id, an embedded log's uuid), never otherwise.
+Invariants: a snapshot id is computed from the table's UUID and the version, so a verdict on a duplicate can name the
+snapshot of the first commit. A `LogId` changes when the log is recreated (a topic's id, an embedded log's uuid), never
+otherwise.
 """
 
 from __future__ import annotations
@@ -109,8 +110,8 @@ def oldest_file_header(oldest_file_ms: int | None) -> Headers:
 
 
 def oldest_file_of(headers: Headers) -> int | None:
-    """The upload time in a record's headers, or `None`. Of several, the oldest counts, because a resender may add
-    its own.
+    """The upload time in a record's headers, or `None`. Of several, the oldest is used, because software that resends a
+    record may add its own header.
     """
     said = [value or b"" for name, value in headers if name == OLDEST_FILE_HEADER]
     readable = [int(value) for value in said if value.isdigit() and len(value) <= 18]
@@ -130,8 +131,8 @@ class LogPosition(NamedTuple):
 class LogRecord(NamedTuple):
     """A record of the log. `appended_ms` is the log's own append time, milliseconds since the epoch.
 
-    `not_read`: the reason why only the position is known. Key, value and headers are empty then. This is a tuple
-    because one is made for every record, in half the time of a data class.
+    `not_read`: the reason why the record could not be read. Key, value and headers are empty then. The class is a
+    tuple, because one is made for every record, in half the time of a data class.
     """
 
     position: LogPosition
@@ -143,7 +144,8 @@ class LogRecord(NamedTuple):
 
 
 def mark_of(value: bytes, appended_ms: int) -> bytes:
-    """Eight bytes that identify a record at its offset, to detect a log that was restored and has grown since.
+    """Eight bytes that identify a record at its offset. They show whether the log was restored from a backup, so that
+    the offset now has another record.
 
     They include the append time, because a writer may publish the same intent twice.
     """

@@ -58,7 +58,9 @@ _FIELDS: Final = _FieldsByModel()
 
 
 class Isolation(StrEnum):
-    """The isolation level. `snapshot` checks the removed files, `serializable` also additions that match the filter."""
+    """The isolation level. `snapshot` checks for concurrent changes of the files that an intent removes, `serializable`
+    also for rows that match its filter.
+    """
 
     SNAPSHOT = "snapshot"
     SERIALIZABLE = "serializable"
@@ -84,7 +86,7 @@ class WireModel(BaseModel):
 
     @classmethod
     def proven(cls, values: dict[str, Any]) -> Self:
-        """A model of `values`, without validation. They contain every field, each of exactly its type.
+        """A model of `values`, without validation. `values` must contain every field, each of exactly its type.
 
         This is pydantic's own `model_construct` without its search for aliases, defaults and missing fields.
         """
@@ -189,7 +191,9 @@ class AddedManifest(WireModel):
 
 
 class Reaffiliation(WireModel):
-    """A delete leaf that stays, and the data leaf to which it will belong, or `None`."""
+    """A change of a delete leaf that stays in the table: the data leaf whose files it will apply to
+    (`referenced_file`), or `None`.
+    """
 
     location: str
     referenced_file: str | None = None
@@ -208,7 +212,7 @@ class VersionReference(WireModel):
 
 
 class AdoptedRoot(WireModel):
-    """A root that describes an Iceberg table of V1 to V3. `digest` is the one in its header."""
+    """A stored root that describes an Iceberg table of V1 to V3. `digest` is the digest in its header."""
 
     location: str
     file_size_in_bytes: Count
@@ -254,7 +258,7 @@ class Intent(WireModel):
     @model_validator(mode="after")
     def _shape_of_kind(self) -> Intent:
         if (self.writer_id is None) != (self.writer_sequence is None):
-            raise ValueError("writer_id and writer_sequence come together: send both or neither")
+            raise ValueError("writer_id and writer_sequence belong together: send both or neither")
         shape = SHAPES[self.kind]
         carried = {name for name in CARGO if getattr(self, name) not in ((), None)}
         extra = carried - shape.may_carry

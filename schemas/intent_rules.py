@@ -1,12 +1,12 @@
 """The rules for a single intent: its kind, its size, its locations.
 
-Owns: one row for each kind (the fields that it may have, must have and must name), the limits of an intent with their
-defaults, the rules of a location's text. Does not own: the decision about a kind (`rootline.tree.intents`), the fields
+Owns: one row for each kind (the fields that it may have and must have), the limits of an intent with their defaults,
+the rules of a location's text. Does not own: the decision about a kind (`rootline.tree.intents`), the fields
 (`intent`), the settings of the limits, the existing or live objects (a predicate is passed in).
 Invariants: every kind has a row. The value of a kind is its word on the wire, which never changes. Sizes are checked
-before anything is expanded in memory. A valid location is a plain path below the table's own prefix, the same after
-any number of URL decodings, or exactly a live entry's absolute location. So no intent can name another table's objects
-or another endpoint.
+before anything is expanded in memory. A valid location is a plain path below the table's own prefix, which URL decoding
+does not change, or exactly a live entry's absolute location. So no intent can name another table's objects or another
+endpoint.
 
 Source: protocol page, section 2, invariants page, "Bad input", format page, "Intents on the log" and "Objects".
 """
@@ -26,8 +26,8 @@ from rootline.schemas.errors import Invalid
 
 @dataclass(frozen=True, slots=True)
 class IntentLimits:
-    """The limits of an intent. One that exceeds a limit is rejected with a verdict that names the limit and the next
-    step.
+    """The limits of an intent. An intent that exceeds a limit is rejected with a verdict that names the limit and the
+    next step.
     """
 
     max_bytes: int = 1_000_000
@@ -60,7 +60,7 @@ _FORBIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def is_plain(location: str) -> bool:
-    """Whether a fast check proves `location` valid. `False` proves nothing."""
+    """Whether a fast check proves `location` valid. After `False`, `check_location` decides."""
     return len(location) <= DEFAULT_LIMITS.max_location_chars and _PLAIN.match(location) is not None
 
 
@@ -171,9 +171,9 @@ class Names(Enum):
 class KindShape:
     """The fields of a kind.
 
-    `may_carry`: fields that may have content. One of `must_carry` has content, or one of `may_carry` if that is empty.
-    `must_name`: field → the reason why it is required. `is_maintenance`: it changes the storage of a table, never its
-    rows.
+    `may_carry`: fields that may have content. `must_carry`: fields of which at least one has content. If `must_carry`
+    is empty, at least one of `may_carry` has content. `must_name`: field → the reason why it is required.
+    `is_maintenance`: it changes the storage of a table, never its rows.
     """
 
     may_carry: frozenset[str]
@@ -237,7 +237,7 @@ SHAPES: Final[Mapping[IntentKind, KindShape]] = {
     IntentKind.REWRITE: KindShape(
         _carries("add_data_files", "remove_files"),
         must_carry=_carries("remove_files"),
-        must_name={"read_sequence_number": "what is newer still reaches the new files"},
+        must_name={"read_sequence_number": "deletes that are newer also apply to the new files"},
     ),
     IntentKind.EXPIRE: KindShape(
         _carries("ref", "page"),
@@ -268,7 +268,7 @@ SHAPES: Final[Mapping[IntentKind, KindShape]] = {
 CHANGING_KINDS: Final = frozenset(
     {IntentKind.ALTER, IntentKind.APPEND, IntentKind.OVERWRITE, IntentKind.ROW_DELTA, IntentKind.REPLACE}
 )
-"""The kinds whose `definition` is a list of changes. For other kinds it is a whole definition."""
+"""The kinds whose `definition` is a list of changes. For `create` it is a definition, for views their JSON."""
 VIEW_KINDS: Final = frozenset((IntentKind.CREATE_VIEW, IntentKind.REPLACE_VIEW, IntentKind.DROP_VIEW))
 BEGINNING_KINDS: Final = frozenset((IntentKind.CREATE, IntentKind.CREATE_VIEW))
 """The kinds that make the first root of a name."""

@@ -29,11 +29,7 @@ def location_hash(location: str) -> bytes:
 
 
 def ascending_hashes(packed: bytes) -> bytes:
-    """`packed`, checked to be whole hashes that strictly ascend.
-
-    Raises:
-        ValueError: it is not.
-    """
+    """Check that `packed` consists of whole hashes that strictly ascend, and return it. Raises `ValueError` if not."""
     if len(packed) % HASH_BYTES:
         raise ValueError(f"{len(packed)} bytes are not hashes of {HASH_BYTES} bytes each")
     if len(packed) <= _FEW * HASH_BYTES:  # for few hashes, arrays take longer than comparisons

@@ -1,7 +1,7 @@
 """Translates a model's validation errors into sentences.
 
 Owns: the sentences. Does not own: the models, the error code of a fault (except for settings).
-Invariants: a value is never repeated, because it may be a secret. A library's own sentence is never shown.
+Invariants: a message never contains the faulty value, which may be a secret, nor a sentence of the validation library.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def reason_of(fault: ErrorDetails) -> str:
 
 
 def fault_of_model(error: ValidationError) -> str:
-    """The faults of the first few fields."""
+    """The faults of the first few fields, as one sentence."""
     faults = error.errors(include_input=False, include_url=False)
     shown = [f"{'.'.join(map(str, fault['loc']))} {reason_of(fault)}".strip() for fault in faults[:_SHOWN_MAX]]
     more = [f"{len(faults) - _SHOWN_MAX} more"] if len(faults) > _SHOWN_MAX else []

@@ -102,10 +102,10 @@ def own_kind(location: str) -> OwnKind | None:
 
 
 def own_forms(location: str, table: str) -> list[str]:
-    """`location`, and its forms relative to the folder of `table` if an absolute one names that folder.
+    """`location`, and, if it is absolute, each of its ends that may be a path relative to the folder of `table`.
 
-    The warehouse's own location is not known here, so any folder of that name counts. The forms are only used to keep
-    objects.
+    The warehouse's own location is not known here, so every folder with the table's name is treated as the table's. The
+    forms are only used to keep objects from deletion.
     """
     if not (location.startswith("/") or ":" in location):
         return [location]
@@ -118,7 +118,7 @@ def own_forms(location: str, table: str) -> list[str]:
 def key_fault(key: str) -> str | None:
     """The rule that a key breaks, in words, or `None` if every store accepts the key.
 
-    A store may list such a key even so, because other software stored it.
+    A store may still list a key that breaks a rule, because other software stored it.
     """
     if not key:
         return "is empty"
@@ -163,7 +163,7 @@ def table_in(folder: str) -> TableName | None:
 
 
 def namespace_objects_prefix(namespace: NamespaceName) -> str:
-    """The folder of a namespace's own objects. A LIST of it for one key finds the newest."""
+    """The folder of a namespace's own objects. A LIST of this folder for one key finds the newest version."""
     return f"{namespace}/{NAMESPACE_FOLDER}/"
 
 
@@ -178,7 +178,7 @@ def version_of_namespace_key(key: str) -> int | None:
 
 
 def roots_prefix(table: TableName) -> str:
-    """The folder of a table's roots. A LIST of it for one key finds the head."""
+    """The folder of a table's roots. A LIST of this folder for one key finds the head."""
     return f"{table_prefix(table)}metadata/roots/"
 
 

@@ -2,7 +2,8 @@
 
 Owns: the header, its snapshot and totals, the table of its parts. Does not own: the parts (`rootline.schemas.parts`),
 the bytes (`rootline.schemas.bytes.root.header_codec`), their changes (`rootline.tree`).
-Invariants: Maintenance roots copy all of it. Offsets only grow. A rewrite never loses a ledger entry.
+Invariants: A root that maintenance makes copies the whole header. Offsets only grow. A rewrite never loses a ledger
+entry.
 
 Source: protocol page, section 1 (table "in the root's file metadata").
 """
@@ -41,9 +42,7 @@ class Operation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The snapshot of a root. The root *is* the snapshot. `timestamp_ms` since the epoch, strictly greater than the
-    parent's.
-    """
+    """The snapshot that a root is. `timestamp_ms` is since the epoch, and strictly greater than the parent's."""
 
     snapshot_id: SnapshotId
     parent_id: SnapshotId | None
@@ -55,7 +54,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The table's exact live totals. `rows` includes vectors' rows. `deleted_rows` counts the rows that live vectors
+    """The table's exact live totals. `rows` includes deleted rows. `deleted_rows` counts the rows that live vectors
     delete.
     """
 

@@ -37,13 +37,17 @@ KnownNames = Collection[tuple[int, str]]
 
 
 def fields_of(schema: Schema) -> Iterator[tuple[str, NestedField]]:
-    """(path, field) of every field at every depth. Raises `ValueError` below `NESTING_MAX` levels."""
+    """(path, field) of every field at every depth. Raises `ValueError` if the nesting is deeper than `NESTING_MAX`
+    levels.
+    """
     for _, members in _levels(schema):
         yield from members
 
 
 def schema_fault(schema: Schema, *, least_id: int = 1) -> str | None:
-    """The first duplicate id or name, or id outside the valid range, or `None` without such a fault."""
+    """The message about the first duplicate id or name, or the first id outside the valid range. `None` without a
+    fault.
+    """
     paths: dict[int, str] = {}
     for prefix, members in _levels(schema):
         names: set[str] = set()
@@ -61,7 +65,9 @@ def schema_fault(schema: Schema, *, least_id: int = 1) -> str | None:
 
 
 def name_fault(schema: Schema, known: KnownNames, *, may_differ_in_case: bool) -> str | None:
-    """The first new name that engines could not use. Names in `known` are not checked."""
+    """The message about the first name that engines could not use, or `None`. Names in `known` are not checked, because
+    the table already has them.
+    """
     for prefix, members in _levels(schema):
         by_lower: dict[str, tuple[str, bool]] = {}
         for path, field in members:

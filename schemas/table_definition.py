@@ -148,7 +148,7 @@ class SortOrder:
 
 @dataclass(frozen=True)
 class TrackedField:
-    """A column or expression whose statistics entries may have."""
+    """A column or expression for which the entries of the table may have statistics."""
 
     tracked_id: int
     name: str
@@ -158,7 +158,9 @@ class TrackedField:
 
 @dataclass(frozen=True)
 class PastLayout:
-    """An earlier layout of a table's statistics: its first `schemas` schemas and `expressions`."""
+    """An earlier layout of a table's statistics, when the table had only its first `schemas` schemas and its first
+    `expressions` expressions.
+    """
 
     schemas: int
     current_schema_id: int
@@ -169,9 +171,9 @@ class PastLayout:
 class TableDefinition:
     """Everything about a table except its files. `last_column_id` covers columns and expressions.
 
-    `past_layouts`: earlier layouts of statistics, because writers may not know the latest change. `oldest_schema_id`:
-    the schema that the last replace of the table added, 0 without one. Rows that were written under an earlier schema
-    were meant for the replaced content.
+    `past_layouts`: earlier layouts of statistics, because a writer may not know the latest change yet.
+    `oldest_schema_id`: the schema that the last replace of the table added, 0 without one. A row that was written under
+    an earlier schema is older than the replace.
     """
 
     table_uuid: uuid.UUID
@@ -222,7 +224,8 @@ class TableDefinition:
     def tracked_fields(self) -> tuple[TrackedField, ...]:
         """Columns (primitive, reachable through structs only, of every schema) and expressions, by id.
 
-        The union over all schemas, each with its newest type, so that statistics of a dropped column stay readable.
+        The fields of all schemas are included, each with its newest type, so that statistics of a dropped column stay
+        readable.
         """
         found: dict[int, TrackedField] = {}
         ordered = sorted(self.schemas, key=lambda schema: schema.schema_id == self.current_schema_id)

@@ -189,15 +189,17 @@ def check_set(before: Mapping[str, str], after: Mapping[str, str]) -> None:
 
 
 def check_adopted(properties: Mapping[str, str]) -> None:
-    """Check all properties of a table that is adopted. They must name the metadata of its source."""
+    """Check all properties of a table that is adopted, except the one that names the metadata of its source, which no
+    user may set.
+    """
     check_set({name: text for name, text in properties.items() if name == ADOPTED_FROM}, properties)
 
 
 def usable(properties: Mapping[str, str], name: str) -> str | None:
     """The value of property `name`, or `None` when it is not set or is invalid.
 
-    Only tables from before the check of values have invalid ones. Readers of such a property use the default, unless
-    the default could delete something (`checked`).
+    Only tables that are older than the check of values have invalid ones. A reader then uses the property's default. If
+    the default could delete something, it must use `checked` instead.
     """
     text = properties.get(name)
     return None if text is None or PROPERTIES[name](text) is not None else text

@@ -22,7 +22,7 @@ class VerdictKind(StrEnum):
 class Verdict(WireModel):
     """The decision about one intent.
 
-    `version`, `snapshot_id`, `sequence_number`: of the commit (for a duplicate: of the first one, where known). `code`,
+    `version`, `snapshot_id`, `sequence_number`: of the commit. For a duplicate, of the first commit, if known. `code`,
     `message`: of a rejection. `log`, `partition`, `offset`: the position of the intent's record.
     """
 
@@ -45,8 +45,8 @@ def unread_id(log: str, partition: int, offset: int) -> str:
 
 
 def is_about(verdict: Verdict, intent_id: str) -> bool:
-    """Whether this is the intent's own verdict. A log that was restored or truncated assigns an offset a second
-    time.
+    """Whether `verdict` is about this intent. It is not if the log was restored or truncated, and assigned the offset a
+    second time.
     """
     return verdict.intent_id in (intent_id, unread_id(verdict.log, verdict.partition, verdict.offset))
 
@@ -69,14 +69,16 @@ class JsonVerdict(Verdict):
 
 
 def as_asked(verdict: Verdict, headers: Headers) -> Verdict:
-    """The verdict in the form that the headers of its intent's record request."""
+    """The verdict in the form (Avro or JSON) that the headers of the intent's record request."""
     if any(name == VERDICT_FORM_HEADER and value == b"json" for name, value in headers):
         return JsonVerdict.model_construct(**dict(verdict))
     return verdict
 
 
 def newest_versions(verdicts: Iterable[Verdict]) -> dict[str, int]:
-    """The highest version in these verdicts for each table. It was confirmed before any of them was published."""
+    """The highest version in these verdicts for each table. A version is in the store before its verdicts are
+    published.
+    """
     newest: dict[str, int] = {}
     for verdict in verdicts:
         if verdict.version is not None:

@@ -43,7 +43,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class VersionDraft:
-    """The content of a new version, from its writer.
+    """The content of a new version, as its writer described it.
 
     `representations` name no schema. `schema` is a schema's JSON whose id is ignored. `summary` has no `operation`.
     """
@@ -230,7 +230,8 @@ def _made_current(
 
 
 def _trimmed(body: dict[str, object], name: str) -> ViewMetadata:
-    """Drop the oldest versions beyond the limit, with the log's entries of the time before them.
+    """Drop the oldest versions beyond the limit, and the entries of the version log up to the last one of a dropped
+    version.
 
     The newest version stays, so that its id is not reused, and so does the current one.
     """

@@ -143,9 +143,7 @@ class ViewMetadata(_Part):
             if version.version_id == version_id:
                 return version
         known = ", ".join(str(version.version_id) for version in self.versions)
-        raise Invalid(
-            "view-version-unknown", f"the view has no version {version_id}; it has {known}: choose one of them"
-        )
+        raise Invalid("view-version-unknown", f"the view has no version {version_id}; it has {known}: choose one")
 
     def schema_by_id(self, schema_id: int) -> Schema | None:
         """The schema with this id, or `None` if the view does not have it."""

@@ -3,10 +3,10 @@
 Owns: the encoding of one value (zigzag varints, strings, byte strings, lists of numbers), head and blocks of a file,
 packing a block and unpacking it within bounds. Does not own: records and unions (`statistics_codec`, `entry_codec`),
 schemas, the meaning of metadata, deflated blocks of exports (`manifest_schema`).
-Invariants: a read stays inside its buffer and never allocates more memory than the buffer justifies. Unreadable bytes
-raise `Unreadable`, which the codecs turn into `Invalid` or `Corrupt` naming the object. The same metadata, rows and
-packing yield the same bytes. A block is exactly one frame, which has a checksum, is consumed whole, and never takes
-more memory than `PLAIN_BYTES_MAX`.
+Invariants: a `read_…` function begins at `position` and returns (value, position after it). A read stays inside its
+buffer and never allocates more memory than the buffer justifies. Unreadable bytes raise `Unreadable`, which the codecs
+turn into `Invalid` or `Corrupt` naming the object. The same metadata, rows and packing yield the same bytes. A block is
+exactly one frame, which has a checksum, is consumed whole, and never takes more memory than `PLAIN_BYTES_MAX`.
 
 Source: the Avro 1.12 specification, "Binary encoding" and "Object Container Files",
 docs/decisions/0005.
@@ -87,7 +87,9 @@ def read_long(data: bytes, position: int) -> tuple[int, int]:
 
 
 def long_of_varint(raw: bytes) -> int:
-    """The number in a whole varint of 1 to 10 bytes. Faster than `read_long` if a pattern has found its end."""
+    """The number in a whole varint of 1 to 10 bytes. Use it if the end of the varint is already known, because it is
+    faster than `read_long`.
+    """
     zigzag = 0
     for byte in reversed(raw):
         zigzag = (zigzag << 7) + byte
@@ -120,14 +122,14 @@ def read_int(data: bytes, position: int) -> tuple[int, int]:
 
 
 def encode_int(value: int) -> bytes:
-    """The bytes of a number of 32 bits. Raises `ValueError` if it has more."""
+    """The bytes of Avro's `int`. Raises `ValueError` if the number does not fit 32 bits."""
     if not INT_MIN <= value <= INT_MAX:
         raise ValueError(f"{value} does not fit 32 bits")
     return encode_long(value)
 
 
 def encode_bytes(value: bytes) -> bytes:
-    """Length and bytes."""
+    """Encode a byte string: its length, then its bytes."""
     return encode_long(len(value)) + value
 
 
@@ -149,7 +151,9 @@ def read_fixed(data: bytes, position: int, size: int) -> tuple[bytes, int]:
 
 
 def encode_string(value: str) -> bytes:
-    """Length and UTF-8. Raises `ValueError` for a lone surrogate, which UTF-8 cannot represent."""
+    """Encode a string: its length in UTF-8, then its UTF-8 bytes. Raises `ValueError` for a lone surrogate, which UTF-8
+    cannot represent.
+    """
     encoded = value.encode()
     return encode_long(len(encoded)) + encoded
 
@@ -177,7 +181,7 @@ def read_present(data: bytes, position: int) -> bool:
 
 
 def optional(read: Callable[[bytes, int], tuple[T, int]]) -> Callable[[bytes, int], tuple[T | None, int]]:
-    """`read`, for a value of type `["null", T]`. It returns (value or `None`, position after it)."""
+    """A reader of type `["null", T]`, made of `read`. It returns (value or `None`, position after it)."""
 
     def read_optional(data: bytes, position: int) -> tuple[T | None, int]:
         if read_present(data, position):
@@ -260,7 +264,9 @@ def compress(plain: bytes) -> bytes:
 
 
 def decompress(frame: bytes) -> bytes:
-    """The content of one zstd frame with a checksum. Raises `Unreadable`: not exactly one such frame, or too large."""
+    """The content of one zstd frame with a checksum. Raises `Unreadable` if `frame` is anything else, or if the content
+    is larger than `PLAIN_BYTES_MAX`.
+    """
     if frame[:4] != _FRAME_MAGIC or len(frame) < 5 or not frame[4] & _CHECKSUM_BIT:
         raise Unreadable("not a zstd frame with a checksum")
     decompressor = zstd.ZstdDecompressor(options=_DECOMPRESSION)
@@ -284,7 +290,9 @@ _MAGIC: Final = b"Obj\x01"
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The head of a file. `value_ends`: the position after each key's value. `end`: the position of the first block."""
+    """The head of an Avro file: its metadata and sync marker. `value_ends`: the position after each key's value. `end`:
+    the position of the first block.
+    """
 
     metadata: Mapping[str, bytes]
     value_ends: Mapping[str, int]
@@ -329,7 +337,7 @@ def encode_opening(keys: int) -> bytes:
 
 
 def encode_pairs(metadata: Mapping[str, bytes]) -> bytes:
-    """Keys and values, one after the other."""
+    """Encode metadata: each key, followed by its value."""
     parts: list[bytes] = []
     for key, value in metadata.items():
         parts += (_key(key), encode_long(len(value)), value)

@@ -1,4 +1,4 @@
-"""Bounds of each type: their bytes in `content_stats`, from and to physical values.
+"""The bytes of lower and upper bounds in `content_stats`, for each column type.
 
 Owns: one encoder, decoder and skip pattern for each type. Does not own: the record around the bounds
 (`statistics_codec`), the order of bounds, truncation, signed zeros (the code that measures the file).
@@ -52,9 +52,9 @@ _DECIMAL_CONTEXT: Final = Context(prec=80, traps=[Inexact, InvalidOperation, Ove
 
 @dataclass(frozen=True, slots=True)
 class BoundCodec:
-    """The codec of bounds. `pattern` matches the bytes of a present bound, `of_raw` converts the match to the bound.
-
-    Strings and byte strings over 32 bytes match no pattern. `decode` reads every bound.
+    """The codec of bounds of one type. `pattern` is a regular expression of a bound that is present, and `of_raw`
+    converts its match to the bound. It does not match strings and byte strings over 32 bytes. `decode` reads every
+    bound.
     """
 
     encode: Encode

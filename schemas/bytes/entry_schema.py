@@ -76,7 +76,9 @@ def decimal_size_in_bytes(precision: int) -> int:
 
 
 def kind_of(field_type: PrimitiveType) -> str:
-    """The word for a type in names of statistics records: `int`, `decimal_10_2`, `fixed_16`, `counts`, …"""
+    """The word for a type in names of statistics records: `int`, `decimal_10_2`, `fixed_16`, … `counts` stands for
+    types without bounds.
+    """
     if isinstance(field_type, DecimalType):
         return f"decimal_{field_type.precision}_{field_type.scale}"
     if isinstance(field_type, FixedType):
@@ -100,7 +102,7 @@ def type_of_kind(kind: str) -> PrimitiveType:
 
 
 def layout_of_kind(kind: str) -> str:
-    """The byte layout of a bound. Columns of one layout have the same bytes, such as int and long."""
+    """The byte layout of a bound. Types that encode bounds alike, such as int and long, have the same layout."""
     if kind == "int":
         return "long"
     decimal = _DECIMAL.match(kind)
@@ -157,9 +159,7 @@ def schema_bytes(schema: dict[str, Any]) -> bytes:
 
 
 def tracked_of_schema(schema: Any) -> tuple[tuple[TrackedField, ...], frozenset[int]]:
-    """(tracked fields, ids whose bounds may be NaN) of a content entry's schema.
-
-    The schema has no names and does not distinguish expressions, so the fields are named `_<id>`.
+    """Read a content entry's schema: (columns and expressions with statistics, ids whose bounds may be NaN).
 
     Raises:
         ValueError: it is not a schema that `content_entry_schema` makes.

@@ -8,10 +8,11 @@ need. No logical type is converted, so every date and timestamp that can be stor
 never by name. The exceptions of libraries on hostile bytes are in `BROKEN`, and hostile manifests raise `Corrupt`
 only.
 
-Theory. Avro multiplies in two ways: compression, and values that take no bytes. A null takes none, and neither does a
-record of nulls, or of such records: a schema of 40 lines states 2^40 values for each record, an array any number of
-elements. So each value counts 1, and each byte that it takes at least counts -16. A sum above 0 is an excess. Elements
-of arrays and maps may not have one, and the records of a block may have an excess of a million (decision 0108).
+Theory. A small Avro file may contain very many values, for two reasons: compression, and values that take no bytes. A
+null takes no bytes. A record of nulls takes none either, so a schema of 40 lines can state 2^40 values for each record,
+and an array can state any number of such elements. So values are weighed against bytes: a value counts 1, and each byte
+that it must take counts -16. A sum above 0 is called an excess. The element type of an array or map may not have one.
+The records of a block may have an excess of a million together (decision 0108).
 
 Source: the Avro 1.12 specification, "Object Container Files", the Iceberg specification, "Manifests", "Manifest Lists"
 and Appendix A (Avro).
@@ -135,7 +136,9 @@ def _without_logical_types(schema: Any) -> Any:
 
 
 def _excess_of(schema: Any, known: dict[str, int | None]) -> int:
-    """The most values of this type minus those that its bytes justify. Raises `ValueError`: elements have an excess."""
+    """The excess of one value of this type (see Theory). Raises `ValueError` if the elements of an array or map have an
+    excess.
+    """
     if isinstance(schema, list):
         return max((_excess_of(choice, known) for choice in schema), default=0) - _VALUES_OF_BYTE
     if isinstance(schema, str):
@@ -176,7 +179,7 @@ def _xz(packed: bytes) -> bytes:
 
 
 def _snappy(packed: bytes) -> bytes:
-    """A block with its length first and a checksum last."""
+    """Decompress a Snappy block, which begins with its decompressed length and ends with a checksum."""
     size = shift = 0
     for byte in packed[:5]:
         size |= (byte & 0x7F) << shift
@@ -190,7 +193,7 @@ def _snappy(packed: bytes) -> bytes:
 
 
 def _zstandard(packed: bytes) -> bytes:
-    """A block without a stored length, as Java writers make them."""
+    """Decompress a zstd block that does not state its decompressed length. Java writers make such blocks."""
     found = bytearray()
     with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
         while len(found) <= BLOCK_BYTES_MAX and (chunk := stream.read(_CHUNK_BYTES)):

@@ -9,10 +9,10 @@ records of released schemas are read by Avro's rules of evolution. The fast read
 general reader's, field by field (a property test compares the two). Everything unusual or invalid is left to the
 general reader, which also knows the reason.
 
-Theory. Avro's reader makes a dictionary of 20 fields and one of 11, and the model checks each of them: 22 µs, most of
-it for null fields. In a plain append only a few places vary. Three patterns find them, and their match is the proof.
-Numbers are accepted as shortest varints, short texts with their length in one byte. The location and the statistics
-are sliced by their lengths.
+Theory. Avro's reader makes one dictionary of 20 fields for an intent and one of 11 for its file, and the model checks
+each field: 22 µs, most of it for null fields. In a plain append only a few fields have values. Three regular
+expressions find these, and a record that matches them is valid. They accept only the shortest varints as numbers, and
+only short texts, whose length is one byte. The location and the statistics are sliced by their lengths.
 
 Source: format page, "Intents on the log", and the Avro specification, "Single-object encoding".
 """
@@ -57,7 +57,9 @@ _DECODING_ERRORS: Final = (
 
 
 class RecordFraming:
-    """Encodes by one schema. Decodes by that schema and those of earlier versions."""
+    """The framing of records of one schema. It encodes with that schema, and also decodes records of its earlier
+    versions.
+    """
 
     def __init__(self, schema: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]] = ()) -> None:
         self._schema = fastavro.parse_schema(dict(schema))
@@ -253,7 +255,9 @@ def read_fast_append(value: bytes, limits: IntentLimits) -> Intent | None:
 
 @lru_cache(maxsize=4096)
 def _repeated_text(with_length: bytes) -> str:
-    """The text of a table or writer: one shared string for all intents, so that its hash is already computed."""
+    """The name of a table or writer in `with_length`. All intents share one string object of each name, whose hash is
+    already computed.
+    """
     return with_length[1:].decode()
 
 
@@ -341,7 +345,9 @@ def decode_intent(
 
 
 def begins_like_json(value: bytes) -> bool:
-    """Whether `value` is treated as JSON without a content type. No single-object Avro begins like this."""
+    """Whether `value` is read as JSON if no header states a content type. No record in single-object Avro begins like
+    JSON.
+    """
     return value[:64].lstrip()[:1] == b"{"
 
 

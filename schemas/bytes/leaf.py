@@ -1,12 +1,12 @@
-"""A leaf manifest in memory: columns for planning, rows on demand.
+"""A leaf manifest (a leaf) in memory: columns for planning, rows on demand.
 
 Owns: columns to entries, finding an entry by its place, the cache of columns derived from leaves. Does not own: the
 proof of the bytes (`leaf_codec`), inheritance (`leaf_columns`), the meaning of a leaf's rows for the table
 (`rootline.tree`).
 Invariants: an ordinal is the physical record index across row groups, including DELETED rows. Only requested columns
-are decoded, and the statistics of a row when they are first read. A leaf that knows its root row returns the inherited
-values, in rows and in columns alike. The cache is bounded, evicts the oldest column first, never keeps a leaf alive,
-and any thread may use it.
+are decoded, and the statistics of a row when they are first read. A leaf that knows its root row (the entry of the root
+manifest that names it) returns the inherited values, in rows and in columns alike. The cache is bounded, evicts the
+oldest column first, never keeps a leaf alive, and any thread may use it.
 """
 
 from __future__ import annotations
@@ -60,14 +60,18 @@ class _Held(NamedTuple):
 
 
 class KeptColumns:
-    """A cache of derived columns. `names`: the cached properties that are evicted when other leaves need the room."""
+    """A cache of columns that leaves have computed. `names`: the leaf's cached properties, which are deleted to make
+    room for other leaves.
+    """
 
     def __init__(self, names: Sequence[str], entries_max: int = ENTRIES_MAX, leaves_max: int = LEAVES_MAX) -> None:
         self._names, self._entries_max, self._leaves_max = tuple(names), entries_max, leaves_max
         self._held: deque[_Held] = deque()  # a deque, because its operations are atomic
 
     def add(self, leaf: Sized) -> None:
-        """Note that `leaf` is about to compute one of its properties, and evict others if needed."""
+        """Record that `leaf` is about to compute a property. Delete the properties of the oldest leaves if the cache is
+        full.
+        """
         entries = len(leaf)
         try:
             total = self._held[-1].total + entries
@@ -235,8 +239,8 @@ class Leaf:
 
     @cached_property
     def _ordinals(self) -> Mapping[EntryPlace | str, int]:
-        """The index by `place_key`, for many lookups. `rootline.tree.state.leaf_keys` finds one without 250 bytes
-        for each entry.
+        """The index from `place_key` to ordinal, for many lookups. It takes 250 bytes an entry, so a single lookup uses
+        `rootline.tree.state.leaf_keys`.
         """
         _KEPT.add(self)
         columns = [self._rows.column(name).to_pylist() for name in ("content_type", "location", "status", "offset")]
@@ -248,8 +252,8 @@ class Leaf:
 
     @property
     def rows(self) -> pa.Table:
-        """All columns except the statistics, by ordinal, with flattened structs. Use it to compare many entries
-        without decoding.
+        """All columns except the statistics, in the order of ordinals, with flattened structs. Use it to compare many
+        entries without decoding them to objects.
         """
         return self._rows
 
@@ -312,7 +316,9 @@ class Leaf:
         return {int(field.name[1:]): column for field, column in zip(whole.type, whole.flatten(), strict=True)}
 
     def _read(self, columns: list[str] | None, group: int | None = None) -> pa.Table:
-        """Columns of the whole leaf, or of one row group. The bytes of another writer may still not be Parquet."""
+        """Read columns of the whole leaf, or of one row group. Raises `Corrupt` if a column of another writer's leaf
+        cannot be decoded.
+        """
         try:
             table = self._opened(columns, group)
             table.validate(full=True)  # checks that text is UTF-8 and decimals are in range
@@ -330,7 +336,7 @@ class Leaf:
 
     @property
     def is_small(self) -> bool:
-        """Whether all of the leaf except its statistics is decoded once and cached."""
+        """Whether the leaf is so small that all of it except its statistics is decoded once and cached."""
         return self.length <= _CHUNK_ROWS and len(self._body) <= _SMALL_BYTES
 
     @cached_property

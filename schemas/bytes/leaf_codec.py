@@ -2,8 +2,9 @@
 
 Owns: bytes to `Leaf` and back, the digests that cover every byte of a leaf, the rows that a leaf may have at all. Does
 not own: columns and types (`leaf_schema`), rows (`leaf`), the choice of entries for a leaf (`rootline.maintenance`).
-Invariants: the name proves the footer, the footer proves all bytes before it, and both are checked before Parquet is
-parsed. A leaf by Rootline has one spec, and only rows whose fields are those of their type (`leaf_columns`).
+Invariants: the leaf's name contains a digest of the footer, the footer a digest of all bytes before it, and both are
+checked before Parquet is parsed. A leaf by Rootline has one spec, and only rows whose fields are those of their type
+(`leaf_columns`).
 
 Source: format page, "Leaf manifest" and "Integrity".
 """
@@ -78,7 +79,7 @@ def encode_leaf(
     Args:
         entries: 1 to 65,536 of them, of one partition spec.
         definition: has the type of every column and expression with statistics.
-        leaf_uuid: a fresh one, for the name of the leaf.
+        leaf_uuid: a new UUID, for the name of the leaf.
         content: data files, or deletes.
 
     Raises:
@@ -154,8 +155,8 @@ def leaf_of_entries(
     content: LeafContent,
     size_in_bytes: int,
 ) -> Leaf:
-    """The leaf of entries that were read from another format. They are not checked, because that format has other
-    rules.
+    """The leaf of entries that were read from another format. The rules of entries are not checked, because the other
+    format has its own.
 
     Raises:
         Invalid: `leaf-invalid`, `statistics-invalid`, a value is not of its column's type.
@@ -168,8 +169,8 @@ def leaf_of_entries(
 
 
 def _repeating(schema: pa.Schema, path: str = "") -> list[str]:
-    """Leaf columns with repeated values. A dictionary of locations, sizes and bounds would cost a third of the
-    writing time.
+    """The Parquet columns whose values repeat, which are written with a dictionary. Dictionaries of locations, sizes
+    and bounds, which all differ, would cost a third of the writing time.
     """
     found: list[str] = []
     for field in schema:
@@ -196,7 +197,7 @@ def check_entries(entries: Sequence[ContentEntry], content: LeafContent) -> None
 
 
 def _named(entries: Sequence[ContentEntry], violations: str) -> str:
-    """The broken rule with the entry that breaks it."""
+    """The message about a broken rule, with the location of the entry that breaks it."""
     for entry in entries:
         for sentence in shape_rules(entry, ManifestKind.LEAF):
             return f"{entry.location} cannot be in a leaf: {sentence}"
@@ -272,7 +273,7 @@ def decode_leaf(body: bytes, *, location: str, is_new: bool = False) -> Leaf:
                 f"{location}: format profile {profile[:80]!r} is unknown, this version reads {field_ids.PROFILE!r}",
             )
         if metadata.get(PAGES_DIGEST_KEY) != hashlib.sha256(memoryview(body)[:footer_start]).hexdigest().encode():
-            raise _corrupt(location, "the bytes before the footer do not agree with its digest of them")
+            raise _corrupt(location, "the bytes before the footer do not match the digest in the footer")
         if metadata.get(b"format-version") != b"4" or metadata.get(b"content") != content.value.encode():
             raise _corrupt(location, "format version or content in the footer do not agree with the name")
         if not 0 < file.metadata.num_rows <= MAX_ENTRIES:
@@ -290,8 +291,8 @@ def decode_leaf(body: bytes, *, location: str, is_new: bool = False) -> Leaf:
 
 
 def is_quickly_decoded(body: bytes) -> bool:
-    """Whether decoding and proving a new leaf takes little time. A few bytes may state many entries, so both are
-    checked.
+    """Whether decoding and proving a new leaf takes little time. Few bytes may contain many entries, so bytes and
+    entries are both limited.
     """
     if len(body) > SMALL_BYTES:
         return False

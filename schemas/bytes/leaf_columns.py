@@ -3,12 +3,13 @@
 Owns: the inherited snapshot id, sequence numbers and row ids of entries, the evaluation of the rules for a whole leaf
 at once. Does not own: the rules and their evaluation for one entry (`entry_rules`), the columns (`leaf`,
 `leaf_schema`), free row ids (`rootline.tree`).
-Invariants: nothing is decoded, and values are copied only where a step states so. Only an ADDED entry inherits
+Invariants: no entry is decoded, and values are copied only where a docstring states so. Only an ADDED entry inherits
 numbers. Row ids are a running counter over entries without one, ignoring DELETED ones and manifest vectors, so they
 never change. An entry's own value wins. For a leaf, the rules report exactly the faults that `entry_rules` reports for
 its entries (`tests/schemas/test_rule_twins.py`). A leaf that breaks a rule is neither written nor read.
 
-Every reader combines leaf and row first (`Leaf.of_row`): one that forgot would be wrong only for leaves of writers.
+Every reader must combine a leaf with its root row first (`Leaf.of_row`). Without this step, entries in leaves that
+clients wrote have no sequence numbers and row ids.
 Source: format page, "Row ids", "Leaf manifest" and "Root manifest", and the Single File Commits proposal, "V4 content
 entry structure".
 """
@@ -54,10 +55,10 @@ def one_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def picked(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """The columns of `table` with these `names`, as Parquet's reader would return them.
+    """The columns of `table` with these `names`, in the form in which Parquet's reader returns them.
 
-    A name is a column, or the path of a member in structs. Columns are in the order of their first names, members in
-    that of the table. Names that the table lacks are ignored.
+    A name is a column, or the path of a struct's member. Columns are in the order of their first names, and members
+    in the order of the table. Names that the table lacks are ignored.
     """
     wanted: dict[int, list[list[str]]] = {}
     for name in names:
@@ -79,7 +80,7 @@ def picked(table: pa.Table, names: Sequence[str]) -> pa.Table:
 
 
 def _leads(kind: pa.DataType, path: Sequence[str]) -> bool:
-    """Whether there is a member at `path`."""
+    """Whether type `kind` has a member at `path`."""
     for name in path:
         index = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
         if index < 0:
@@ -89,7 +90,7 @@ def _leads(kind: pa.DataType, path: Sequence[str]) -> bool:
 
 
 def _kept_type(kind: pa.StructType, paths: Sequence[Sequence[str]]) -> pa.StructType:
-    """A struct of the members at `paths`."""
+    """The struct type with only the members at `paths`."""
     kept: list[pa.Field] = []
     for field in kind:
         below = [path[1:] for path in paths if path[0] == field.name]
@@ -273,7 +274,7 @@ def _too_small(column: Callable[[str], pa.ChunkedArray], rules: tuple[Least, ...
 
 
 def _descend(offsets: pa.ChunkedArray) -> bool:
-    """Whether the numbers of some list do not ascend."""
+    """Whether any list has numbers that do not ascend."""
     values, parents = pc.list_flatten(offsets), pc.list_parent_indices(offsets)
     if len(values) < 2:
         return False

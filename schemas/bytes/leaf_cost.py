@@ -2,17 +2,18 @@
 
 Owns: the walk over page headers, and the limits for leaves that a writer stored. Does not own: leaves that a root
 already names, which are read whatever they take (`leaf_codec`), the footer's Thrift (`parquet_footer`).
-Invariants: a leaf that passes takes no more than the limits, whatever the footer and the page headers state. Each
-chunk's pages have as many values as the chunk states, and a flat column no more than the leaf has entries. Only
-dictionaries and pages of delta-encoded text are decompressed, each within its limit. Any bytes either pass or raise
-`ValueError`.
+Invariants: a leaf that passes the check takes no more memory than the limits, whatever the footer and the page headers
+state. Each chunk's pages have as many values as the chunk states, and a flat column no more than the leaf has entries.
+Only dictionaries and pages of delta-encoded text are decompressed, each within its limit. Any bytes either pass or
+raise `ValueError`.
 
-Theory. Parquet multiplies in three ways: compression, values that refer to a dictionary, and values that repeat the
-beginning of the one before. A page's header states its size before compression, which is the most that Arrow's reader
-takes for it. Values that are stored plainly take that size. Dictionary-encoded values take their number times the
-longest value of the dictionary, which is read only if the dictionary's own size is not conclusive. Delta-encoded text,
-in which writers of Java and Rust store paths, also takes the repeated beginnings. The sum of their lengths is in the
-page. Numbers take their width times the number of entries, however few bytes store them (decision 0108).
+Theory. A small Parquet file may take much memory, for three reasons: compression, values that refer to a dictionary,
+and values that repeat the beginning of the one before. A page's header states its size before compression, which is the
+most that Arrow's reader takes for it. Values that are stored plainly take that size. Dictionary-encoded values take
+their number times the longest value of the dictionary, which is read only if the dictionary's own size is not
+conclusive. Delta-encoded text, in which writers of Java and Rust store paths, also takes the repeated beginnings. The
+sum of their lengths is in the page. Numbers take their width times the number of entries, however few bytes store them
+(decision 0108).
 
 Source: `parquet.thrift` of the Parquet format.
 """
@@ -134,7 +135,9 @@ def _width(kind: pa.DataType) -> int:
 
 
 def _pages(body: bytes, chunk: ColumnChunk) -> Iterator[_Page]:
-    """The pages of a chunk. Raises `ValueError` if they have another number of values than it states."""
+    """Yield the pages of a column chunk. Raises `ValueError` if their number of values is not the one that the chunk
+    states.
+    """
     at, end, left = chunk.start, chunk.start + chunk.size, chunk.values
     if not 0 <= at <= end <= len(body) or left < 0:
         raise ValueError("a column chunk is not inside the file")
@@ -147,7 +150,7 @@ def _pages(body: bytes, chunk: ColumnChunk) -> Iterator[_Page]:
         yield page
         at = page.end
     if left:
-        raise ValueError("a column chunk has other values than it states")
+        raise ValueError("the pages of a column chunk have more or fewer values than the footer states")
 
 
 def _page_at(body: bytes, at: int) -> _Page:
@@ -188,7 +191,7 @@ def _values(reader: CompactReader, page: _Page, *, encoding_at: int) -> None:
 def _text_bytes(body: bytes, chunk: ColumnChunk, pages: list[_Page], name: str, *, has_levels: bool | None) -> int:
     """The most bytes that the values of a chunk take.
 
-    `has_levels`: whether its pages begin with levels. `None` for the chunk of a list.
+    `has_levels`: whether the chunk's pages begin with definition levels. `None` for the elements of a list.
     """
     size = 0
     longest: int | None = None
@@ -257,7 +260,7 @@ def _sum_of_lengths(reader: CompactReader, most: int) -> int:
 
 
 def _length_limit(name: str) -> int:
-    """The size of text in a chunk up to which its dictionary is not read."""
+    """The size of a chunk's text, in bytes, up to which its dictionary is not read."""
     return LOCATION_BYTES_MAX if name in _LOCATIONS else 1 << 20
 
 

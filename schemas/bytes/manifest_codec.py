@@ -1,12 +1,12 @@
-"""Manifests and manifest lists of Iceberg V1 to V3 as leaves and as rows of a root, without rewriting them.
+"""Reading manifests of Iceberg V1 to V3 as leaves, and manifest lists as rows of a root, without rewriting them.
 
 Owns: the conversion of manifest entries to content entries, and of manifest-list entries to content entries of types 3
 and 4. Does not own: Avro (`foreign_avro`), bounds (`single_values`), values that entries inherit from their root row
 (`leaf_columns`), the root around the rows, adoption itself.
 Invariants: an ordinal is the physical record index, including DELETED records. Partition values are read by the
 manifest's own spec. An unknown value has no statistics and never prunes. A list yields one row for each entry, all
-EXISTING, because a migration changes no data. A summary becomes the statistics of its spec's member. The next free row
-id only grows.
+EXISTING, because a migration changes no data. A partition summary becomes the statistics of its partition field. The
+next free row id only grows.
 
 Source: the Iceberg specification, "Manifests", "Manifest Lists" and "First Row ID Assignment", the Single File Commits
 proposal, "How existing manifest fields map to Proposed V4 content entry fields", "How existing manifest list fields
@@ -98,11 +98,11 @@ def decode_manifest(body: bytes, definition: TableDefinition, row: ContentEntry,
     Args:
         body: the whole object.
         definition: the table's, with an expression for each partition field of the manifest's spec.
-        row: the DATA_MANIFEST or DELETE_MANIFEST row of the root that names the manifest.
-        name: its name in errors.
+        row: the row of the root (DATA_MANIFEST or DELETE_MANIFEST) that names the manifest.
+        name: the manifest's name in errors.
 
     Raises:
-        Corrupt: `leaf-corrupt`, not a manifest, or not the one that its row describes.
+        Corrupt: `leaf-corrupt`, `body` is not a manifest, or not the one that `row` describes.
         Invalid: `spec-unknown`.
     """
     file = read_avro(body, name=name)
@@ -158,7 +158,9 @@ def _members_of(metadata: Mapping[str, str], definition: TableDefinition) -> lis
 def _tracked_id_of(
     field_id: int, source_ids: tuple[int, ...], transform: str, definition: TableDefinition
 ) -> int | None:
-    """The id of a partition field's values: the column's for identity, else that of the same expression."""
+    """The id under which a partition field has statistics: its column's id for identity, else the id of the expression
+    with the same transform and columns.
+    """
     if transform == "identity":
         return source_ids[0]
     same = [one for one in definition.expressions if (one.source_ids, one.transform) == (source_ids, transform)]
@@ -303,7 +305,7 @@ def decode_manifest_list(
         definition: the table's, with all its partition specs. A member of a spec is found by its position.
         name: the list's name in errors.
         next_row_id: data manifests without a `first_row_id` (V1, V2) get ids from here on.
-        counted: the counts of manifests without counts in the list.
+        counted: location → counts, for manifests whose counts are not in the list.
 
     Raises:
         Corrupt: `leaf-corrupt`, not a manifest list, or one without counts of its manifests' files and rows.
@@ -358,7 +360,9 @@ def _counts(record: Record, field_ids: Sequence[int]) -> tuple[int, int, int]:
 def _partition_statistics_of(
     summaries: Sequence[Record], spec_id: int, definition: TableDefinition
 ) -> dict[int, FieldStatistics]:
-    """The statistics by member of the spec. A summary states whether there are nulls and NaNs, not how many."""
+    """The statistics of each partition field of the spec. A summary states only whether there are nulls and NaNs, so
+    their counts stay unknown unless they are 0.
+    """
     members = definition.spec_by_id(spec_id).expr_ids
     if summaries and len(summaries) != len(members):
         raise ValueError(f"{len(summaries)} partition summaries, spec {spec_id} has {len(members)} members")

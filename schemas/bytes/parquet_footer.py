@@ -2,8 +2,8 @@
 
 Owns: the walk through the footer's Thrift (compact protocol). Does not own: rows and schema, which Arrow reads, the
 meaning of statistics (`parquet_file`).
-Invariants: damaged or hostile bytes raise `ValueError` and nothing else. This is not left to Arrow, whose metadata of
-a column chunk ends the process for some of them.
+Invariants: damaged or hostile bytes raise `ValueError` and nothing else. Arrow does not read these structs here,
+because some hostile bytes make its reader of column chunks end the process.
 
 Source: `parquet.thrift` of the Parquet format, and the Thrift compact protocol.
 """
@@ -175,23 +175,23 @@ class CompactReader:
         self._at += 1
 
     def items(self, read: Callable[[], T]) -> list[T]:
-        """A list of structs."""
+        """Read a list of structs, each with `read`."""
         count, kind = self._list_header()
         if kind != Kind.STRUCT:
-            raise ValueError("a list has elements of another type than it should")
+            raise ValueError("a list has elements of a type other than struct")
         return [read() for _ in range(count)]
 
     def integer(self) -> int:
-        """A signed number of any width."""
+        """Read a signed number of any width."""
         found = self.unsigned()
         return (found >> 1) ^ -(found & 1)
 
     def binary(self) -> bytes:
-        """Bytes."""
+        """Read a byte string."""
         return self.take(self.unsigned())
 
     def take(self, length: int) -> bytes:
-        """The next `length` bytes."""
+        """Read the next `length` bytes."""
         end = self._at + length
         if end > len(self._body):
             raise IndexError
@@ -200,7 +200,7 @@ class CompactReader:
         return found
 
     def byte(self) -> int:
-        """One byte."""
+        """Read one byte."""
         found = self._body[self._at]
         self._at += 1
         return found
@@ -255,7 +255,7 @@ class CompactReader:
         return (self.unsigned() if count == 15 else count), header & 15
 
     def unsigned(self) -> int:
-        """An unsigned number."""
+        """Read an unsigned number."""
         found = self._body[self._at]
         self._at += 1
         if found < 128:  # the common case

@@ -1,14 +1,14 @@
-"""Headers of a record on the log: its lake, its signature, the digest of its content, its trace.
+"""Headers of a record on the log: its lake, its signature, the digest of its content, its trace context.
 
 Owns: names and values of these headers, the object that identifies a lake and the refusal of a record for another
 lake, the signed bytes and their comparison, a writer's digest of its intent, `traceparent`. Does not own: the keys and
 their rights (`rootline.coordinator`), the creation of the lake's object (`warehouse`), the roots that store a digest
 (`rootline.tree`), the transport of headers (the adapters of a log).
-Invariants: a record without one of these headers is decided without it. Of lakes only ids are compared, because one
-warehouse has many URLs. The value (so the intent's id, table, writer and sequence) and all of Rootline's headers are
-signed in order. No two records have the same signed bytes, and the time of a comparison reveals nothing about the
-secret. The same content has the same digest in every version, and only its equality is used. A malformed trace is
-ignored, and decides nothing.
+Invariants: a record may lack each of these headers. The coordinator then does not make the check that needs it. Of
+lakes only ids are compared, because one warehouse has many URLs. The value (so the intent's id, table, writer and
+sequence) and all of Rootline's headers are signed in order. No two records have the same signed bytes, and the time of
+a comparison reveals nothing about the secret. The same content has the same digest in every version, and only its
+equality is used. A malformed trace context is ignored and never causes a rejection.
 
 Source: decisions 0012, 0089, 0107, and https://www.w3.org/TR/trace-context/, section 3.2.
 """
@@ -63,7 +63,7 @@ def decode_lake(body: bytes) -> Lake | None:
 
 
 def lake_header(lake: Lake | None) -> Headers:
-    """The header with the lake of a record."""
+    """The header that states a record's lake. No header for `None`."""
     return () if lake is None else ((LAKE_HEADER, encode_lake(lake)),)
 
 
@@ -76,7 +76,7 @@ def refusal_of_lake(headers: Headers, own: Lake) -> tuple[str, str] | None:
 
 
 def mismatch(claimed: Lake, own: Lake) -> str:
-    """The reason why the log of one lake refuses a client of another."""
+    """The message for a client that uses the warehouse of one lake with the log of another."""
     return (
         f"the intent is for the lake {claimed}, but the coordinators of this log own the lake {own}: name that "
         "warehouse, or the log of yours"
@@ -95,7 +95,7 @@ _HOW: Final = "sign it with a key that the coordinators know (docs/operations.md
 
 
 def signature_header(key_id: str, secret: bytes, value: bytes, headers: Headers) -> Headers:
-    """The header that signs a record with this `value` and these `headers`. Append it to them."""
+    """The header that signs a record with this `value` and these `headers`. Append it to `headers`."""
     proof = hmac.digest(secret, _signed(value, headers), "sha256").hex()
     return ((SIGNATURE_HEADER, f"hmac-sha256 {key_id} {proof}".encode()),)
 
@@ -156,22 +156,22 @@ _WHAT_IT_DOES: Final = {"kind", *CARGO}
 
 
 def content_of_intent(intent: Intent) -> str:
-    """The content of `intent`: its kind and its changes. Without ids, read versions and summary."""
+    """The content of `intent` as text: its kind and its changes, without ids, read versions and summary."""
     return intent.model_dump_json(include=_WHAT_IT_DOES, exclude_defaults=True)
 
 
 def stated(content: str) -> bytes | None:
-    """The header value for the content that a writer states, or `None` if it states none."""
+    """The header value for the `content` that a writer states, or `None` for the empty text."""
     return sha256(content.encode()).digest()[:_VALUE_BYTES].hex().encode() if content else None
 
 
 def content_headers(value: bytes | None = None) -> Headers:
-    """The headers with this value, or no headers for `None`."""
+    """The headers with this content digest, or no headers for `None`."""
     return ((CONTENT_HEADER, value),) if value else ()
 
 
 def said_in(headers: Headers) -> bytes | None:
-    """The stated content in a record's headers, or `None`."""
+    """The content digest in a record's headers, or `None`."""
     return next((value for name, value in reversed(headers) if name == CONTENT_HEADER), None) or None
 
 
@@ -206,7 +206,7 @@ def trace_headers(value: bytes | None) -> Headers:
 
 
 def trace_of(headers: Headers) -> TraceContext | None:
-    """The trace in a record's headers. Of several, the last valid one counts."""
+    """The trace context in a record's headers. Of several, the last valid one is used."""
     if not any(name == TRACE_HEADER for name, _ in headers):
         return None  # the common case
     values = [value or b"" for name, value in headers if name == TRACE_HEADER]

@@ -1,10 +1,11 @@
-"""Bounds in Iceberg's single-value form: of V1 to V3 metadata, and of intents that any client can write.
+"""Bounds in Iceberg's single-value form, as in V1 to V3 metadata and in intents that were written without this library.
 
 Owns: single-value bytes, JSON forms and Avro partition values to physical bounds, including promotions, and physical
 bounds back to the form of an intent. Does not own: the statistics around them (`manifest_codec`), the wire model
 (`intent`), the rules of a file's statistics (`rootline.tree`).
-Invariants: in adopted metadata, a value that is not of its type, or is NaN as a bound, becomes `None`: unknown, so it
-never prunes. In an intent, a bound fits its column's type, else `Invalid` names the id and the value.
+Invariants: in adopted metadata, a value that is not of its type and a bound that is NaN become `None`, which means
+unknown and never prunes. In an intent, a bound that does not fit its column's type raises `Invalid`, which names the id
+and the value.
 
 Source: the Iceberg specification, Appendix D (single-value serialization) and "Schema Evolution".
 """
@@ -76,7 +77,7 @@ def bound_of_bytes(kind: PrimitiveType, data: bytes | None) -> Bound | None:
 
 
 def bound_reader(kind: PrimitiveType) -> BoundReader:
-    """The function `bound_of_bytes` for one column, for a caller that reads many bounds."""
+    """The function `bound_of_bytes` with a fixed `kind`, for a caller that reads many bounds of one column."""
     if isinstance(kind, StringType):
         return _text
     numbers = _NUMBERS.get(type(kind), {})
@@ -162,7 +163,7 @@ def to_generic(statistics: ContentStats, tracked_by_id: Mapping[int, TrackedFiel
 
 def _field_of(item: GenericStatistics, tracked: TrackedField | None) -> FieldStatistics:
     if tracked is None:
-        raise Invalid(_CODE, f"statistics of id {item.field_id}: the table has no such column or expression")
+        raise Invalid(_CODE, f"statistics of id {item.field_id}: the table has no such column; omit them")
     return FieldStatistics(
         bound_of(tracked, "lower", item.lower_bound, item.lower_value),
         bound_of(tracked, "upper", item.upper_bound, item.upper_value),
@@ -199,7 +200,9 @@ def bound_of(
 
 
 def _written_type(field_type: PrimitiveType, binary: bytes) -> PrimitiveType:
-    """The type of a written bound. The column may have been widened since its writer loaded the table."""
+    """The type in which a bound was written. It differs from `field_type` if the column was widened after the writer
+    loaded the table.
+    """
     if len(binary) == 4 and isinstance(field_type, LongType | DoubleType):
         return IntegerType() if isinstance(field_type, LongType) else FloatType()
     return field_type
@@ -248,7 +251,7 @@ def _generic_of(
 ) -> GenericStatistics:
     tracked = tracked_by_id.get(tracked_id)
     if tracked is None:
-        raise Invalid(_CODE, f"statistics of id {tracked_id}: the table has no such column or expression")
+        raise Invalid(_CODE, f"statistics of id {tracked_id}: the table has no such column; omit them")
     return GenericStatistics(
         field_id=tracked_id,
         lower_bound=_binary(tracked, field.lower_bound),

@@ -37,7 +37,7 @@ _CONTAINER_VALUES: Final = 1 << 16
 
 
 class MalformedBitmap(ValueError):
-    """The bytes are not a valid bitmap. The text is the reason, for the error that names the object."""
+    """The error for bytes that are not a valid bitmap. Its text is the reason, and callers add the object's name."""
 
 
 def cardinality_of_64_bit(data: bytes) -> int:
@@ -276,7 +276,7 @@ def _describe(referenced_data_file: str, place: BlobPlace) -> dict[str, Any]:
 
 
 def spread_puffin(body: bytes, renamed: Callable[[str], str], *, name: str) -> bytes:
-    """The file's vectors with a gap of zeros before each but the first, at `spread_offset` of their offsets.
+    """A Puffin file with the same vectors, each moved to the `spread_offset` of its offset. The gaps are zeros.
 
     `renamed`: maps each data file in the footer to its new name. `name`: the file's location.
 
@@ -363,8 +363,7 @@ def puffin_name(stem: str, body: bytes) -> str:
 
 
 def verify_puffin_name(name: str, body: bytes) -> bool:
-    """Whether the name contains a digest, which then matches. `False` for files of other writers, whose names have
-    none.
+    """Check the digest in the name. Returns `False` if the name has no digest, as in files of other writers.
 
     Raises:
         Corrupt: `vector-corrupt`, the name has another digest.

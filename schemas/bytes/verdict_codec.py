@@ -3,8 +3,8 @@
 Owns: the framing. Does not own: the models (`verdict`), the time of publishing.
 Invariants: encoding and decoding are inverse. One record may contain many verdicts.
 
-Verdicts are encoded by hand, field by field, in a quarter of the time that fastavro takes. A property test compares
-the bytes with fastavro's.
+Verdicts are encoded by hand, field by field, in a quarter of fastavro's time. A property test compares the bytes with
+those of fastavro.
 """
 
 from __future__ import annotations

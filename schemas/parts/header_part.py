@@ -22,7 +22,7 @@ Metadata = Mapping[str, bytes]
 
 
 def never(_value: object) -> bool:
-    """`False` for a part that every profile has."""
+    """Return `False`: every software can read a root with this part."""
     return False
 
 
@@ -32,7 +32,8 @@ class HeaderPart(Generic[Part]):
 
     * `keys`: key → the function that encodes the key's value. The key is absent from roots for which it returns `None`.
     * `decode`: the part in a root's metadata.
-    * `needs_profile_2`: whether software that knows only the lowest profile must refuse a root with this value.
+    * `needs_profile_2`: whether software that knows only the lowest profile (version of the format) must refuse a root
+    with this value.
     """
 
     name: str
@@ -50,7 +51,7 @@ encode_json: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def number_of(value: int) -> bytes:
-    """A number in decimal digits, as the whole value of a key."""
+    """The value of a key that is one number: its decimal digits."""
     return b"%d" % value
 
 

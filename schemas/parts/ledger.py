@@ -1,4 +1,7 @@
-"""The part `ledger`: the decided sequences of each writer, in the header and in pages, and recent content digests.
+"""The part `ledger`: each writer's sequences that are committed or rejected, in the header and in pages, and recent
+content digests.
+
+A page is an object of records that do not fit in the header. The root references it.
 
 Owns: the value types, the order of the records, their encoding with each record's JSON cached, its length. Does not
 own: the content of records (`rootline.tree.parts.ledger`), which records move to pages
@@ -52,7 +55,7 @@ class RejectedSequence(NamedTuple):
 class ContentDigest(NamedTuple):
     """A digest of a committed intent's content.
 
-    Both are 8 bytes: the digest of writer and sequence, and the digest of the content that the writer stated
+    It has two digests of 8 bytes: of writer and sequence, and of the content that the writer stated
     (`rootline.schemas.bytes.record_headers`).
     """
 
@@ -62,7 +65,9 @@ class ContentDigest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WriterRecord:
-    """The decided sequences of one writer on this table. `last_seen_ms`: the log's time (`LogTime`) of the latest."""
+    """The sequences of one writer on this table that are committed or rejected. `last_seen_ms`: the log's time
+    (`LogTime`) of the latest one.
+    """
 
     committed: tuple[CommittedRun, ...] = ()
     rejected: tuple[RejectedSequence, ...] = ()
@@ -87,7 +92,7 @@ class HeaderLedger(Mapping[WriterId, WriterRecord]):
         return HeaderLedger(dict(sorted(records.items(), key=lambda item: _by_last_seen(item[1]))))
 
     def advanced(self, touched: Mapping[WriterId, WriterRecord], removed: Iterable[WriterId] = ()) -> HeaderLedger:
-        """The ledger without the `removed` writers, and with the `touched` records, just seen, at its end."""
+        """The ledger without the `removed` writers, with the `touched` records, which are the newest, at its end."""
         lines = dict(self._encoded())
         records = self._records.copy()
         changed = self._lines_bytes
@@ -154,7 +159,8 @@ def encode_record(writer: WriterId, record: WriterRecord) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class WriterLedger:
-    """The decisions about each writer are in `writers` *and* in `pages`, the oldest first.
+    """The whole ledger. A writer may have records in `writers` *and* in `pages` (oldest page first), which must be read
+    together.
 
     `contents`: the content digests of the newest committed intents.
     """

@@ -1,4 +1,5 @@
-"""The part `locations`: files that no intent may add, because they are too old, condemned or retired.
+"""The part `locations`: files that no intent may add, because they were uploaded too long ago (before the horizon), or
+are condemned (a sweep will delete them) or retired (a rewrite replaced them).
 
 Owns: the value types, the keys `rootline.horizon` and `rootline.left`. Does not own: the pages of locations
 (`rootline.schemas.bytes.root`), which locations are condemned or retired (`rootline.tree`).
@@ -25,10 +26,11 @@ RETIRED_KEY: Final = "rootline.left"
 
 
 class Condemned(NamedTuple):
-    """A page of locations that no root may add again, and the root that first named it.
+    """A page of condemned locations, and the root that first referenced it.
 
-    `since_ms`: not before the append time of the intent that added it, nor before that root's own time. The named
-    objects may be deleted a retention later. The page may be dropped when the horizon has passed it.
+    `since_ms`: a time neither before the append time of the intent that added the page nor before that root's time. The
+    condemned objects may be deleted once the retention time has passed since then. The page may be dropped once the
+    horizon has reached `since_ms`.
     """
 
     page: PageReference
@@ -37,7 +39,7 @@ class Condemned(NamedTuple):
 
 
 class RetiredSince(NamedTuple):
-    """A page of locations that left the live set. `since_ms` and `number`: as in `Retired`, of the newest of them."""
+    """A page of retired locations. `since_ms` and `number`: as in `Retired`, of the newest location in the page."""
 
     page: PageReference
     since_ms: int
@@ -45,12 +47,12 @@ class RetiredSince(NamedTuple):
 
 
 class Retired(NamedTuple):
-    """Locations that left the live set, as sorted hashes: the latest ones here, earlier ones in pages, the oldest
-    first.
+    """Locations of files that rewrites and conversions replaced, as sorted hashes: the latest ones here, earlier ones
+    in `pages`, the oldest page first.
 
-    `rewritten`: their rows are now in other files, unless a restore followed `number`. `removed`: all others.
-    `since_ms`: not before the append time of the intent that removed the newest one, nor before its root's own time.
-    `number`: that intent's sequence number.
+    `rewritten`: locations whose rows are now in other files, unless a restore followed `number`. `removed`: locations
+    that were replaced before an earlier restore. `since_ms`: a time neither before the append time of the intent that
+    replaced the newest one nor before that root's time. `number`: that intent's sequence number.
     """
 
     removed: bytes = b""

@@ -24,7 +24,9 @@ class PartitionOffset(NamedTuple):
 
 
 class ClockJump(NamedTuple):
-    """A forward jump of append times at `at_ms`. `skipped_ms` of it does not count as idle time of earlier writers."""
+    """A forward jump of append times, which began at `at_ms`. Its `skipped_ms` do not count as idle time of writers
+    that were seen before it.
+    """
 
     at_ms: int
     skipped_ms: int
@@ -39,10 +41,10 @@ class LogTime(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogProgress:
-    """The decided records of each partition.
+    """The progress on each partition of the log: a record before the next offset has its verdict.
 
-    `time` is `None` in a root by a coordinator that does not know this field. `marks`: for each of `offsets`, the mark
-    (`mark_of`) of the record before it. `None` or absent if unknown.
+    `time` is `None` in a root of an older release. `marks`: for each of `offsets`, the mark (`mark_of`) of the record
+    before that offset. A mark is `None` or absent if unknown.
     """
 
     offsets: tuple[PartitionOffset, ...] = ()

@@ -27,7 +27,7 @@ VIEW_KEY: Final = "rootline.view"
 
 
 class NameState(StrEnum):
-    """The state of a name from a root on. The value is the `content` of the root's file metadata."""
+    """The state of a name as of a root. The value is the `content` of the root's file metadata."""
 
     TABLE = "root"
     TOMBSTONE = "tombstone"

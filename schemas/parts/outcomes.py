@@ -28,7 +28,8 @@ class OutcomeRun(NamedTuple):
 class OutcomeException(NamedTuple):
     """One offset that was not committed: a duplicate (of `version`, where known) or a rejection (`code`).
 
-    `decided_in` is the root that decided it. Once that root's verdicts are acknowledged, the outcome may be dropped.
+    `decided_in` is the version of the root that recorded it. The outcome may be dropped once the log contains that
+    root's verdicts.
     """
 
     log: LogId
@@ -45,7 +46,7 @@ Outcome = OutcomeRun | OutcomeException
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """Verdicts of a header, or of a page."""
+    """The verdicts in one header or in one page."""
 
     runs: tuple[OutcomeRun, ...] = ()
     exceptions: tuple[OutcomeException, ...] = ()

@@ -1,4 +1,4 @@
-"""A reference to a page: rows of a part that do not fit in the header."""
+"""A reference from a root to a page: an object with rows of a header part that do not fit in the header."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ class CoveredOffset(NamedTuple):
 
 
 class PageReference(NamedTuple):
-    """An immutable page of rows that did not fit into the header.
+    """A reference to an immutable page.
 
-    `digest` is the SHA-256 of the whole object, `size_in_bytes` its length, `content_bytes` that of its rows before
-    compression. `covers` (outcomes only, else empty): once all of it is acknowledged, the page may be dropped.
+    `digest` is the SHA-256 of the whole object, `size_in_bytes` its length, `content_bytes` the length of its rows
+    before compression. `covers` (for pages of outcomes only): the last offsets in the page. Once the log contains the
+    verdicts up to these offsets, the page may be dropped.
     """
 
     location: Location

@@ -1,4 +1,4 @@
-"""The part `removals`: the recent removals of rows, which serializable intents must see."""
+"""The part `removals`: the recent removals of rows, which the conflict check of serializable intents reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ REMOVALS_KEY: Final = "rootline.removals"
 
 
 class Removal(NamedTuple):
-    """A removal of rows from a partition at `sequence_number`, or their return because a delete was removed.
+    """A removal of rows from a partition at `sequence_number`, or the return of deleted rows because their delete was
+    removed.
 
     `partition`: the partition's values, encoded like a file's statistics.
     """
@@ -24,7 +25,7 @@ class Removal(NamedTuple):
 
 
 class Removals(NamedTuple):
-    """The recent removals of rows. No live entry shows them, but serializable intents must see them.
+    """The recent removals of rows. No live entry shows them, but the conflict check of serializable intents needs them.
 
     `newest` has all removals after sequence number `forgotten`, ascending. `stats_schema`: the fingerprint of the
     encoding of partitions, empty while there are none.

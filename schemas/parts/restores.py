@@ -16,10 +16,10 @@ REDEFINED_IN_KEY: Final = "rootline.redefined-in"
 
 @dataclass(frozen=True, slots=True)
 class Restores:
-    """The changes after which a reader of older versions finds another table.
+    """The latest changes after which a plan made on an older version may not fit the table any more.
 
-    * `restored_at`: the sequence number of the last restore, 0 without one. It may have restored rows that no entry
-      shows as new.
+    * `restored_at`: the sequence number of the last restore, 0 without one. It may have restored rows, and their
+      entries do not have a new sequence number.
     * `replaced_at`: the sequence number of the last replace, 0 without one. It removed all earlier entries.
     * `redefined_in`: the version that last changed the table's definition, or `None` if it never changed.
     """
@@ -30,7 +30,9 @@ class Restores:
 
     @property
     def through(self) -> SequenceNumber:
-        """The sequence number of the last restore or replace. It undid every rewrite up to that number."""
+        """The sequence number of the last restore or replace, whichever is later. Rewrites up to that number may have
+        been undone.
+        """
         return max(self.restored_at, self.replaced_at)
 
 

@@ -14,7 +14,8 @@ PARENT_NEXT_ROW_ID_KEY: Final = "rootline.parent-next-row-id"
 
 @dataclass(frozen=True, slots=True)
 class RowIds:
-    """The `next` row id, and the next row id of the previous root, which may be deleted.
+    """The `next` row id to assign, and the next row id of the previous root. It is repeated here because the previous
+    root may be deleted.
 
     `next_of_parent` is `None` in a root that is older than this field.
     """

@@ -15,7 +15,7 @@ EXPIRY_KEY: Final = "rootline.expiry"
 
 
 class Expiry(NamedTuple):
-    """The expired versions. `given_up_bytes`: total size of all roots that can no longer be read.
+    """The expiry of old versions. `given_up_bytes`: total size of all roots that can no longer be read.
 
     `kept`: the page of older versions that are still readable, including every tagged one, or `None` if there are none.
     """
@@ -26,8 +26,7 @@ class Expiry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadableVersions:
-    """`oldest` and all later versions can be read, and those in the page of `expiry`.
-
+    """The versions that can be read: `oldest` and all later ones, and the earlier ones that the page of `expiry` lists.
     `expiry`: `None` if every version since the first can be read.
     """
 

@@ -2,8 +2,8 @@
 
 Owns: the choice of adapters for a lake, and whether this process may host it. Does not own: the lake's methods
 (`rootline.client`), hosting an embedded lake (`rootline.hosting`).
-Invariants: A lake on Kafka is never hosted by this process. A process that only reads needs no log, and does not open a
-log that was named.
+Invariants: A lake on Kafka is never hosted by this process. A process that only reads needs no log, and does not open
+the log even if `log` names one.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def connect(
     Args:
         url: the warehouse: a path, `file:///dir`, `s3://bucket/prefix`. The default is `ROOTLINE_WAREHOUSE`.
         log: the intent log. The default is `ROOTLINE_LOG`, or else the log embedded in the warehouse's folder.
-        coordinator: whether this process may host the coordinator and the worker of a lake whose log is embedded (in
-            the warehouse's folder, or `sqlite:///dir`).
+        coordinator: `auto`: this process may host the coordinator and the worker of a lake whose log is embedded (in
+            the warehouse's folder, or `sqlite:///dir`). `elsewhere`: this process never hosts them.
         settings: the settings of a coordinator that this process hosts.
         cache_bytes: the most bytes of immutable metadata to cache for later plans. 0 disables the cache.
 
@@ -221,7 +221,8 @@ def _keep_logs_quiet() -> None:
 class _CallableModule(types.ModuleType):
     """A module that can be called as the function `connect`.
 
-    `rootline.connect` is the function at first, and this module after it was imported.
+    `rootline.connect` is the function `connect` until this module is imported, and this module afterwards. Both can be
+    called.
     """
 
     def __call__(self, *args: Any, **options: Any) -> Lake:

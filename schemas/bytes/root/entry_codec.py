@@ -1,4 +1,4 @@
-"""The content entry as bytes, in two parts: `version_info`, and the tail, which never changes.
+"""The content entry as bytes, in two parts: `version_info`, and the tail (all other fields), which never changes.
 
 Owns: encoding and decoding an entry in Avro, with the structs inside it. Does not own: the schema (`entry_schema`),
 statistics (`statistics_codec`), which values and combinations of fields are allowed (`entry_rules`), blocks and files

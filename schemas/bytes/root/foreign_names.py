@@ -2,8 +2,8 @@
 
 Owns: the set, collecting it, its bytes as an object. Does not own: reading tables
 (`rootline.workers.jobs.neighbour_reads`), how a sweep uses it (`orphan_sweep_plan`).
-Invariants: One-sided: a hash in the set may also match another file's name, but the set contains every name of
-Rootline's form that the table references outside its folder.
+Invariants: the set may contain too much, never too little. A hash may also match another file's name. But every name
+that Rootline could have generated, and that the table references outside its folder, is in the set.
 
 Theory. An absolute location enters a table only by adoption, which is the table's first root. Later intents may
 reference an absolute location only while the table lists it, and a restore only adds back files of the table's own
@@ -83,7 +83,7 @@ class ForeignNameNotes:
         self._hashes: set[int] = set()
 
     def reference(self, locations: Iterable[str], *, is_readable: bool = True) -> None:
-        """Add the locations outside the table's folder whose names may be Rootline's."""
+        """Add those locations outside the table's folder whose names Rootline could have generated."""
         del is_readable
         for location in locations:
             if is_absolute(location) and (_OWN_NAME.match(_last_part(location)) or _SPARKS in location.lower()):

@@ -1,7 +1,7 @@
 """The root's header as Avro file metadata: the keys of the header itself and of its parts, with compact JSON inside.
 
-Owns: the order of the keys, the keys of no part, the profile. Does not own: the keys of the parts
-(`rootline.schemas.parts`), `avro.*`, counts and digest (`root_codec`).
+Owns: the order of the keys, the keys that belong to no part, the profile (the version of the format that a reader must
+know). Does not own: the keys of the parts (`rootline.schemas.parts`), `avro.*`, counts and digest (`root_codec`).
 Invariants: An encoded header decodes to an equal header. Every decoded value has the right type and sign. Any other
 input raises `ValueError`, which `root_codec` turns into `Corrupt`.
 
@@ -180,9 +180,8 @@ _Row = tuple[str, int, Callable[[Any], bytes | None]]
 
 
 def _rows() -> list[_Row]:
-    """(key, the index of its part, its encoder) for each of `KEYS`. Raises `KeyError` for any other key.
-
-    Index 0 is the header itself.
+    """(key, the index of its part, its encoder) for each of `KEYS`. Index 0 is the header itself. Raises `KeyError` if
+    a part has a key that is not in `KEYS`.
     """
     rows: list[_Row] = [(key, 0, encode) for key, encode in _OWN.items()]
     rows += [(key, index, encode) for index, part in enumerate(PARTS, start=1) for key, encode in part.keys.items()]

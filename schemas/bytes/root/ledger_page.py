@@ -1,4 +1,4 @@
-"""A page of the writers' ledger: records that do not fit in the header.
+"""A page of the writers' ledger: an object with the records of writers that do not fit in the root's header.
 
 Owns: the rows, and finding a writer's row. Does not own: the file around them (`page_codec`), the meaning of a
 record (`rootline.tree.parts.ledger`), which records move out of the header (`rootline.tree.parts.ledger_spill`).
@@ -78,7 +78,7 @@ def decode_ledger_row(row: bytes, *, name: str = "a page") -> WriterRecord:
     """The record in a row of the page `name`.
 
     Raises:
-        Corrupt: `page-corrupt`. The page's digest was checked before, so its writer encoded it wrongly.
+        Corrupt: `page-corrupt`, the row cannot be read. The page's digest matched, so it was written with this fault.
     """
     try:
         [(value, _)] = _ROW.decode(1, row)

@@ -1,14 +1,16 @@
 """Pages of locations that must not be added again: condemned and retired ones.
 
-No root may add a condemned location, and one retention later its object may be deleted. A retired location is recorded
-because adding its file again would double the file's rows.
+A sweep condemns the locations of unused objects. No root may add a condemned location, and its object may be deleted
+once the retention time has passed. A location is retired when a rewrite or a conversion replaces its file by others. It
+is recorded because adding the file again would double its rows.
 
 Owns: the rows of both kinds of pages. Does not own: the file around them (`page_codec`), the sets (`location_hashes`),
 which locations are condemned (`rootline.maintenance`), which locations are retired and when they are forgotten
 (`rootline.tree.parts.retired_spill`), the effect on an intent (`rootline.tree.intents.sweep`,
 `rootline.tree.commit.arrival_rules`), deletion (`rootline.workers`).
-Invariants: The hashes of a set ascend from row to row. The first row of a condemned page has the horizon, and the
-digests of the earlier pages that this page replaces. In a retired page, the rows of rewritten locations are last.
+Invariants: The hashes of a set ascend from row to row. The first row of a condemned page has the horizon (a time: no
+file that was uploaded earlier may be added), and the digests of the earlier pages that this page replaces. In a retired
+page, the rows of rewritten locations are last.
 
 Source: format page, "Pages". Decision 0063.
 """
@@ -50,7 +52,7 @@ class CondemnedLocations:
 
 @dataclass(frozen=True, slots=True)
 class RetiredLocations:
-    """`rewritten`: other files now contain the rows. `removed`: all other retired locations. No location is in both."""
+    """`rewritten`: other files now contain the rows. `removed`: retired before a restore. No location is in both."""
 
     removed: LocationHashes
     rewritten: LocationHashes
@@ -73,7 +75,7 @@ def is_condemned(location: str, table: str, pages: Sequence[CondemnedPage]) -> b
 
 
 def _condemned_rows(content: CondemnedLocations) -> list[bytes]:
-    """The rows. Raises `ValueError`: too many locations."""
+    """The rows of a condemned page. Raises `ValueError` if there are more than `LOCATIONS_MAX` locations."""
     if len(content.locations) > LOCATIONS_MAX:
         raise ValueError(f"{len(content.locations)} locations, but a page has at most {LOCATIONS_MAX}")
     first = {"horizon_ms": content.horizon_ms, "replaces": list(content.replaces)}
@@ -87,7 +89,7 @@ def _condemned_rows(content: CondemnedLocations) -> list[bytes]:
 def _condemned_content(rows: Iterator[tuple[Any, bytes]]) -> CondemnedLocations:
     found = [row for row, _ in rows]
     if not found or any(row["horizon_ms"] or row["replaces"] for row in found[1:]):
-        raise Unreadable("a row after the first has a horizon or digests")
+        raise Unreadable("it has no rows, or a row after the first has a horizon or digests")
     horizon_ms, replaces = found[0]["horizon_ms"], tuple(found[0]["replaces"])
     if horizon_ms < 0 or any(len(item) != _DIGEST_BYTES for item in replaces):
         raise Unreadable("a horizon is negative, or a digest is not 32 bytes long")

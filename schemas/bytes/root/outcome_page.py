@@ -1,4 +1,5 @@
-"""A page of outcomes: verdicts not yet known to be published that do not fit in the header.
+"""A page of outcomes: an object with verdicts that may not have been published yet, and that do not fit in the root's
+header.
 
 Owns: the rows' form, and finding the outcome of an offset. Does not own: the file around them (`page_codec`), which
 outcomes move out of the header (`rootline.tree.parts.outcome_spill`), the verdicts made from them
@@ -90,7 +91,7 @@ def encode_outcome(item: Outcome) -> bytes:
 
 
 def covers_of(outcomes: Outcomes) -> tuple[CoveredOffset, ...]:
-    """The last offset of each log and partition."""
+    """The last offset of each log and partition for which `outcomes` has a verdict."""
     last: dict[tuple[LogId, int], int] = {}
     for run in outcomes.runs:
         last[run.log, run.partition] = max(run.last_offset, last.get((run.log, run.partition), 0))

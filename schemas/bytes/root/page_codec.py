@@ -1,4 +1,4 @@
-"""A page: one Avro file of rows that do not fit in a root's header.
+"""A page: an Avro file, referenced by a root, with rows that do not fit in the root's header.
 
 Owns: the file around the rows, its name, its proof, and the value of a page in memory. Does not own: the rows of each
 kind (`ledger_page` and the others), the table of kinds (`rootline.tree.state.table_pages`), which rows move out of the
@@ -7,9 +7,10 @@ Invariants: Immutable. The name follows from the bytes, so storing a page twice 
 every byte. Each block is one zstd frame with a checksum, and plain Avro libraries read the file. An encoded page
 decodes to an equal page. Any other bytes raise `Corrupt` only.
 
-Theory. A page is proven by the one who names it. A root states the length and the digest of the object and the length
-of its rows, and `PageKind.decode` compares all three. A page that a worker stored is first named by an intent, which
-states only length and digest. `PageKind.decode_stored` compares these and computes the reference for the root.
+Theory. The root or intent that references a page states values that prove its bytes. A root states the length and the
+digest of the object and the length of its rows, and `PageKind.decode` compares all three. A worker stores a page before
+any root references it, and names it in an intent, which states only length and digest. `PageKind.decode_stored`
+compares these two and computes the reference for the root.
 
 Source: format page, "Pages".
 """
@@ -112,7 +113,7 @@ class PageKind(Generic[T]):
         rows_of: content → encoded rows.
         content_of: (value, its bytes) of each row → content. Raises `ValueError` for invalid rows.
         named_in: the references in a header, the oldest page first.
-        covers_of: content → the offsets that a root's reference states for the page.
+        covers_of: content → the offsets whose outcomes are in the page, which a root's reference states.
     """
 
     name: str
@@ -170,7 +171,9 @@ class PageKind(Generic[T]):
     def decode_stored(
         self, body: bytes, location: str, digest: bytes, size_in_bytes: int, table_uuid: uuid.UUID, *, name: str
     ) -> Page[T]:
-        """The page that an intent names by location, digest and length. `body`, `name` and errors: as in `decode`."""
+        """The page that an intent references by location, digest and length. Other arguments and errors: as in
+        `decode`.
+        """
         if len(body) != size_in_bytes or hashlib.sha256(body).digest() != digest:
             raise Corrupt(_CODE, f"{name}: length or digest do not match the reference")
         blocks = self._blocks(body, table_uuid, name)

@@ -1,8 +1,8 @@
 """A root as one object: Avro file header, blocks of rows, and the digest that covers every byte.
 
-Owns: the value types of rows and blocks, sealing rows into a block, joining blocks under a header, splitting a root
-into them and proving it intact. Does not own: the header's parts (`header_codec`), which rows go into which block and
-which blocks the next root reuses (`rootline.tree`).
+Owns: the value types of rows and blocks, sealing rows into a block (encoding, compressing and hashing them), joining
+blocks under a header, splitting a root into blocks and proving it intact. Does not own: the header's parts
+(`header_codec`), which rows go into which block and which blocks the next root reuses (`rootline.tree`).
 Invariants:
 * Any Avro library reads a root.
 * Every flipped bit and every truncation raises `Corrupt`. Hostile bytes only raise `Corrupt`, and use bounded memory:
@@ -82,7 +82,9 @@ class Row:
         return quick_row(self.entry.with_version_info(version_info), self.tail)
 
     def in_layout_of(self, codec: EntryCodec) -> Row:
-        """The same row in the statistics layout of `codec`. Returns `self` if it has no statistics."""
+        """The same row, with its statistics encoded in the layout of `codec`. Returns `self` if the row has no
+        statistics.
+        """
         statistics = self.entry.content_stats
         if not isinstance(statistics, LazyStats) and not statistics:
             return self
@@ -111,7 +113,7 @@ def seal(rows: Sequence[Row], codec: EntryCodec, sync: bytes) -> RootBlock:
 
     Args:
         rows: at least one, with tails in `codec`'s layout.
-        codec: of the block's root.
+        codec: the codec of the root that will contain the block.
         sync: the table's sync marker, 16 bytes.
 
     Raises:
@@ -196,7 +198,7 @@ def encode_root(header: RootHeader, blocks: Sequence[RootBlock], codec: EntryCod
     """(the root, its bytes): the header, followed by the blocks unchanged.
 
     Args:
-        header: of this root.
+        header: the header of this root.
         blocks: sealed with `sync`, with rows in `codec`'s layout.
         codec: its schema is stored in the file.
         sync: `sync_marker` of the table.
@@ -228,8 +230,8 @@ def encode_root(header: RootHeader, blocks: Sequence[RootBlock], codec: EntryCod
 
 @lru_cache(maxsize=64)
 def _opening(schema_json: bytes, more_keys: int) -> tuple[bytes, hashlib._Hash]:
-    """(the first bytes of a table's files, their hash). Cached, because the schema is most of a file header and rarely
-    changes.
+    """(the first bytes of a root, their hash). Cached for each schema, because the schema is most of these bytes and
+    rarely changes.
     """
     opening = encode_opening(2 + more_keys) + encode_pairs({"avro.schema": schema_json, "avro.codec": b"zstandard"})
     return opening, hashlib.sha256(opening)

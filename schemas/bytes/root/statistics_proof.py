@@ -1,17 +1,17 @@
-"""Proof, from its bytes alone, that a file's `content_stats` breaks no rule: one regular expression for the whole
-record.
+"""A fast proof that the `content_stats` of a file break no rule, without decoding them: one regular expression for the
+whole record.
 
 Owns: the pattern of a table's records, and the comparisons of its groups. Does not own: the decoder and its error
 messages (`statistics_codec`), the rules (`rootline.tree.proof.file_proof`).
-Invariants: One-sided: the decoder and the rules accept everything that is proven here (a property test compares the
-two). A record that is not proven may still be valid: the decoder decides, and gives the reason.
+Invariants: the decoder and the rules accept everything that is proven here (a property test compares the two). A record
+that is not proven may still be valid: the decoder decides, and gives the reason.
 
 Theory. Decoding 20 columns takes 40 µs because every value becomes an object, and the values are not needed soon. But
 nearly all records have one plain form. So the record is matched once, in C, and only values that a rule compares are
 captured. Of numbers only the shortest varint is accepted. Varints of one sign are ordered like their bytes read as a
 little-endian number: the continuation bits of two varints of one length are the same, and a longer one is greater. The
-matched bytes begin with the file's number of rows, so that a value count equal to it is a back-reference. Unusual forms
-are not in the pattern, because they would cost every record.
+matched bytes begin with the file's number of rows, so that the pattern can require an equal value count by a
+back-reference. The pattern does not contain unusual forms, because they would make the match of every record slower.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ _Check = Callable[[_Groups], bool]
 
 
 def _varint(odd: bool, *longer: bytes) -> bytes:
-    """The shortest varints whose zigzag number is even (not negative) or odd: one byte, or continued as in `longer`."""
+    """A pattern of the shortest varints of zigzag numbers that are even (values of 0 or more) or odd (values below 0):
+    one byte, or a first byte continued as in `longer`.
+    """
     one, first = (b"".join(b"\\x%02x" % byte for byte in range(start + odd, start + 128, 2)) for start in (0, 128))
     return b"(?:[%b]|[%b](?:%b))" % (one, first, b"|".join(longer))
 
@@ -64,7 +66,8 @@ _FLOATING: Final = ("float", "double")
 class StatisticsProof:
     """Proves by one regular expression that encoded statistics of a table's files are valid.
 
-    The pattern is compiled after some calls, or by `prepare`.
+    The pattern is compiled by `prepare`, or at the 16th call of `proves` (`ASKED_IN_VAIN`), because compiling it takes
+    longer than decoding a few files. Until then `proves` returns `False`.
 
     Args:
         tracked: columns and expressions, in the order of the record's fields.
@@ -76,7 +79,9 @@ class StatisticsProof:
         self._asked = 0
 
     def prepare(self) -> None:
-        """Compile the pattern now, unless the table is very wide."""
+        """Compile the pattern now, unless the table has more than `COLUMNS_MAX` columns. Such a table never gets a
+        pattern.
+        """
         if self._pattern is None and len(self._tracked) <= COLUMNS_MAX:
             self._pattern = _Pattern(self._tracked)
 
@@ -109,9 +114,11 @@ class StatisticsProof:
 
 
 class _Pattern:
-    """A table's pattern, and the comparisons of its groups. A group that did not match reads as empty.
+    """A table's regular expression, and the comparisons between the values that its groups capture. A group that did
+    not match is empty.
 
-    `bounds`: tracked id → the groups of its lower and upper bound, unless they are null or negative numbers.
+    `bounds`: column or expression id → the numbers of the groups of its lower and upper bound. The groups are empty if
+    the bounds are null or negative numbers.
     """
 
     def __init__(self, tracked: Sequence[TrackedField]) -> None:
@@ -130,7 +137,7 @@ class _Pattern:
         return b"(%b)" % pattern
 
     def _pair(self, compared_as: str, pattern: bytes) -> tuple[bytes, bytes]:
-        """A group for a lesser value and one for a greater value."""
+        """Two groups, the first of which must capture the lesser value. `compared_as` is the kind of comparison."""
         lesser, greater = self._pairs.setdefault(compared_as, ([], []))
         return self._group(pattern, lesser), self._group(pattern, greater)
 
@@ -145,7 +152,7 @@ class _Pattern:
         return bounds + rb"(?:\x02(?P=rows)|\x00)" + nulls + nans + self._sizes(kind)
 
     def _bounds(self, field: TrackedField, kind: str) -> bytes:
-        """The pattern of both bounds, or of none."""
+        """The pattern of a column's bounds, which are either both present or both null."""
         self.bounds[field.tracked_id] = (self._groups, self._groups + 1)
         bits = _BITS.get(kind)
         if bits is None:
@@ -243,7 +250,9 @@ _without_length: Final[Callable[[bytes], bytes]] = itemgetter(slice(1, None))
 
 
 def _floats_ascend(code: str, lesser: _Pick, greater: _Pick) -> _Check:
-    """Compare floats pairwise. A column has both bounds or none, so values pair up. NaN fails every comparison."""
+    """Compare floats pairwise. A column has both bounds or neither, so both lists have the same length. NaN fails every
+    comparison.
+    """
     size = struct.calcsize(code)
 
     def check(groups: _Groups) -> bool:
@@ -265,7 +274,9 @@ def _decimals_ascend(limit: int, lesser: _Pick, greater: _Pick) -> _Check:
 
 
 def _nulls_fit(nulls: _Pick) -> _Check:
-    """No more nulls than rows. Decided early if all counts have one byte and the number of rows has more."""
+    """Check that no column has more nulls than the file has rows. If all counts have one byte and the number of rows
+    has more, no number is decoded.
+    """
 
     def check(groups: _Groups) -> bool:
         rows, found = groups[0], nulls(groups)

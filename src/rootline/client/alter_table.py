@@ -1,12 +1,12 @@
 """Changes of a table's definition: columns, defaults, partitioning, sort order and properties, committed together.
 
-Owns: the steps that a user calls, planning them again on a concurrent definition, checks of a column's default. Does
-not own: the editing of a schema (PyIceberg's own editor), partition fields and sort orders (`layout_terms`), the
-legality of a change (`rootline.tree.evolution`).
-Invariants: a change is published only at the end of the block, and only if the block raised no error and changes the
-table. Two users who add a column at the same time both get theirs, with different ids. A default is stored exactly as
-given, or refused. Text is accepted for a value of another type if it is a plain spelling of that value, as on a command
-line.
+Owns: the steps that a user calls, planning them again after a concurrent change of the definition, checks of a column's
+default. Does not own: the editing of a schema (PyIceberg's own editor), partition fields and sort orders
+(`layout_terms`), the legality of a change (`rootline.tree.evolution`).
+Invariants: a change is published only at the end of the `with` block, and only if the block raised no error and changes
+the table. Two users who add a column at the same time both get theirs, with different ids. A default is stored exactly
+as given, after rounding to 32 bits for a `float` column, or it is refused. Text is accepted for a value of another type
+if it is a plain spelling of that value, as on a command line.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ _SPELLED: Final[dict[type[IcebergType], Callable[[Any, str], Any]]] = {
 def default_value(name: str, of_type: IcebergType, given: Any) -> Any:
     """The value of `given` as a default of a column of this type. `None` means no default.
 
-    A float is rounded to 32 bits, as rows store it, so that it does not change when the column becomes a double.
+    The default of a `float` column is rounded to 32 bits like its rows. It then does not change when the column becomes
+    a `double`.
 
     Raises:
         Invalid: `evolution-illegal`, `given` is not a value of this type, or cannot be stored exactly;
@@ -119,7 +120,9 @@ def default_value(name: str, of_type: IcebergType, given: Any) -> Any:
 
 
 def _value(of_type: IcebergType, given: Any) -> Any:
-    """The value for that type, or `None` if the text cannot be read as one. `default_fault` checks other values."""
+    """`given` as a value of this type, or `None` for a text or number that cannot be converted. Values of other types
+    are returned unchanged, and `default_fault` refuses them.
+    """
     if isinstance(of_type, DecimalType) and isinstance(given, int | str | Decimal) and not isinstance(given, bool):
         return _decimal(of_type, given)
     read = _SPELLED.get(type(of_type)) if isinstance(given, str) else None
@@ -454,7 +457,7 @@ def _path(path: ColumnPath) -> tuple[str, ...]:
 
 
 def _check_texts(doc: str | None, default: Any) -> None:
-    """Check that texts can be stored."""
+    """Check that a comment and a default that are texts can be encoded as UTF-8."""
     for name, value in (("doc", doc), ("default", default)):
         if isinstance(value, str):
             checks.text(value, name)

@@ -57,9 +57,7 @@ def deleting_filter(where: object) -> str:
     """A filter as text. `None` is refused: deleting every row needs the filter `true`."""
     found = filter_text(where)
     if found is None:
-        raise Invalid(
-            "filter-invalid", "where is None: give a filter for the rows to delete, or 'true' for all of them"
-        )
+        raise Invalid("filter-invalid", "where is None: give a filter for the rows to delete, or 'true' for all rows")
     return found
 
 
@@ -103,7 +101,7 @@ def text_map(values: object, name: str) -> dict[str, str]:
         raise _refused(_CODE, name, values, "a dict of texts")
     for key, value in values.items():
         if not isinstance(key, str) or not isinstance(value, str):
-            raise _refused(_CODE, f"{name}: the entry {key!r:.80}", value, "a text for a text")
+            raise _refused(_CODE, f"{name}: the entry {key!r:.80}", value, "text as the name and as the value")
         _storable(key + value, f"{name}: the entry {key!r:.80}", _CODE)
     return dict(values)
 
@@ -160,7 +158,7 @@ def one_of_or_none(value: object, kind: type[T], name: str, wanted: str) -> T | 
 def write_options(
     timeout_s: object, target_file_size_bytes: object, summary: object
 ) -> tuple[float, int, dict[str, str]]:
-    """The options that every change accepts: timeout, target file size, summary."""
+    """The checked options that every change accepts: timeout, target file size, summary."""
     return (
         seconds(timeout_s),
         whole(target_file_size_bytes, "target_file_size_bytes", least=1),

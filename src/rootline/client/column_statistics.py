@@ -1,11 +1,11 @@
-"""Exact statistics of columns and expressions over some rows.
+"""Exact statistics over some rows, of columns and of expressions (the table's derived columns, such as `month(ts)`).
 
 Owns: gathering them from Arrow data in pieces, the truncation of long bounds, the values of a definition's expressions.
 Does not own: partition values (`partition_split`), the functions of expressions (`transform_values`), encoding
 (`statistics_codec`).
 Invariants: bounds contain every value that is neither null nor NaN. `tight_bounds` is set only if they are the exact
 minimum and maximum. NaN is never a bound. A lower bound of zero is -0.0, an upper bound of zero is +0.0. An expression
-has no values here if this version does not know it or its column was dropped.
+has no statistics if this release does not know its function, or if its column was dropped.
 
 Source: format page, "Root manifest" (`content_stats`), docs/decisions/0028.
 """
@@ -35,7 +35,9 @@ _SURROGATES: Final = range(0xD800, 0xE000)
 
 @dataclass(frozen=True, slots=True)
 class ColumnPath:
-    """The path of a primitive column in the rows: the index of its column, then of the member at each depth."""
+    """The path of a primitive column in the rows: the index of the top-level column, then the index of the struct's
+    member at each depth.
+    """
 
     field_id: int
     type: PrimitiveType
@@ -127,9 +129,9 @@ def _both(fold: Callable[[tuple[Any, Any]], Any], one: Any, other: Any) -> Any:
 
 
 def partition_statistics(value: Bound | None, known: FieldStatistics | None, rows: int) -> FieldStatistics:
-    """Statistics of a field of the partition spec. The field has one value for all `rows`.
+    """Statistics of a partition field, which has one value for all `rows` of a file.
 
-    `known`: the column's statistics if the transform is the identity.
+    `known`: the statistics of the column that the field copies, or `None` if its transform is not the identity.
     """
     counts = known if known is not None else FieldStatistics(None, None, None, rows, rows if value is None else 0)
     return FieldStatistics(

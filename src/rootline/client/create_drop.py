@@ -2,10 +2,10 @@
 
 Owns: a new table's definition from the user's schema, partitions, expressions and properties, the ids of expressions,
 the intents that create, drop and restore, the check for an existing table. Does not own: the grammar of terms
-(`layout_terms`), types (`given_schema`), the rules of these intents and root 0 (`rootline.tree`).
-Invariants: the caller gets a table only after its root 0 is confirmed. Expression ids follow the schema's ids and stay
-below 10,000,000. A plain column in a spec is an identity partition and makes no expression. An intent to drop or
-restore names the table's UUID, so a table created meanwhile is never changed.
+(`layout_terms`), types (`given_schema`), the rules of these intents and a table's first root (`rootline.tree`).
+Invariants: the caller gets a table only after the store confirmed its first root. Expression ids follow the schema's
+ids and stay below 10,000,000. A plain column in a partition spec is an identity partition and needs no expression. An
+intent to drop or restore names the table's UUID, so a table created meanwhile is never changed.
 """
 
 from __future__ import annotations
@@ -95,13 +95,13 @@ def build_definition(
         partition_by: `column`, `identity(column)`, `year|month|day|hour|void(column)`, `bucket(n, column)`, `bucket(n,
             column, another)` or `truncate(width, column)`, each with an optional `as name`. A column whose name is not
             a plain word is put in double quotes, as in filters.
-        expressions: derived columns with statistics that do not partition the table: the same terms, and
-            `lower(column)`.
-        sort_by: the order of rows inside files: the same terms, `-column` for descending, with an optional `nulls
-            first` or `nulls last` behind, or PyIceberg's `SortOrder`.
+        expressions: derived values for which files have statistics, but which do not partition the table: the same
+            terms, and `lower(column)`.
+        sort_by: the order of rows inside files: the same terms, `-column` for descending, each with an optional `nulls
+            first` or `nulls last` at its end. Or PyIceberg's `SortOrder`.
         properties: the table's properties, text to text. Old versions expire unless `rootline.expire` is `false`, and
             unused objects are deleted unless `rootline.sweep` is `false`.
-        table_uuid: a fresh one.
+        table_uuid: the new table's UUID, not used before.
 
     Raises:
         Invalid: `definition-invalid`, naming the column or the term; `property-invalid`, naming the property.
@@ -125,7 +125,7 @@ def build_definition(
     for term in expressions:
         parsed = parsed_term("expressions", term, iceberg)
         if parsed.transform == "identity":
-            raise Invalid("definition-invalid", f"expressions {term!r}: a column has statistics anyway; leave it out")
+            raise Invalid("definition-invalid", f"expressions {term!r}: every column has statistics; leave it out")
         last_id += 1
         derived.append(Expression(last_id, parsed.source_ids, parsed.transform, parsed.name))
     _check_distinct(derived, members, partition_by, iceberg)
@@ -167,7 +167,7 @@ async def drop_table(
     """Drop the table that has this name now. A purge also applies to a table that was dropped before.
 
     Raises:
-        Invalid: `table-unknown`, `table-dropped`; `table-uuid-mismatch`, another table has the name meanwhile.
+        Invalid: `table-unknown`, `table-dropped`; `table-uuid-mismatch`, another table took the name meanwhile.
         OutcomeUnknown: `verdict-timeout`.
     """
     root = await newest_root(session.store, table) if is_purge else None

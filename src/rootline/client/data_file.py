@@ -4,9 +4,9 @@ Owns: reading such a file for its statistics and partition values, and the value
 `day=2024-01-01`. Does not own: writing files (`data_file_writer`), adding them to a table, the values of absent columns
 when rows are read (`metadata_columns`).
 Invariants: statistics are exact, gathered from every row, never taken from the file's own footer. A file with rows of
-several partitions is refused. Rows are read in pieces, and one piece is in memory at a time. A column of the file is
-never taken from its path. A value of a path is used only for an identity partition column, because readers can find it
-only there. A value for any other column is refused, because readers would return null for it.
+several partitions is refused. Rows are read in pieces, and one piece is in memory at a time. A value in the path is
+used only if the file lacks the column, and only for an identity partition column: readers take the value of a column
+that a file lacks from its partition. A value for any other column is refused, because readers would return null for it.
 
 Source: the Iceberg specification, "Column Projection", docs/spark.md, "Files that are there already".
 """
@@ -45,10 +45,10 @@ _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 def path_values(
     location: str, columns: pa.Schema, definition: TableDefinition, source: str | None = None
 ) -> dict[int, pa.Array]:
-    """The values in the path: field id → an array of one value, for each table column absent from the file's `columns`.
+    """The values in the path: field id → an array of one value, for each table column that is not in `columns`.
 
-    `source`: the path that the file is read from, if it differs from `location`. Its folders count too, but a value of
-    `location` wins.
+    `source`: the path that the file is read from, if it differs from `location`. Its folders are searched too. If both
+    have a value for a column, the one in `location` is used.
 
     Raises:
         Invalid: `rows-invalid`, the table is not partitioned by such a column, or the value is not of its type.
@@ -70,7 +70,7 @@ def path_values(
 
 
 def _stated(place: str) -> Iterator[tuple[str, str | None]]:
-    """Yield names and values of Hive folders, outermost first. `None` is null."""
+    """Yield the names and values of Hive folders such as `day=2024-01-01`, outermost first. `None` is null."""
     for part in PurePosixPath(place).parts[:-1]:
         name, equals, text = part.partition("=")
         if name and equals:
@@ -127,9 +127,9 @@ class DataFile(intent.DataFile):
             A description for `TableHandle.add_files` or an intent's `add_data_files`. The file itself is not stored.
 
         Raises:
-            Invalid: `file-unreadable`, it is not a Parquet file of this schema; `rows-invalid`, its rows are not of one
-                partition, or a value has none, or a text is not UTF-8, or its path has a value that the table cannot
-                store.
+            Invalid: `file-unreadable`, it is not a Parquet file of this schema; `rows-invalid`, its rows belong to
+                several partitions, a value is out of its transform's range, a text is not UTF-8, or its path has a
+                value that the table cannot store.
         """
         checks.text(location, "location")
         definition = schema if isinstance(schema, TableDefinition) else _unpartitioned(schema)
@@ -184,9 +184,7 @@ def _scan_file(file: pa.NativeFile, definition: TableDefinition, location: str, 
             more = describer.tallies(rows, values or {})
             tallies = {tracked_id: tallies[tracked_id] + more[tracked_id] for tracked_id in more} if tallies else more
     except (ValueError, OverflowError) as error:  # a text that is not UTF-8; a partition that is out of range
-        reason = (
-            f"{location}: it contains a value without statistics or partition: {error}; change it and rewrite the file"
-        )
+        reason = f"{location}: statistics or partition of a value cannot be computed: {error}; write a corrected file"
         raise Invalid("rows-invalid", reason) from error
     if values is None:
         raise Invalid("rows-invalid", f"{location}: it has no rows, so it is in no partition; remove it from the list")
@@ -215,7 +213,7 @@ def _pieces(
                 yield pa.Table.from_batches(batches, schema)
                 batches, size, pieces = [], 0, pieces + 1
     except (pa.ArrowException, OSError) as error:
-        raise Invalid("file-unreadable", f"{location}: cannot be decoded: {error}") from error
+        raise Invalid("file-unreadable", f"{location}: cannot be decoded: {error}; write it again") from error
     if batches or not pieces:
         yield pa.Table.from_batches(batches, schema)
 

@@ -1,4 +1,4 @@
-"""Arrow rows as the Parquet data files of a table, with exact statistics.
+"""Writing Arrow rows as Parquet data files of a table, with exact statistics.
 
 Owns: checking rows against the schema, writing Parquet, choosing the columns with a dictionary, describing each file.
 Does not own: splitting and sorting (`partition_split`), statistics (`column_statistics`), the store. It returns bytes.
@@ -72,7 +72,9 @@ def _is_all_different(column: pa.ChunkedArray) -> bool:
 
 
 def _paths(name: str, kind: pa.DataType) -> Iterator[str]:
-    """The leaf columns below one column of the table, by Parquet's names for lists and maps."""
+    """Yield the Parquet paths of the primitive columns inside the column `name`. Parquet adds levels such as
+    `list.element` to lists and maps.
+    """
     if pa.types.is_struct(kind):
         for at in range(kind.num_fields):
             yield from _paths(f"{name}.{kind.field(at).name}", kind.field(at).type)
@@ -93,7 +95,9 @@ _ROW_GROUP_ROWS_MAX: Final = 1_048_576
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A data file to add, and its bytes. Put `body` at the table's key of `data_file.location`, then publish."""
+    """A data file to add, and its bytes. Store `body` at `data_file.location` below the table's folder before you
+    publish.
+    """
 
     data_file: DataFile
     body: bytes
@@ -136,12 +140,13 @@ def write_rewritten_files(
     target_file_size_bytes: int = TARGET_FILE_SIZE_BYTES,
     ordered: Ordered | None = None,
 ) -> list[WrittenFile]:
-    """Files of rows that the table already has. Their lineage, the last two columns, is written too.
+    """Files of rows that the table already has. The last two columns of `rows` are their lineage (`_row_id`,
+    `_last_updated_sequence_number`), and are written too.
 
-    `ordered`: keep the rows' order. Without it, they are sorted in the table's sort order.
+    `ordered`: keep the rows' order. `None`: they are sorted in the table's sort order.
 
     Raises:
-        Invalid: `rows-invalid`, the table has user columns of these names.
+        Invalid: `rows-invalid`, the table has a user column with a name of the lineage.
     """
     for name in LINEAGE:
         if any(field.name == name for field in definition.schema.fields):
@@ -223,7 +228,7 @@ def checked_rows(table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch], de
 
 
 def check_names(names: Sequence[str], definition: TableDefinition) -> None:
-    """Raises `Invalid` (`rows-invalid`): the table lacks a column, or a column is given twice."""
+    """Check that the table has every named column, and that no name occurs twice. Raises `Invalid` (`rows-invalid`)."""
     known = [field.name for field in definition.schema.fields]
     for name in names:
         if name not in known:
@@ -307,8 +312,8 @@ class FileDescriber:
         self._codec = EntryCodec.of_definition(definition).statistics
 
     def tallies(self, rows: pa.Table, values: Collection[int]) -> dict[int, ColumnTally]:
-        """Tallies of every tracked column of `rows`, and of all expressions except those in `values`, the partition's
-        members.
+        """Tallies (counts and bounds) of every tracked column of `rows`, and of the expressions that are not keys of
+        `values`. `values` has one value for each partition field.
         """
         found = {field_id: ColumnTally.of(path.of(rows), path.type) for field_id, path in self._paths.items()}
         return found | {
@@ -321,7 +326,7 @@ class FileDescriber:
     def statistics(
         tallies: Mapping[int, ColumnTally], row_count: int, values: Mapping[int, Bound | None]
     ) -> dict[int, FieldStatistics]:
-        """Statistics of all tallies over a file's rows, and of the members of its partition."""
+        """Statistics of every tally over a file's rows, and of its partition fields."""
         found = {tracked_id: tally.statistics() for tracked_id, tally in tallies.items()}
         for member, value in values.items():
             found[member] = partition_statistics(value, found.get(member), row_count)

@@ -1,8 +1,9 @@
 """Choosing among dead letters, and publishing their intents again.
 
 Owns: a letter's name, the choice of letters, the fresh id of a replayed intent, and its outcome. Does not own: the
-storage of letters (the log's archive), publishing to the log (`producer`), the ledger that recognizes a repetition.
-Invariants: of several letters on one record, the newest counts. Only chosen letters are kept in memory. Writer and
+storage of letters (the log's archive), publishing to the log (`producer`), the ledger (the table's record of committed
+sequences, which recognizes a repetition).
+Invariants: of several letters on one record, the newest is used. Only chosen letters are kept in memory. Writer and
 sequence are unchanged, so the ledger commits the intent once, however often it is replayed. The id is fresh, because
 the old one stays rejected. The order of the letters is kept.
 
@@ -98,7 +99,7 @@ _AT_ONCE: Final = 100
 
 
 class LeftOut(Invalid):
-    """A letter of a worker's intent, which need not be published again."""
+    """The error for a worker's intent, which need not be published again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +118,8 @@ def intent_of(letter: DeadLetter) -> Intent:
     """The rejected intent of a letter.
 
     Raises:
-        Invalid: it cannot be published unchanged. The message names the reason and the next step. LeftOut: it need not
-            be replayed, because workers plan it again.
+        Invalid: the intent cannot be published unchanged. The message names the reason and the next step.
+        LeftOut: it need not be published, because a worker plans its intent again from the newest version.
     """
     if not letter.value:
         raise Invalid(
@@ -162,10 +163,11 @@ async def replay(session: Session, letters: Sequence[DeadLetter], *, timeout_s: 
     Args:
         session: the lake.
         letters: the letters, each once.
-        timeout_s: the waiting time for the verdicts on up to a hundred of them.
+        timeout_s: the waiting time for each verdict, in seconds. A hundred letters are published and awaited at the
+            same time.
 
     Raises:
-        Unavailable: `log-unavailable`. Letters that were not yielded yet were not published.
+        Unavailable: `log-unavailable`. Up to a hundred letters that were not yielded may have been published too.
     """
     queue, own = PublishQueue(), await _own_lake(session, letters)
     for start in range(0, len(letters), _AT_ONCE):
@@ -181,7 +183,9 @@ class _Prepared:
 
 
 async def _own_lake(session: Session, letters: Sequence[DeadLetter]) -> Lake | None:
-    """The lake of the session, read only if a letter was rejected because of its lake."""
+    """The identity of the session's lake, or `None`. It is read only if a letter was rejected because its files are in
+    another lake.
+    """
     if not any(letter.code == LAKE_MISMATCH for letter in letters):
         return None
     found = await session.store.get(LAKE_KEY)

@@ -1,4 +1,5 @@
-"""Rows that a user gives, in every form: Arrow's PyCapsule interface, pandas, a list of dicts, a dict of columns.
+"""Rows that a user passes, in every accepted form: Arrow's PyCapsule interface, pandas, a list of dicts, a dict of
+columns.
 
 Owns: the forms, and their conversion to Arrow. Does not own: the casts that a table accepts (`row_projection`),
 Python's own values (`given_values`), schemas (`given_schema`).
@@ -65,7 +66,7 @@ class GivenRows:
 
     @property
     def columns_of_values(self) -> frozenset[str]:
-        """Columns of plain Python values: the width of their types was not chosen by the user."""
+        """The names of columns of plain Python values: the user did not choose the width of their types."""
         if isinstance(self._given, pa.Table):
             return frozenset()
         return frozenset(name for name, column in self._given.items() if not _has_a_type(column))
@@ -166,7 +167,7 @@ def _has_capsule(value: object) -> bool:
 
 
 def _has_rows_in_capsule(value: object) -> bool:
-    """Whether it exports Arrow and is not a known type of single column."""
+    """Whether `value` exports rows through Arrow's PyCapsule interface. Known types of a single column do not."""
     is_column = isinstance(value, pa.Array | pa.ChunkedArray) or _is_named(value, "polars", "Series")
     return _has_capsule(value) and not is_column
 
@@ -224,7 +225,7 @@ def _not_exported(frame: Any) -> list[str]:
 
 
 def is_pandas_frame(value: object) -> bool:
-    """Whether it is a `pandas.DataFrame`."""
+    """Whether `value` is a `pandas.DataFrame`."""
     return _is_named(value, "pandas", "DataFrame")
 
 
@@ -256,7 +257,7 @@ def _is_pandas_series(value: object) -> bool:
 
 
 def is_lazy(value: object) -> bool:
-    """Whether it is a `polars.LazyFrame`, which has no capsule before it is collected."""
+    """Whether `value` is a `polars.LazyFrame`, which exports no Arrow data before it is collected."""
     return _is_named(value, "polars", "LazyFrame")
 
 

@@ -3,8 +3,9 @@
 Owns: the forms, the mapping of Arrow types and of words to Iceberg types for a schema without ids. Does not own: the
 mapping from Iceberg to Arrow (`arrow_types`), rows (`given_rows`), partitioning (`layout_terms`).
 Invariants: an Iceberg schema keeps its ids. Every other form gets fresh ids from 1, columns of the top level first. No
-type is narrowed: a type that would lose values is refused, and the error names the column. A word has one meaning as an
-Iceberg type, and Arrow's words follow the mapping of Arrow types. pandas and Polars are imported only by the user.
+type is narrowed: a type that would lose values is refused, and the error names the column. A word that names both an
+Iceberg type and an Arrow type means the Iceberg type. A word that names only an Arrow type means the Iceberg type that
+this Arrow type is stored as. pandas and Polars are imported only by the user.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Python values as an Arrow array for a column of the table.
+"""Conversion of Python values to an Arrow array for a column of the table.
 
 Owns: the layout of values for a table's maps, missing fields of a row or struct, types that Python lacks (32-bit
 floats, ISO 8601 texts as dates and times), and the refusal of values of mixed types. Does not own: the forms of rows
 (`given_rows`), the casts that a table accepts (`row_projection`).
-Invariants: a value changes only by rounding Python's numbers for a `float` column. A missing field has its write
-default, and a field that is `None` is null. A map has exactly the entries of its dict. An error names the column, and
-the row and its value if one of them is at fault.
+Invariants: a value changes only by rounding Python's numbers for a `float` column. A missing field gets the write
+default of its column, and a field that is `None` is null. A map has exactly the entries of its dict. An error names the
+column, and the row and its value if one of them is at fault.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def has_lacking(values: Sequence[Any]) -> bool:
 
 
 def is_laid_out(field: NestedField | None) -> bool:
-    """Whether Python's values of a column are converted here, because Arrow cannot tell a dict for a map from one for a
-    struct.
+    """Whether this module converts the Python values of a column: Arrow cannot distinguish a dict for a map from a dict
+    for a struct.
     """
     return field is not None and (_has_map(field.field_type) or _has_default(field.field_type))
 
@@ -108,7 +108,9 @@ def values_of(name: str, values: Sequence[Any], field: NestedField | None, *, ar
 
 
 def _of_values(name: str, values: Sequence[Any], wanted: IcebergType | None, *, are_rows: bool = True) -> pa.Array:
-    """An array of Python's values, converted to `wanted` if that contains a map or a default."""
+    """An array of Python's values. They are converted to `wanted` here if that type contains a map or a default, and by
+    Arrow otherwise.
+    """
     _refuse_depth(name, values)
     match wanted:
         case MapType():
@@ -212,7 +214,7 @@ def _parsed(array: pa.Array, wanted: IcebergType, name: str, are_rows: bool) -> 
 
 
 def _first_fault(count: int, build: Callable[[int], object]) -> int:
-    """The index of the first value with which `build` fails, for a prefix of that many values."""
+    """The index of the first of `count` values that makes `build` fail. `build(n)` builds the first `n` values."""
     low, high = 0, count
     while high - low > 1:
         middle = (low + high) // 2
@@ -308,7 +310,7 @@ def _has_map(wanted: IcebergType | None) -> bool:
 
 
 def _has_default(wanted: IcebergType) -> bool:
-    """Whether it contains a struct with a member that has a write default."""
+    """Whether `wanted` contains a struct with a member that has a write default."""
     match wanted:
         case StructType():
             return any(field.write_default is not None or _has_default(field.field_type) for field in wanted.fields)

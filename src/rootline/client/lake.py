@@ -226,7 +226,7 @@ class Lake(LakeNames):
             timeout_s: the waiting time for the verdict, in seconds.
 
         Raises:
-            Invalid: `table-unknown`, `table-dropped`; `table-uuid-mismatch`, another table has the name meanwhile.
+            Invalid: `table-unknown`, `table-dropped`; `table-uuid-mismatch`, another table took the name meanwhile.
             OutcomeUnknown: `verdict-timeout`. `table` shows whether it still exists.
         """
         from rootline.client.create_drop import drop_table

@@ -1,7 +1,7 @@
 """Namespaces and views of a lake.
 
-Owns: their public methods, and the conditions that refuse a change of a namespace. Does not own: the chain of a
-namespace's versions (`namespaces`), views (`view_handle`), tables (`lake`).
+Owns: their public methods, and the conditions that refuse a change of a namespace. Does not own: the stored versions of
+a namespace (`namespaces`), views (`view_handle`), tables (`lake`).
 Invariants: every method may be called from any thread. A refusal changes nothing. Two callers who change different
 properties both succeed.
 """
@@ -213,7 +213,7 @@ class LakeNames:
             name: parts of letters, digits, `_` and `-`, with dots between them, at most 255 bytes.
             properties: text to text.
             if_not_exists: accept an existing namespace of this name. Its properties are not changed.
-            timeout_s: how many seconds to retry while others change it too.
+            timeout_s: the time in which the change is retried if other callers change the namespace too, in seconds.
 
         Raises:
             Invalid: `namespace-exists`, `namespace-invalid`, `setting-invalid` (a property), `name-differs-in-case`.

@@ -3,9 +3,9 @@
 Owns: the grammar of terms and of sort orders, a term's name, the steps that change a partition spec or a sort order.
 Does not own: ids (`rootline.tree.evolution`), sorting rows (`partition_split`), the rules for a table's sort orders.
 Invariants: a column whose name is not a plain word is in double quotes, as in filters. A transform fits its columns. A
-term in a sort order has the grammar of `partition_by`, with a sign before it and the place of nulls behind it. Nulls
-are first ascending and last descending unless the term states otherwise, as in Iceberg. A step applies to the columns
-and fields that the steps before it made. A field that the table once had gets its former name.
+term in a sort order has the grammar of `partition_by`, with an optional sign before it and the place of nulls after it.
+Nulls are first ascending and last descending unless the term states otherwise, as in Iceberg. Each step applies to the
+result of the steps before it. A partition field that the table once had gets its former name.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class Term:
 
 
 def parsed_term(argument: str, term: str, schema: Schema) -> Term:
-    """`term`, parsed over the columns of `schema`. `argument` is the name of the term's list in errors.
+    """`term`, parsed over the columns of `schema`. `argument` is the argument that contains the term, such as
+    `partition_by`, and is named in errors.
 
     Raises:
         Invalid: `definition-invalid`, naming the term.
@@ -94,9 +95,7 @@ def _column(where: str, column: str, schema: Schema) -> NestedField:
         return schema.find_field(column)
     except ValueError as error:
         known = ", ".join(field.name for field in schema.fields)
-        raise Invalid(
-            "definition-invalid", f"{where}: there is no column {column!r}; the columns are {known}"
-        ) from error
+        raise Invalid("definition-invalid", f"{where}: there is no column {column!r}; name one of {known}") from error
 
 
 def _check_transform(where: str, text: str, sources: Sequence[NestedField], argument: str) -> None:
@@ -105,7 +104,7 @@ def _check_transform(where: str, text: str, sources: Sequence[NestedField], argu
     except ValueError as error:
         raise Invalid("definition-invalid", f"{where}: {error}") from error
     if isinstance(transform, UnknownTransform) and text != LOWER:
-        raise Invalid("definition-invalid", f"{where}: there is no transform {text!r}")
+        raise Invalid("definition-invalid", f"{where}: there is no transform {text!r}; use one such as month or bucket")
     if text == LOWER and argument in _WITHOUT_LOWER:
         cannot = "partition" if argument == "partition_by" else "sort"
         raise Invalid("definition-invalid", f"{where}: lower cannot {cannot}; it can be one of `expressions`")
@@ -114,7 +113,7 @@ def _check_transform(where: str, text: str, sources: Sequence[NestedField], argu
     types = [source.field_type if isinstance(source.field_type, PrimitiveType) else None for source in sources]
     if function_of(text, transform, types) is Function.UNKNOWN:
         taken = ", ".join(str(source.field_type) for source in sources)
-        raise Invalid("definition-invalid", f"{where}: {text} does not accept {taken}")
+        raise Invalid("definition-invalid", f"{where}: {text} does not accept {taken}; use another transform")
 
 
 SortBy: TypeAlias = "Sequence[str] | IcebergOrder"
@@ -167,7 +166,7 @@ def _field(term: str, schema: Schema) -> SortField:
     assert match is not None, "it matches any text"
     parsed = parsed_term("sort_by", match["term"], schema)
     if len(parsed.source_ids) != 1:
-        raise Invalid("definition-invalid", f"sort_by {term!r}: a sort field has one column")
+        raise Invalid("definition-invalid", f"sort_by {term!r}: a sort field has one column; name one")
     if parsed.is_named:
         raise Invalid("definition-invalid", f"sort_by {term!r}: a sort field has no name; leave out `as {parsed.name}`")
     is_down = match["sign"] == "-"
@@ -192,7 +191,7 @@ PartitionTransform = str | Transform[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The state that a step changes: the columns, the fields of the partition spec, and those of the sort order."""
+    """The state that a step changes: columns, fields of the partition spec, and fields of the sort order."""
 
     definition: TableDefinition
     schema: Schema
@@ -220,7 +219,7 @@ class Layout:
         parsed = self._term(term, transform)
         derivation = parsed.source_ids, parsed.transform
         if any((field.source_ids, field.transform) == derivation for field in self.spec):
-            raise Invalid("definition-invalid", f"partition field {term!r}: the table is partitioned by it already")
+            raise Invalid("definition-invalid", f"{term!r}: the table is partitioned by it already; leave it out")
         found = name or (parsed.name if parsed.is_named else self._known_name(derivation) or self._free_name(parsed))
         if any(field.name == found for field in self.spec):
             raise Invalid(
@@ -243,7 +242,7 @@ class Layout:
         """
         place = self._place_of(name)
         if any(field.name == new for field in self.spec):
-            raise Invalid("definition-invalid", f"partition field {name!r}: there is one named {new!r} already")
+            raise Invalid("definition-invalid", f"partition field {name!r}: {new!r} is taken; choose another name")
         renamed = replace(self.spec[place], name=new)
         return replace(self, spec=(*self.spec[:place], renamed, *self.spec[place + 1 :]))
 
@@ -269,7 +268,9 @@ class Layout:
         return parsed_term("partition_by", f"{function}({f'{width}, ' if width else ''}{column})", self.schema)
 
     def _known_name(self, derivation: Derivation) -> str | None:
-        """The name of a partition field in the newest spec that has it, unless another field or column has the name."""
+        """The name of this partition field in the newest spec that has the field. `None` if no spec has it, or if
+        another field or column has the name.
+        """
         member = member_of(self.definition, derivation)
         for spec in reversed(self.definition.partition_specs):
             if member in spec.expr_ids:

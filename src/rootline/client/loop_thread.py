@@ -4,11 +4,12 @@ Owns: the loop, its thread and their clean end, threads for calls that block. Do
 the loop.
 Invariants: `run` never blocks the loop's own thread. After `close` no task runs, and a caller whose coroutine was
 cancelled gets `CancelledError`. At the interpreter's exit the loop ends before Python tears modules down. Blocking
-calls begin in the order of their arrival, and a shutdown finishes all of them unless it states otherwise.
+calls begin in the order of their arrival. A shutdown finishes all of them, unless its caller cancels those that have
+not begun.
 
 Theory. Python's own executor refuses calls as soon as the main thread has ended. Other threads of the program may still
 use the lake then, and an open lake still has work to finish. If no further thread can be started, the running threads
-execute the calls. If there is none, the caller executes them.
+execute the calls. If no thread is running, the caller executes them.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class LoopExecutor(ThreadPoolExecutor):
     def _start_thread(self) -> bool:
         """Start a thread, and return whether there is a thread that executes calls.
 
-        Python starts no thread at the end of a program, and some versions refuse earlier.
+        Python refuses to start a thread at the end of a program, and some versions of Python refuse earlier.
         """
         thread = threading.Thread(target=self._work, name=f"{self._name}-{len(self._started)}", daemon=True)
         try:

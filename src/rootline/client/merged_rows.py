@@ -1,16 +1,17 @@
-"""Rows with new columns: the changes of the definition that they need, and their files under the new definition.
+"""Appending rows that have new columns or wider types: the changes of the definition that the rows need, and their
+files.
 
-Owns: the comparison of given rows with a table's schema at every depth, planning both on the current definition, the
-append that carries both. Does not own: ids of new columns (`alter_table`), overwriting (`row_changes`), casting rows
-(`row_projection`).
-Invariants: nothing is uploaded before the changes are known to be legal. Columns and rows are one intent. Of two
-writers who add a column at the same time, the loser uses the winner's column, or adds its own after it. Only necessary
-changes are made: no column is dropped, reordered or made optional, and a type that is neither the table's nor a legal
-promotion is refused later by the cast. New columns are optional. Keys of maps do not change. Files are rewritten only
-if the columns differ from those that they were written for.
+Owns: the comparison of given rows with a table's schema at every depth, planning the changes and the files on the
+current definition, the append that contains both. Does not own: ids of new columns (`alter_table`), overwriting
+(`row_changes`), casting rows (`row_projection`).
+Invariants: nothing is uploaded before the changes are known to be legal. Columns and rows are one intent. If two
+writers add a column at the same time, the second one uses the column of the first, or adds its own after it. Only
+necessary changes are made: no column is dropped, reordered or made optional, and a type that is neither the table's nor
+a legal promotion is refused later by the cast. New columns are optional. Keys of maps do not change. If the definition
+changes before the commit, files are rewritten only if the columns differ from those that they were written for.
 
 Theory. A declared type (Arrow, NumPy, a data frame) states the user's intention for the column. Python's own numbers
-have only one width each, so they state none: such a column is widened only if a value needs it.
+have only one width each, so they state no intention: their column is widened only if a value needs it.
 
 Source: docs/decisions/0064.
 """
@@ -76,7 +77,9 @@ _Member = tuple[str, pa.DataType, pa.Array | None]
 
 
 class _Merge:
-    """A merge of a schema with given columns. New fields get `ids` that are only placeholders."""
+    """A merge of a schema with given columns. New fields get placeholder ids from `ids`. The table assigns the final
+    ones.
+    """
 
     def __init__(self, ids: Iterator[int]) -> None:
         self._ids = ids
@@ -169,7 +172,7 @@ class MergePlan:
 
 
 def merge_plan(table: TableName, rows: GivenRows, definition: TableDefinition, digest: bytes) -> MergePlan:
-    """The changes that `rows` need in the table, whose `definition` has `digest`.
+    """The changes that the table's `definition`, which has this `digest`, needs for `rows`.
 
     Raises:
         Invalid: `rows-invalid`, `definition-invalid` or `evolution-illegal`, naming the column.

@@ -1,12 +1,12 @@
-"""New data files of a table: stored, named in an intent one by one or in leaves, and appended.
+"""Storing new data files of a table, naming them in an intent (one by one, or in leaf manifests), and appending them.
 
 Owns: the order of an append (write, store, publish, wait), storing files and retrying, leaves for many files, the age
-of files that another process stored. Does not own: Parquet (`data_file_writer`), the columns and bytes of leaves
-(`leaf_codec`), the result of a PUT (`stored_objects`), publishing (`producer`).
+of files that another process stored. Does not own: Parquet (`data_file_writer`), the columns and bytes of leaf
+manifests, called leaves (`leaf_codec`), the result of a PUT (`stored_objects`), publishing (`producer`).
 Invariants: every file is in the store, with exactly these bytes, before the intent that names it is on the log. A leaf
-belongs to one intent, so each call writes its own. A file in a leaf has the same entry as the same file in the intent.
-The intent carries a writer, so that publishing it twice commits it once. Nothing is deleted: a file that no intent
-names is an orphan, deleted by the sweep.
+belongs to one intent, so each call writes its own. A file gets the same entry whether it is named in a leaf or in the
+intent. The intent carries a writer, so that publishing it twice commits it once. Nothing is deleted: a file that no
+intent names is an orphan, deleted by the sweep.
 
 Source: format page, "Leaf manifest" and the limits of intents.
 """
@@ -100,11 +100,13 @@ async def _upload(session: Session, table: TableName, location: str, body: bytes
             raise Internal("invariant-broken", f"{key}: an object of this fresh name has other bytes than were written")
         session.uploads.note(table, location, begun_ms if stored.stored_ms is None else stored.stored_ms)
         return
-    raise Unavailable("store-unavailable", f"{key}: not stored in {_ATTEMPTS} attempts; the last one: {reason}")
+    raise Unavailable("store-unavailable", f"{key}: not stored in {_ATTEMPTS} attempts; last error: {reason}")
 
 
 async def oldest_listed(session: Session, table: TableName, locations: Sequence[str]) -> int | None:
-    """The date of the oldest file, in milliseconds, or `None` if it is unknown and the table does not need it.
+    """The upload time of the oldest of these files, in milliseconds since the epoch, or `None` if it is unknown. The
+    store is asked only for many files that were not all uploaded here, and only if the table needs the time. The
+    coordinator asks about few files itself.
 
     Raises:
         Invalid: `file-missing`, one of them is not in the store.
@@ -128,7 +130,9 @@ FileList: TypeAlias = Sequence[DataFile] | pa.Table
 """Files one by one, or a table with the columns of `rootline.maintenance.file_leaves.leaf_columns`."""
 LEAF_FILES_PROPERTY: Final = "rootline.append.leaf-files"
 LEAF_FILES_DEFAULT: Final = 1_000
-"""The number of files from which a writer writes leaves itself. A root with so many entries would be flushed anyway."""
+"""The number of files in one append from which a writer lists them in leaves. A root with so many entries would be
+flushed anyway.
+"""
 INTENT_BYTES_MAX: Final = 500_000
 """The approximate maximum of an intent's file descriptions, in bytes: half of an intent's maximum size."""
 _FILE_BYTES: Final = 64
@@ -136,7 +140,7 @@ _STATISTIC_BYTES: Final = 80
 
 
 def leaf_files_of(properties: Mapping[str, str]) -> int:
-    """The number of files from which a writer writes leaves itself."""
+    """The number of files in one append from which a writer lists them in leaves, not in the intent."""
     return whole_number(properties, LEAF_FILES_PROPERTY, LEAF_FILES_DEFAULT)
 
 
@@ -174,10 +178,11 @@ def are_many(files: FileList, definition: TableDefinition) -> bool:
 
 
 async def for_intent(session: Session, table: TableName, definition: TableDefinition, files: FileList) -> NewFiles:
-    """`files` in the form for an intent. If they are many, they are in leaves, which are stored before this returns.
+    """`files` in the form for an intent. Many files are listed in leaves, which are stored before this returns.
 
     Raises:
-        Invalid: `rows-invalid`, the columns are not those of files; `statistics-invalid`, `statistics-missing`.
+        Invalid: `rows-invalid`, an Arrow table lacks a column that describes files; `statistics-invalid`,
+            `statistics-missing`.
         Unavailable: `store-unavailable`.
     """
     if are_many(files, definition):
@@ -190,7 +195,7 @@ async def for_intent(session: Session, table: TableName, definition: TableDefini
 async def write_leaves(
     session: Session, table: TableName, definition: TableDefinition, files: FileList, spec_id: int | None = None
 ) -> tuple[AddedManifest, ...]:
-    """Leaves of `files`, in the store, for the `add_manifests` of one intent.
+    """Write leaves of `files` and store them, for the `add_manifests` of one intent.
 
     `spec_id`: the spec of files that are given as columns, by default the table's. Raises the errors of `for_intent`.
     """
@@ -243,7 +248,9 @@ def _by_spec(files: Sequence[DataFile]) -> list[tuple[int, list[DataFile]]]:
 
 
 def _listed(files: Sequence[DataFile], definition: TableDefinition, spec_id: int) -> pa.Table | list[ContentEntry]:
-    """The clustered entries of files of one spec: as columns if valid, else one by one to find a fault."""
+    """The entries of files of one spec, clustered by their bounds. They are columns if all statistics are valid.
+    Otherwise they are built one by one, so that the error names the file.
+    """
     columns = columns_of(files, definition)
     if columns is not None:
         leaf = leaf_columns(columns, definition, spec_id)
@@ -303,7 +310,7 @@ def _size_of(file: DataFile) -> int:
 
 
 def _fresh_uuids(session: Session) -> Iterator[uuid.UUID]:
-    """Yield globally unique ids."""
+    """Yield new ids, each used only once."""
     while True:
         yield uuid.UUID(hex=session.environment.fresh_id())
 
@@ -325,7 +332,7 @@ async def write_and_store_kept(
 ) -> list[DataFile]:
     """Write and store data files of rows that the table already has, with their lineage.
 
-    A table with user columns of these names cannot store the lineage of its rows, so the rows get a new one.
+    A table that has a user column with a name of the lineage cannot store it, so the rows get a new lineage.
     """
     if LINEAGE[0] not in rows.column_names or not may_state_lineage(definition):
         return await write_and_store(session, table, definition, rows, target_bytes)

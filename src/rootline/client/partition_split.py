@@ -1,4 +1,4 @@
-"""Rows split by partition tuple and sorted in the table's sort order.
+"""Splitting rows by partition, and sorting them in the table's sort order.
 
 Owns: grouping rows into partitions, their order, and the name of a partition's folder. Does not own: the transforms
 (`rootline.schemas.bytes.transform_values`), writing (`data_file_writer`).
@@ -30,7 +30,9 @@ _PART_CHARS_MAX: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class PartitionPart:
-    """Rows of one partition. `values` are by spec member (column or expression id), in the spec's order."""
+    """Rows of one partition. `values`: the id of a partition field's column or expression → its value, in the spec's
+    order.
+    """
 
     rows: pa.Table
     values: dict[int, Bound | None]
@@ -88,7 +90,9 @@ class SortKeys:
     directions: tuple[tuple[str, str], ...]
 
     def order(self) -> pa.Array:
-        """The row numbers in sorted order. Rows of equal rank keep their order. Raises `ArrowNotImplementedError`."""
+        """The row numbers in sorted order. Rows of equal rank keep their order. Raises `ArrowNotImplementedError` for a
+        type that Arrow cannot sort.
+        """
         return pc.sort_indices(self.columns, sort_keys=list(self.directions))
 
 

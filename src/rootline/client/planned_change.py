@@ -1,4 +1,4 @@
-"""The intent of a planned change, and its commit.
+"""Making and committing the intent of a planned change, which names the files and rows that it read in one version.
 
 Owns: the options of every change by filter, and the fields that all such intents share. Does not own: the plan and its
 rows (`row_changes`), planning again (`rootline.storage.replanning`).

@@ -1,8 +1,8 @@
-"""The files of one version that may match a filter, and their rows.
+"""Finding the files of one version that may match a filter, and their matching rows.
 
-Owns: the start of a scan or a change: version, root, definition and file tasks, and the reading of a planned file for a
-change. Does not own: planning (`rootline.tree.scan.scan_plan`), reads of metadata (`table_loader`), decoding
-(`data_file_reader`), the use of the rows.
+Owns: the start of a scan or a change (version, root, definition, and a file task for each data file with its deletes),
+and reading a planned file for a change. Does not own: planning (`rootline.tree.scan.scan_plan`), reads of metadata
+(`table_loader`), decoding (`data_file_reader`), the use of the rows.
 Invariants: root, definition and tasks are of one version. Every plan reads the current head from the store. A position
 is a row number of the file. Deleted rows never match. A row for which the filter is null (unknown) does not match and
 is kept.
@@ -141,7 +141,7 @@ class Match(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """The matching rows of a file. Rows deleted by equality deletes are in neither set.
+    """The matching rows of a file. Rows deleted by equality deletes are neither in `deleted` nor in `positions`.
 
     `deleted`: positions that were deleted before. `positions`: live positions that match, or `None` if the file was not
     read because all of them match.
@@ -179,8 +179,8 @@ def seen_vector(task: FileTask) -> VectorReference | None:
 
 
 async def match_rows(session: Session, plan: FilePlan, task: FileTask) -> Matched:
-    """Find the live rows of the file that match the plan's filter. The file is read only if its entry does not decide
-    it.
+    """Find the live rows of the file that match the plan's filter. The file is read only if its statistics do not show
+    that all rows match.
 
     Raises:
         Corrupt: the file or its vector is missing or damaged.
@@ -203,8 +203,8 @@ async def match_rows(session: Session, plan: FilePlan, task: FileTask) -> Matche
 async def surviving_rows(session: Session, plan: FilePlan, task: FileTask, matched: Matched) -> pa.Table:
     """The live rows of the file that do not match, in its order: every column, with lineage if files may store it.
 
-    `plan` must be made for `DeletesFor.EVERY_ROW`: the new file of these rows is newer than its delete files, so they
-    no longer apply to it.
+    `plan` must be made for `DeletesFor.EVERY_ROW`, so that every delete is applied here. Equality deletes do not apply
+    to the new file of these rows, because it is newer than they are.
     """
     deletes = await _deletes(session.store, plan, task)
     dropped = matched.deleted | (matched.positions if matched.positions is not None else BitMap64())

@@ -1,16 +1,16 @@
 """Publishing intents: the producer, its asyncio twin, their receipts, and the queue to the log.
 
-Owns: the public surface of publishing, framing, the producer's size limit, the order of intents, resending after an
-unknown outcome, waiting for verdicts. Does not own: the numbers of a writer (`session`), the meaning of a verdict for
-the caller.
-Invariants: a receipt's intent keeps its stamp, so publishing the receipt again commits it once. Resending sends the
-identical record. For each table, intents are on the log in the order of their stamps, whatever threads and coroutines
-publish them. A caller gets the result of its own intent only, and an intent that its caller withdrew in time is never
-sent. A forked child has its own queue. Every wait has a deadline.
+Owns: the public classes for publishing, encoding an intent as a record, the producer's size limit, the order of
+intents, resending after an unknown outcome, waiting for verdicts. Does not own: the numbers of a writer (`session`),
+the meaning of a verdict for the caller.
+Invariants: a receipt's intent keeps its stamp (writer and sequence), so publishing the receipt again commits it once.
+Resending sends the identical record. For each table, intents are on the log in the order of their stamps, whatever
+threads and coroutines publish them. A caller gets the result of its own intent only. An intent that its caller
+withdraws before it is in a batch is never sent. A forked child has its own queue. Every wait has a deadline.
 
 Theory. Concurrent publishes reorder wherever one of them waits: for a thread to encode, for a connection, for a full
-buffer. So a table's intents wait in a line. The intents that gather during one batch's round trip are the next batch: a
-thousand concurrent publishes need a few round trips, not a thousand.
+buffer. So the intents of a table wait in a line, which one task sends in order. The intents that gather during one
+batch's round trip are the next batch: a thousand concurrent publishes need a few round trips, not a thousand.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ async def publish_records(
     Args:
         session: the lake.
         records: records of intents, from `record_of`.
-        may_resend: whether the ledger would recognize a record that is on the log twice.
+        may_resend: whether a record may be resent, because the table's ledger would recognize the second copy.
         oldest_file_ms: the upload time of the oldest file that they add, if known.
 
     Raises:
@@ -151,7 +151,9 @@ _BYTES_MAX: Final = 4_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Queued:
-    """A queued intent, the statement of its content, and the future of its position on the log."""
+    """A queued intent, its writer's statement of its content (see `Content`), and the future of its position on the
+    log.
+    """
 
     intent: Intent
     content: Content = ""
@@ -170,7 +172,7 @@ class _Line:
 
 @dataclass(slots=True, eq=False)
 class _Lines:
-    """Lines by table. `guard` protects every compound change."""
+    """The waiting intents of each table. `guard` is locked while a line is found and changed in one step."""
 
     guard: threading.Lock = field(default_factory=threading.Lock)
     of_table: dict[str, _Line] = field(default_factory=dict)
@@ -226,7 +228,9 @@ class PublishQueue:
 
 
 def _take(waiting: deque[Queued]) -> tuple[list[tuple[Queued, NewRecord]], list[tuple[Queued, Exception]]]:
-    """Take the next intents from the line: those encoded as records, and those that cannot be encoded."""
+    """Take the next intents from the line. The first list has the intents encoded as records, the second those that
+    cannot be encoded, with the error.
+    """
     taken: list[tuple[Queued, NewRecord]] = []
     refused: list[tuple[Queued, Exception]] = []
     size = 0

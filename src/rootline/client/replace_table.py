@@ -1,4 +1,5 @@
-"""Replacing a table: its intent, planned on the current definition, and creating the table if there is none.
+"""Replacing a table's rows and columns: its intent, planned on the current definition, and creating the table if there
+is none.
 
 Owns: the choice of columns that keep their ids, the new partitioning and sort order, and the order of steps if the
 table may not exist. Does not own: the effect of a replace (`rootline.tree.intents.replace`), files
@@ -58,7 +59,7 @@ _OTHER_WAYS_MAX: Final = 14
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """The new state of a table. `None` keeps the columns, partitioning or sort order."""
+    """The new state of a table. A field that is `None` keeps the table's columns, partitioning or sort order."""
 
     schema: Schema | None = None
     partition_by: Sequence[str] | None = None
@@ -79,7 +80,7 @@ class Replacement:
         )
 
     def changes_of(self, definition: TableDefinition, digest: bytes) -> DefinitionChanges:
-        """The changes that make this of `definition`. Raises `Invalid`, naming the column, the term or the property."""
+        """The changes from `definition` to this state. Raises `Invalid`, which names the column, term or property."""
         made: list[DefinitionChange] = [SetCurrentSchema(definition.current_schema_id)]
         layout = Layout.of(definition)
         if self.schema is not None:
@@ -98,7 +99,9 @@ class Replacement:
 
 
 def renumbered(schema: Schema, definition: TableDefinition) -> Schema:
-    """`schema` with the ids of the table's columns of the same names, if those can be changed into its columns."""
+    """`schema` with new field ids. A column gets the id of the table's column of the same name if older files can be
+    read by its new type, and a fresh id otherwise.
+    """
     numbers = _Numbers(count(definition.last_column_id + 1))
     struct = numbers.struct(schema.as_struct(), definition.schema.as_struct())
     identifiers = [numbers.became[field_id] for field_id in schema.identifier_field_ids]
@@ -189,8 +192,8 @@ async def replace_table(
         if len(text) > CHANGES_CHARS_MAX:
             raise Invalid(
                 "intent-too-large",
-                f"{table}: its new columns take {len(text):,} characters, of {CHANGES_CHARS_MAX:,} that an intent can "
-                "contain beside its files: replace it without rows, and append them",
+                f"{table}: the definitions of its new columns have {len(text):,} characters. An intent with files can "
+                f"contain {CHANGES_CHARS_MAX:,}: replace it without rows, then append them",
             )
         after = replaced_definition(before, DefinitionChanges.from_json(text))
         files: list[DataFile] = [] if stored is None else await stored.files(after)
@@ -284,7 +287,9 @@ class _Lost:
 
 
 def _other_way_delay(outcome: _Lost | Commit, replans: int) -> float | None:
-    """The delay before the other way is tried: 0 if the table was dropped or created meanwhile, `None` if not."""
+    """The delay before the other way is tried: 0 if the table was dropped or created meanwhile, `None` if the other way
+    would not help.
+    """
     if isinstance(outcome, Commit) or replans >= _OTHER_WAYS_MAX:
         return None
     codes = _NO_TABLE if outcome.way is _Way.REPLACE else _NO_TABLE | _LOST_RACES

@@ -1,13 +1,13 @@
 """Planned changes of a table's rows: delete by filter, overwrite, and compaction of data files.
 
-Owns: the plan of each: files to remove, positions to mark in vectors, files to rewrite, groups to compact. Does not
-own: finding the rows that match (`planned_files`), committing a plan (`planned_change`), Puffin files (`vector_codec`),
-the decision whether the change still fits (`rootline.tree`).
-Invariants: a delete and an overwrite are one atomic intent each. If a delete matches only some rows of
-a file, every file gets a vector, because one intent cannot add vectors and remove whole files. A vector contains the
+Owns: the plan of each change: files to remove, positions to mark in delete vectors, files to rewrite, groups of files
+to compact. Does not own: finding the rows that match (`planned_files`), committing a plan (`planned_change`), Puffin
+files (`vector_codec`), the decision whether the change still fits (`rootline.tree`).
+Invariants: a delete and an overwrite are one atomic intent each. If a delete matches only some rows of a file, every
+file gets a vector, because one intent cannot add vectors and remove whole files. A new vector also contains the
 positions of the vector that it replaces. A row that does not match keeps its `_row_id` and
-`_last_updated_sequence_number`. A compaction changes no row and no row id. Each of its groups is of one partition and
-is its own intent, so a rejected group does not stop the others.
+`_last_updated_sequence_number`. A compaction changes no row and no row id. Each group of files is of one partition and
+is one intent.
 
 Source: protocol page, section 2, `row_delta`, `remove` and `overwrite`, format page, "Rewrites", decision 0034.
 """
@@ -121,7 +121,7 @@ EVERY_ROW: Final = "true"
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Files to remove, new files with their remaining rows, and the number of removed rows.
+    """The plan of a removal: files to remove, new files with the rows that stay, and the number of removed rows.
 
     `rows`: `None` if unknown.
     """
@@ -200,9 +200,8 @@ async def removal_of(session: Session, plan: FilePlan, definition: TableDefiniti
 
 @dataclass(frozen=True, slots=True)
 class RewriteOptions:
-    """Options of a rewrite. `target_bytes` is the size of new files, and the maximum that is read for one group.
-
-    A single larger file is still read.
+    """Options of a rewrite. `target_bytes` is the size of new files, and the maximum size of the files in one group. A
+    single file that is larger is its own group.
     """
 
     timeout_s: float
@@ -255,7 +254,9 @@ def _groups(plan: FilePlan, target_bytes: int) -> Iterator[Sequence[FileTask]]:
 
 
 def _is_delete_heavy(task: FileTask, plan: FilePlan) -> bool:
-    """Whether a single file is worth rewriting: some of its rows are deleted, or it has an older partition spec."""
+    """Whether a group of this one file is worth rewriting: some of its rows are deleted, or it has an older partition
+    spec.
+    """
     return bool(task.vectors or task.deletes) or task.data.partition_spec_id != plan.definition.default_spec_id
 
 

@@ -1,6 +1,7 @@
 """A described scan, and its results: Arrow, pandas, Polars, batches, counts.
 
-Owns: the public forms of a result. Does not own: planning (`planned_files`), reading (`scan_executor`).
+Owns: the public methods that return rows in these forms. Does not own: planning (`planned_files`), reading
+(`scan_executor`).
 Invariants: each call makes its own plan, so a scan of the head reads the head of that moment. One call reads one
 version. pandas and Polars are imported only if their form is requested.
 """
@@ -118,7 +119,7 @@ class Scan:
         return self._holder.run(operation)
 
     def count(self) -> int:
-        """The number of rows. A file whose statistics decide it is not read."""
+        """The number of rows. A file is not read if its statistics show that all of its rows match, or none."""
 
         async def operation(session: Session) -> int:
             plan, wanted = await self._planned(session)

@@ -1,4 +1,4 @@
-"""An open lake in one process: its connections, its writer's numbers, and the result of a commit.
+"""An open lake in one process: its connections, the sequence numbers of its writer, and the result of a commit.
 
 Owns: opening once per process and again in a forked child, closing, the dates of uploads, the numbers of intents under
 one writer id, `Commit` and the error of a change that was not committed. Does not own: the choice of adapters
@@ -43,8 +43,8 @@ class Commit:
     """A change that is in the table.
 
     `version`: the table's version that the change made. `snapshot_id`: the same version as an Iceberg snapshot id.
-    `sequence_number`: the change's own, as in the Iceberg specification. It is `None` only for a duplicate of an old
-    change whose number is no longer recorded.
+    `sequence_number`: Iceberg's sequence number of the change. It is `None` only for a duplicate of an old change whose
+    number is no longer recorded.
     `added_rows`, `deleted_rows`: rows that the call added, and rows that it deleted from the version of its plan. They
     are `None` if unknown, because the call read no file to count them, or if the call does not count rows.
     `is_new`: whether the call made this version. An append without rows publishes nothing and returns the newest
@@ -80,7 +80,8 @@ def commit_of(verdict: Verdict) -> Commit:
 class WriterStamp:
     """A counter that stamps intents. Thread-safe.
 
-    With a supplied `writer_id` the caller numbers the intents. Without one, this does, from 0 for each table.
+    With a supplied `writer_id`, the caller numbers the intents. Without one, the stamp numbers them from 0 for each
+    table.
     """
 
     def __init__(self, writer_id: str | None = None) -> None:
@@ -106,8 +107,8 @@ class WriterStamp:
         """`intent` with a writer and a sequence.
 
         Raises:
-            Invalid: `setting-invalid`, a writer id was supplied without a sequence or the reverse, or the intent
-                carries another pair, or a `process/` id that no producer made.
+            Invalid: `setting-invalid`, a writer id was supplied without a sequence or a sequence without a writer id,
+                the intent already has another writer or sequence, or it has a `process/` id that no producer made.
         """
         if intent.writer_id is not None:
             _check_minted(intent.writer_id)
@@ -128,7 +129,7 @@ class WriterStamp:
         else:
             writer_id = self._supplied
         if not 0 <= writer_sequence < 2**63:
-            raise Invalid("setting-invalid", f"writer_sequence {writer_sequence} is outside 0..2^63-1")
+            raise Invalid("setting-invalid", f"writer_sequence {writer_sequence}: give one from 0 to 2^63-1")
         return intent.model_copy(update={"writer_id": writer_id, "writer_sequence": writer_sequence})
 
     def _check_carried(self, intent: Intent, writer_sequence: int | None) -> None:
@@ -187,7 +188,9 @@ class UploadDates:
         self._dates[table, location] = stored_ms
 
     def note_leaves(self, table: str, leaves: Iterable[str], oldest_ms: int | None) -> None:
-        """Record leaves of files whose oldest is of `oldest_ms`, or `None` if unknown. The leaves get that date too."""
+        """Record that `leaves` list files, the oldest of which was uploaded at `oldest_ms` (`None`: unknown). A leaf
+        counts as no newer than its files.
+        """
         for leaf in leaves:
             uploaded_ms = self._dates.pop((table, leaf), None)
             if oldest_ms is not None and uploaded_ms is not None:
@@ -256,7 +259,7 @@ Operation = Callable[[Session], Coroutine[Any, Any, T]]
 
 
 class _End(Enum):
-    """The end of an iteration."""
+    """The marker of the end of an iteration."""
 
     HERE = "here"
 
@@ -382,7 +385,7 @@ def _failed(opening: Future[Session]) -> bool:
 
 
 class _CloseOnce:
-    """Closes a session once: in `close`, or at the end of the loop."""
+    """Closes a session once: when the lake is closed, or when its event loop ends, whichever is first."""
 
     def __init__(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._close: Callable[[], Coroutine[Any, Any, None]] | None = close

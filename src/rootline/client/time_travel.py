@@ -3,8 +3,8 @@
 Owns: resolving it to a version. Does not own: reading roots (`rootline.storage.metadata.root_reader`), the rules for
 addressable versions (`rootline.tree.state.addressable`).
 Invariants: a version that the head does not address is never read. A snapshot id is resolved without reading roots,
-because it is computed from (uuid, version). A tag is resolved from the head, which lists all tags. A moment is resolved
-by bisection, because timestamps strictly increase.
+because it is computed from the table's UUID and the version. A tag is resolved from the head, which lists all tags. A
+moment is resolved by bisection, because timestamps strictly increase.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ HEAD = PointInTime()
 
 
 async def read_head(store: ObjectStore, table: TableName, known: Root | None = None) -> Root:
-    """The newest root. `known` is as in `read_root`. Raises `Invalid` (`table-unknown`, `table-dropped`) without a
-    table.
+    """The newest root. Parts that it shares with the verified root `known` are reused without decoding. Raises
+    `Invalid` (`table-unknown`, `table-dropped`) if no table has this name.
     """
     return await table_root(store, table, known)
 
@@ -110,10 +110,9 @@ async def resolve(store: ObjectStore, table: TableName, head: Root, point: Point
 
 
 async def read_addressable(store: ObjectStore, header: RootHeader, *wanted: int) -> Addressable:
-    """The versions that a head addresses. With `wanted`, its page of retained versions is read only if it may contain
-    one.
-
-    Raises the errors of `read_root_at`.
+    """The versions that a head addresses. Its list of retained older versions is an object of its own, a page. With
+    `wanted`, the page is read only if it may contain one of these versions. Raises `Corrupt` if the page is missing or
+    damaged.
     """
     if wanted and all(version < 0 or version >= header.versions.oldest for version in wanted):
         return Addressable.of(header)

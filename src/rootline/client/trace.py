@@ -7,10 +7,10 @@ Invariants: reads only. One head answers all questions about a table. Versions t
 read. An answer names its source, and an unknown value is never guessed. A search has a limit, and reports whether it
 reached the log's beginning.
 
-Theory. The cheapest reliable source is read first. A root records its writers' sequences and its live files. Everything
-else is found through its record on the log, from the newest backwards. The record is decided if the table's head has
-applied its partition beyond its offset. The outcome is then in the verdict, the outcomes that the head still records,
-the ledger, or the dead letter, in this order.
+Theory. The cheapest reliable source is read first. A root records its writers' sequences (the ledger) and its live
+files. Everything else is found through the intent's record on the log, from the newest record backwards. A record has
+an outcome once the table's head has applied the partition beyond the record's offset. The outcome is then searched in
+the verdict, in the outcomes that the head still records, in the ledger and in the dead letters, in this order.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ _LATELY: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class LedgerFinding:
-    """The ledger's record of one sequence. `version` is `None` if the ledger no longer records it."""
+    """The ledger's record of one sequence. `version` is `None` if the sequence is not committed, or if the ledger no
+    longer records its version.
+    """
 
     is_committed: bool
     version: Version | None
@@ -75,7 +77,7 @@ class LedgerFinding:
 
 
 class TracedTable:
-    """One table at its head."""
+    """A table, read at its newest version."""
 
     def __init__(self, store: ObjectStore, root: Root) -> None:
         self._store = store
@@ -133,14 +135,15 @@ class TracedTable:
         return next((one for one in versions if snapshot_id_of(self.header.table_uuid, one) == snapshot_id), None)
 
     async def live(self, names: frozenset[str]) -> ContentEntry | None:
-        """The live data file or equality delete with one of these locations."""
+        """The entry of a live data file or equality delete file with one of these locations, or `None`."""
         return await self._live_in(self._root, names)
 
     async def removed_in(self, names: frozenset[str], lived_in: Version | None) -> Version | None:
         """The version that removed a file, or `None` if it cannot be found.
 
-        `lived_in`: a version in which it was live, if known. The removal is then found by bisection. Otherwise the
-        newest versions are read one by one, and then the oldest one is checked.
+        `lived_in`: a version in which the file was live, if known. The removal is then found by bisection. If it is
+        unknown, the changes of the newest versions are read one by one. After that, bisection is tried from the oldest
+        version.
         """
         low, high = self.header.versions.oldest, self.header.version
         if lived_in is not None and low <= lived_in:
@@ -195,7 +198,9 @@ class TracedTable:
 
 @dataclass(slots=True)
 class Search:
-    """The extent of a search in the log: `records_read` counts the records. `whole`: its beginning was reached."""
+    """The extent of a search in the log. `records_read` counts the records. `whole`: the search reached the log's
+    beginning.
+    """
 
     since_ms: int = 0
     limit: int = 100_000
@@ -380,7 +385,7 @@ async def _of_writer(table: TracedTable, query: ByWriter) -> AsyncGenerator[Sigh
 
 
 async def _by_ledger(table: TracedTable, sighting: Sighting, intent: Intent) -> Sighting | None:
-    """The ledger's answer for a record's intent, or `None` if it has no record of it."""
+    """The ledger's answer for a record's intent, or `None` if the ledger has no record of the intent."""
     if intent.writer_id is None or intent.writer_sequence is None:
         return None
     rejection = await table.rejection_of(intent.writer_id, intent.intent_id)

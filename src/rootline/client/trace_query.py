@@ -71,7 +71,7 @@ TraceQuery = ByIntent | ByWriter | ByFile
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A record about the subject. `intent` is `None` if it cannot be decoded."""
+    """A record that matches the subject of a trace. `intent` is `None` if the record cannot be decoded."""
 
     record: LogRecord
     intent: Intent | None
@@ -116,7 +116,9 @@ def name_of_undecoded(position: LogPosition) -> str:
 
 
 def names_of(location: str, table: str) -> frozenset[str]:
-    """`location` unchanged, and relative to the table's folder if it is inside it."""
+    """The names of one file: `location` unchanged, and its path relative to the table's folder if it is inside that
+    folder.
+    """
     _, prefix, rest = f"/{location}".rpartition(f"/{table_prefix(TableName(table))}")
     return frozenset({location, rest} if prefix and rest else {location})
 
@@ -141,7 +143,7 @@ def intent_in(record: LogRecord | DeadLetter) -> Intent | None:
 
 
 class Whereabouts(StrEnum):
-    """The state of an intent or a file. `DECIDED`: the outcome is no longer recorded."""
+    """The state of an intent or a file. `DECIDED`: the intent had a verdict, which is no longer recorded."""
 
     PENDING = "pending"
     COMMITTED = "committed"
@@ -187,9 +189,9 @@ class Sighting:
 def settles(sighting: Sighting, query: TraceQuery) -> bool:
     """Whether no older record can change the answer.
 
-    Records of one writer are decided in their order. So before a decided record none is pending, and before a rejected
-    one there is no commit, which would have made it a duplicate. Without a writer, a repetition is rejected because of
-    its files.
+    A writer's records get their outcomes in the order of the log. So no record before one with an outcome is pending.
+    No record before a rejected one was committed: the rejected one would have been a duplicate. Without a writer, a
+    repetition is not a duplicate but is rejected because of its files, so older records must be read.
     """
     if sighting.state in IN_THE_TABLE:
         return True
@@ -201,7 +203,7 @@ def settles(sighting: Sighting, query: TraceQuery) -> bool:
 
 
 def of_record(match: Match) -> Sighting:
-    """The facts in the record itself. Its state is not known yet."""
+    """The facts in the record itself. The state stays `PENDING` until another source is searched."""
     record = match.record
     known = Sighting(Whereabouts.PENDING, "log", position=record.position, appended_ms=record.appended_ms)
     if match.intent is None:
@@ -210,7 +212,7 @@ def of_record(match: Match) -> Sighting:
 
 
 def of_intent(known: Sighting, intent: Intent) -> Sighting:
-    """`known` with the facts in the intent."""
+    """`known` with the table, id, kind, writer and sequence of the intent."""
     return replace(
         known,
         table=intent.table,

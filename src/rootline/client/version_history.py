@@ -5,7 +5,7 @@ restore a version or set and delete a tag, the preview of a restore. Does not ow
 reading changes of roots (`table_loader`), the rules of these intents (`rootline.tree.intents`).
 Invariants: not many more than `limit` roots are read, a few at the same time, and at most `_HIDDEN_MAX` versions that
 only record verdicts are skipped. Versions that the head does not address are not read. A difference compares the rows
-of two versions: maintenance is no difference, nor is a row that was added and removed in between. A preview publishes
+of two versions. It does not contain maintenance, or a row that was added and removed in between. A preview publishes
 nothing. A tag that another client moved meanwhile is a conflict, and is not moved.
 """
 
@@ -224,7 +224,7 @@ async def _net_change(store: ObjectStore, head: RootHeader, after: Version, up_t
 async def changes_of_net(
     store: ObjectStore, table: TableName, from_version: Version, to_version: Version, net: NetChange
 ) -> TableChanges:
-    """`net` as the change from one version to another, with the changed rows of its vectors. Raises `Corrupt`."""
+    """`net` as the change from one version to another, with the rows that its vectors delete. Raises `Corrupt`."""
     return TableChanges(
         table,
         from_version,
@@ -336,8 +336,8 @@ async def set_tag(
     """Set tag `name` to `version` (`None`: the newest).
 
     Raises:
-        Invalid: `tag-invalid`, `version-unknown`; `tag-conflict`, it is at another version and may not move, or moved
-            meanwhile.
+        Invalid: `tag-invalid`, `version-unknown`; `tag-conflict`, the tag is at another version and `may_move` is
+            false, or another client moved it meanwhile.
         OutcomeUnknown: `verdict-timeout`.
     """
     head = (await read_head(session.store, table)).header
@@ -353,7 +353,7 @@ async def set_tag(
 
 
 async def delete_tag(session: Session, stamp: WriterStamp, table: TableName, name: str, *, timeout_s: float) -> Commit:
-    """Delete tag `name`. Its version stays addressable as long as any untagged one.
+    """Delete tag `name`. Its version then expires like any untagged version.
 
     Raises:
         Invalid: `tag-unknown`; `tag-conflict`, another client moved it meanwhile.

@@ -3,8 +3,8 @@
 Owns: the public methods of a view, and its intents, made from the caller's values and the name's newest root. Does not
 own: the rules of these intents (`rootline.tree`), a view's metadata (`view_metadata`).
 Invariants: a handle has no connection, only a reference to its lake, so it may be pickled and shared between threads.
-Every change waits for its verdict. An intent names the view's UUID, so a view created meanwhile is never changed. The
-result of `metadata` never changes.
+Every change waits for its verdict. An intent names the view's UUID, so a view that got the name meanwhile is never
+changed. The result of `metadata` never changes.
 """
 
 from __future__ import annotations
@@ -186,7 +186,8 @@ class ViewHandle:
         """Add a version to the view and make it current. An existing version with the same content is reused.
 
         Args:
-            sql: as in `lake.create_view`, like the arguments after it. An omitted one is absent from the new version.
+            sql: as in `lake.create_view`, like the arguments after it. If one of them is omitted, the new version does
+                not have it.
             dialect: the dialect of `sql`, if it is one text.
             schema: the columns of the view's rows.
             default_catalog: the catalog of names without one.
@@ -238,5 +239,5 @@ class ViewHandle:
 def _version(given: object, name: str) -> int | None:
     found = checks.whole_or_none(given, name, least=1)
     if found is not None and found > _VERSION_MAX:
-        raise Invalid("setting-invalid", f"{name} is {found}: no view has so many versions; give one that it has")
+        raise Invalid("setting-invalid", f"{name} is {found}, and the greatest is {_VERSION_MAX}; give an existing one")
     return found

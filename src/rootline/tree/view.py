@@ -44,8 +44,8 @@ class RootGroup:
 class LeafOutline:
     """A leaf.
 
-    `dead` counts the entries in its manifest vector, `newly_dead` those that this snapshot added to it. `deletes` are
-    the delete leaves that belong to this data leaf.
+    `dead` counts the removed entries, which the leaf's manifest vector marks, and `newly_dead` those that this snapshot
+    removed. `deletes` are the delete leaves that apply to this data leaf only.
     """
 
     location: str
@@ -62,7 +62,7 @@ class LeafOutline:
 
     @property
     def live(self) -> int:
-        """The number of entries that are not dead."""
+        """The number of entries that are not removed."""
         return self.entries - self.dead
 
 

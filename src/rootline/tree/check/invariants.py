@@ -1,8 +1,10 @@
 """The rules between a root and the next one, checked before every PUT.
 
-Owns: the predicates on two versions. Does not own: those on ledger, outcomes and pages (`page_rules`), those on one
-version, which tests recompute, the reaction to a violation (the commit machine refuses to write).
-Invariants: Pure. Reads only what changed, and derives it from the new root's rows, not from the records of `apply`.
+Owns: the predicates on two versions. Does not own: the predicates on ledger, outcomes and pages (`page_rules`), the
+predicates on a single version (only tests check them), the reaction to a violation (the commit machine refuses to
+write).
+Invariants: Pure. Reads only the changes, and derives them from the new root's rows, not from the values that `apply`
+computed.
 
 Source: invariants page, numbers 5-8, 10, 11, 17, 20, 21.
 """
@@ -32,7 +34,7 @@ from rootline.tree.state.table_state import TableState
 from rootline.tree.state.totals import Tally, totals_after
 
 _MANY: Final = 1_000
-"""From this number, entries removed from one leaf are counted by columns, if no vector can have been left."""
+"""From this number on, entries removed from one leaf are counted by columns, if the table has no vectors."""
 
 
 def violations(
@@ -42,9 +44,8 @@ def violations(
     acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED,
     limits: HeaderLimits = HEADER_LIMITS,
 ) -> list[str]:
-    """The rules that the step from `old` to `new` breaks, as sentences. Incremental and cheap.
-
-    `acknowledged` and `limits`: as `new` was made with.
+    """The rules that the step from `old` to `new` breaks, as sentences. Incremental and cheap. `acknowledged` and
+    `limits`: the values with which `new` was made.
     """
     sentences = list(faults_of_first(new.header, _leaf_rows(new)) if old is None else _chain(old, new))
     is_same_table = old is not None and not (starts_new_table(old.header, new.header) or purges(old.header, new.header))
@@ -131,7 +132,7 @@ def _leaf_rows(state: TableState) -> Iterator[ContentEntry]:
 
 
 def _shown(new: TableState) -> Iterator[ContentEntry]:
-    """Entries of types 0-2 that the root shows as this snapshot's own change."""
+    """Entries of files in the root (content types 0 to 2) that this snapshot added or removed."""
     for ordinal in new.live.unsettled:
         for row in new.root.blocks[ordinal].rows:
             entry = row.entry
@@ -140,7 +141,9 @@ def _shown(new: TableState) -> Iterator[ContentEntry]:
 
 
 def _added_leaves(new: TableState) -> Iterator[tuple[ContentEntry, Tally]]:
-    """Root rows of the leaves that this snapshot added, and their live entries, counted from the leaves."""
+    """Yield the root row of each leaf that this snapshot added, and the counts of its live entries, taken from the
+    leaf.
+    """
     for ordinal in new.live.unsettled:
         for row in new.root.blocks[ordinal].rows:
             entry = row.entry
@@ -149,7 +152,7 @@ def _added_leaves(new: TableState) -> Iterator[tuple[ContentEntry, Tally]]:
 
 
 def _removed_in_leaves(old: TableState | None, new: TableState) -> Iterator[tuple[Leaf, BitMap]]:
-    """Leaves, and the ordinals that this snapshot's vectors remove from them."""
+    """Yield each leaf of which this snapshot removed entries, and the ordinals of these entries."""
     for location, rows in new.live.manifest_vector_rows.items():
         if old is not None and old.live.manifest_vector_rows.get(location) is rows:
             continue
@@ -238,8 +241,8 @@ def _manifest_vectors(old: TableState | None, new: TableState) -> Iterator[str]:
 
 
 def _counted(old: TableState | None, new: TableState, added: Tally, removed: Tally) -> Iterator[str]:
-    """Check that the totals follow from the rows shown, that live entries match them, and that maintenance changes no
-    count.
+    """Check that the new totals are the old ones plus `added` minus `removed`, and that as many entries and leaves are
+    live as they count.
     """
     totals = new.header.totals
     expected = totals_after(totals_of_leaves(new) if old is None else old.header.totals, added, removed)

@@ -1,7 +1,7 @@
 """The changes over several versions: each root's changes folded into one.
 
-Owns: the fold, and which vector belongs to which file's change. Does not own: one root's changes (`root_diff`), the
-positions in vectors.
+Owns: the fold, and the assignment of vectors to the changes of their data files. Does not own: one root's changes
+(`root_diff`), the positions in vectors.
 Invariants: An entry that is added and removed within the range is in no change, and neither is one that is removed and
 restored unchanged. Memory is proportional to the changes.
 
@@ -80,7 +80,9 @@ class NetChanges:
                 self._added_vectors[_vector_id(entry)] = entry.place
 
     def _place_when_added(self, entry: ContentEntry) -> EntryPlace:
-        """The place at which an entry was added. A compaction, which no root shows, may have moved a vector since."""
+        """The place at which `entry` was added. A vector may have another place now, because a compaction moved it.
+        Roots do not show compactions as changes.
+        """
         if entry.place in self._ends or not _is_vector(entry):
             return entry.place
         return self._added_vectors.pop(_vector_id(entry), entry.place)

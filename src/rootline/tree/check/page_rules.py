@@ -1,4 +1,6 @@
-"""The rules of ledger, outcomes and pages between a root and the next one, checked before every PUT.
+"""The rules for ledger, outcomes and pages in the step from a root to the next one, checked before every PUT.
+
+A page is an object of rows that do not fit in the header of a root. The root references it.
 
 Owns: the predicates, and their table by kind of page. Does not own: the other rules on two versions (`invariants`), how
 parts move to pages (`page_merge`).
@@ -39,7 +41,9 @@ from rootline.tree.state.table_state import TableState
 def page_violations(
     old: TableState | None, new: TableState, acknowledged: Acknowledged, limits: HeaderLimits
 ) -> Iterator[str]:
-    """The rules that the step from `old` to `new` breaks, as sentences. `acknowledged` outcomes may be dropped."""
+    """The rules that the step from `old` to `new` breaks, as sentences. Outcomes whose verdicts are `acknowledged` may
+    be dropped.
+    """
     if not new.pages.are_those_of(new.header):
         yield "the pages are not those that the header references"
     if HeaderLedger.of(new.header.ledger.writers).size_in_bytes > limits.ledger_bytes:
@@ -76,7 +80,9 @@ def _ledger(old: TableState | None, new: TableState, _acknowledged: Acknowledged
 
 
 def _lost(writer: WriterId, record: WriterRecord, parts: Sequence[WriterRecord]) -> Iterator[str]:
-    """Report the facts of a writer's record that none of its new `parts` has. The header's part is the first."""
+    """Report sequences and rejections of a writer's old `record` that none of its new `parts` has. The part in the
+    header is the first.
+    """
     if not parts:
         if not writer.startswith(PROCESS_WRITER_PREFIX):
             yield f"writer {writer} is lost from the ledger"
@@ -92,7 +98,7 @@ def _lost(writer: WriterId, record: WriterRecord, parts: Sequence[WriterRecord])
 
 
 def _continues(known: tuple[CommittedRun, ...], now: tuple[CommittedRun, ...]) -> bool:
-    """Whether only the last run was extended, or newer runs follow, as after most commits."""
+    """Whether `now` differs from `known` only by a longer last run and newer runs after it, as after most commits."""
     settled = len(known) - 1
     if settled < 0 or known == now:
         return True
@@ -127,7 +133,9 @@ def _lost_outcomes(before: Outcomes, after: Outcomes, added: Iterable[OutcomePag
 
 
 def _condemned(old: TableState | None, new: TableState, _acknowledged: Acknowledged) -> Iterator[str]:
-    """Check that no condemned location is added, and that its page stays until the horizon has passed it."""
+    """Check that no condemned location is added, and that a page of condemned locations stays until the horizon has
+    passed its time.
+    """
     if old is None:
         return
     added, dropped = changed_pages(CONDEMNED_PAGES, old.pages, new.pages)
@@ -147,7 +155,9 @@ def _condemned(old: TableState | None, new: TableState, _acknowledged: Acknowled
 
 
 def _retired(old: TableState | None, new: TableState, _acknowledged: Acknowledged) -> Iterator[str]:
-    """Check that retired locations stay recorded until they are old enough, or there are too many."""
+    """Check that a page of retired locations stays until the horizon has passed its time, or there are more than
+    `LOCATIONS_MAX` locations.
+    """
     if old is None or starts_new_table(old.header, new.header):  # each table has its own files
         return
     added, dropped = changed_pages(RETIRED_PAGES, old.pages, new.pages)

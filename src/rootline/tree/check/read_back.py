@@ -6,7 +6,8 @@ Invariants: Pure. A root that changes more than rows is always read back. A root
 its header equals its parent's, which was read back, apart from numbers that the invariants prove.
 
 Theory. Decoding the header of a small root takes about as long as an append. Definitions, views, tags, drops and pages
-change rarely. But one that cannot be read would end the table: no later version could be read, so none could undo it.
+change rarely. But a root in which one of them cannot be read would be the end of the table: no later version could be
+made from it.
 
 Source: decision 0010.
 """
@@ -47,7 +48,7 @@ def read_back_faults(old: TableState | None, applied: Applied) -> list[str]:
 
 
 def _rare(root: Root) -> tuple[object, ...]:
-    """The parts of a root that most commits do not change."""
+    """The parts of a root that most commits do not change. If they differ from the parent's, the root is read back."""
     header: RootHeader = root.header
     return (
         root.codec.schema_json,

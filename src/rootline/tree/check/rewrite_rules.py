@@ -1,8 +1,9 @@
-"""The rules for rewrites, conversions and joined vectors, whose changes a root does not show.
+"""The rules for rewrites of files, conversions of equality deletes to vectors, and vectors joined in one Puffin file. A
+root does not show them as changes.
 
 Owns: finding these changes in loaded states, and the rules. Does not own: which rewrites are accepted (`rewrite`), the
 same question on stored bytes (`rootline.storage.check.entries`), which rows a vector deletes.
-Invariants: Pure. Almost free for a root that states no rewrite. Independent of the records of `apply`.
+Invariants: Pure. Almost free for a root that states no rewrite. Independent of the values that `apply` computed.
 
 Source: format page, "Rewrites". Decision 0034.
 """
@@ -29,8 +30,8 @@ class Rewrites:
 
     `added`: entries that were made, including those that the root removed again. `removed`: entries that were replaced.
 
-    An added vector is of a conversion, or was joined with others in one Puffin file. A removed vector is of a rewrite
-    if its data file was removed too.
+    An added vector was made by a conversion, or was joined with others in one Puffin file. A removed vector belongs to
+    a rewrite if its data file was removed too.
     """
 
     added: tuple[ContentEntry, ...] = ()
@@ -100,9 +101,9 @@ def faults_of_rewrites(found: Rewrites, old: RootHeader | None, new: RootHeader,
 
 
 def _faults_of_conversions(found: Rewrites, removed_files: Set[str], summary: Mapping[str, str]) -> Iterator[str]:
-    """Yield a fault if the summary miscounts removed equality deletes, or a new vector is of no conversion or join.
-
-    A conversion's vector has the rows of the one before, and more. A joined one has the same number of rows.
+    """Yield a fault if the summary miscounts removed equality deletes, or if a new vector was made neither by a
+    conversion nor by a join. The vector after a conversion has at least the rows of the vector before it, and a joined
+    vector exactly as many.
     """
     stated, converted = summary.get(CONVERTED_DELETES, "0"), found.removed_tally.equality_deletes
     if stated != str(converted):
@@ -129,7 +130,7 @@ def _faults_of_conversions(found: Rewrites, removed_files: Set[str], summary: Ma
 
 
 def _added(old: TableState, new: TableState) -> Iterator[ContentEntry]:
-    """Root rows of this snapshot that are not shown as added, including removed ones."""
+    """Root rows that this snapshot made but does not show as added, including rows that it also removed."""
     snapshot, first = new.header.snapshot.snapshot_id, old.header.snapshot.sequence_number
     known = {id(block) for block in old.root.blocks}
     for block in new.root.blocks:
@@ -163,7 +164,7 @@ def _replaced(old: TableState, new: TableState) -> Iterator[ContentEntry]:
 
 
 def _shown_as_removed(old: TableState, new: TableState) -> Iterator[ContentEntry]:
-    """Rows that the root shows as removed, and entries that a new leaf took over and lost in the same root."""
+    """Rows that the root shows as removed, and entries of a new leaf that the same root removed from the leaf."""
     for row in new.root.rows:
         if row.entry.version_info.status is Status.DELETED:
             yield row.entry

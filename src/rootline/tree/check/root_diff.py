@@ -8,7 +8,7 @@ time, except those that a rewrite has just written.
 Theory. Our writers show a leaf's change by its ADDED vector. Other writers may (change detection in the proposal)
 - drop a leaf and its vectors as DELETED: the change is its ADDED vector, or else its entries minus the prior vectors.
 - rewrite leaves as ADDED: EXISTING entries are carried over, ADDED entries are added, DELETED entries are removed.
-- do both together: an entry of a dropped leaf that a new leaf carries over has only moved.
+- do both together: an entry of a dropped leaf that is also EXISTING in a new leaf has only moved.
 
 Source: format page, "Status", "Manifest vectors" and "Reading must also understand".
 """
@@ -32,7 +32,7 @@ StoredOrdinals = Mapping[StoredAt, BitMap]
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Entries of content types 0-2 that a snapshot added and removed, in the root's order."""
+    """Entries of files (content types 0 to 2) that a snapshot added and removed, in the root's order."""
 
     added: tuple[ContentEntry, ...]
     removed: tuple[ContentEntry, ...]
@@ -53,8 +53,8 @@ class Changes:
 
 @dataclass(slots=True)
 class RootDiff:
-    """One root's changes. Call `carry` for each leaf of `carriers`, then `of_root`, then `of_leaf` for each of
-    `changed`.
+    """The work of deriving one root's changes. Call `carry` for each leaf of `carriers`, then `of_root`, then `of_leaf`
+    for each leaf of `changed`.
 
     Raises `Corrupt` (`vector-corrupt`) when a manifest vector cannot be read.
     """
@@ -81,7 +81,7 @@ class RootDiff:
             self._carried |= {entry.place for entry in rows if _status(entry) is not Status.ADDED}
 
     def carry(self, manifest: ContentEntry, leaf: Leaf) -> None:
-        """Record the entries that a leaf of `carriers` carries over."""
+        """Record the entries that a leaf of `carriers` carries over from a dropped leaf. They are not changes."""
         dead = self._prior(manifest)
         for ordinal, entry in enumerate(leaf.entries()):
             if _status(entry) is not Status.ADDED and ordinal not in dead:
@@ -96,7 +96,7 @@ class RootDiff:
         )
 
     def of_leaf(self, manifest: ContentEntry, leaf: Leaf) -> Changes:
-        """The entries that were added and removed with a leaf of `changed`."""
+        """The entries that were added to or removed from a leaf of `changed`, or with it."""
         leaf, removed = leaf.of_row(manifest), self._removed(manifest)
         if _status(manifest) is Status.EXISTING:
             return Changes((), tuple(_living(leaf, removed)))
@@ -137,7 +137,7 @@ def diff(root: Root, leaves: Mapping[str, Leaf], stored: StoredOrdinals | None =
         stored: the manifest vectors in Puffin files.
 
     Raises:
-        Corrupt: `object-missing`, such a leaf is not in `leaves`; `vector-corrupt`.
+        Corrupt: `object-missing`, a changed leaf or a carrier is not in `leaves`; `vector-corrupt`.
     """
     work = RootDiff(root, stored or {})
     for manifest in work.carriers:

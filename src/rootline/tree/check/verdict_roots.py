@@ -46,7 +46,9 @@ def records_verdicts_only(before: Root, after: Root) -> bool:
 
 
 def _live_rows(root: Root, other: Root) -> Counter[bytes]:
-    """The live rows of `root` in blocks that `other` does not have, without status, which every commit updates."""
+    """The live rows of `root` in blocks that `other` does not have. They are compared without their status, which every
+    commit updates.
+    """
     shared = {block.digest for block in other.blocks}
     return Counter(
         row.tail
@@ -58,8 +60,8 @@ def _live_rows(root: Root, other: Root) -> Counter[bytes]:
 
 
 def _dead(root: Root) -> dict[str, BitMap]:
-    """Leaf → its dead ordinals. The vector that one root adds in a separate row is folded by the next root into one
-    row.
+    """Leaf → the ordinals of its removed entries. All vectors of a leaf are joined here, because a root adds a vector
+    in a row of its own, and the next root merges it with the leaf's earlier one.
     """
     dead: dict[str, BitMap] = {}
     for entry in (row.entry for row in root.rows):

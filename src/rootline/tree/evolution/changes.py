@@ -2,7 +2,7 @@
 
 Owns: the value types of changes, and their JSON.
 Does not own: applying changes (`next_definition`), the rules for a step (`evolution_rules`).
-Invariants: A change contains the addition only, never the whole definition. The JSON has the names of Iceberg's REST
+Invariants: A change contains only what it adds, never the whole definition. The JSON has the names of Iceberg's REST
 catalog (`updates` of "UpdateTableRequest").
 """
 
@@ -125,7 +125,9 @@ DefinitionChange = (
 
 @dataclass(frozen=True, slots=True)
 class DefinitionChanges:
-    """A list of changes. `replaces` is the SHA-256 of the definition that they were made for, or `None` for any."""
+    """A list of changes. `replaces` is the SHA-256 of the definition that they were made for, or `None` if they may be
+    applied to any definition.
+    """
 
     replaces: bytes | None
     changes: tuple[DefinitionChange, ...]

@@ -40,10 +40,8 @@ _TOP: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A field of a schema with its place.
-
-    `name` is the path, `parent` the id of the field that contains it (0 for a column), and `key_of` the id of the map
-    whose key it is in.
+    """A field of a schema with its place. `name` is the path, `parent` the id of the field that contains it (0 for a
+    column), and `key_of` the id of the map whose key contains it.
     """
 
     field: NestedField

@@ -10,11 +10,11 @@ Invariants:
 * After a restore, names, order, comments and write defaults are the earlier ones. Types and required fields are the
   earlier ones too, unless files or active writers may have wider values or nulls.
 
-Theory. Every row that is live after a restore was live in the earlier version, so its schema would suffice for them.
-But writers that do not know of the restore yet still add rows of the newer schema, and these are accepted. So a type
-that was promoted stays promoted, and a field that became optional stays optional. Usually neither happened, and the
-earlier schema becomes the current one. A schema from before a replace is added again under a new id
-(`oldest_schema_id`).
+Theory. Every row that is live after a restore was live in the earlier version, so that version's schema would be enough
+for the rows. But writers that do not know of the restore yet still add rows of the newer schema, and their intents are
+accepted. So a type that was promoted stays promoted, and a field that became optional stays optional. Usually there was
+no such change, and the earlier schema becomes the current one unchanged. A schema from before a replace is added under
+a new id (`oldest_schema_id`).
 
 Source: docs/format.md, "Table definition", the table specification, "Schema Evolution", docs/decisions/0064.
 """
@@ -88,7 +88,7 @@ def _changed(definition: TableDefinition, changes: DefinitionChanges) -> TableDe
 
 
 def _checked(before: TableDefinition, after: TableDefinition) -> TableDefinition:
-    """Add the statistics layout of `before` to the past ones of `after`, and check the result."""
+    """Add the statistics layout of `before` to the past layouts of `after`, and check the result."""
     layout = PastLayout(len(before.schemas), before.current_schema_id, len(before.expressions))
     if after.tracked_fields != before.tracked_fields and layout not in before.past_layouts:
         after = replace(after, past_layouts=(*before.past_layouts, layout))
@@ -100,7 +100,9 @@ def _checked(before: TableDefinition, after: TableDefinition) -> TableDefinition
 
 @dataclass(frozen=True, slots=True)
 class _Added:
-    """The ids of the schema, spec and order added last. `columns` is the greatest column id in the list of changes."""
+    """The ids of the schema, spec and order that the list of changes added last. `columns` is the greatest column id in
+    it.
+    """
 
     columns: int
     schema: int | None = None
@@ -240,7 +242,7 @@ def _restored_schema(now: TableDefinition, then: TableDefinition) -> Schema:
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
-    """The fields of `then` with the types and the optionality that they have had since.
+    """The fields of `then`, changed where a later schema has a wider type or made the field optional.
 
     `known` has the newest form of every field, `now` the fields of the current schema.
     """

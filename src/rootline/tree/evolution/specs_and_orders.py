@@ -1,8 +1,8 @@
 """The partition specs and sort orders of a definition: ids and names of partition fields, and adding specs and orders.
 
-Owns: the id and name of a spec's member for which the definition states none, the ids of added specs, orders and their
-expressions, and the reuse of equal ones.
-Does not own: the rules for members (`definition_rules`, `evolution_rules`), omissions in an export
+Owns: the ids and names of partition fields for which the definition states none, the ids of added specs, orders and
+their expressions, and the reuse of equal ones.
+Does not own: the rules for partition fields (`definition_rules`, `evolution_rules`), the parts that an export omits
 (`exported_definition`).
 Invariants:
 * Partition field ids follow from the definition. The same source and transform have the same id in every spec, so
@@ -41,13 +41,15 @@ Derivation = tuple[tuple[int, ...], str]
 
 
 def derivation_of(definition: TableDefinition, member: int) -> Derivation:
-    """The derivation of a spec's member, which is an expression or (by identity) a column."""
+    """The source columns and transform of a spec's member, which is the id of an expression or (by identity) of a
+    column.
+    """
     expression = definition.expressions_by_id.get(member)
     return ((member,), IDENTITY) if expression is None else (expression.source_ids, expression.transform)
 
 
 def member_of(definition: TableDefinition, derivation: Derivation) -> int | None:
-    """The member with this derivation, or `None` if the table has no such expression."""
+    """The id of the column or expression with this derivation (source columns and transform), or `None` without one."""
     sources, transform = derivation
     if transform == IDENTITY and len(sources) == 1:
         return sources[0]
@@ -60,8 +62,8 @@ def member_of(definition: TableDefinition, derivation: Derivation) -> int | None
 def partition_field_ids(definition: TableDefinition) -> Mapping[tuple[int, int], int]:
     """The partition field ids by (spec id, position of the member in the spec).
 
-    A spec that the table was created with fills gaps between adopted ids. A spec added later has its own names, and its
-    new ids are above all others.
+    A field without a stated id gets the id of an equal field in an earlier spec. Otherwise it gets a new one: the first
+    free id in a spec that the table was created with, and an id above all others in a spec that was added later.
     """
     used = {field_id for spec in definition.partition_specs for field_id in spec.field_ids}
     used |= {one.partition_field_id for one in definition.expressions if one.partition_field_id is not None}
@@ -85,7 +87,9 @@ def partition_field_ids(definition: TableDefinition) -> Mapping[tuple[int, int],
 
 
 def partition_field_names(definition: TableDefinition, spec: PartitionSpec) -> tuple[str, ...]:
-    """The names of a spec's members: those in the spec, or else the names of their expressions and columns."""
+    """The names of a spec's partition fields: those stated in the spec, or else the names of their expressions and
+    columns.
+    """
     if spec.names:
         return spec.names
     tracked = definition.tracked_by_id

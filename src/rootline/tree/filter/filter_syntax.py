@@ -157,7 +157,9 @@ def read_filter(text: str) -> Tree:
 
 
 def marked(text: str, at: int, end: int) -> str:
-    """The excerpt of `text` for an error message, with a mark after the characters from `at` to before `end`."""
+    """The excerpt of `text` for an error message, with a mark after the characters `at` to `end - 1`, which are at
+    fault.
+    """
     end = min(end, at + 80)
     before = text[max(0, at - 60) : end]
     after = text[end : end + 30]
@@ -243,7 +245,7 @@ class _Reader:
 
     def _one(self, depth: int) -> Tree:
         if depth > 2 * MAX_FILTER_DEPTH:
-            raise self._refusal(self._peek, "the filter is nested too deeply")
+            raise self._refusal(self._peek, "the filter is nested too deeply: write it with fewer brackets")
         if self._took_word("not"):
             return Negation(self._one(depth + 1))
         if self._took("("):
@@ -275,7 +277,9 @@ class _Reader:
         return Negation(found) if negated else found
 
     def _worded(self, column: Name) -> Tree | None:
-        """A test whose operator is a keyword after `column`, or `None`. The caller has consumed a NOT before it."""
+        """A test whose operator is a keyword after `column`, or `None` if no such keyword follows. A NOT before the
+        keyword is already consumed.
+        """
         if self._took_word("in"):
             return Test(column, Operator.IN, self._list())
         if self._took_word("between"):

@@ -154,7 +154,7 @@ def exact_value(literal: Literal[Any], field_type: PrimitiveType, *, column: str
     except (ValueError, TypeError, ArithmeticError, NotImplementedError) as error:
         raise Invalid("filter-invalid", f"column {column} is a {field_type}; {raw!r} does not fit: {error}") from error
     if value is None:
-        raise Invalid("filter-invalid", f"column {column} is a {field_type} and cannot be compared with {raw!r}")
+        raise Invalid("filter-invalid", f"column {column} is a {field_type}, and {raw!r} is not: write such a value")
     return value
 
 
@@ -285,7 +285,7 @@ def bind_filter(where: str | BooleanExpression | BoundFilter | None, schema: Sch
     try:
         return BoundFilter(_bound(where, schema, negated=False), str(where))
     except RecursionError as error:
-        raise Invalid("filter-invalid", "the filter is nested too deeply") from error
+        raise Invalid("filter-invalid", "the filter is nested too deeply: write it with fewer brackets") from error
 
 
 def _bound_tree(tree: Tree, schema: Schema, text: str, *, negated: bool) -> Condition:
@@ -320,7 +320,7 @@ def _at_path(parts: Sequence[str], schema: Schema) -> NestedField:
             break
         kind = found.field_type
         if at + 1 < len(parts) and not isinstance(kind, StructType) and not isinstance(kind, PrimitiveType):
-            raise Invalid("filter-invalid", f"column {name!r} lies inside a list or map and cannot be filtered on")
+            raise Invalid("filter-invalid", f"column {name!r} lies inside a list or map: filter by another column")
         fields = kind.fields if isinstance(kind, StructType) else ()
     if found is None:
         found = next((field for field in schema.fields if field.name == name), None)
@@ -349,7 +349,7 @@ def _bound(expression: BooleanExpression, schema: Schema, *, negated: bool) -> C
         return all_of(parts) if isinstance(expression, And) != negated else any_of(parts)
     if isinstance(expression, UnboundPredicate):
         return _bound_predicate(~expression if negated else expression, schema)
-    raise Invalid("filter-invalid", f"{expression!r:.200} cannot be used as a filter")
+    raise Invalid("filter-invalid", f"{expression!r:.200} cannot be used as a filter: write the filter as text")
 
 
 _OPERATORS: Final[dict[type[BooleanExpression], Operator]] = {
@@ -391,7 +391,7 @@ def _column(name: str, schema: Schema) -> NestedField:
     except ValueError:
         return _unknown(name, schema)
     if field.field_id not in _reachable(schema.as_struct()):
-        raise Invalid("filter-invalid", f"column {name!r} lies inside a list or map and cannot be filtered on")
+        raise Invalid("filter-invalid", f"column {name!r} lies inside a list or map: filter by another column")
     return field
 
 

@@ -1,4 +1,5 @@
-"""Projections of column tests onto expressions: partition transforms, `lower` and the bucket of several columns.
+"""Projections: converting a test of a column to a test of an expression over it (a partition transform, `lower`, or the
+bucket of several columns).
 
 Owns: the inclusive and the strict projection.
 Does not own: the transforms (`rootline.schemas.bytes.transform_values`), the evaluation (`pruning`).
@@ -85,7 +86,7 @@ def _applied(values: tuple[Bound, ...], apply: _Apply) -> tuple[Bound, ...]:
 
 
 def _next(value: Bound, step: int) -> Bound | None:
-    """The neighbouring value, for types that have one."""
+    """The value `step` after `value` for integer types, or `None` for other types."""
     return value + step if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -155,9 +156,8 @@ def project_single(
 
 
 def project_together(parts: Iterable[Condition], definition: TableDefinition) -> list[Predicate]:
-    """The predicates on buckets of several columns that follow from the AND of `parts`.
-
-    A bucket has one only if `parts` restrict every one of its columns by equality.
+    """The predicates on buckets of several columns that follow from the AND of `parts`. There is one for a bucket only
+    if `parts` restrict each of its columns by equality.
     """
     allowed: dict[int, tuple[Bound, ...]] = {
         part.field_id: part.values for part in parts if isinstance(part, Predicate) and part.operator in _EQUAL

@@ -125,15 +125,17 @@ class PruningFilter:
         return known[1:]
 
     def members_of(self, spec_id: int | None) -> Collection[int]:
-        """The ids whose statistics are partition values in spec `spec_id`, empty for an unknown spec."""
+        """The ids of the partition fields of spec `spec_id`, whose statistics are partition values. Empty for an
+        unknown spec.
+        """
         return _NO_PARTITION if spec_id is None else self.spec_members.get(spec_id, _NO_PARTITION)
 
 
 def may_match(pruning: PruningFilter, stats: ContentStats, record_count: int | None, spec_id: int | None) -> bool:
     """Whether a row of the file can match.
 
-    The statistics of the members of spec `spec_id` are partition values. `spec_id` and `record_count` are `None` for
-    the aggregates of a leaf, where null bounds mean "unknown".
+    The statistics of the partition fields of spec `spec_id` are partition values. `spec_id` and `record_count` are
+    `None` for the aggregated statistics of a leaf, where null bounds mean "unknown".
     """
     return record_count != 0 and pruning.may(stats, record_count, pruning.members_of(spec_id))
 
@@ -144,14 +146,14 @@ def must_match(pruning: PruningFilter, stats: ContentStats, record_count: int | 
 
 
 def entry_may_match(pruning: PruningFilter, entry: ContentEntry) -> bool:
-    """Whether any row can match, in the file of a file's entry or in the files of a leaf's entry."""
+    """Whether any row can match in the file that `entry` describes, or in the files of the leaf that it describes."""
     if entry.content_type in LEAF_TYPES:
         return pruning.may(entry.content_stats, None, _NO_PARTITION)
     return may_match(pruning, entry.content_stats, entry.record_count, entry.partition_spec_id)
 
 
 def entry_must_match(pruning: PruningFilter, entry: ContentEntry) -> bool:
-    """Whether every row matches, in the file of a file's entry or in the files of a leaf's entry."""
+    """Whether every row matches in the file that `entry` describes, or in the files of the leaf that it describes."""
     if entry.content_type in LEAF_TYPES:
         return pruning.must(entry.content_stats, None, _NO_PARTITION)
     return must_match(pruning, entry.content_stats, entry.record_count, entry.partition_spec_id)

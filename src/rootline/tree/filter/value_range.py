@@ -25,7 +25,7 @@ from rootline.tree.filter.conditions import Operator, Predicate
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """A rule on flags of a range: `is_set` is set (unless `None`), and none of `not_set` is."""
+    """A rule on the flags of a range: the flag `is_set` is true (if it is given), and no flag in `not_set` is."""
 
     is_set: str | None = None
     not_set: tuple[str, ...] = ()

@@ -3,7 +3,7 @@
 Owns: the adopted root, which the client makes and the coordinator checks, its rules, and the rules for the Iceberg
 manifests that are its leaves, for each alone and across all of them.
 Does not own: reading the Iceberg table (`rootline.catalog`) and its manifests (`manifest_codec`), the shape of every
-leaf (`leaf_columns`), rows of leaves that Rootline wrote, which equal their recomputation, root 0 (`apply`).
+leaf (`leaf_columns`), leaves that Rootline wrote, making the first root of the new table (`apply`).
 Invariants:
 * Adopted metadata obeys every rule of later roots, or the adoption is refused with the rule that it breaks. The first
   fault is reported with its leaf and entry.
@@ -86,7 +86,9 @@ def has_older_deletes(leaf_rows: Iterable[ContentEntry]) -> bool:
 
 
 def faults_of_adopted(row: ContentEntry, recomputed: LeafAggregates) -> Iterator[str]:
-    """The rules that the row breaks, as ends of error messages."""
+    """The rules that a leaf's root row breaks, as ends of error messages. `recomputed` are the values from the leaf
+    itself.
+    """
     stated, found = row.manifest_stats, recomputed.manifest_stats
     if stated is not None and replace(stated, min_sequence_number=0) != replace(found, min_sequence_number=0):
         yield f"its row says {stated}, its entries add up to {found}"
@@ -182,7 +184,7 @@ def check_adopted_location(location: str) -> None:
 
 
 def live_files(leaves: Iterable[Leaf], dead: Mapping[str, BitMap]) -> pa.ChunkedArray:
-    """The locations of the live data files. `dead` has the dead ordinals of each leaf."""
+    """The locations of the live data files. `dead`: leaf location → the ordinals of its removed entries."""
     chunks: list[pa.Array] = []
     for leaf in leaves:
         if leaf.content is LeafContent.DATA:
@@ -192,7 +194,7 @@ def live_files(leaves: Iterable[Leaf], dead: Mapping[str, BitMap]) -> pa.Chunked
 
 
 def live_deletes(leaves: Iterable[Leaf], dead: Mapping[str, BitMap]) -> Iterator[tuple[Leaf, int, ContentEntry]]:
-    """Every live delete, as (leaf, ordinal, entry). See `live_files` for the arguments."""
+    """Yield every live delete as (leaf, ordinal, entry). The arguments are those of `live_files`."""
     for leaf in leaves:
         if leaf.content is LeafContent.DELETE:
             dead_here = dead.get(leaf.location, BitMap())
@@ -249,7 +251,7 @@ def check_named(named: AdoptedRoot) -> None:
     if named.location != adopted_location(named.digest):
         where = adopted_location(named.digest)
         raise Invalid(
-            "location-invalid", f"adopted root {named.location[:120]!r}: by its digest its location must be {where}"
+            "location-invalid", f"adopted root {named.location[:120]!r}: name it {where}, as its digest requires"
         )
     if named.file_size_in_bytes > ROOT_BYTES_MAX:
         size = named.file_size_in_bytes
@@ -357,14 +359,16 @@ def totals_of_leaves(state: TableState) -> Totals:
 
 
 def _dead_before(state: TableState, location: str) -> BitMap | None:
-    """The ordinals of the EXISTING manifest vector, which were dead before this root."""
+    """The ordinals of the EXISTING manifest vector of a leaf: entries that were removed before this root."""
     rows = (row.entry for row in state.live.manifest_vector_rows.get(location, ()))
     vectors = [ordinals_of_vector(entry) for entry in rows if entry.version_info.status is Status.EXISTING]
     return vectors[0] if vectors else None
 
 
 def faults_of_first(header: RootHeader, leaf_rows: Iterable[ContentEntry]) -> Iterable[str]:
-    """The faults in the statements of a first root about the table that it continues."""
+    """The rules that the first root of a table breaks, as sentences: its version, its parent, and the Iceberg snapshot
+    that it continues.
+    """
     stated, parent = header.snapshot.summary.get(ADOPTED_SNAPSHOT), header.snapshot.parent_id
     if header.version != 0 or header.parent_digest is not None:
         yield f"root {header.version} has no earlier root, yet it is not 0, or names a parent"

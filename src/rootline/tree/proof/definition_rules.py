@@ -1,4 +1,4 @@
-"""Rules for a table definition: it can be stored, its entries encoded and its files partitioned, and additions fit.
+"""Rules for a table definition, and for what a change adds to it.
 
 Owns: the rules for one definition, and the rules for the names, defaults and properties that a change adds, so that
 every engine can use them.
@@ -6,7 +6,7 @@ Does not own: its JSON (`table_definition`), the default of a column (`default_r
 (`rootline.tree.evolution`), storing it (`create`).
 Invariants:
 * A definition that passes can be written and read back. Each of its specs gives every file a partition tuple.
-* The rules for additions are checked on additions only, so an older table that breaks one can still be altered,
+* The rules for additions are checked on additions only, so a table that already breaks one can still be altered,
   restored and replaced. Clients call the same functions before they publish.
 
 Source: format page, "Table definition", docs/decisions/0010, 0115 and the Iceberg specification, "Default values".

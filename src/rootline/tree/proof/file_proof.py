@@ -46,7 +46,7 @@ _CODE: Final = "row-count-implausible"
 
 
 class RowLimits(NamedTuple):
-    """The most rows of one data file, and of all data files that one intent adds."""
+    """The greatest number of rows in one data file, and in all data files that one intent adds."""
 
     file: int = FILE_ROWS_MAX
     intent: int = INTENT_ROWS_MAX

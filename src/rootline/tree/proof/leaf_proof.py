@@ -168,7 +168,8 @@ class LeafProof:
     """The result of checking a leaf under `definition`.
 
     * `fault`: the reason why the leaf cannot be added. The fields after it are empty then.
-    * `aggregates`: of all entries. The least sequence number is inherited.
+    * `aggregates`: the aggregated statistics and counts of all entries. The least sequence number is still to be
+    inherited.
     * `rows`: the rows of all entries, for which row ids are assigned.
     * `file_faults`: the faults of stored data files, or `None` if the files were not verified.
     """
@@ -278,9 +279,8 @@ def _files(columns: dict[str, pa.Array], definition: TableDefinition) -> Iterato
 
 
 def _rows(columns: dict[str, pa.Array], definition: TableDefinition) -> Iterator[Fault]:
-    """Check the row counts.
-
-    If the most rows would fit even the smallest file, every file is plausible. Otherwise each file is checked.
+    """Check the row counts. If the smallest file may have the greatest number of rows, every file is plausible.
+    Otherwise each file is checked.
     """
     limits = limits_of(definition)
     counts, sizes = columns["record_count"], columns["file_size_in_bytes"]
@@ -314,7 +314,9 @@ def _locations(locations: pa.StringArray, content: LeafContent) -> Iterator[Faul
 
 
 def _deletes(leaf: Leaf) -> Iterator[Fault]:
-    """Check deletes one by one. The loop adds little, because each delete is later compared with its data file."""
+    """Check deletes one by one. The loop adds little time, because each delete is later compared with its data file
+    anyway.
+    """
     seen: set[object] = set()
     targets: set[str | None] = set()
     for ordinal, entry in enumerate(leaf.entries()):

@@ -1,7 +1,7 @@
 """The delete files that apply to a data file, by sequence number, partition and statistics.
 
 Owns: the partition tuple of a file, the check of one equality delete against one data file, the index of all live
-delete files of a plan, and the mask of the files in a leaf that may have delete files.
+delete files of a plan, and the mask (one flag for each entry of a leaf) of the files that may have delete files.
 Does not own: deletion vectors (`file_task`), computing partition values when writing
 (`rootline.schemas.bytes.transform_values`), reading delete files (`rootline.storage.rows.row_deletes`).
 Invariants:
@@ -76,7 +76,7 @@ def _is_void(member: int, definition: TableDefinition) -> bool:
 
 
 def may_apply(delete: ContentEntry, data: ContentEntry, definition: TableDefinition) -> bool:
-    """Whether the equality delete `delete` may remove rows of `data`."""
+    """Whether the equality delete `delete` applies to the data file `data`, by sequence numbers and partitions."""
     newer, older = delete.version_info.sequence_number, data.version_info.sequence_number
     if newer is not None and older is not None and newer <= older:
         return False
@@ -89,7 +89,9 @@ def may_apply(delete: ContentEntry, data: ContentEntry, definition: TableDefinit
 
 
 def may_delete_rows(equality: ContentEntry, data: ContentEntry, definition: TableDefinition) -> bool:
-    """Whether `equality` may delete rows of `data`."""
+    """Whether the equality delete `equality` applies to `data` and, by the bounds of its columns, may delete rows of
+    it.
+    """
     return may_apply(equality, data, definition) and not columns_apart(equality, data)
 
 
@@ -102,7 +104,7 @@ def columns_apart(equality: ContentEntry, data: ContentEntry) -> bool:
 
 
 def _values_apart(one: FieldStatistics | None, other: FieldStatistics | None) -> bool:
-    """Whether no value of one column can equal one of the other.
+    """Whether no value described by `one` can equal a value described by `other`.
 
     For equality deletes null equals null, and NaN equals NaN.
     """
@@ -234,7 +236,7 @@ def _partition(entry: ContentEntry, definition: TableDefinition) -> tuple[int, P
 def _may_delete_match(entry: ContentEntry, definition: TableDefinition, pruning: PruningFilter) -> bool:
     """Whether `entry` may delete a row that matches the filter.
 
-    Only the equality columns and the partition of an equality delete describe the rows that it deletes. Its other
+    The rows that an equality delete deletes are described only by its equality columns and its partition. Its other
     columns contain arbitrary values.
     """
     stats = entry.content_stats
@@ -275,7 +277,9 @@ def _number(entry: ContentEntry) -> int:
 
 
 def _entries_apart(index: DeleteIndex, leaf: Leaf, leaf_row: ContentEntry, delete: ContentEntry) -> Mask:
-    """The entries that the delete cannot affect: in other partitions, or with disjoint bounds of an equality column."""
+    """One flag for each entry: the delete cannot affect it, because it is in another partition, or has disjoint bounds
+    of an equality column.
+    """
     predicates = [
         _beyond_bounds(leaf, column_id, known)
         for column_id in delete.equality_ids or ()

@@ -52,9 +52,8 @@ _VALUES_ONE_BY_ONE: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class LeafPruning:
-    """One flag for each entry: `may` contain matching rows, and all its rows `must` match.
-
-    Dead entries have flags too, without meaning.
+    """Two flags for each entry. `may`: the file may contain matching rows. `must`: all its rows match. The flags of
+    removed entries have no meaning.
     """
 
     may: Mask
@@ -89,7 +88,7 @@ def prune_leaf(pruning: PruningFilter, leaf: Leaf, spec_id: int) -> LeafPruning:
 
 @dataclass(frozen=True, slots=True)
 class _Ranges:
-    """The columns of a `ValueRange` for each entry. Null is an unknown bound, and flags have no nulls."""
+    """The `ValueRange` of every entry, as columns. A null bound is unknown, and flags have no nulls."""
 
     lower: pa.Array
     upper: pa.Array

@@ -3,8 +3,9 @@
 Owns: planning over a root and its leaves.
 Does not own: fetching leaves (`rootline.storage.metadata.table_loader`), masks over a leaf (`leaf_pruning`), the tasks
 (`file_task`), finding delete files (`delete_index`).
-Invariants: The order is deterministic: data files of the root in its order, then those of each leaf by ordinal. A plan
-has no dead entry. A task has every live vector and delete file that may delete one of its requested rows.
+Invariants: The order is deterministic: data files of the root in its order, then those of each leaf by ordinal (the
+entry's index in the leaf). A plan has no dead entry: one that a manifest vector in the root marks as removed from its
+leaf. A task has every live vector and delete file that may delete one of its requested rows.
 
 Source: format page, "Manifest vectors" and the Iceberg specification, "Scan Planning".
 """
@@ -32,7 +33,7 @@ from rootline.tree.scan.leaf_pruning import prune_leaf
 
 
 class DeletesFor(Enum):
-    """The rows for which the delete files of a plan are complete."""
+    """The rows for which a plan contains all delete files."""
 
     MATCHING_ROWS = "matching rows"  # delete files that cannot delete a matching row are omitted
     EVERY_ROW = "every row"  # of the planned files, for callers that also rewrite rows that do not match
@@ -164,7 +165,7 @@ def leaves_without_live_entries(root: Root) -> set[str]:
 
 
 def _inline_ordinals(vectors: Sequence[ContentEntry]) -> BitMap:
-    """The union of the inline vectors of a leaf. Two vectors of another writer may contain the same ordinal."""
+    """The union of a leaf's inline vectors. Two vectors may contain the same ordinal if another writer made them."""
     dead = BitMap()
     for entry in vectors:
         inline = None if entry.deletion_vector is None else entry.deletion_vector.inline_content
@@ -176,7 +177,7 @@ def _inline_ordinals(vectors: Sequence[ContentEntry]) -> BitMap:
 def _may_touch(pruning: PruningFilter, delete_leaf: ContentEntry) -> bool:
     """Whether deletes of the leaf may apply to data files that match the filter.
 
-    Only its partition values can prove the opposite for every kind of delete.
+    Only the leaf's partition values can prove that none applies, for every kind of delete.
     """
     members = pruning.members_of(delete_leaf.partition_spec_id)
     stats = {member: delete_leaf.content_stats[member] for member in members if member in delete_leaf.content_stats}
@@ -197,7 +198,7 @@ class ScanPlanner:
         self.wanted = leaves_to_read(self.root, self.pruning)
 
     def missing(self, leaves: Mapping[str, Leaf]) -> tuple[ContentEntry, ...]:
-        """Root rows of leaves that are needed and not in `leaves`."""
+        """The root rows of those needed leaves that are not in `leaves`."""
         return tuple(row for row in (*self.wanted.data, *self.wanted.delete) if row.location not in leaves)
 
     def plan(self, leaves: Mapping[str, Leaf], dead: Mapping[str, BitMap]) -> ScanPlan:
@@ -260,7 +261,7 @@ def live_flags(leaf: Leaf, dead: BitMap | None) -> np.ndarray[tuple[int], np.dty
     live: np.ndarray[tuple[int], np.dtype[np.bool_]] = statuses.to_numpy(zero_copy_only=False) != Status.DELETED
     if dead:
         if dead.max() >= len(leaf):
-            raise Corrupt("vector-corrupt", f"the vector of {leaf.location} names ordinal {dead.max()} of {len(leaf)}")
+            raise Corrupt("vector-corrupt", f"{leaf.location}: its vector has entry {dead.max()} of {len(leaf)}")
         live[np.asarray(dead.to_array(), dtype=np.int64)] = False
     return live
 
