@@ -303,7 +303,7 @@ class KafkaSettings(BaseModel):
 
     @property
     def url(self) -> str:
-        """The log's name in messages."""
+        """The URL by which error messages and log lines name this log."""
         return f"kafka://{self.bootstrap_servers}"
 
     def servers(self) -> str:

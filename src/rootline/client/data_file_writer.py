@@ -152,7 +152,8 @@ def write_rewritten_files(
         if any(field.name == name for field in definition.schema.fields):
             raise Invalid(
                 "rows-invalid",
-                f"the table has a user column {name!r}, so its files cannot be rewritten; rename the column",
+                f"the table's own column {name!r} has the name of the column in which rewritten rows keep their "
+                "row id: rename it, then rewrite the files",
             )
     checked = checked_rows(rows.drop_columns([*LINEAGE]), definition)
     for name in LINEAGE:

@@ -255,8 +255,10 @@ class CatalogMetrics:
     def measure(self, now_ms: int, heads: Mapping[TableName, tuple[Version, int]] | None = None) -> None:
         """Update the gauge before it is read.
 
-        `heads`: the newest versions and their commit times, for the tables whose commits this process sees. Other
-        tables have no lag. `None`: this process sees no commits, only requests.
+        The gauge is how long the export of a table has been behind the table's newest version.
+
+        `heads`: the newest versions and their commit times, for the tables whose commits this process sees. No lag is
+        reported for other tables. `None`: this process sees no commits, only requests.
         """
         for table, (version, timestamp_ms) in (heads or {}).items():
             self.head_seen(table, version, timestamp_ms)

@@ -200,7 +200,10 @@ def _of_known(name: str, placed: Placed, known: Placed, *, is_back: bool) -> Ite
 
 
 def _layout(definition: TableDefinition) -> tuple[int, ...]:
-    """The ids and counts that change with the current schema, the default spec or the default order."""
+    """The ids of the current schema, default spec and default order, and the number of specs and orders.
+
+    Two definitions that differ in any of them write files in different ways.
+    """
     of_specs = definition.default_spec_id, len(definition.partition_specs)
     return definition.current_schema_id, *of_specs, definition.default_sort_order_id, len(definition.sort_orders)
 

@@ -349,7 +349,7 @@ def adopted_state(root: Root, definition: TableDefinition, leaves: Mapping[str, 
 
 
 def totals_of_leaves(state: TableState) -> Totals:
-    """The totals of the live files in Avro leaves."""
+    """The number of files, rows and bytes in the adopted Iceberg manifests, which are the Avro leaves of the table."""
     tally = Tally()
     for location, row in state.live.leaf_rows.items():
         if row.entry.file_format is FileFormat.AVRO:
