@@ -171,7 +171,8 @@ class PastLayout:
 class TableDefinition:
     """Everything about a table except its files. `last_column_id` covers columns and expressions.
 
-    `past_layouts`: earlier layouts of statistics, because a writer may not know the latest change yet.
+    `past_layouts`: the columns that statistics had under earlier schemas. They decode the statistics of an intent whose
+    writer does not know the newest schema yet.
     `oldest_schema_id`: the schema that the last replace of the table added, 0 without one. A row that was written under
     an earlier schema is older than the replace.
     """

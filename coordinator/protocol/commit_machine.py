@@ -1,25 +1,30 @@
 """The commit machine of one table: a pure function (state, event) → (state, effects).
 
-Owns: the transition table and `step`. Does not own: the handlers that the table names (`gather`, `commit`, `trouble`),
-the state (`machine_state`), any I/O.
+Owns: the transition table and `step`. Does not own: the handlers in its rows (`gather`, `commit`,
+`trouble`), the state (`machine_state`), any I/O.
 Invariants: At most one root is in flight. While the outcome of root N is unknown, no PUT is sent except for the
 identical bytes of N. A verdict is published only after its root is confirmed. No record is lost, since records without
 a verdict are still on the log.
 
-Theory. The state of a table is a chain of roots, and the only way to extend it is to create root N with one conditional
-PUT. Everything that a coordinator must know (offsets, ledger, live set) is in the root that it builds on. So *any*
-coordinator may commit at any time: the PUT decides, and the loser loads the new head and applies its batch again. If
-the new head has decided some of the records, their verdicts are read from the head. A coordinator must never mistake an
-unknown outcome for a known one. Hence after a reply that proves nothing, it reads root N back until it knows who wrote
-root N. If there is no root N, it puts the identical bytes again, because the first PUT may still land.
+Theory. An Iceberg table's state is a chain of roots, and the only way to extend it is to create root N with one
+conditional PUT. Everything that a coordinator must know (offsets, ledger, live set) is in the root that it builds on.
+So *any* coordinator may commit at any time: the PUT decides, and the loser loads the new head and applies its batch
+again. If the new head has decided some of the records, their verdicts are read from the head. A coordinator must never
+mistake an unknown outcome for a known one. Hence after a reply that proves nothing, it reads root N back until it knows
+who wrote root N. If there is no root N, it puts the identical bytes again, because the first PUT may still land.
 
-The table has two kinds of nodes. In a *phase* the machine waits for an event. A *decision* follows immediately from the
-machine's state. The two main decisions are `next` (nothing is in flight) and `build` (a batch is closed). Most events
-lead to one of them, so the choice among the possible next phases is written once.
+Two more doubts are settled before verdicts are published. A PUT that lands late may create root N a second time, after
+N was superseded, expired and deleted. So a late root is confirmed by a LIST. And a log that was restored to an earlier
+state would reuse offsets. So before verdicts are read from a head, the log is compared with that head.
+
+The transition table has two kinds of nodes. In a *phase* the machine waits for an event. A *decision* follows
+immediately from the machine's state. The two main decisions are `next` (nothing is in flight) and `build` (a batch is
+closed). Most events lead to one of them, so the choice among the possible next phases is written once. To follow one
+commit, read `TRANSITIONS` first and then `CHOICES`, or see the picture in docs/commit-machine.md.
 
 Two things may forbid the next root although records wait: too many roots whose verdicts the log has not acknowledged,
-or a root that is far too long and must become shorter first. Then the machine is in phase `HELD`. Each event that may
-release it leads to `next`, so the rule that makes commits wait also releases them.
+or a root that is far too long: its rows must first move to other objects, its leaves. Then the machine is in phase
+`HELD`. Each event that may release it leads to `next`, so the rule that makes commits wait also releases them.
 """
 
 from __future__ import annotations
@@ -152,7 +157,7 @@ CHOICES: Final[Mapping[Decision, Choice]] = {
     ),
     Decision.LANDED: Choice(
         commit.landed,
-        {Decision.CONFIRMED: "in time to be the head", Phase.CONFIRMING: "too late to be sure"},
+        {Decision.CONFIRMED: "in time", Phase.CONFIRMING: "so late that it may be a second root N"},
     ),
     Decision.CONFIRMED: Choice(commit.confirmed, {Decision.NEXT: "its verdicts are published"}),
     Decision.LOST: Choice(
@@ -163,7 +168,7 @@ CHOICES: Final[Mapping[Decision, Choice]] = {
         trouble.failed,
         {Phase.WAITING: "back off", Phase.STOPPED: "stop requested, no undecided PUT"},
     ),
-    Decision.RETRY: Choice(
+    Decision.RETRY: Choice(  # chosen by the request that failed
         commit.resend,
         {
             Phase.LOADING: "loading the head failed, or a race was lost",
@@ -178,7 +183,7 @@ CHOICES: Final[Mapping[Decision, Choice]] = {
 """The handler of each decision, and the nodes that may follow."""
 
 AT_REST: Final = frozenset({Phase.COLD, Phase.IDLE})
-IN_FLIGHT: Final = frozenset(
+IN_FLIGHT: Final = frozenset(  # a request is in flight, for a root or for anything else
     {Phase.LOADING, Phase.FETCHING, Phase.STAGING, Phase.PUTTING, Phase.READING_BACK, Phase.CONFIRMING}
 )
 ENDED: Final = frozenset({Phase.QUARANTINED, Phase.PAUSED, Phase.STOPPED})
@@ -223,7 +228,7 @@ TRANSITIONS: Final[Mapping[tuple[Phase, type[Event]], Transition]] = {
         [Phase.GATHERING],
         TimerFired,
         gather.window_ended,
-        {Decision.NEXT: "the window ends", Phase.GATHERING: "a stale timer"},
+        {Decision.NEXT: "the window ends", Phase.GATHERING: "an old timer"},
     ),
     # verdicts are acknowledged, and the coordinator's own leaves are encoded: phase `HELD` waits for these
     **_rows([Phase.HELD], VerdictsPublished, gather.published, Decision.NEXT),
@@ -245,13 +250,21 @@ TRANSITIONS: Final[Mapping[tuple[Phase, type[Event]], Transition]] = {
         [Phase.PUTTING],
         PutReplied,
         commit.put_replied,
-        {Decision.LANDED: "created", Decision.LOST: "stale", Phase.READING_BACK: "any other reply"},
+        {
+            Decision.LANDED: "created",
+            Decision.LOST: "stale: root N-1 is not the head any more",
+            Phase.READING_BACK: "any other reply",
+        },
     ),
     **_rows(
         [Phase.READING_BACK],
         RootReadBack,
         commit.read_back,
-        {Decision.LANDED: "own root", Decision.LOST: "another coordinator's root", Decision.FAILED: "no root"},
+        {
+            Decision.LANDED: "own root",
+            Decision.LOST: "another coordinator's root",
+            Decision.FAILED: "no root: put again after a pause",
+        },
     ),
     **_rows(
         [Phase.CONFIRMING],
@@ -267,12 +280,13 @@ TRANSITIONS: Final[Mapping[tuple[Phase, type[Event]], Transition]] = {
         {Decision.FAILED: "no answer", Phase.QUARANTINED: "corrupt metadata"},
     ),
     **_rows([Phase.READING_BACK], LoadFailed, trouble.root_unreadable, {Phase.QUARANTINED: "corrupt root"}),
+    # a PUT that fails or times out is a `PutReplied`, because its outcome is unknown
     **_rows(IN_FLIGHT - {Phase.LOADING, Phase.PUTTING}, RequestFailed, trouble.request_failed, Decision.FAILED),
     **_rows(
         [Phase.WAITING],
         TimerFired,
         trouble.waited,
-        {Decision.RETRY: "the pause is over", Phase.WAITING: "a stale timer"},
+        {Decision.RETRY: "the pause is over", Phase.WAITING: "an old timer"},
     ),
     # a stop
     **_rows(AT_REST | ENDED | {Phase.GATHERING, Phase.HELD}, StopRequested, trouble.stop_now, Phase.STOPPED),

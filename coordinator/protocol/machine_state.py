@@ -53,7 +53,7 @@ class Decision(StrEnum):
     LANDED = "landed"  # the own root is in the store, check whether it is confirmed
     CONFIRMED = "confirmed"  # the own root is the head, publish its verdicts
     LOST = "lost"  # another coordinator made this version, apply the batch to the new head
-    FAILED = "failed"  # the store did not answer, choose the pause before a retry
+    FAILED = "failed"  # a request failed, or root N is not there: choose the pause before a retry
     RETRY = "retry"  # repeat the request that failed
 
 

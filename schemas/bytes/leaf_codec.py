@@ -291,8 +291,8 @@ def decode_leaf(body: bytes, *, location: str, is_new: bool = False) -> Leaf:
 
 
 def is_quickly_decoded(body: bytes) -> bool:
-    """Whether decoding and proving a new leaf takes little time. Few bytes may contain many entries, so bytes and
-    entries are both limited.
+    """Whether a new leaf is small enough to be decoded and checked on the event loop. Few bytes may contain many
+    entries, so bytes and entries are both limited.
     """
     if len(body) > SMALL_BYTES:
         return False

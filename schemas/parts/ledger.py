@@ -53,10 +53,11 @@ class RejectedSequence(NamedTuple):
 
 
 class ContentDigest(NamedTuple):
-    """A digest of a committed intent's content.
+    """The content of a committed intent, remembered to recognize another intent with the same sequence.
 
-    It has two digests of 8 bytes: of writer and sequence, and of the content that the writer stated
-    (`rootline.schemas.bytes.record_headers`).
+    * `pair`: 8 bytes of a digest of the writer and the sequence.
+    * `content`: 8 bytes of the digest in the record's headers, which the writer computed from the intent's content
+      (`rootline.schemas.bytes.record_headers`).
     """
 
     pair: bytes

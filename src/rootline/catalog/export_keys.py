@@ -172,7 +172,9 @@ def name_of(digest: str, numbers: Iterable[int], kind: str, salt: str = "") -> s
 
 
 class KnownDeletes:
-    """The converted deletes of one table and export format that are known to be stored."""
+    """Delete files that exports of one table and format made from its deletion vectors and equality deletes, and that
+    are known to be stored.
+    """
 
     def __init__(self, format_version: FormatVersion, salt: str = "") -> None:
         """`salt`: a part of the names of new objects, from `SweepState.salt`."""

@@ -36,7 +36,10 @@ from rootline.tree.state.addressable import Addressable
 
 @dataclass(frozen=True, slots=True)
 class FoundExport:
-    """A complete stored metadata.json. `lists`: the Rootline manifest lists that it names, and their versions."""
+    """A stored metadata.json whose objects are all there.
+
+    `lists`: the Rootline manifest lists that it names, and their versions.
+    """
 
     location: str
     folder: ExportFolder

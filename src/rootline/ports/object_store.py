@@ -18,7 +18,7 @@ from rootline.schemas.identifiers import ObjectKey
 
 
 class PutStatus(Enum):
-    """The answer to a conditional PUT. Only CREATED is conclusive: after the others, read the object back."""
+    """The answer to a conditional PUT. CREATED and STALE are conclusive. After the others, read the object back."""
 
     CREATED = "created"
     EXISTS = "exists"  # 412 or 409: perhaps from our own earlier attempt

@@ -43,7 +43,7 @@ def check_upsert(table: TableName, definition: TableDefinition) -> None:
     """Check that all rows with a key are in the partition to which an equality delete of that key applies.
 
     Raises:
-        Invalid: `setting-invalid`, with the property that the table lacks.
+        Invalid: `setting-invalid`. The message names what the table needs for upserts, such as identifier fields.
     """
     keys = set(definition.schema.identifier_field_ids)
     top = {field.field_id for field in definition.schema.fields}
