@@ -26,6 +26,8 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import CLOCKS_APART_MS
 from rootline.schemas.intent import Intent
 from rootline.schemas.object_keys import is_absolute
+from rootline.schemas.parts.locations import LOCATIONS
+from rootline.schemas.parts.restores import RESTORES
 from rootline.tree.draft.batch import Absent, FetchedObjects, Need, Needs, PageNeed, Record
 from rootline.tree.draft.change import Change, RestoreVersion
 from rootline.tree.draft.draft import Draft
@@ -75,7 +77,7 @@ def was_committed_before(draft: Draft, intent: Intent, change: Row | Change) -> 
 
 def retirement_of(draft: Draft, location: str) -> bool:
     """Whether a location was in the table and was rewritten. Raises `Invalid` (`file-removed`) if it was removed."""
-    how = draft.retired.find(location, draft.carried.restores.through)
+    how = draft.retired.find(location, draft.parts.of(RESTORES).through)
     if how is Retirement.REMOVED:
         raise _removed(location)
     return how is Retirement.REWRITTEN
@@ -93,7 +95,7 @@ def check_arrival(draft: Draft, record: Record, change: Row | Change, fetched: F
         check_not_condemned(draft, (item.location for item in change.objects))
     locations = added_locations(record.intent, change)
     check_not_condemned(draft, locations)
-    horizon_ms = draft.carried.locations.horizon_ms
+    horizon_ms = draft.parts.of(LOCATIONS).horizon_ms
     if not horizon_ms:
         return None
     claimed = record.oldest_file_ms
@@ -131,7 +133,7 @@ def check_arrival(draft: Draft, record: Record, change: Row | Change, fetched: F
 
 def check_not_condemned(draft: Draft, locations: Iterable[str]) -> None:
     """Raises `Invalid` (`file-removed`) if a page of the root condemns one of the locations."""
-    if not draft.condemned:
+    if not draft.pages.of(CONDEMNED_PAGES):
         return
     for location in locations:
         if draft.is_condemned(location):

@@ -47,7 +47,7 @@ from rootline.schemas.identifiers import SequenceNumber, TableName, Version, Wri
 from rootline.schemas.intent import Intent, Isolation
 from rootline.schemas.intent_rules import BEGINNING_KINDS, MAINTENANCE_KINDS, VIEW_KINDS, IntentKind
 from rootline.schemas.parts.ledger import RejectedSequence
-from rootline.schemas.parts.name import NameState
+from rootline.schemas.parts.name import NAME, NameState
 from rootline.schemas.verdict import Verdict
 from rootline.tree.commit import verdicts
 from rootline.tree.commit.arrival_rules import check_arrival, was_committed_before
@@ -265,8 +265,8 @@ class Decisions:
         self.needs = NO_NEEDS
         self.ledger = (
             LedgerDraft({})
-            if parent is None
-            else LedgerDraft(parent.header.ledger.writers, parent.known_pages.of(LEDGER_PAGES))
+            if parent is None or self.draft is None
+            else LedgerDraft(parent.header.ledger.writers, self.draft.pages.of(LEDGER_PAGES))
         )
         self.contents = ContentDraft(() if parent is None else parent.header.ledger.contents)
         self.outcomes = OutcomeDraft(self.version)
@@ -393,7 +393,7 @@ def is_of_this_table(draft: Draft, intent: Intent) -> bool:
         Invalid: `table-uuid-mismatch`, the intent is for another table. `table-uuid-missing`, the intent has no uuid
             and needs one.
     """
-    named, known, drops = intent.table_uuid, draft.definition.table_uuid, draft.carried.name.drops
+    named, known, drops = intent.table_uuid, draft.definition.table_uuid, draft.parts.of(NAME).drops
     if named is not None and named.int == known.int:
         return True
     if intent.kind is IntentKind.CREATE:
@@ -418,8 +418,8 @@ def check_kind_of_name(draft: Draft, intent: Intent) -> None:
     name.
     """
     if draft.is_tombstone and intent.kind not in _OF_TOMBSTONES:
-        raise Invalid("table-dropped", dropped_words(draft.table, draft.carried.name.drops[-1]))
-    if draft.carried.name.state is NameState.VIEW and intent.kind not in _OF_VIEWS:
+        raise Invalid("table-dropped", dropped_words(draft.table, draft.parts.of(NAME).drops[-1]))
+    if draft.parts.of(NAME).state is NameState.VIEW and intent.kind not in _OF_VIEWS:
         raise Invalid("name-is-view", f"{draft.table} is a view, and an intent of kind {intent.kind} is for a table")
     if draft.is_table and intent.kind in VIEW_KINDS:
         raise Invalid("name-is-table", f"{draft.table} is a table, and an intent of kind {intent.kind} is for a view")

@@ -18,10 +18,16 @@ from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES, RETIRED_
 from rootline.schemas.bytes.root.outcome_page import OUTCOME_PAGES
 from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES
 from rootline.schemas.identifiers import SequenceNumber, Version, mark_of
+from rootline.schemas.parts.definition import DEFINITION
 from rootline.schemas.parts.ledger import WriterLedger
+from rootline.schemas.parts.locations import LOCATIONS
 from rootline.schemas.parts.log import LogProgress
+from rootline.schemas.parts.name import NAME
 from rootline.schemas.parts.outcomes import Outcomes, RecordedOutcomes
+from rootline.schemas.parts.restores import RESTORES
 from rootline.schemas.parts.row_ids import RowIds
+from rootline.schemas.parts.tags import TAGS
+from rootline.schemas.parts.versions import VERSIONS
 from rootline.schemas.root_header import RootHeader, Snapshot
 from rootline.tree.commit.decide import Decisions
 from rootline.tree.draft.batch import Record, Stamp
@@ -110,7 +116,7 @@ def next_header(
         table_uuid=draft.definition.table_uuid,
         salt=draft.salt,
     )
-    restored = draft.carried.restores.through
+    restored = draft.parts.of(RESTORES).through
     latest_ms = max([timestamp_ms, *(record.appended_ms for record in records)])
     retired = fit_retired(
         draft.retired.header,
@@ -118,7 +124,7 @@ def next_header(
         draft.retired.newly_retired(restored),
         RetiredRetention(
             now_ms=latest_ms,
-            horizon_ms=draft.carried.locations.horizon_ms,
+            horizon_ms=draft.parts.of(LOCATIONS).horizon_ms,
             counted_ms=counted_ms(log_time),
             orphan_age_ms=1000 * orphan_age_s(draft.definition.properties, draft.log_retention_s),
         ),
@@ -128,7 +134,7 @@ def next_header(
     )
     last = {(record.position.log, record.position.partition): record for record in records}
     marks = {partition: mark_of(record.value, record.appended_ms) for partition, record in last.items()}
-    carried = draft.carried
+    parts = draft.parts
     header = RootHeader(
         table=decisions.table,
         table_uuid=draft.definition.table_uuid,
@@ -146,21 +152,21 @@ def next_header(
         ledger=WriterLedger(
             ledger.header, tuple([page.reference for page in ledger.pages]), decisions.contents.finished()
         ),
-        versions=carried.versions,
-        tags=carried.tags,
-        restores=restores_after(carried.restores, _redefined_in(None if is_another else before, draft)),
-        locations=locations_after(carried.locations, retired.header, draft.version, timestamp_ms),
+        versions=parts.of(VERSIONS),
+        tags=parts.of(TAGS),
+        restores=restores_after(parts.of(RESTORES), _redefined_in(None if is_another else before, draft)),
+        locations=locations_after(parts.of(LOCATIONS), retired.header, draft.version, timestamp_ms),
         removals=draft.removals,
-        name=name_after(carried.name, latest_ms),
-        definition=carried.definition,
+        name=name_after(parts.of(NAME), latest_ms),
+        definition=parts.of(DEFINITION),
         row_ids=RowIds(draft.next_row_id, 0 if before is None else before.row_ids.next),
     )
     pages = (
         pages.having(LEDGER_PAGES, ledger.pages)
         .having(OUTCOME_PAGES, outcomes.pages)
-        .having(CONDEMNED_PAGES, draft.condemned)
+        .having(CONDEMNED_PAGES, draft.pages.of(CONDEMNED_PAGES))
         .having(RETIRED_PAGES, retired.pages)
-        .having(RETAINED_PAGES, () if draft.kept is None else (draft.kept,))
+        .having(RETAINED_PAGES, draft.pages.of(RETAINED_PAGES))
     )
     return NextHeader(header, pages, (*outcomes.objects, *ledger.objects, *retired.objects))
 
@@ -169,7 +175,7 @@ def _redefined_in(before: RootHeader | None, draft: Draft) -> Version | None:
     """The last version that changed the definition, this one included. `None` for the first root of a table."""
     if before is None:
         return None
-    return before.restores.redefined_in if draft.carried.definition == before.definition else draft.version
+    return before.restores.redefined_in if draft.parts.of(DEFINITION) == before.definition else draft.version
 
 
 def _adopted_snapshot(draft: Draft) -> Snapshot | None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_rules import IntentKind
 from rootline.schemas.root_header import RootHeader
@@ -112,10 +113,10 @@ def summary_of_kinds(before: RootHeader | None, draft: Draft) -> dict[str, str]:
             first_schema_id=schema_ids[-1] if schema_ids else None,
             redefines=bool(draft.accepted(Define)),
             is_new=draft.is_first,
-            condemned={page.reference.digest: len(page.content.locations) for page in draft.condemned},
+            condemned={page.reference.digest: len(page.content.locations) for page in draft.pages.of(CONDEMNED_PAGES)},
         )
 
-    summary = summary_of_parts(before, draft.carried, facts)
+    summary = summary_of_parts(before, draft.parts, facts)
     if before is None or not draft.is_first:  # a new table continues nothing else of the earlier one
         for counted in _COUNTING:
             summary.update(counted(draft))

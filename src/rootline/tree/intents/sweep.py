@@ -23,9 +23,11 @@ from rootline.schemas.intent import Intent
 from rootline.schemas.intent_rules import check_location
 from rootline.schemas.location_hashes import location_hash
 from rootline.schemas.object_keys import own_forms
-from rootline.schemas.parts.locations import Condemned
+from rootline.schemas.parts.definition import DEFINITION
+from rootline.schemas.parts.locations import LOCATIONS, Condemned
+from rootline.schemas.parts.versions import VERSIONS
 from rootline.tree.draft.batch import Absent, FetchedObjects, Needs, PageNeed
-from rootline.tree.draft.change import Change, Effect, SetCarried, SetCondemnedPages
+from rootline.tree.draft.change import Change, Effect, SetPart
 from rootline.tree.draft.draft import Draft
 from rootline.tree.parts.log import counted_ms
 from rootline.tree.state.pending_object import PendingObject, pending_page
@@ -66,11 +68,12 @@ def sweep(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Nee
     if isinstance(proposed, Absent) or proposed.reference.digest != named.digest:
         raise Invalid("page-invalid", f"page {named.location!r} is absent, or is not the page that the intent names")
     _check_horizon(draft, proposed)
-    horizon_ms = max(draft.carried.locations.horizon_ms, proposed.content.horizon_ms)
+    locations = draft.parts.of(LOCATIONS)
+    horizon_ms = max(locations.horizon_ms, proposed.content.horizon_ms)
     kept = _kept(draft, proposed, horizon_ms)
     since, table = live_since(draft, intent.read_sequence_number or 0), draft.addressable.table
     live = [location_hash(form) for location in since for form in own_forms(location, table)]
-    known = [page.content.locations for page in draft.condemned if page.reference.digest in proposed.content.replaces]
+    known = [page.content.locations for page in draft.pages.of(CONDEMNED_PAGES) if page.reference.digest in proposed.content.replaces]
     page, objects = _without(proposed, [item for item in live if not any(item in one for one in known)], draft)
     new_pages = (page,) if len(page.content.locations) else ()
     pages = (*(page for _, page in kept), *new_pages)
@@ -81,17 +84,11 @@ def sweep(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Nee
         )
     condemned = tuple(item for item, _ in kept)
     condemned += tuple(Condemned(page.reference, draft.version, draft.appended_ms) for page in new_pages)
-    if (
-        not new_pages
-        and condemned == draft.carried.locations.condemned
-        and horizon_ms == draft.carried.locations.horizon_ms
-    ):
+    after = replace(locations, horizon_ms=horizon_ms, condemned=condemned)
+    if not new_pages and after == locations:
         raise Invalid("sweep-stale", "the horizon is already there, and every location to condemn is live")
-    carried = replace(
-        draft.carried, locations=replace(draft.carried.locations, horizon_ms=horizon_ms, condemned=condemned)
-    )
-    edits = (SetCarried(carried), SetCondemnedPages(pages))
-    return Change(Effect.MAINTAINS, edits, objects if new_pages else ())
+    edit = SetPart(LOCATIONS, after, {CONDEMNED_PAGES: pages})
+    return Change(Effect.MAINTAINS, (edit,), objects if new_pages else ())
 
 
 def live_since(draft: Draft, sequence_number: int) -> Iterator[str]:
@@ -112,9 +109,10 @@ def live_since(draft: Draft, sequence_number: int) -> Iterator[str]:
     for rows in draft.live.manifest_vector_rows.values():
         yield from (row.entry.location for row in rows)
     yield from (vector.row.entry.location for vector in draft.stored_vectors().values())
-    yield draft.carried.definition.location
-    if draft.carried.versions.expiry is not None and draft.carried.versions.expiry.kept is not None:
-        yield draft.carried.versions.expiry.kept.location
+    yield draft.parts.of(DEFINITION).location
+    retained = draft.parts.of(VERSIONS).retained_page
+    if retained is not None:
+        yield retained.location
     if draft.parent is not None:
         header = draft.parent.header
         yield from (page.location for page in (*header.ledger.pages, *header.outcomes.pages))
@@ -135,14 +133,15 @@ def _check_horizon(draft: Draft, page: CondemnedPage) -> None:
 
 def _kept(draft: Draft, proposed: CondemnedPage, horizon_ms: int) -> list[tuple[Condemned, CondemnedPage]]:
     """The pages that the table keeps. Raises `Invalid` (`sweep-stale`, `page-invalid`)."""
-    named = dict(zip([item.page.digest for item in draft.carried.locations.condemned], draft.condemned, strict=True))
+    known = [*zip(draft.parts.of(LOCATIONS).condemned, draft.pages.of(CONDEMNED_PAGES), strict=True)]
+    named = {item.page.digest for item, _ in known}
     absent = [digest for digest in proposed.content.replaces if digest not in named]
     if absent:
         raise Invalid(
             "sweep-stale", f"page {absent[0].hex()[:32]}, to be replaced, is not a page of the table any more"
         )
     kept = []
-    for item, page in zip(draft.carried.locations.condemned, draft.condemned, strict=True):
+    for item, page in known:
         if item.page.digest not in proposed.content.replaces:
             kept.append((item, page))
         elif item.since_ms > horizon_ms and any(

@@ -9,7 +9,7 @@ from rootline.schemas.root_header import RootHeader
 from rootline.tree.parts.definition import DEFINITION
 from rootline.tree.parts.locations import LOCATIONS
 from rootline.tree.parts.name import NAME, starts_new_table
-from rootline.tree.parts.part_rules import BatchFacts, PartRules
+from rootline.tree.parts.part_rules import BatchFacts, PartRules, PartValues
 from rootline.tree.parts.restores import RESTORES
 from rootline.tree.parts.tags import TAGS
 from rootline.tree.parts.versions import VERSIONS
@@ -17,18 +17,27 @@ from rootline.tree.parts.versions import VERSIONS
 CARRIED_PARTS: Final[tuple[PartRules, ...]] = (TAGS, RESTORES, DEFINITION, VERSIONS, LOCATIONS, NAME)
 
 
-def summary_of_parts(before: RootHeader | None, carried: object, facts: Callable[[], BatchFacts]) -> dict[str, str]:
+INITIAL: Final = PartValues({part.name: part.initial for part in CARRIED_PARTS})
+"""The carried parts in the first root of a name, before its first change."""
+
+
+def carried_of(header: RootHeader) -> PartValues:
+    """The parts that the root after `header` carries forward."""
+    return PartValues({part.name: getattr(header, part.name) for part in CARRIED_PARTS})
+
+
+def summary_of_parts(before: RootHeader | None, parts: PartValues, facts: Callable[[], BatchFacts]) -> dict[str, str]:
     """The keys that state the changed parts in the snapshot's summary.
 
     Args:
         before: the parent's header, or `None`.
-        carried: has the parts of the next root as attributes. A part that is the parent's own object has not changed.
+        parts: of the next root. A part that is the parent's own object has not changed.
         facts: of the batch. They are only asked for if a part changed.
     """
     changed = [
-        (part, None if before is None else getattr(before, part.name), getattr(carried, part.name))
+        (part, None if before is None else getattr(before, part.name), parts.by_name[part.name])
         for part in CARRIED_PARTS
-        if before is None or getattr(before, part.name) is not getattr(carried, part.name)
+        if before is None or getattr(before, part.name) is not parts.by_name[part.name]
     ]
     if not changed:
         return {}

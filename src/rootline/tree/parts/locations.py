@@ -68,4 +68,4 @@ def _begins(before: RootHeader, after: RootHeader) -> Iterator[str]:
         yield "the condemned locations or the horizon changed"
 
 
-LOCATIONS: Final = PartRules("locations", _summary, sweep_violations, _begins)
+LOCATIONS: Final = PartRules("locations", _summary, sweep_violations, _begins, Locations())

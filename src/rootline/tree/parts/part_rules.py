@@ -1,12 +1,13 @@
-"""The row of a part: the keys of the summary, and the rules of the checks."""
+"""The values of parts, and the row of a part: the keys of the summary, and the rules of the checks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from rootline.schemas.identifiers import Version
+from rootline.schemas.parts.header_part import HeaderPart, Part
 from rootline.schemas.root_header import RootHeader
 
 HeaderRule = Callable[[RootHeader, RootHeader], Iterator[str]]
@@ -31,12 +32,31 @@ class BatchFacts:
     condemned: Mapping[bytes, int] = field(default_factory=dict)
 
 
+class PartValues:
+    """Values of parts, by the name of the part."""
+
+    __slots__ = ("by_name",)
+
+    def __init__(self, by_name: Mapping[str, Any]) -> None:
+        self.by_name: Final = by_name
+
+    def of(self, part: HeaderPart[Part]) -> Part:
+        """The value of a part."""
+        value: Part = self.by_name[part.name]
+        return value
+
+    def having(self, part: HeaderPart[Part], value: Part) -> PartValues:
+        """These values, with `value` as that of a part."""
+        return PartValues({**self.by_name, part.name: value})
+
+
 @dataclass(frozen=True, slots=True)
 class PartRules:
     """One row. `name` is the part's field of the header.
 
     * `summary`: keys for the snapshot's summary, from the part's value before (`None` without a parent) and after. It
       is called only if the value is another object.
+    * `initial`: the value in the first root of a name.
     * `rule`: the violations between a root and its parent. `finding`: the code under which `rootline check` reports
       them.
     * `begins`: the violations where a new table of the name begins, checked instead of `rule`.
@@ -46,4 +66,5 @@ class PartRules:
     summary: Callable[[Any, Any, BatchFacts], Mapping[str, str]]
     rule: HeaderRule
     begins: HeaderRule
+    initial: Any = None
     finding: str = "snapshot-wrong"

@@ -50,4 +50,4 @@ def _begins(_before: RootHeader, after: RootHeader) -> Iterator[str]:
         yield "it can reach restores or replaces of the earlier table of its name"
 
 
-RESTORES: Final = PartRules("restores", _summary, _rule, _begins)
+RESTORES: Final = PartRules("restores", _summary, _rule, _begins, Restores())

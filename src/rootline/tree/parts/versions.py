@@ -45,4 +45,4 @@ def _begins(_before: RootHeader, after: RootHeader) -> Iterator[str]:
         yield f"its expiry is {expiry}, but the roots before it have {after.earlier_bytes} bytes"
 
 
-VERSIONS: Final = PartRules("versions", _summary, expiry_violations, _begins)
+VERSIONS: Final = PartRules("versions", _summary, expiry_violations, _begins, ReadableVersions())
