@@ -36,7 +36,7 @@ from rootline.spark.options import SourceOptions, parse_options
 from rootline.spark.rewrite_jobs import on_cluster
 from rootline.storage.metadata.object_reader import read_pages
 from rootline.storage.stored_objects import read_stored
-from rootline.tree.parts.retired import RetiredDraft
+from rootline.tree.parts.locations import RetiredDraft
 from rootline.tree.state.table_pages import TablePages
 
 if TYPE_CHECKING:

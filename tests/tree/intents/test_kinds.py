@@ -10,7 +10,7 @@ import pytest
 from rootline.schemas.intent_rules import CARGO, MAINTENANCE_KINDS, SHAPES, IntentKind, Names
 from rootline.schemas.root_header import PARTS
 from rootline.tree.intents.kinds import KINDS
-from rootline.tree.parts.carried_parts import CARRIED_PARTS, INITIAL
+from rootline.tree.parts.part_table import CARRIED_PARTS, INITIAL
 from tests.schemas.intent_examples import intents
 
 INTENTS_PAGE = Path(__file__).parents[3] / "docs" / "intents.md"

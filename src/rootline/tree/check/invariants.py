@@ -22,10 +22,10 @@ from rootline.schemas.identifiers import snapshot_id_of
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.check.page_rules import page_violations
 from rootline.tree.check.rewrite_rules import NO_REWRITES, faults_of_rewrites, rewrites_of
-from rootline.tree.parts.carried_parts import carried_violations
 from rootline.tree.parts.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.parts.name import purges, starts_new_table
 from rootline.tree.parts.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
+from rootline.tree.parts.part_table import carried_violations
 from rootline.tree.parts.restores import REPLACED_TABLE, RESTORED_VERSIONS
 from rootline.tree.proof.adoption import faults_of_first, has_older_deletes, totals_of_leaves
 from rootline.tree.state.leaf_tally import tally_of_leaf

@@ -28,12 +28,11 @@ from rootline.schemas.parts.ledger import CommittedRun, HeaderLedger, WriterReco
 from rootline.schemas.parts.outcomes import Outcomes
 from rootline.tree.parts.header_limits import HeaderLimits
 from rootline.tree.parts.ledger import REJECTED_MAX, lost_runs
+from rootline.tree.parts.locations import LOCATIONS_MAX
 from rootline.tree.parts.log import counted_ms
 from rootline.tree.parts.name import starts_new_table
-from rootline.tree.parts.outcome_spill import are_within
-from rootline.tree.parts.outcomes import Acknowledged, kept
+from rootline.tree.parts.outcomes import Acknowledged, are_within, kept
 from rootline.tree.parts.restores import RESTORED_VERSIONS
-from rootline.tree.parts.retired_spill import LOCATIONS_MAX
 from rootline.tree.state.table_pages import changed_pages
 from rootline.tree.state.table_state import TableState
 

@@ -1,7 +1,7 @@
 """Rules for the files that an intent adds: not rewritten before and, in a swept table, neither condemned nor too old.
 
 Owns: these rules, which all kinds of intent share. Does not own: how a horizon rises and which files are condemned
-(`rootline.tree.intents.sweep`), the record of removed files (`rootline.tree.parts.retired`), reading dates from the
+(`rootline.tree.intents.sweep`), the record of removed files (`rootline.tree.parts.locations`), reading dates from the
 store (`rootline.coordinator`).
 Invariants:
 * A location that a page of the root condemns never enters the table again, no matter which intent adds it.
@@ -31,7 +31,7 @@ from rootline.schemas.parts.restores import RESTORES
 from rootline.tree.draft.batch import Absent, FetchedObjects, Need, Needs, PageNeed, Record
 from rootline.tree.draft.change import Change, RestoreVersion
 from rootline.tree.draft.draft import Draft
-from rootline.tree.parts.retired import Retirement
+from rootline.tree.parts.locations import Retirement
 
 ASKED_MAX: Final = 1_000
 """The most files of one intent for which the coordinator reads dates from the store."""

@@ -40,7 +40,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.errors import Internal, Invalid, RootlineError
 from rootline.schemas.identifiers import SequenceNumber, TableName, Version, WriterId
@@ -60,7 +59,6 @@ from rootline.tree.intents.fast_append import fast_append_row
 from rootline.tree.intents.kinds import KINDS
 from rootline.tree.intents.redefinition import Redefinition, redefinition
 from rootline.tree.intents.replace import check_meant_for_this
-from rootline.tree.parts.contents import ContentDraft
 from rootline.tree.parts.ledger import (
     VERSION_FORGOTTEN,
     LedgerDraft,
@@ -120,7 +118,7 @@ def known_to_ledger(deciding: Decisions, record: Record) -> Duplicate | Rejected
     if version is None:
         return None
     named = None if version == VERSION_FORGOTTEN else version
-    if deciding.contents.is_another(intent, record.headers):
+    if deciding.ledger.has_other_content(intent, record.headers):
         when = "" if named is None else f" in version {named}"
         raise Invalid(
             "sequence-reused",
@@ -266,9 +264,8 @@ class Decisions:
         self.ledger = (
             LedgerDraft({})
             if parent is None or self.draft is None
-            else LedgerDraft(parent.header.ledger.writers, self.draft.pages.of(LEDGER_PAGES))
+            else LedgerDraft.on(parent.header.ledger, self.draft.pages)
         )
-        self.contents = ContentDraft(() if parent is None else parent.header.ledger.contents)
         self.outcomes = OutcomeDraft(self.version)
         self.has_ledger = False
         self.redefined: Redefinition | None = None
@@ -340,7 +337,7 @@ class Decisions:
             self.draft = Draft.beginning(change, self.draft)
             self.draft.table = self.table
             if self.draft.is_first and self.version > 0:
-                self.ledger, self.contents = LedgerDraft({}), ContentDraft(())
+                self.ledger = LedgerDraft({})
             change = change.change
         draft = self.draft
         if draft is None or change is None:
@@ -362,7 +359,7 @@ class Decisions:
             known = self.ledger.record_of(writer)
             self.ledger.put(writer, with_committed(known, intent.writer_sequence, self.version))
             if record.headers:
-                self.contents.committed(intent, record.headers)
+                self.ledger.put_content(intent, record.headers)
         self.verdicts.append(verdicts.committed(self.table, record, self.version, draft.snapshot_id, number))
 
     def _reject(self, record: Record, code: str, message: str, *, in_ledger: bool) -> None:

@@ -62,10 +62,10 @@ from rootline.tree.draft.change import (
     TakeLeaf,
 )
 from rootline.tree.draft.overlays import LeafOverlay, RowOverlay
-from rootline.tree.parts.carried_parts import INITIAL, carried_of
+from rootline.tree.parts.locations import RetiredDraft
 from rootline.tree.parts.part_rules import PartValues
+from rootline.tree.parts.part_table import INITIAL, carried_of
 from rootline.tree.parts.removals import removals_after, removals_of
-from rootline.tree.parts.retired import RetiredDraft
 from rootline.tree.proof.file_proof import RowLimits, limits_of
 from rootline.tree.state.addressable import Addressable
 from rootline.tree.state.live_index import Live, LiveIndex
@@ -178,9 +178,7 @@ class Draft:
         if self.is_first or self.parent is None:
             return Addressable.of(None)
         newest, kept = self.parent.header, self.pages.newest(RETAINED_PAGES)
-        return Addressable(
-            newest.table, self.parts.of(VERSIONS).oldest, newest.version, self.parts.of(TAGS), kept
-        )
+        return Addressable(newest.table, self.parts.of(VERSIONS).oldest, newest.version, self.parts.of(TAGS), kept)
 
     @property
     def totals(self) -> Totals:

@@ -39,8 +39,8 @@ from rootline.tree.intents.row_delta import row_delta
 from rootline.tree.intents.sweep import sweep
 from rootline.tree.intents.tag import tag
 from rootline.tree.intents.view import create_view, drop_view, replace_view
-from rootline.tree.parts.carried_parts import summary_of_parts
 from rootline.tree.parts.part_rules import BatchFacts
+from rootline.tree.parts.part_table import summary_of_parts
 
 Judge = Callable[[Draft, Intent, FetchedObjects], Change | Beginning | Needs]
 """The change that an intent makes to a table, or the objects to fetch first. Raises `Invalid` to reject the intent."""

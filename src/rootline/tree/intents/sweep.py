@@ -12,7 +12,7 @@ Source: definitions page, section 4. Decision 0063.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -29,26 +29,14 @@ from rootline.schemas.parts.versions import VERSIONS
 from rootline.tree.draft.batch import Absent, FetchedObjects, Needs, PageNeed
 from rootline.tree.draft.change import Change, Effect, SetPart
 from rootline.tree.draft.draft import Draft
+from rootline.tree.parts.locations import orphan_age_s
 from rootline.tree.parts.log import counted_ms
 from rootline.tree.state.pending_object import PendingObject, pending_page
 
-ORPHAN_AGE_PROPERTY: Final = "rootline.sweep.orphan-age-s"
 PAGES_PREFIX: Final = "metadata/pages/"
 PAGES_MAX: Final = 16
 LOCATIONS_MAX: Final = 4_000_000
 """The most locations in all pages together: sixteen bytes each in the memory of every coordinator of the table."""
-_DAY_S: Final = 24 * 3600
-
-
-def orphan_age_s(properties: Mapping[str, str], log_retention_s: int) -> int:
-    """The age of the horizon in seconds: a day more than the log keeps records, or the property's value if that is
-    longer.
-
-    A value that is not a number counts as not set. The worker reports it.
-    """
-    least = log_retention_s + _DAY_S
-    text = properties.get(ORPHAN_AGE_PROPERTY, "")
-    return max(least, int(text)) if text.isascii() and text.isdigit() and len(text) <= 12 else least
 
 
 def sweep(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
@@ -73,7 +61,11 @@ def sweep(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Nee
     kept = _kept(draft, proposed, horizon_ms)
     since, table = live_since(draft, intent.read_sequence_number or 0), draft.addressable.table
     live = [location_hash(form) for location in since for form in own_forms(location, table)]
-    known = [page.content.locations for page in draft.pages.of(CONDEMNED_PAGES) if page.reference.digest in proposed.content.replaces]
+    known = [
+        page.content.locations
+        for page in draft.pages.of(CONDEMNED_PAGES)
+        if page.reference.digest in proposed.content.replaces
+    ]
     page, objects = _without(proposed, [item for item in live if not any(item in one for one in known)], draft)
     new_pages = (page,) if len(page.content.locations) else ()
     pages = (*(page for _, page in kept), *new_pages)

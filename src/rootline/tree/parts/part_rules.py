@@ -1,35 +1,31 @@
-"""The values of parts, and the row of a part: the keys of the summary, and the rules of the checks."""
+"""The values of parts, the row of a part, and the facts that a row is given.
+
+Owns: one row of the table (`part_table`), facts of a batch for the summary and for the next header. Does not own: the
+rows (one file for each part beside this one), the parts' keys (`rootline.schemas.parts`).
+Invariants: A part is never given a draft: it follows from the parent's header, from its own value in the draft, from
+facts of the batch, and from parts that advanced before it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from rootline.schemas.identifiers import Version
+from rootline.schemas.bytes.root.page_codec import PageKind
+from rootline.schemas.identifiers import LogId, Version
 from rootline.schemas.parts.header_part import HeaderPart, Part
+from rootline.schemas.parts.page_reference import PageReference
 from rootline.schemas.root_header import RootHeader
+from rootline.tree.parts.header_limits import HeaderLimits
+from rootline.tree.parts.page_merge import Fitted
+from rootline.tree.state.pending_object import PendingObject
+from rootline.tree.state.table_pages import TablePages
 
-HeaderRule = Callable[[RootHeader, RootHeader], Iterator[str]]
+HeaderRule = Callable[[RootHeader, RootHeader], Iterable[str]]
 """Violations in a header, compared with the parent's, as sentences."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchFacts:
-    """Facts of a batch that the summary states.
-
-    * `restored`: the versions that it restored, in order.
-    * `first_schema_id`: the first schema of the table that it replaced last, or `None`.
-    * `redefines`: whether the definition was changed.
-    * `is_new`: whether the root belongs to another table than the parent's.
-    * `condemned`: the locations in each condemned page, by its digest.
-    """
-
-    restored: Sequence[Version] = ()
-    first_schema_id: int | None = None
-    redefines: bool = False
-    is_new: bool = False
-    condemned: Mapping[bytes, int] = field(default_factory=dict)
+T = TypeVar("T")
 
 
 class PartValues:
@@ -51,20 +47,91 @@ class PartValues:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchFacts:
+    """Facts of a batch that the summary states.
+
+    * `restored`: the versions that it restored, in order.
+    * `first_schema_id`: the first schema of the table that it replaced last, or `None`.
+    * `redefines`: whether the definition was changed.
+    * `is_new`: whether the root belongs to another table than the parent's.
+    * `condemned`: the locations in each condemned page, by its digest.
+    """
+
+    restored: Sequence[Version] = ()
+    first_schema_id: int | None = None
+    redefines: bool = False
+    is_new: bool = False
+    condemned: Mapping[bytes, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Advance:
+    """The step to the next root: facts of the batch, the parts that have advanced so far, and their pages.
+
+    * `before`: the parent's header. `starts_table`: whether another table than the parent's begins in the next root.
+    * `version`, `timestamp_ms`: of the next root. `appended_ms`: the newest append time of the batch.
+    * `properties`: of the table's definition. `retention_ms`: of idle writers.
+    * `salt`: of the names of new pages.
+    * `pages`: of the parent, and of the parts that have advanced. `objects`: new pages, to store before the root.
+    """
+
+    before: RootHeader | None
+    starts_table: bool
+    version: Version
+    timestamp_ms: int
+    appended_ms: int
+    table_uuid: uuid.UUID
+    properties: Mapping[str, str]
+    acknowledged: Mapping[tuple[LogId, int], int]
+    retention_ms: int
+    log_retention_s: int
+    limits: HeaderLimits
+    salt: bytes
+    pages: TablePages
+    done: dict[str, Any] = field(default_factory=dict)
+    objects: list[PendingObject] = field(default_factory=list)
+
+    @property
+    def latest_ms(self) -> int:
+        """The newest time of the batch, by the log and by the coordinator."""
+        return max(self.timestamp_ms, self.appended_ms)
+
+    def of(self, part: HeaderPart[Part]) -> Part:
+        """A part of the next header. Raises `KeyError` if it has not advanced yet."""
+        value: Part = self.done[part.name]
+        return value
+
+    def spilled(self, kind: PageKind[T], fitted: Fitted[Part, T]) -> tuple[Part, tuple[PageReference, ...]]:
+        """The part that stays in the header, and its references to pages. The pages are the next root's."""
+        self.pages = self.pages.having(kind, fitted.pages)
+        self.objects += fitted.objects
+        return fitted.header, tuple([page.reference for page in fitted.pages])
+
+
+def no_violations(_before: RootHeader, _after: RootHeader) -> Iterable[str]:
+    """Nothing to check."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
 class PartRules:
     """One row. `name` is the part's field of the header.
 
     * `summary`: keys for the snapshot's summary, from the part's value before (`None` without a parent) and after. It
       is called only if the value is another object.
-    * `initial`: the value in the first root of a name.
     * `rule`: the violations between a root and its parent. `finding`: the code under which `rootline check` reports
       them.
     * `begins`: the violations where a new table of the name begins, checked instead of `rule`.
+    * `initial`: the value in the first root of a name.
+    * `advance`: the part of the next header, from its value in the draft. It is called if that is another object than
+      the parent's, or if a part in `follows` may change. `None`: the part is the value in the draft.
     """
 
     name: str
-    summary: Callable[[Any, Any, BatchFacts], Mapping[str, str]]
-    rule: HeaderRule
-    begins: HeaderRule
+    summary: Callable[[Any, Any, BatchFacts], Mapping[str, str]] | None = None
+    rule: HeaderRule = no_violations
+    begins: HeaderRule = no_violations
     initial: Any = None
     finding: str = "snapshot-wrong"
+    follows: tuple[str, ...] = ()
+    advance: Callable[[Any, Advance], Any] | None = None

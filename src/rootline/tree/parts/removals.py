@@ -31,6 +31,7 @@ from rootline.schemas.parts.removals import Removal, Removals
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.filter.pruning import PruningFilter, may_match
+from rootline.tree.parts.part_rules import PartRules
 from rootline.tree.proof.file_proof import partition_statistics
 from rootline.tree.state.live_index import Live
 
@@ -128,3 +129,6 @@ def _may_match(item: Removal, pruning: PruningFilter, codec: StatisticsCodec) ->
     except Invalid:
         return True
     return may_match(pruning, partition, None, item.partition_spec_id)
+
+
+REMOVALS: Final = PartRules("removals")

@@ -1,20 +1,33 @@
-"""The table of the parts that a root carries forward unless an intent changes them."""
+"""The table of the parts of the header: the order in which they advance, are stated and are checked.
+
+Owns: the order, and the loops over the table. Does not own: the rows (one file for each part beside this one).
+Invariants: A part comes after those that it follows from.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.parts.definition import DEFINITION
+from rootline.tree.parts.ledger import LEDGER
 from rootline.tree.parts.locations import LOCATIONS
+from rootline.tree.parts.log import LOG
 from rootline.tree.parts.name import NAME, starts_new_table
-from rootline.tree.parts.part_rules import BatchFacts, PartRules, PartValues
+from rootline.tree.parts.outcomes import OUTCOMES
+from rootline.tree.parts.part_rules import Advance, BatchFacts, PartRules, PartValues
+from rootline.tree.parts.removals import REMOVALS
 from rootline.tree.parts.restores import RESTORES
+from rootline.tree.parts.row_ids import ROW_IDS
 from rootline.tree.parts.tags import TAGS
 from rootline.tree.parts.versions import VERSIONS
 
 CARRIED_PARTS: Final[tuple[PartRules, ...]] = (TAGS, RESTORES, DEFINITION, VERSIONS, LOCATIONS, NAME)
+"""The parts that a root carries forward unless an intent changes them."""
+PART_RULES: Final[tuple[PartRules, ...]] = (OUTCOMES, LOG, LEDGER, *CARRIED_PARTS, REMOVALS, ROW_IDS)
+_STILL: Final = tuple(part.name for part in PART_RULES if part.advance is None)
+_ADVANCING: Final = tuple((part, part.advance) for part in PART_RULES if part.advance is not None)
 
 
 INITIAL: Final = PartValues({part.name: part.initial for part in CARRIED_PARTS})
@@ -24,6 +37,27 @@ INITIAL: Final = PartValues({part.name: part.initial for part in CARRIED_PARTS})
 def carried_of(header: RootHeader) -> PartValues:
     """The parts that the root after `header` carries forward."""
     return PartValues({part.name: getattr(header, part.name) for part in CARRIED_PARTS})
+
+
+def advanced_parts(drafted: Mapping[str, Any], step: Advance) -> dict[str, Any]:
+    """The parts of the next header, by name. `drafted`: their values in the draft, in the form that each row takes.
+
+    A part whose value is the parent's own object is skipped, unless it follows from a part that may change.
+    """
+    before = step.before
+    for name in _STILL:
+        step.done[name] = drafted[name]
+    for part, advance in _ADVANCING:
+        name = part.name
+        value = drafted[name]
+        if (
+            before is None
+            or value is not getattr(before, name)
+            or any(drafted[other] is not getattr(before, other) for other in part.follows)
+        ):
+            value = advance(value, step)
+        step.done[name] = value
+    return step.done
 
 
 def summary_of_parts(before: RootHeader | None, parts: PartValues, facts: Callable[[], BatchFacts]) -> dict[str, str]:
@@ -44,7 +78,8 @@ def summary_of_parts(before: RootHeader | None, parts: PartValues, facts: Callab
     known = facts()
     summary: dict[str, str] = {}
     for part, was, now in changed:
-        if before is None or not known.is_new or part is NAME:  # a new table continues nothing else of the earlier one
+        if part.summary is not None and (before is None or not known.is_new or part is NAME):
+            # a new table continues nothing else of the earlier one
             summary.update(part.summary(was, now, known))
     return summary
 
