@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Final
 
 from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES, CondemnedPage
+from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES
 from rootline.schemas.content_entry import VersionInfo
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
@@ -25,13 +26,13 @@ from rootline.schemas.location_hashes import location_hash
 from rootline.schemas.object_keys import own_forms
 from rootline.schemas.parts.definition import DEFINITION
 from rootline.schemas.parts.locations import LOCATIONS, Condemned
-from rootline.schemas.parts.versions import VERSIONS
 from rootline.tree.draft.batch import Absent, FetchedObjects, Needs, PageNeed
 from rootline.tree.draft.change import Change, Effect, SetPart
 from rootline.tree.draft.draft import Draft
 from rootline.tree.parts.locations import orphan_age_s
 from rootline.tree.parts.log import counted_ms
 from rootline.tree.state.pending_object import PendingObject, pending_page
+from rootline.tree.state.table_pages import NO_PAGES, PAGE_KINDS
 
 PAGES_PREFIX: Final = "metadata/pages/"
 PAGES_MAX: Final = 16
@@ -102,14 +103,9 @@ def live_since(draft: Draft, sequence_number: int) -> Iterator[str]:
         yield from (row.entry.location for row in rows)
     yield from (vector.row.entry.location for vector in draft.stored_vectors().values())
     yield draft.parts.of(DEFINITION).location
-    retained = draft.parts.of(VERSIONS).retained_page
-    if retained is not None:
-        yield retained.location
-    if draft.parent is not None:
-        header = draft.parent.header
-        yield from (page.location for page in (*header.ledger.pages, *header.outcomes.pages))
-        yield from (item.page.location for item in header.locations.condemned)
-        yield from (item.page.location for item in header.locations.retired.pages)
+    pages = NO_PAGES if draft.parent is None else draft.parent.pages
+    named = pages.having(RETAINED_PAGES, draft.pages.of(RETAINED_PAGES))  # of the parent, except pages that expired
+    yield from (page.reference.location for kind in PAGE_KINDS for page in named.of(kind))
 
 
 def _check_horizon(draft: Draft, page: CondemnedPage) -> None:

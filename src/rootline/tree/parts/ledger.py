@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import uuid
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import pairwise
 from typing import Final
@@ -47,6 +47,7 @@ from rootline.schemas.parts.ledger import (
     encode_record,
 )
 from rootline.schemas.parts.log import LOG, LogTime
+from rootline.schemas.root_header import RootHeader
 from rootline.tree.parts.log import oldest_seen_ms
 from rootline.tree.parts.page_merge import Fitted, Spill
 from rootline.tree.parts.part_rules import Advance, PartRules
@@ -285,6 +286,12 @@ def _content_of(intent: Intent, headers: Headers) -> ContentDigest | None:
     return ContentDigest(*kept_of(intent.writer_id, intent.writer_sequence, value))
 
 
+def _own_rule(before: RootHeader, after: RootHeader) -> Iterator[str]:
+    was, now = before.ledger.contents, after.ledger.contents
+    if len(now) < len(was) and after.table_uuid == before.table_uuid:
+        yield f"it records {len(now)} content digests, its parent {len(was)}"
+
+
 def _advance(batch: LedgerDraft, step: Advance) -> WriterLedger:
     time = step.of(LOG).time or LogTime(0)
     oldest_ms = oldest_seen_ms(time, step.retention_ms)
@@ -419,4 +426,4 @@ def _without_idle(rows: _Rows, header: HeaderLedger, oldest_ms: int) -> _Rows:
 _SPILL: Final = Spill(LEDGER_PAGES, _fits, _divided)
 _NOBODY: Final = WriterRecord()
 _unchecked_record: Final = quick(WriterRecord)
-LEDGER: Final = PartRules("ledger", follows=("log",), advance=_advance)
+LEDGER: Final = PartRules("ledger", own_rule=_own_rule, follows=("log",), advance=_advance)

@@ -275,7 +275,7 @@ LOCATIONS: Final = PartRules(
     _summary,
     sweep_violations,
     _begins,
-    Locations(),
+    initial=Locations(),
     follows=("log", "restores"),
     advance=_advance,
 )

@@ -15,7 +15,7 @@ Source: protocol page, sections 2 and 8. Decision 0012.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from rootline.schemas.identifiers import LogId, LogPosition
@@ -110,4 +110,14 @@ def _of_interest(oldest_ms: int, jumps: tuple[ClockJump, ...]) -> tuple[int, tup
     return oldest_ms, jumps
 
 
-LOG: Final = PartRules("log", advance=_advance)
+def _own_rule(before: RootHeader, after: RootHeader) -> Iterator[str]:
+    was, now = before.log, after.log
+    if was.time and (now.time is None or now.time.newest_ms < was.time.newest_ms):
+        yield f"the log's time decreased from {was.time} to {now.time}"
+    nexts = {(offset.log, offset.partition): offset.next_offset for offset in now.offsets}
+    for log, partition, offset in was.offsets:
+        if nexts.get((log, partition), -1) < offset:
+            yield f"the offset of partition {partition} of {log} decreased from {offset}"
+
+
+LOG: Final = PartRules("log", own_rule=_own_rule, advance=_advance)

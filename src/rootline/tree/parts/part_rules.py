@@ -9,7 +9,7 @@ facts of the batch, and from parts that advanced before it.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -23,7 +23,7 @@ from rootline.tree.parts.page_merge import Fitted
 from rootline.tree.state.pending_object import PendingObject
 from rootline.tree.state.table_pages import TablePages
 
-HeaderRule = Callable[[RootHeader, RootHeader], Iterable[str]]
+HeaderRule = Callable[[RootHeader, RootHeader], Iterator[str]]
 """Violations in a header, compared with the parent's, as sentences."""
 T = TypeVar("T")
 
@@ -108,11 +108,6 @@ class Advance:
         return fitted.header, tuple([page.reference for page in fitted.pages])
 
 
-def no_violations(_before: RootHeader, _after: RootHeader) -> Iterable[str]:
-    """Nothing to check."""
-    return ()
-
-
 @dataclass(frozen=True, slots=True)
 class PartRules:
     """One row. `name` is the part's field of the header.
@@ -122,6 +117,8 @@ class PartRules:
     * `rule`: the violations between a root and its parent. `finding`: the code under which `rootline check` reports
       them.
     * `begins`: the violations where a new table of the name begins, checked instead of `rule`.
+    * `own_rule`: the violations that only a root of this release is held to, before its PUT. `rootline check` has rules
+      of its own for the same facts, as roots of older releases lack some of them.
     * `initial`: the value in the first root of a name.
     * `advance`: the part of the next header, from its value in the draft. It is called if that is another object than
       the parent's, or if a part in `follows` may change. `None`: the part is the value in the draft.
@@ -129,8 +126,9 @@ class PartRules:
 
     name: str
     summary: Callable[[Any, Any, BatchFacts], Mapping[str, str]] | None = None
-    rule: HeaderRule = no_violations
-    begins: HeaderRule = no_violations
+    rule: HeaderRule | None = None
+    begins: HeaderRule | None = None
+    own_rule: HeaderRule | None = None
     initial: Any = None
     finding: str = "snapshot-wrong"
     follows: tuple[str, ...] = ()

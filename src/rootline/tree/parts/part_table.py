@@ -27,6 +27,9 @@ CARRIED_PARTS: Final[tuple[PartRules, ...]] = (TAGS, RESTORES, DEFINITION, VERSI
 """The parts that a root carries forward unless an intent changes them."""
 PART_RULES: Final[tuple[PartRules, ...]] = (OUTCOMES, LOG, LEDGER, *CARRIED_PARTS, REMOVALS, ROW_IDS)
 _STILL: Final = tuple(part.name for part in PART_RULES if part.advance is None)
+_OWN_RULES: Final = tuple((part.finding, part.own_rule) for part in PART_RULES if part.own_rule is not None)
+_RULES: Final = tuple((part.finding, part.rule) for part in PART_RULES if part.rule is not None)
+_BEGINNINGS: Final = tuple(("parent-mismatch", part.begins) for part in PART_RULES if part.begins is not None)
 _ADVANCING: Final = tuple((part, part.advance) for part in PART_RULES if part.advance is not None)
 
 
@@ -84,11 +87,14 @@ def summary_of_parts(before: RootHeader | None, parts: PartValues, facts: Callab
     return summary
 
 
-def carried_violations(before: RootHeader, after: RootHeader) -> Iterator[tuple[str, str]]:
-    """Violations in a header's carried parts, compared with the parent's: (code of the finding, sentence)."""
-    is_new = starts_new_table(before, after)
-    for part in CARRIED_PARTS:
-        if is_new:
-            yield from (("parent-mismatch", sentence) for sentence in part.begins(before, after))
-        else:
-            yield from ((part.finding, sentence) for sentence in part.rule(before, after))
+def part_violations(before: RootHeader, after: RootHeader, *, is_own: bool) -> Iterator[tuple[str, str]]:
+    """Violations in a header's parts, compared with the parent's: (code of the finding, sentence).
+
+    `is_own`: whether this release made `after`, before its PUT.
+    """
+    for finding, rule in _OWN_RULES if is_own else ():
+        for sentence in rule(before, after):
+            yield finding, sentence
+    for finding, rule in _BEGINNINGS if starts_new_table(before, after) else _RULES:
+        for sentence in rule(before, after):
+            yield finding, sentence

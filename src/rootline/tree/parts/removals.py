@@ -131,4 +131,10 @@ def _may_match(item: Removal, pruning: PruningFilter, codec: StatisticsCodec) ->
     return may_match(pruning, partition, None, item.partition_spec_id)
 
 
-REMOVALS: Final = PartRules("removals")
+def _own_rule(before: RootHeader, after: RootHeader) -> Iterator[str]:
+    was, now = before.removals, after.removals
+    if now is None or (was and now.forgotten < was.forgotten):
+        yield f"the recorded removals went back from {was} to {now}"
+
+
+REMOVALS: Final = PartRules("removals", own_rule=_own_rule)

@@ -46,4 +46,4 @@ def _begins(_before: RootHeader, after: RootHeader) -> Iterator[str]:
         yield "it can reach tags of the earlier table of its name"
 
 
-TAGS: Final = PartRules("tags", _summary, tag_violations, _begins, {}, "tags-wrong")
+TAGS: Final = PartRules("tags", _summary, tag_violations, _begins, initial={}, finding="tags-wrong")

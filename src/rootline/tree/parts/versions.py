@@ -20,6 +20,11 @@ def _summary(before: ReadableVersions | None, after: ReadableVersions, _facts: B
     return {EXPIRED_BELOW: str(after.oldest)}
 
 
+def _own_rule(before: RootHeader, after: RootHeader) -> Iterator[str]:
+    if after.versions.oldest < before.versions.oldest:
+        yield f"the oldest version, {after.versions.oldest}, decreased from {before.versions.oldest}"
+
+
 def expiry_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
     """Violations in a root's readable versions, compared with the root before it, as sentences."""
     was, now, stated = before.versions, after.versions, after.snapshot.summary.get(EXPIRED_BELOW)
@@ -45,4 +50,4 @@ def _begins(_before: RootHeader, after: RootHeader) -> Iterator[str]:
         yield f"its expiry is {expiry}, but the roots before it have {after.earlier_bytes} bytes"
 
 
-VERSIONS: Final = PartRules("versions", _summary, expiry_violations, _begins, ReadableVersions())
+VERSIONS: Final = PartRules("versions", _summary, expiry_violations, _begins, _own_rule, ReadableVersions())
