@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar, assert_never
 from pyroaring import BitMap64
 
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
-from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES, RETIRED_PAGES, is_condemned
+from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES, RETIRED_PAGES
 from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import (
@@ -62,7 +62,7 @@ from rootline.tree.draft.change import (
     TakeLeaf,
 )
 from rootline.tree.draft.overlays import LeafOverlay, RowOverlay
-from rootline.tree.parts.locations import RetiredDraft
+from rootline.tree.parts.locations import ClosedLocations, RetiredDraft
 from rootline.tree.parts.part_rules import PartValues
 from rootline.tree.parts.part_table import INITIAL, carried_of
 from rootline.tree.parts.removals import removals_after, removals_of
@@ -236,9 +236,19 @@ class Draft:
         row = self.rows.removed_vector_of(data_location)
         return self.in_leaves.removed_vector_of(data_location) if row is None else Live(row.entry, row=row)
 
-    def is_condemned(self, location: str) -> bool:
-        """Whether a page of condemned locations contains this location."""
-        return is_condemned(location, self.table, self.pages.of(CONDEMNED_PAGES))
+    @property
+    def retired_locations(self) -> ClosedLocations:
+        """The locations of files that were rewritten or removed."""
+        return ClosedLocations(self.table, self.retired, self.parts.of(RESTORES).through)
+
+    @property
+    def swept_locations(self) -> ClosedLocations:
+        """The locations that no intent may add, because a sweep condemned them or its horizon has passed them."""
+        return ClosedLocations(
+            self.table,
+            condemned=self.pages.of(CONDEMNED_PAGES),
+            horizon_ms=self.parts.of(LOCATIONS).horizon_ms,
+        )
 
     def is_live(self, location: str) -> bool:
         """Whether a live entry has exactly this location (of vectors in a shared Puffin file, only the first blob is

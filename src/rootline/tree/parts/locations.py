@@ -32,7 +32,13 @@ from enum import Enum, auto
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from rootline.schemas.bytes.root.location_pages import RETIRED_PAGES, RetiredLocations, RetiredPage
+from rootline.schemas.bytes.root.location_pages import (
+    RETIRED_PAGES,
+    CondemnedPage,
+    RetiredLocations,
+    RetiredPage,
+    is_condemned,
+)
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import CLOCKS_APART_MS, SequenceNumber, Version
 from rootline.schemas.location_hashes import HASH_BYTES, LocationHashes, location_hash
@@ -85,13 +91,17 @@ class NewlyRetired(NamedTuple):
     number: SequenceNumber
 
 
-class Retirement(Enum):
-    """`REWRITTEN`: other files contain its rows. `REMOVED`: its rows were removed, or it was rewritten before a
-    restore.
+class Closure(Enum):
+    """A reason why a location may not be added.
+
+    * `REWRITTEN`: other files contain its rows. `REMOVED`: its rows were removed, or it was rewritten before a restore.
+    * `CONDEMNED`: its object will be deleted. `EXPIRED`: it was uploaded before the horizon, so it may be deleted.
     """
 
     REMOVED = auto()
     REWRITTEN = auto()
+    CONDEMNED = auto()
+    EXPIRED = auto()
 
 
 class RetiredDraft:
@@ -112,7 +122,7 @@ class RetiredDraft:
             if live.entry.content_type in _FILES:
                 self._new[location_hash(live.entry.location)] = number
 
-    def find(self, location: str, restored_through: int) -> Retirement | None:
+    def find(self, location: str, restored_through: int) -> Closure | None:
         """The retirement of a location, or `None` if it was not retired or is forgotten."""
         wanted = location_hash(location)
         number = self._new.get(wanted)
@@ -126,7 +136,7 @@ class RetiredDraft:
             if page.content.rewritten.may_contain(first_half) and wanted in page.content.rewritten:
                 return _how(True, item.number, restored_through)
             if page.content.removed.may_contain(first_half) and wanted in page.content.removed:
-                return Retirement.REMOVED
+                return Closure.REMOVED
         return None
 
     def newly_retired(self, restored_through: int) -> NewlyRetired | None:
@@ -148,9 +158,28 @@ class RetiredDraft:
         }
 
 
-def _how(is_rewritten: bool, number: int, restored_through: int) -> Retirement:
+def _how(is_rewritten: bool, number: int, restored_through: int) -> Closure:
     """The retirement of a location recorded at sequence number `number`, after later restores."""
-    return Retirement.REWRITTEN if is_rewritten and number > restored_through else Retirement.REMOVED
+    return Closure.REWRITTEN if is_rewritten and number > restored_through else Closure.REMOVED
+
+
+class ClosedLocations(NamedTuple):
+    """The locations of a table that may not be added: retired ones, condemned ones, and those before the horizon."""
+
+    table: str
+    retired: RetiredDraft | None = None
+    restored_through: int = 0
+    condemned: tuple[CondemnedPage, ...] = ()
+    horizon_ms: int = 0
+
+    def why_closed(self, location: str, stored_ms: int | None = None) -> Closure | None:
+        """The first reason why a location may not be added, or `None`. `stored_ms`: when it was uploaded, if known."""
+        how = self.retired.find(location, self.restored_through) if self.retired else None
+        if how is not None:
+            return how
+        if is_condemned(location, self.table, self.condemned):
+            return Closure.CONDEMNED
+        return Closure.EXPIRED if stored_ms is not None and stored_ms < self.horizon_ms else None
 
 
 def _advance(batch: tuple[Locations, RetiredDraft], step: Advance) -> Locations:
