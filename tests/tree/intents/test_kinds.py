@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from rootline.schemas.intent_rules import CARGO, MAINTENANCE_KINDS, SHAPES, IntentKind, Names
-from rootline.schemas.root_header import PARTS
 from rootline.tree.intents.kinds import KINDS
-from rootline.tree.parts.part_table import CARRIED_PARTS, INITIAL
 from tests.schemas.intent_examples import intents
 
 INTENTS_PAGE = Path(__file__).parents[3] / "docs" / "intents.md"
@@ -39,10 +37,3 @@ def test_a_kind_is_explained_and_has_an_example_whose_bytes_are_kept(kind: Inten
 
 def test_the_tables_hold_every_kind_and_nothing_else() -> None:
     assert set(KINDS) == set(SHAPES) == set(IntentKind)
-
-
-def test_each_part_that_is_carried_forward_is_a_part_of_the_header() -> None:
-    names = [part.name for part in CARRIED_PARTS]
-    assert len(names) == len(set(names))
-    assert set(names) < {part.name for part in PARTS}
-    assert set(names) == INITIAL.by_name.keys()

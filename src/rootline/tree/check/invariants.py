@@ -1,8 +1,7 @@
 """The rules between a root and the next one, checked before every PUT.
 
-Owns: the predicates on two versions. Does not own: the predicates on ledger, outcomes and pages (`page_rules`), the
-predicates on a single version (only tests check them), the reaction to a violation (the commit machine refuses to
-write).
+Owns: the predicates on two versions. Does not own: the rules of parts and pages (`rootline.tree.parts`), the predicates
+on a single version (only tests check them), the reaction to a violation (the commit machine refuses to write).
 Invariants: Pure. Reads only the changes, and derives them from the new root's rows, not from the values that `apply`
 computed.
 
@@ -18,14 +17,12 @@ from pyroaring import BitMap
 
 from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, EntryPlace, Status
-from rootline.schemas.identifiers import snapshot_id_of
+from rootline.schemas.identifiers import NOTHING_ACKNOWLEDGED, Acknowledged, snapshot_id_of
 from rootline.schemas.root_header import RootHeader
-from rootline.tree.check.page_rules import page_violations
 from rootline.tree.check.rewrite_rules import NO_REWRITES, faults_of_rewrites, rewrites_of
 from rootline.tree.parts.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.parts.name import purges, starts_new_table
-from rootline.tree.parts.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
-from rootline.tree.parts.part_table import part_violations
+from rootline.tree.parts.part_table import page_violations, part_violations
 from rootline.tree.parts.restores import REPLACED_TABLE, RESTORED_VERSIONS
 from rootline.tree.proof.adoption import faults_of_first, has_older_deletes, totals_of_leaves
 from rootline.tree.state.leaf_tally import tally_of_leaf

@@ -94,8 +94,7 @@ def check_arrival(draft: Draft, record: Record, change: Row | Change, fetched: F
     locations = added_locations(record.intent, change)
     for location in (*stored, *locations):
         _check_open(closed, location)
-    horizon_ms = closed.horizon_ms
-    if not horizon_ms:
+    if not closed.horizon_ms:
         return None
     claimed = record.oldest_file_ms
     if claimed is not None:
@@ -105,8 +104,8 @@ def check_arrival(draft: Draft, record: Record, change: Row | Change, fetched: F
                 f"the intent dates its oldest file {claimed}, but it was published before, at {record.appended_ms}: "
                 "send the store's date of the oldest upload",
             )
-        if claimed < horizon_ms:
-            raise _expired("the intent's oldest file", claimed, horizon_ms)
+        if claimed < closed.horizon_ms:
+            raise _expired("the intent's oldest file", claimed, closed.horizon_ms)
         return None
     page = record.intent.page
     is_read = page is not None and PageNeed(CONDEMNED_PAGES, page, draft.definition.table_uuid) in fetched

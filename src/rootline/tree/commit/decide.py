@@ -261,11 +261,7 @@ class Decisions:
         self.objects: list[PendingObject] = []
         self.summary: dict[str, str] = {}
         self.needs = NO_NEEDS
-        self.ledger = (
-            LedgerDraft({})
-            if parent is None or self.draft is None
-            else LedgerDraft.on(parent.header.ledger, self.draft.pages)
-        )
+        self.ledger = LedgerDraft({}) if parent is None else LedgerDraft.on(parent.header.ledger, parent.pages)
         self.outcomes = OutcomeDraft(self.version)
         self.has_ledger = False
         self.redefined: Redefinition | None = None

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rootline.schemas.identifiers import SequenceNumber, mark_of
+from rootline.schemas.identifiers import Acknowledged, SequenceNumber, mark_of
 from rootline.schemas.parts.ledger import LEDGER
 from rootline.schemas.parts.locations import LOCATIONS
 from rootline.schemas.parts.log import LOG
@@ -27,7 +27,6 @@ from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import operation_of, summary_of
 from rootline.tree.intents.kinds import summary_of_kinds
 from rootline.tree.parts.header_limits import HeaderLimits
-from rootline.tree.parts.outcomes import Acknowledged
 from rootline.tree.parts.part_rules import Advance
 from rootline.tree.parts.part_table import advanced_parts
 from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT, NO_SNAPSHOT

@@ -63,8 +63,7 @@ from rootline.tree.draft.change import (
 )
 from rootline.tree.draft.overlays import LeafOverlay, RowOverlay
 from rootline.tree.parts.locations import ClosedLocations, RetiredDraft
-from rootline.tree.parts.part_rules import PartValues
-from rootline.tree.parts.part_table import INITIAL, carried_of
+from rootline.tree.parts.part_rules import INITIAL, PartValues
 from rootline.tree.parts.removals import removals_after, removals_of
 from rootline.tree.proof.file_proof import RowLimits, limits_of
 from rootline.tree.state.addressable import Addressable
@@ -98,7 +97,7 @@ class Draft:
         self.definition = definition
         self._row_limits = definition, limits_of(definition)
         self.parts = parts
-        """The parts of the header that a root carries forward unless an intent changes them."""
+        """The parts of the header after the intents accepted so far, except parts that follow from the whole batch."""
         self.pages = pages
         """The pages that the parts name."""
         self.live = LiveIndex() if parent is None else parent.live
@@ -130,8 +129,8 @@ class Draft:
     @staticmethod
     def on(parent: TableState) -> Draft:
         """A draft of the root after `parent`'s. `parent` must be loaded with its pages."""
-        header = parent.header
-        draft = Draft(parent, Version(header.version + 1), parent.definition, carried_of(header), parent.known_pages)
+        header, parts, pages = parent.header, PartValues.in_header(parent.header), parent.known_pages
+        draft = Draft(parent, Version(header.version + 1), parent.definition, parts, pages)
         if header.locations.retired:
             draft.retired = RetiredDraft(header.locations.retired, draft.pages.of(RETIRED_PAGES))
         return draft
@@ -139,8 +138,8 @@ class Draft:
     @staticmethod
     def to_plan_on(parent: TableState) -> Draft:
         """A draft for plans, which need the live set only. `parent` may be without its pages."""
-        header = parent.header
-        return Draft(parent, Version(header.version + 1), parent.definition, carried_of(header))
+        parts = PartValues.in_header(parent.header)
+        return Draft(parent, Version(parent.header.version + 1), parent.definition, parts)
 
     @staticmethod
     def beginning(begun: Beginning, before: Draft | None = None) -> Draft:
@@ -244,11 +243,8 @@ class Draft:
     @property
     def swept_locations(self) -> ClosedLocations:
         """The locations that no intent may add, because a sweep condemned them or its horizon has passed them."""
-        return ClosedLocations(
-            self.table,
-            condemned=self.pages.of(CONDEMNED_PAGES),
-            horizon_ms=self.parts.of(LOCATIONS).horizon_ms,
-        )
+        horizon_ms = self.parts.of(LOCATIONS).horizon_ms
+        return ClosedLocations(self.table, condemned=self.pages.of(CONDEMNED_PAGES), horizon_ms=horizon_ms)
 
     def is_live(self, location: str) -> bool:
         """Whether a live entry has exactly this location (of vectors in a shared Puffin file, only the first blob is

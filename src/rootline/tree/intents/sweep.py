@@ -80,8 +80,9 @@ def sweep(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Nee
     after = replace(locations, horizon_ms=horizon_ms, condemned=condemned)
     if not new_pages and after == locations:
         raise Invalid("sweep-stale", "the horizon is already there, and every location to condemn is live")
-    edit = SetPart(LOCATIONS, after, {CONDEMNED_PAGES: pages})
-    return Change(Effect.MAINTAINS, (edit,), objects if new_pages else ())
+    return Change(
+        Effect.MAINTAINS, (SetPart(LOCATIONS, after, {CONDEMNED_PAGES: pages}),), objects if new_pages else ()
+    )
 
 
 def live_since(draft: Draft, sequence_number: int) -> Iterator[str]:

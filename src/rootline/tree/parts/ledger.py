@@ -50,8 +50,9 @@ from rootline.schemas.parts.log import LOG, LogTime
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.parts.log import oldest_seen_ms
 from rootline.tree.parts.page_merge import Fitted, Spill
-from rootline.tree.parts.part_rules import Advance, PartRules
-from rootline.tree.state.table_pages import TablePages
+from rootline.tree.parts.part_rules import Advance, CheckedStep, PartRules
+from rootline.tree.state.table_pages import TablePages, changed_pages
+from rootline.tree.state.table_state import TableState
 
 VERSION_FORGOTTEN: Final = Version(-1)
 RUNS_MAX: Final = 64
@@ -220,7 +221,7 @@ class LedgerDraft:
         contents: tuple[ContentDigest, ...] = (),
     ) -> None:
         self.contents = contents
-        """The content digests of the newest intents, those of the batch included."""
+        """The content digests of the newest intents, also of the batch."""
         self._parent = HeaderLedger.of(parent)
         self._pages = pages[::-1]  # the newest first
         self._touched: dict[WriterId, WriterRecord] = {}
@@ -284,6 +285,57 @@ def _content_of(intent: Intent, headers: Headers) -> ContentDigest | None:
     if value is None or intent.writer_id is None or intent.writer_sequence is None:
         return None
     return ContentDigest(*kept_of(intent.writer_id, intent.writer_sequence, value))
+
+
+def _page_rule(old: TableState | None, new: TableState, step: CheckedStep) -> Iterator[str]:
+    if HeaderLedger.of(new.header.ledger.writers).size_in_bytes > step.limits.ledger_bytes:
+        yield f"the header has more than {step.limits.ledger_bytes} bytes of the ledger"
+    if old is None or step.starts_table:  # each table has its own ledger
+        return
+    added, dropped = changed_pages(LEDGER_PAGES, old.pages, new.pages)
+    after = HeaderLedger.of(new.header.ledger.writers).records
+    before = HeaderLedger.of(old.header.ledger.writers).records
+    for writer in [writer for writer, record in before.items() if after.get(writer) is not record]:
+        in_header = after.get(writer)
+        parts = [] if in_header is None else [in_header]
+        parts += [part for page in added if (part := record_in(page, writer)) is not None]
+        yield from _lost(writer, before[writer], parts)
+    for page in dropped:
+        for writer, row in page.content.rows.items():
+            rows = [other.content.rows[writer] for other in added if writer in other.content.rows]
+            if row not in rows:
+                yield from _lost(writer, decode_ledger_row(row), [decode_ledger_row(found) for found in rows])
+
+
+def _lost(writer: WriterId, record: WriterRecord, parts: Sequence[WriterRecord]) -> Iterator[str]:
+    """Report sequences and rejections of a writer's old `record` that none of its new `parts` has. The part in the
+    header is the first.
+    """
+    if not parts:
+        if not writer.startswith(PROCESS_WRITER_PREFIX):
+            yield f"writer {writer} is lost from the ledger"
+        return
+    if not _continues(record.committed, parts[0].committed):
+        for run in lost_runs(record.committed, parts)[:1]:
+            yield f"the ledger of {writer} loses sequences {run.first} to {run.last}"
+    if record.rejected:
+        rejected = {item for part in parts for item in part.rejected}
+        missing = [item for item in record.rejected if item not in rejected]
+        if missing and all(len(part.rejected) < REJECTED_MAX for part in parts):
+            yield f"the ledger of {writer} loses the rejection of intent {missing[0].intent_id}"
+
+
+def _continues(known: tuple[CommittedRun, ...], now: tuple[CommittedRun, ...]) -> bool:
+    """Whether `now` differs from `known` only by a longer last run and newer runs after it, as after most commits."""
+    settled = len(known) - 1
+    if settled < 0 or known == now:
+        return True
+    if len(now) <= settled or known[:settled] != now[:settled]:
+        return False
+    old, new = known[settled], now[settled]
+    if old.first == old.last:
+        return new.first == old.first and new.version == old.version
+    return new.last >= old.last and new._replace(last=old.last) == old
 
 
 def _own_rule(before: RootHeader, after: RootHeader) -> Iterator[str]:
@@ -426,4 +478,6 @@ def _without_idle(rows: _Rows, header: HeaderLedger, oldest_ms: int) -> _Rows:
 _SPILL: Final = Spill(LEDGER_PAGES, _fits, _divided)
 _NOBODY: Final = WriterRecord()
 _unchecked_record: Final = quick(WriterRecord)
-LEDGER: Final = PartRules("ledger", own_rule=_own_rule, follows=("log",), advance=_advance)
+LEDGER: Final = PartRules(
+    "ledger", own_rule=_own_rule, page_rules={LEDGER_PAGES: _page_rule}, follows=("log",), advance=_advance
+)

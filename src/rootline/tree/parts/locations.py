@@ -3,10 +3,10 @@
 A location is retired when its file is rewritten: an intent that added the file again would double its rows.
 
 Owns: recording the files that a change replaces, lookups by location, how long a retired location is recorded, its move
-to pages, merging pages, the most locations recorded; the horizon, which only rises; condemned pages, which stay until
-the horizon has passed them. Does not own: pages' bytes (`rootline.schemas.bytes.root.location_pages`), which neighbors
-are merged (`page_merge`), which locations are condemned (`rootline.tree.intents.sweep`), the consequence for an intent
-(`rootline.tree.commit.arrival_rules`).
+to pages, merging pages, the most locations recorded, the horizon, which only rises, and condemned pages, which stay
+until the horizon has passed them. Does not own: pages' bytes (`rootline.schemas.bytes.root.location_pages`), which
+neighbors are merged (`page_merge`), which locations are condemned (`rootline.tree.intents.sweep`), the consequence for
+an intent (`rootline.tree.commit.arrival_rules`).
 Invariants:
 * Data files and equality deletes are recorded. Vectors and leaves are not.
 * An entry that only moves within the tree is not recorded, nor is a file that an intent removes, which may be added
@@ -30,16 +30,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from enum import Enum, auto
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rootline.schemas.bytes.root.location_pages import (
+    CONDEMNED_PAGES,
     RETIRED_PAGES,
     CondemnedPage,
     RetiredLocations,
     RetiredPage,
     is_condemned,
 )
-from rootline.schemas.content_entry import ContentType
+from rootline.schemas.bytes.root.page_codec import PageKind
+from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, Status
 from rootline.schemas.identifiers import CLOCKS_APART_MS, SequenceNumber, Version
 from rootline.schemas.location_hashes import HASH_BYTES, LocationHashes, location_hash
 from rootline.schemas.parts.locations import NOTHING_RETIRED, Condemned, Locations, Retired, RetiredSince
@@ -48,9 +50,12 @@ from rootline.schemas.parts.restores import RESTORES
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.parts.log import counted_ms
 from rootline.tree.parts.page_merge import Fitted, first_to_merge
-from rootline.tree.parts.part_rules import Advance, BatchFacts, PartRules
+from rootline.tree.parts.part_rules import Advance, BatchFacts, CheckedStep, PageRule, PartRules
+from rootline.tree.parts.restores import RESTORED_VERSIONS
 from rootline.tree.state.live_index import Live
 from rootline.tree.state.pending_object import pending_page
+from rootline.tree.state.table_pages import changed_pages
+from rootline.tree.state.table_state import TableState
 
 HORIZON: Final = "rootline.horizon-ms"
 """Key of a snapshot's summary: the horizon, if it rose."""
@@ -81,16 +86,6 @@ def orphan_age_s(properties: Mapping[str, str], log_retention_s: int) -> int:
     return max(least, int(text)) if text.isascii() and text.isdigit() and len(text) <= 12 else least
 
 
-class NewlyRetired(NamedTuple):
-    """The locations of files that stopped being live in a batch.
-
-    `number`: the newest sequence number at which one of them stopped being live.
-    """
-
-    sets: _Sets
-    number: SequenceNumber
-
-
 class Closure(Enum):
     """A reason why a location may not be added.
 
@@ -110,22 +105,23 @@ class RetiredDraft:
     def __init__(self, header: Retired = NOTHING_RETIRED, pages: tuple[RetiredPage, ...] = ()) -> None:
         self.header, self.pages = header, pages
         self._has_earlier = bool(header)
-        self._new: dict[bytes, SequenceNumber] = {}
+        self.new: dict[bytes, SequenceNumber] = {}
+        """The locations of the batch: hash → sequence number."""
 
     def __bool__(self) -> bool:
         """Whether any location is recorded."""
-        return self._has_earlier or bool(self._new)
+        return self._has_earlier or bool(self.new)
 
     def note(self, replaced: Iterable[Live], number: SequenceNumber) -> None:
         """Record the files that a change replaces: other files contain the same rows, or delete the same rows."""
         for live in replaced:
             if live.entry.content_type in _FILES:
-                self._new[location_hash(live.entry.location)] = number
+                self.new[location_hash(live.entry.location)] = number
 
     def find(self, location: str, restored_through: int) -> Closure | None:
         """The retirement of a location, or `None` if it was not retired or is forgotten."""
         wanted = location_hash(location)
-        number = self._new.get(wanted)
+        number = self.new.get(wanted)
         if number is not None:
             return _how(True, number, restored_through)
         late = self._late.get(wanted)
@@ -138,14 +134,6 @@ class RetiredDraft:
             if page.content.removed.may_contain(first_half) and wanted in page.content.removed:
                 return Closure.REMOVED
         return None
-
-    def newly_retired(self, restored_through: int) -> NewlyRetired | None:
-        """The locations retired by the batch, or `None` if there are none."""
-        if not self._new:
-            return None
-        removed = LocationHashes.of(item for item, number in self._new.items() if number <= restored_through)
-        rewritten = LocationHashes.of(item for item, number in self._new.items() if number > restored_through)
-        return NewlyRetired((removed, rewritten), max(self._new.values()))
 
     @cached_property
     def _late(self) -> Mapping[bytes, bool]:
@@ -208,28 +196,27 @@ def _fitted(batch: RetiredDraft, horizon_ms: int, step: Advance) -> Fitted[Retir
     before_ms = horizon_ms - CLOCKS_APART_MS if horizon_ms else counted_ms(step.of(LOG).time) - age_ms
     if any(item.since_ms < before_ms for item in header.pages):
         current = [pair for pair in zip(header.pages, pages, strict=True) if pair[0].since_ms >= before_ms]
-        header, pages = (
-            header._replace(pages=tuple([item for item, _ in current])),
-            tuple([page for _, page in current]),
-        )
+        header = header._replace(pages=tuple([item for item, _ in current]))
+        pages = tuple([page for _, page in current])
     restored = step.of(RESTORES).through
-    new = batch.newly_retired(restored)
-    if new is None:
+    if not batch.new:
         return Fitted(header, pages)
-    sets = new.sets
+    number, new = max(batch.new.values()), batch.new.items()
+    removed = LocationHashes.of(item for item, at in new if at <= restored)
+    sets = removed, LocationHashes.of(item for item, at in new if at > restored)
     if header.since_ms >= before_ms:
         late = LocationHashes(header.removed), LocationHashes(header.rewritten)
         sets = _joined(sets, _as_of(late, header.number, restored))
     fresh_bytes = len(sets[0].packed) + len(sets[1].packed)
     if fresh_bytes <= FRESH_BYTES_MAX:
-        return Fitted(Retired(sets[0].packed, sets[1].packed, step.latest_ms, new.number, header.pages), pages)
+        return Fitted(Retired(sets[0].packed, sets[1].packed, step.latest_ms, number, header.pages), pages)
     first = _first_to_merge(header.pages, fresh_bytes, step.latest_ms, age_ms)
     since_ms = max([step.latest_ms, *(item.since_ms for item in header.pages[first:])])
     for item, page in zip(reversed(header.pages[first:]), reversed(pages[first:]), strict=True):
         sets = _joined(sets, _as_of((page.content.removed, page.content.rewritten), item.number, restored))
     page, body = pending_page(RETIRED_PAGES, step.table_uuid, RetiredLocations(*sets), step.salt)
     kept = [*zip(header.pages[:first], pages[:first], strict=True)]
-    kept.append((RetiredSince(page.reference, since_ms, new.number), page))
+    kept.append((RetiredSince(page.reference, since_ms, number), page))
     while len(kept) > 1 and sum(len(page.content) for _, page in kept) > LOCATIONS_MAX:
         del kept[0]
     names = Retired(pages=tuple([item for item, _ in kept]))
@@ -293,18 +280,64 @@ def sweep_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
             yield f"page {item.page.location} was dropped before the horizon passed {item.since_ms}"
 
 
+def _condemned_rule(old: TableState | None, new: TableState, _step: CheckedStep) -> Iterator[str]:
+    """Check that no condemned location is added, and that a page of condemned locations stays until the horizon has
+    passed its time.
+    """
+    if old is None:
+        return
+    added, dropped = changed_pages(CONDEMNED_PAGES, old.pages, new.pages)
+    since = {item.page: item.since_ms for item in old.header.locations.condemned}
+    for page in dropped:
+        if since[page.reference] > new.header.locations.horizon_ms:
+            known = [other.content.locations for other in added]
+            if any(all(item not in locations for locations in known) for item in page.content.locations):
+                yield f"page {page.reference.location} is lost, but the horizon has not passed it"
+    if not old.pages.of(CONDEMNED_PAGES) or RESTORED_VERSIONS in new.header.snapshot.summary:
+        return
+    for ordinal in new.live.unsettled:
+        for row in new.root.blocks[ordinal].rows:
+            entry = row.entry
+            if entry.version_info.status is Status.ADDED or entry.location not in old.live.leaf_rows:
+                yield from _not_added(entry, old)
+
+
+def _not_added(entry: ContentEntry, old: TableState) -> Iterator[str]:
+    wanted = location_hash(entry.location)
+    is_new = entry.version_info.status is Status.ADDED or entry.content_type in LEAF_TYPES
+    if is_new and any(wanted in page.content.locations for page in old.pages.of(CONDEMNED_PAGES)):
+        yield f"{entry.location} is added, but was condemned"
+
+
+def _retired_rule(old: TableState | None, new: TableState, step: CheckedStep) -> Iterator[str]:
+    """Check that a page of retired locations stays until the horizon has passed its time, or there are more than
+    `LOCATIONS_MAX` locations.
+    """
+    if old is None or step.starts_table:  # each table has its own files
+        return
+    added, dropped = changed_pages(RETIRED_PAGES, old.pages, new.pages)
+    header, since = new.header, {item.page: item.since_ms for item in old.header.locations.retired.pages}
+    known = [hashes for page in added for hashes in _sets(page)]
+    for page in dropped:
+        if since[page.reference] < (header.locations.horizon_ms or counted_ms(header.log.time)):
+            continue
+        is_full = sum(len(each.content) for each in (page, *new.pages.of(RETIRED_PAGES))) > LOCATIONS_MAX
+        locations = (item for hashes in _sets(page) for item in hashes)
+        if not is_full and any(all(item not in hashes for hashes in known) for item in locations):
+            yield f"page {page.reference.location} is lost, but its locations were removed only recently"
+
+
+def _sets(page: RetiredPage) -> tuple[LocationHashes, LocationHashes]:
+    return page.content.removed, page.content.rewritten
+
+
 def _begins(before: RootHeader, after: RootHeader) -> Iterator[str]:
     was, now = before.locations, after.locations
     if now.horizon_ms != was.horizon_ms or len(now.condemned) != len(was.condemned):
         yield "the condemned locations or the horizon changed"
 
 
+_PAGE_RULES: Final[Mapping[PageKind[Any], PageRule]] = {CONDEMNED_PAGES: _condemned_rule, RETIRED_PAGES: _retired_rule}
 LOCATIONS: Final = PartRules(
-    "locations",
-    _summary,
-    sweep_violations,
-    _begins,
-    initial=Locations(),
-    follows=("log", "restores"),
-    advance=_advance,
+    "locations", _summary, sweep_violations, _begins, None, "snapshot-wrong", _PAGE_RULES, ("log", "restores"), _advance
 )

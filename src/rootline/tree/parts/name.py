@@ -119,4 +119,4 @@ def _view_word(before: bytes | None, after: bytes | None) -> str | None:
     return str(ViewMetadata.from_json(after).current_version_id)
 
 
-NAME: Final = PartRules("name", _summary, _rule, _begins, initial=NameRecord(), advance=_advance)
+NAME: Final = PartRules("name", _summary, _rule, _begins, advance=_advance)

@@ -12,11 +12,12 @@ Source: protocol page, sections 1 and 4. Format page, "Pages".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import is_
 from typing import Final
 
 from rootline.schemas.bytes.root.outcome_page import OUTCOME_PAGES, OutcomePage, PagedOutcomes
-from rootline.schemas.identifiers import LogId, LogPosition, SequenceNumber, Version
+from rootline.schemas.identifiers import Acknowledged, LogPosition, SequenceNumber, Version
 from rootline.schemas.parts.outcomes import (
     Outcome,
     OutcomeException,
@@ -26,12 +27,10 @@ from rootline.schemas.parts.outcomes import (
     encode_outcomes,
 )
 from rootline.tree.parts.page_merge import Spill
-from rootline.tree.parts.part_rules import Advance, PartRules
+from rootline.tree.parts.part_rules import Advance, CheckedStep, PartRules
+from rootline.tree.state.table_pages import changed_pages
+from rootline.tree.state.table_state import TableState
 
-Acknowledged = Mapping[tuple[LogId, int], int]
-"""(log, partition) → the offset below which every record of the table has a verdict acknowledged by the log."""
-
-NOTHING_ACKNOWLEDGED: Final[Acknowledged] = {}
 _NUMBERS_BYTES: Final = 5 * 20 + 16  # of one outcome: numbers of 64 bits, brackets, commas, quotes
 
 
@@ -162,6 +161,34 @@ def _encoded(item: Outcome) -> bytes:
     return encode_outcomes(Outcomes((item,)) if isinstance(item, OutcomeRun) else Outcomes((), (item,)))
 
 
+def _page_rule(old: TableState | None, new: TableState, step: CheckedStep) -> Iterator[str]:
+    if not are_within(new.header.outcomes.newest, step.limits.outcome_bytes):
+        yield f"the header has more than {step.limits.outcome_bytes} bytes of outcomes"
+    if old is None:
+        return
+    added, dropped = changed_pages(OUTCOME_PAGES, old.pages, new.pages)
+    for outcomes in [old.header.outcomes.newest, *[page.content.outcomes for page in dropped]]:
+        yield from _lost_outcomes(kept(outcomes, step.acknowledged), new.header.outcomes.newest, added)
+
+
+def _lost_outcomes(before: Outcomes, after: Outcomes, added: Iterable[OutcomePage]) -> Iterator[str]:
+    if _begins(after.runs, before.runs) and _begins(after.exceptions, before.exceptions):
+        return
+    places = (after, *(page.content.outcomes for page in added))
+    runs = {run for place in places for run in place.runs}
+    exceptions = {item for place in places for item in place.exceptions}
+    for run in before.runs:
+        if run not in runs:
+            yield f"the outcomes of offsets {run.first_offset} to {run.last_offset} of {run.log} are lost"
+    for item in before.exceptions:
+        if item not in exceptions:
+            yield f"the outcome of offset {item.offset} of {item.log} is lost"
+
+
+def _begins(longer: tuple[object, ...], shorter: tuple[object, ...]) -> bool:
+    return len(longer) >= len(shorter) and all(map(is_, longer, shorter))
+
+
 _EMPTY_BYTES: Final = len(encode_outcomes(Outcomes()))
 _SPILL: Final = Spill(OUTCOME_PAGES, are_within, _divided)
-OUTCOMES: Final = PartRules("outcomes", advance=_advance)
+OUTCOMES: Final = PartRules("outcomes", page_rules={OUTCOME_PAGES: _page_rule}, advance=_advance)

@@ -10,21 +10,27 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from dataclasses import MISSING, dataclass, field, fields
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, TypeVar
 
 from rootline.schemas.bytes.root.page_codec import PageKind
-from rootline.schemas.identifiers import LogId, Version
+from rootline.schemas.identifiers import Acknowledged, Version
 from rootline.schemas.parts.header_part import HeaderPart, Part
 from rootline.schemas.parts.page_reference import PageReference
-from rootline.schemas.root_header import RootHeader
+from rootline.schemas.root_header import PARTS, RootHeader
 from rootline.tree.parts.header_limits import HeaderLimits
 from rootline.tree.parts.page_merge import Fitted
 from rootline.tree.state.pending_object import PendingObject
 from rootline.tree.state.table_pages import TablePages
+from rootline.tree.state.table_state import TableState
 
+PageRule = Callable[[TableState | None, TableState, "CheckedStep"], Iterator[str]]
+"""Violations in pages of one kind, and in the part of the header that moves to them, compared with the parent's."""
 HeaderRule = Callable[[RootHeader, RootHeader], Iterator[str]]
 """Violations in a header, compared with the parent's, as sentences."""
+_NAMES: Final = tuple(part.name for part in PARTS)
+_VALUES_IN: Final = attrgetter(*_NAMES)
 T = TypeVar("T")
 
 
@@ -36,14 +42,23 @@ class PartValues:
     def __init__(self, by_name: Mapping[str, Any]) -> None:
         self.by_name: Final = by_name
 
+    @staticmethod
+    def in_header(header: RootHeader) -> PartValues:
+        """The parts of a header."""
+        return PartValues(dict(zip(_NAMES, _VALUES_IN(header), strict=True)))
+
     def of(self, part: HeaderPart[Part]) -> Part:
         """The value of a part."""
         value: Part = self.by_name[part.name]
         return value
 
     def having(self, part: HeaderPart[Part], value: Part) -> PartValues:
-        """These values, with `value` as that of a part."""
+        """These values, with another `value` of one part."""
         return PartValues({**self.by_name, part.name: value})
+
+
+INITIAL: Final = PartValues({item.name: {} if item.default is MISSING else item.default for item in fields(RootHeader)})
+"""The parts of the first root of a name, before its first change. The definition of a table is always set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +97,7 @@ class Advance:
     appended_ms: int
     table_uuid: uuid.UUID
     properties: Mapping[str, str]
-    acknowledged: Mapping[tuple[LogId, int], int]
+    acknowledged: Acknowledged
     retention_ms: int
     log_retention_s: int
     limits: HeaderLimits
@@ -108,6 +123,17 @@ class Advance:
         return fitted.header, tuple([page.reference for page in fitted.pages])
 
 
+class CheckedStep(NamedTuple):
+    """The facts of a step that is checked before its PUT.
+
+    * `acknowledged`: outcomes that may be dropped. `starts_table`: whether a new table of the name begins.
+    """
+
+    acknowledged: Acknowledged
+    limits: HeaderLimits
+    starts_table: bool
+
+
 @dataclass(frozen=True, slots=True)
 class PartRules:
     """One row. `name` is the part's field of the header.
@@ -117,9 +143,9 @@ class PartRules:
     * `rule`: the violations between a root and its parent. `finding`: the code under which `rootline check` reports
       them.
     * `begins`: the violations where a new table of the name begins, checked instead of `rule`.
-    * `own_rule`: the violations that only a root of this release is held to, before its PUT. `rootline check` has rules
-      of its own for the same facts, as roots of older releases lack some of them.
-    * `initial`: the value in the first root of a name.
+    * `own_rule`: more violations in a root that this release makes, checked before its PUT. `rootline check` states the
+      same facts itself, as roots of older releases lack some of them.
+    * `page_rules`: what must not get lost from one root's pages to the next's, for each kind of the part's pages.
     * `advance`: the part of the next header, from its value in the draft. It is called if that is another object than
       the parent's, or if a part in `follows` may change. `None`: the part is the value in the draft.
     """
@@ -129,7 +155,7 @@ class PartRules:
     rule: HeaderRule | None = None
     begins: HeaderRule | None = None
     own_rule: HeaderRule | None = None
-    initial: Any = None
     finding: str = "snapshot-wrong"
+    page_rules: Mapping[PageKind[Any], PageRule] = field(default_factory=dict)
     follows: tuple[str, ...] = ()
     advance: Callable[[Any, Advance], Any] | None = None

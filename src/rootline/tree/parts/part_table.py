@@ -1,7 +1,7 @@
 """The table of the parts of the header: the order in which they advance, are stated and are checked.
 
 Owns: the order, and the loops over the table. Does not own: the rows (one file for each part beside this one).
-Invariants: A part comes after those that it follows from.
+Invariants: A part is listed after the parts that it follows from.
 """
 
 from __future__ import annotations
@@ -9,19 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from rootline.schemas.identifiers import Acknowledged
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.parts.definition import DEFINITION
+from rootline.tree.parts.header_limits import HeaderLimits
 from rootline.tree.parts.ledger import LEDGER
 from rootline.tree.parts.locations import LOCATIONS
 from rootline.tree.parts.log import LOG
 from rootline.tree.parts.name import NAME, starts_new_table
 from rootline.tree.parts.outcomes import OUTCOMES
-from rootline.tree.parts.part_rules import Advance, BatchFacts, PartRules, PartValues
+from rootline.tree.parts.part_rules import Advance, BatchFacts, CheckedStep, PartRules, PartValues
 from rootline.tree.parts.removals import REMOVALS
 from rootline.tree.parts.restores import RESTORES
 from rootline.tree.parts.row_ids import ROW_IDS
 from rootline.tree.parts.tags import TAGS
 from rootline.tree.parts.versions import VERSIONS
+from rootline.tree.state.table_pages import PAGE_KINDS
+from rootline.tree.state.table_state import TableState
 
 CARRIED_PARTS: Final[tuple[PartRules, ...]] = (TAGS, RESTORES, DEFINITION, VERSIONS, LOCATIONS, NAME)
 """The parts that a root carries forward unless an intent changes them."""
@@ -30,16 +34,8 @@ _STILL: Final = tuple(part.name for part in PART_RULES if part.advance is None)
 _OWN_RULES: Final = tuple((part.finding, part.own_rule) for part in PART_RULES if part.own_rule is not None)
 _RULES: Final = tuple((part.finding, part.rule) for part in PART_RULES if part.rule is not None)
 _BEGINNINGS: Final = tuple(("parent-mismatch", part.begins) for part in PART_RULES if part.begins is not None)
-_ADVANCING: Final = tuple((part, part.advance) for part in PART_RULES if part.advance is not None)
-
-
-INITIAL: Final = PartValues({part.name: part.initial for part in CARRIED_PARTS})
-"""The carried parts in the first root of a name, before its first change."""
-
-
-def carried_of(header: RootHeader) -> PartValues:
-    """The parts that the root after `header` carries forward."""
-    return PartValues({part.name: getattr(header, part.name) for part in CARRIED_PARTS})
+_PAGE_RULES: Final = [part.page_rules[kind] for kind in PAGE_KINDS for part in PART_RULES if kind in part.page_rules]
+_ADVANCING: Final = tuple((row.name, (row.name, *row.follows), row.advance) for row in PART_RULES if row.advance)
 
 
 def advanced_parts(drafted: Mapping[str, Any], step: Advance) -> dict[str, Any]:
@@ -47,20 +43,16 @@ def advanced_parts(drafted: Mapping[str, Any], step: Advance) -> dict[str, Any]:
 
     A part whose value is the parent's own object is skipped, unless it follows from a part that may change.
     """
-    before = step.before
+    done, before = step.done, step.before
     for name in _STILL:
-        step.done[name] = drafted[name]
-    for part, advance in _ADVANCING:
-        name = part.name
-        value = drafted[name]
-        if (
-            before is None
-            or value is not getattr(before, name)
-            or any(drafted[other] is not getattr(before, other) for other in part.follows)
-        ):
-            value = advance(value, step)
-        step.done[name] = value
-    return step.done
+        done[name] = drafted[name]
+    for name, watched, advance in _ADVANCING:
+        done[name] = drafted[name]
+        for each in watched:
+            if drafted[each] is not getattr(before, each, None):
+                done[name] = advance(drafted[name], step)
+                break
+    return done
 
 
 def summary_of_parts(before: RootHeader | None, parts: PartValues, facts: Callable[[], BatchFacts]) -> dict[str, str]:
@@ -98,3 +90,14 @@ def part_violations(before: RootHeader, after: RootHeader, *, is_own: bool) -> I
     for finding, rule in _BEGINNINGS if starts_new_table(before, after) else _RULES:
         for sentence in rule(before, after):
             yield finding, sentence
+
+
+def page_violations(
+    old: TableState | None, new: TableState, acknowledged: Acknowledged, limits: HeaderLimits
+) -> Iterator[str]:
+    """The rules of pages that the step from `old` to `new` breaks, as sentences. Reads only pages that changed."""
+    if not new.pages.are_those_of(new.header):
+        yield "the pages are not those that the header references"
+    step = CheckedStep(acknowledged, limits, old is not None and starts_new_table(old.header, new.header))
+    for rule in _PAGE_RULES:
+        yield from rule(old, new, step)

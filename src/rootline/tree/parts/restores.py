@@ -53,6 +53,4 @@ def _begins(_before: RootHeader, after: RootHeader) -> Iterator[str]:
         yield "it can reach restores or replaces of the earlier table of its name"
 
 
-RESTORES: Final = PartRules(
-    "restores", _summary, _rule, _begins, initial=Restores(), follows=("definition",), advance=_advance
-)
+RESTORES: Final = PartRules("restores", _summary, _rule, _begins, follows=("definition",), advance=_advance)

@@ -34,7 +34,7 @@ def tag_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
     has_page = before.versions.retained_page is not None
     for name, version in after.tags.items():
         if before.tags.get(name) == version or (has_page and 0 <= version < before.versions.oldest):
-            continue  # versions retained below the oldest are listed in a page (`page_rules`)
+            continue  # versions retained below the oldest are listed in a page (`versions`)
         try:
             known.check(version)
         except Invalid as error:
@@ -46,4 +46,4 @@ def _begins(_before: RootHeader, after: RootHeader) -> Iterator[str]:
         yield "it can reach tags of the earlier table of its name"
 
 
-TAGS: Final = PartRules("tags", _summary, tag_violations, _begins, initial={}, finding="tags-wrong")
+TAGS: Final = PartRules("tags", _summary, tag_violations, _begins, finding="tags-wrong")
