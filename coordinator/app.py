@@ -50,11 +50,10 @@ from rootline.ports.intent_log import KnowsItsLake
 from rootline.ports.object_store import ObjectStore
 from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.identifiers import TableName, Version
+from rootline.schemas.identifiers import Acknowledged, TableName, Version
 from rootline.schemas.intent_rules import IntentLimits
 from rootline.schemas.verdict import Verdict
 from rootline.storage.warehouse import FindLake, probe_store
-from rootline.tree.parts.outcomes import Acknowledged
 
 _YOUNG_OBJECTS: Final = 50_000
 _YOUNG_ROUNDS: Final = 20

@@ -12,8 +12,9 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final, NamedTuple, NewType
+from typing import Final, NamedTuple, NewType, TypeAlias
 
 from rootline.schemas.errors import Invalid
 
@@ -126,6 +127,11 @@ class LogPosition(NamedTuple):
     log: LogId
     partition: int
     offset: int
+
+
+Acknowledged: TypeAlias = Mapping[tuple[LogId, int], int]
+"""(log, partition) → the offset below which every record of the table has a verdict acknowledged by the log."""
+NOTHING_ACKNOWLEDGED: Final[Acknowledged] = {}
 
 
 class LogRecord(NamedTuple):

@@ -17,12 +17,19 @@ from typing import ClassVar, Literal, NamedTuple
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.messages import Effect
 from rootline.ports.retry_policy import RetryPolicy
-from rootline.schemas.identifiers import CommitId, LogId, ObjectKey, TableName, Version
+from rootline.schemas.identifiers import (
+    NOTHING_ACKNOWLEDGED,
+    Acknowledged,
+    CommitId,
+    LogId,
+    ObjectKey,
+    TableName,
+    Version,
+)
 from rootline.schemas.parts.log import PartitionOffset
 from rootline.tree.draft.batch import NOTHING_FETCHED, Applied, FetchedObjects, Record
 from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.parts.header_limits import HEADER_LIMITS, HeaderLimits
-from rootline.tree.parts.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
 from rootline.tree.state.table_state import TableState
 
 

@@ -5,7 +5,7 @@ A page is an object of records that do not fit in the header. The root reference
 
 Owns: the value types, the order of the records, their encoding with each record's JSON cached, its length. Does not
 own: the content of records (`rootline.tree.parts.ledger`), which records move to pages
-(`rootline.tree.parts.ledger_spill`).
+(`rootline.tree.parts.ledger`).
 Invariants: A `HeaderLedger` is immutable for its users. Records are ordered by their last-seen times, oldest first. An
 unchanged record is never encoded again, so the cost of a commit depends on the writers in the batch, not on all
 writers.

@@ -20,14 +20,13 @@ from rootline.ports.intent_feed import Partition
 from rootline.ports.object_store import ObjectStore
 from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
-from rootline.schemas.identifiers import LogId, LogPosition, TableName
+from rootline.schemas.identifiers import Acknowledged, LogId, LogPosition, TableName
 from rootline.schemas.intent import Intent
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import VerdictKind
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from rootline.tree.draft.batch import Record
-from rootline.tree.parts.outcomes import Acknowledged
 from tests.coordinator.hooked_ports import HookedLog, HookedStore, taking
 from tests.coordinator.running_service import TABLE, append_intent, create_intent
 

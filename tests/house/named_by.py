@@ -42,13 +42,13 @@ PARTS: Final[Mapping[str, Part]] = {
     "outcomes": Part.of(
         "Outcomes OutcomeRun OutcomeException RecordedOutcomes OutcomeDraft outcome_pages outcomes",
         "",
-        "parts.outcomes ledger.outcomes outcome_spill outcome_page",
+        "parts.outcomes ledger.outcomes outcome_page",
     ),
     "ledger": Part.of(
         "WriterRecord CommittedRun RejectedSequence ContentDigest HeaderLedger WriterLedger LedgerDraft ledger_pages"
         " ledger",
         "contents",
-        "parts.ledger ledger.ledger ledger.contents ledger_spill ledger_page header_ledger",
+        "parts.ledger ledger.ledger ledger.contents ledger_page header_ledger",
     ),
     "versions": Part.of(
         "oldest_version expiry Expiry ReadableVersions expired_bytes given_up_bytes RetainedPage",
@@ -60,12 +60,12 @@ PARTS: Final[Mapping[str, Part]] = {
     "locations": Part.of(
         "horizon_ms condemned Condemned Retired RetiredSince NOTHING_RETIRED NewlyRetired Locations",
         "locations left",
-        "parts.locations parts.retired retired_spill left_spill left_page condemned_page header_left draft.left",
+        "parts.locations left_page condemned_page header_left draft.left",
     ),
-    "removals": Part.of("removals Removals Removal", "", "parts.removals draft.removals"),
+    "removals": Part.of("Removals Removal", "removals", "parts.removals draft.removals"),
     "name": Part.of("name_is NameState Drop drops NameRecord is_tombstone", "name view", "parts.name header_name"),
     "definition": Part.of("DefinitionReference", "definition", "parts.definition"),
-    "row_ids": Part.of("next_row_id parent_next_row_id RowIds", "row_ids", "parts.row_ids"),
+    "row_ids": Part.of("RowIds", "row_ids", "parts.row_ids"),
 }
 _SHARED: Final = frozenset(("PartitionOffset", "PageReference", "CoveredOffset"))
 """Types of a part's module that are not the part: all readers of the log, and all pages, have them."""

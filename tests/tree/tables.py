@@ -31,7 +31,7 @@ from rootline.schemas.content_entry import (
     Status,
     VersionInfo,
 )
-from rootline.schemas.identifiers import CommitId, LogId, LogPosition, TableName
+from rootline.schemas.identifiers import NOTHING_ACKNOWLEDGED, Acknowledged, CommitId, LogId, LogPosition, TableName
 from rootline.schemas.intent import (
     AddedManifest,
     AddedVector,
@@ -52,7 +52,6 @@ from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft.batch import ABSENT, Applied, FetchedObjects, Need, Needs, NoTable, PageNeed, Record, Stamp
 from rootline.tree.intents.restore import DefinitionNeed, RootNeed
 from rootline.tree.parts.header_limits import HEADER_LIMITS, HeaderLimits
-from rootline.tree.parts.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
 from rootline.tree.rules.named_leaves import LeafNeed, ReadLeaf
 from rootline.tree.rules.vector_merge import VectorNeed
 from rootline.tree.state.table_pages import NO_PAGES, TablePages

@@ -29,10 +29,9 @@ from rootline.coordinator.runtime.table.table_loop import TableLoop, TableOwner
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import ALL_TABLES, Assigned, IntentFeed, Partition, Pause, pause_of
 from rootline.ports.retry_policy import jittered_s
-from rootline.schemas.identifiers import TableName
+from rootline.schemas.identifiers import Acknowledged, TableName
 from rootline.schemas.parts.log import PartitionOffset
 from rootline.tree.draft.batch import Record
-from rootline.tree.parts.outcomes import Acknowledged
 
 _UNKNOWN_TABLES_MAX: Final = 100
 """The most tables whose heads are searched for concurrently. Most of them may not exist."""

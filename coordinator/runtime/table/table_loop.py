@@ -45,13 +45,12 @@ from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import RecordingSink
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import RootlineError
-from rootline.schemas.identifiers import TableName
+from rootline.schemas.identifiers import Acknowledged, TableName
 from rootline.schemas.intent import AddedManifest
 from rootline.schemas.intent_rules import is_plain
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.stored_objects import TimedReads
 from rootline.tree.draft.batch import ABSENT, Absent, Record
-from rootline.tree.parts.outcomes import Acknowledged
 from rootline.tree.rules.named_leaves import LEAVES_PREFIX, ReadLeaf
 
 AHEAD_BYTES_MAX: Final = 128 * 1024 * 1024

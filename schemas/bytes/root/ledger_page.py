@@ -1,7 +1,7 @@
 """A page of the writers' ledger: an object with the records of writers that do not fit in the root's header.
 
 Owns: the rows, and finding a writer's row. Does not own: the file around them (`page_codec`), the meaning of a
-record (`rootline.tree.parts.ledger`), which records move out of the header (`rootline.tree.parts.ledger_spill`).
+record, and which records move out of the header (`rootline.tree.parts.ledger`).
 Invariants: A row stays encoded until its writer is requested, so that a page of many writers is cheap to load and
 merge. A writer has at most one row in a page.
 """

@@ -6,7 +6,7 @@ is recorded because adding the file again would double its rows.
 
 Owns: the rows of both kinds of pages. Does not own: the file around them (`page_codec`), the sets (`location_hashes`),
 which locations are condemned (`rootline.maintenance`), which locations are retired and when they are forgotten
-(`rootline.tree.parts.retired_spill`), the effect on an intent (`rootline.tree.intents.sweep`,
+(`rootline.tree.parts.locations`), the effect on an intent (`rootline.tree.intents.sweep`,
 `rootline.tree.commit.arrival_rules`), deletion (`rootline.workers`).
 Invariants: The hashes of a set ascend from row to row. The first row of a condemned page has the horizon (a time: no
 file that was uploaded earlier may be added), and the digests of the earlier pages that this page replaces. In a retired

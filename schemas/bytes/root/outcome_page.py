@@ -2,7 +2,7 @@
 header.
 
 Owns: the rows' form, and finding the outcome of an offset. Does not own: the file around them (`page_codec`), which
-outcomes move out of the header (`rootline.tree.parts.outcome_spill`), the verdicts made from them
+outcomes move out of the header (`rootline.tree.parts.outcomes`), the verdicts made from them
 (`rootline.tree.commit.verdicts`).
 Invariants: Encoded outcomes decode to equal outcomes in the same order. Lookup time does not depend on their number.
 """

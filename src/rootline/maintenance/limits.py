@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rootline.schemas.table_properties import checked, usable
-from rootline.tree.intents.sweep import ORPHAN_AGE_PROPERTY, orphan_age_s
+from rootline.tree.parts.locations import ORPHAN_AGE_PROPERTY, orphan_age_s
 
 
 def whole_number(properties: Mapping[str, str], name: str, default: int) -> int:

@@ -23,7 +23,7 @@ from rootline.client.planned_files import plan_files
 from rootline.client.producer import DEFAULT_TIMEOUT_S
 from rootline.client.session import Commit, Session
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES, RETIRED_PAGES, is_condemned
+from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES, RETIRED_PAGES
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import table_prefix
@@ -36,7 +36,7 @@ from rootline.spark.options import SourceOptions, parse_options
 from rootline.spark.rewrite_jobs import on_cluster
 from rootline.storage.metadata.object_reader import read_pages
 from rootline.storage.stored_objects import read_stored
-from rootline.tree.parts.retired import RetiredDraft
+from rootline.tree.parts.locations import ClosedLocations, RetiredDraft
 from rootline.tree.state.table_pages import TablePages
 
 if TYPE_CHECKING:
@@ -57,14 +57,9 @@ async def refused_locations(store: ObjectStore, header: RootHeader, locations: I
 
 def refused_by(header: RootHeader, pages: TablePages, locations: Iterable[str]) -> frozenset[str]:
     """The result of `refused_locations`, computed from `pages`: objects that list condemned and rewritten locations."""
-    left = RetiredDraft(header.locations.retired, pages.of(RETIRED_PAGES))
-    undone = header.restores.through
-
-    def is_refused(location: str) -> bool:
-        has_left = bool(left) and left.find(location, undone) is not None
-        return has_left or is_condemned(location, header.table, pages.of(CONDEMNED_PAGES))
-
-    return frozenset(filter(is_refused, locations))
+    retired = RetiredDraft(header.locations.retired, pages.of(RETIRED_PAGES))
+    closed = ClosedLocations(header.table, retired, header.restores.through, pages.of(CONDEMNED_PAGES))
+    return frozenset(filter(closed.why_closed, locations))
 
 
 _FILES_OF_TASK: Final = 200

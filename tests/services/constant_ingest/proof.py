@@ -20,7 +20,7 @@ from rootline.client.session import Session
 from rootline.schemas.intent import Intent
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.verdict import VerdictKind
-from rootline.tree.intents.sweep import ORPHAN_AGE_PROPERTY
+from rootline.tree.parts.locations import ORPHAN_AGE_PROPERTY
 from tests.kafka.chaos.crowd import elapsed
 from tests.services.constant_ingest.fast_clock import FastClock
 from tests.services.constant_ingest.gate import Gate

@@ -19,9 +19,8 @@ from rootline.schemas.parts.log import PartitionOffset
 from rootline.schemas.parts.versions import ReadableVersions
 from rootline.schemas.root_header import Totals
 from rootline.tree.check.invariants import violations
-from rootline.tree.check.page_rules import PAGE_RULES
 from rootline.tree.parts.header_limits import HEADER_LIMITS, HeaderLimits
-from rootline.tree.state.table_pages import NO_PAGES, PAGE_KINDS
+from rootline.tree.state.table_pages import NO_PAGES
 from rootline.tree.state.table_state import TableState
 from tests.support.changed_headers import HeaderChange, of_header, of_part
 from tests.support.state_rules import state_violations
@@ -169,10 +168,6 @@ def with_pages(state: TableState, kind: PageKind[T], *members: Page[T]) -> Table
 
 def complaints(old: TableState, new: TableState) -> str:
     return "; ".join(violations(old, new))
-
-
-def test_every_kind_of_page_has_a_rule() -> None:
-    assert set(PAGE_RULES) == set(PAGE_KINDS)
 
 
 def test_pages_that_are_not_loaded_are_noticed() -> None:

@@ -13,7 +13,7 @@ from rootline.schemas.parts.log import PartitionOffset
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.commit.verdicts import answer, next_offset
 from rootline.tree.draft.batch import Record
-from rootline.tree.parts.contents import CONTENTS_MAX
+from rootline.tree.parts.ledger import CONTENTS_MAX
 from tests.tree.tables import LOG, TABLE_UUID, Lake, append, codes, data_file, kinds, new_lake, remove, removed
 
 COMMITTED, DUPLICATE, REJECTED = VerdictKind.COMMITTED, VerdictKind.DUPLICATE, VerdictKind.REJECTED

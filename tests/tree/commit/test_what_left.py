@@ -11,7 +11,7 @@ from rootline.schemas.bytes.root.location_pages import RETIRED_PAGES
 from rootline.schemas.intent import IntentKind, VersionReference
 from rootline.schemas.parts.locations import NOTHING_RETIRED
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.tree.parts.retired_spill import FRESH_BYTES_MAX
+from rootline.tree.parts.locations import FRESH_BYTES_MAX
 from tests.tree.intents.test_drop import another, drop, undrop
 from tests.tree.intents.test_rewrite import A, B, rewrite
 from tests.tree.sweeps import DAY_MS, SweptLake, swept_lake

@@ -11,11 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from pyroaring import BitMap
 
+from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.errors import Internal
 from rootline.schemas.identifiers import SequenceNumber, Version
 from rootline.schemas.intent import IntentKind
+from rootline.schemas.parts.locations import LOCATIONS, Locations
+from rootline.schemas.parts.tags import TAGS
 from rootline.tree.draft.batch import FetchedObjects
 from rootline.tree.draft.change import (
     ORDER,
@@ -32,8 +35,7 @@ from rootline.tree.draft.change import (
     Replace,
     ReplaceTable,
     RestoreVersion,
-    SetCondemnedPages,
-    SetRetainedPage,
+    SetPart,
     ShowPrior,
     StoreVector,
 )
@@ -65,8 +67,8 @@ EDITS = st.sampled_from(
         Replace((), ()),
         ReplaceTable(1),
         RestoreVersion(Version(1)),
-        SetCondemnedPages(()),
-        SetRetainedPage(None),
+        SetPart(TAGS, {}),
+        SetPart(LOCATIONS, Locations(), {CONDEMNED_PAGES: ()}),
         ShowPrior(()),
     )
 )

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from rootline.schemas.intent_rules import CARGO, MAINTENANCE_KINDS, SHAPES, IntentKind, Names
-from rootline.schemas.root_header import PARTS
-from rootline.tree.draft.carried import CarriedFields
 from rootline.tree.intents.kinds import KINDS
-from rootline.tree.parts.carried_parts import CARRIED_PARTS
 from tests.schemas.intent_examples import intents
 
 INTENTS_PAGE = Path(__file__).parents[3] / "docs" / "intents.md"
@@ -41,9 +37,3 @@ def test_a_kind_is_explained_and_has_an_example_whose_bytes_are_kept(kind: Inten
 
 def test_the_tables_hold_every_kind_and_nothing_else() -> None:
     assert set(KINDS) == set(SHAPES) == set(IntentKind)
-
-
-def test_each_part_that_is_carried_forward_is_a_part_of_the_header_and_of_the_draft() -> None:
-    names = [part.name for part in CARRIED_PARTS]
-    assert len(names) == len(set(names))
-    assert set(names) == {field.name for field in fields(CarriedFields)} < {part.name for part in PARTS}

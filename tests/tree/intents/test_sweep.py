@@ -11,6 +11,7 @@ from rootline.schemas.intent import IntentKind, VectorReference
 from rootline.schemas.verdict import VerdictKind
 from rootline.tree.commit.arrival_rules import DateNeed
 from rootline.tree.draft.draft import Draft
+from rootline.tree.parts.locations import Closure
 from tests.tree.intents.test_compact_vectors import PUFFIN, moving
 from tests.tree.sweeps import DAY_MS, SweptLake, swept_lake
 from tests.tree.tables import append, codes, data_file, equality_delete, intent, kinds, new_entry, remove, removed
@@ -121,8 +122,8 @@ def test_an_absolute_name_of_a_condemned_object_is_refused_too() -> None:
     for scheme in ("s3", "s3a", "s3n"):
         location = f"{scheme}://bucket/lake/demo/flights/data/x.parquet"
         assert lake.head.header.table == "demo.flights"
-        assert Draft.on(lake.head).is_condemned(location)
-    assert not Draft.on(lake.head).is_condemned("s3://bucket/lake/demo/other/data/x.parquet")
+        assert Draft.on(lake.head).swept_locations.why_closed(location) is Closure.CONDEMNED
+    assert not Draft.on(lake.head).swept_locations.why_closed("s3://bucket/lake/demo/other/data/x.parquet")
 
 
 def test_what_is_live_when_a_sweep_is_applied_is_not_condemned() -> None:

@@ -23,12 +23,12 @@ from rootline.tree.parts.ledger import (
     VERSION_FORGOTTEN,
     LedgerDraft,
     committed_version,
+    fit_ledger,
     rejection_of,
     united,
     with_committed,
     with_rejected,
 )
-from rootline.tree.parts.ledger_spill import fit_ledger
 from rootline.tree.parts.page_merge import GROWTH, first_to_merge
 from tests.tree.tables import TABLE_UUID, append, kinds, new_lake, remove, removed
 

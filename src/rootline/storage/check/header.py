@@ -27,11 +27,11 @@ from rootline.schemas.parts.ledger import CommittedRun, HeaderLedger, WriterReco
 from rootline.schemas.parts.outcomes import Outcome, OutcomeRun, Outcomes, encode_outcomes
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.check.findings import Fault
-from rootline.tree.parts.carried_parts import carried_violations
 from rootline.tree.parts.header_limits import HEADER_LIMITS
 from rootline.tree.parts.ledger import REJECTED_MAX, VERSION_FORGOTTEN, committed_version
 from rootline.tree.parts.log import oldest_seen_ms
 from rootline.tree.parts.name import starts_new_table
+from rootline.tree.parts.part_table import part_violations
 from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT
 from rootline.tree.state.table_pages import TablePages, changed_pages
 
@@ -92,7 +92,7 @@ def faults_of_step(old: Root, new: Root) -> Iterator[Fault]:
         yield Fault(
             "totals-wrong", f"it states {after.earlier_bytes} bytes of earlier roots, which are {kept} by its parent"
         )
-    for code, sentence in carried_violations(before, after):
+    for code, sentence in part_violations(before, after, is_own=False):
         yield Fault(code, sentence)
 
 

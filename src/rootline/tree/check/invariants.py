@@ -1,8 +1,7 @@
 """The rules between a root and the next one, checked before every PUT.
 
-Owns: the predicates on two versions. Does not own: the predicates on ledger, outcomes and pages (`page_rules`), the
-predicates on a single version (only tests check them), the reaction to a violation (the commit machine refuses to
-write).
+Owns: the predicates on two versions. Does not own: the rules of parts and pages (`rootline.tree.parts`), the predicates
+on a single version (only tests check them), the reaction to a violation (the commit machine refuses to write).
 Invariants: Pure. Reads only the changes, and derives them from the new root's rows, not from the values that `apply`
 computed.
 
@@ -18,14 +17,12 @@ from pyroaring import BitMap
 
 from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, EntryPlace, Status
-from rootline.schemas.identifiers import snapshot_id_of
+from rootline.schemas.identifiers import NOTHING_ACKNOWLEDGED, Acknowledged, snapshot_id_of
 from rootline.schemas.root_header import RootHeader
-from rootline.tree.check.page_rules import page_violations
 from rootline.tree.check.rewrite_rules import NO_REWRITES, faults_of_rewrites, rewrites_of
-from rootline.tree.parts.carried_parts import carried_violations
 from rootline.tree.parts.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.parts.name import purges, starts_new_table
-from rootline.tree.parts.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
+from rootline.tree.parts.part_table import page_violations, part_violations
 from rootline.tree.parts.restores import REPLACED_TABLE, RESTORED_VERSIONS
 from rootline.tree.proof.adoption import faults_of_first, has_older_deletes, totals_of_leaves
 from rootline.tree.state.leaf_tally import tally_of_leaf
@@ -73,23 +70,7 @@ def _chain(old: TableState, new: TableState) -> Iterator[str]:
         yield f"timestamp {after.snapshot.timestamp_ms} follows {before.snapshot.timestamp_ms}"
     if after.earlier_bytes != before.earlier_bytes + old.root.size_in_bytes:
         yield f"{after.earlier_bytes} bytes of earlier roots do not follow from the parent's {before.earlier_bytes}"
-    if after.row_ids.next_of_parent != before.row_ids.next:
-        yield f"the parent's next row id is {before.row_ids.next}, but it states {after.row_ids.next_of_parent}"
-    if after.row_ids.next < before.row_ids.next:
-        yield f"next row id {after.row_ids.next} follows {before.row_ids.next}"
-    if before.log.time and (after.log.time is None or after.log.time.newest_ms < before.log.time.newest_ms):
-        yield f"the log's time decreased from {before.log.time} to {after.log.time}"
-    if after.removals is None or (before.removals and after.removals.forgotten < before.removals.forgotten):
-        yield f"the recorded removals went back from {before.removals} to {after.removals}"
-    if len(after.ledger.contents) < len(before.ledger.contents) and not is_another:
-        yield f"it records {len(after.ledger.contents)} content digests, its parent {len(before.ledger.contents)}"
-    if after.versions.oldest < before.versions.oldest:
-        yield f"the oldest version, {after.versions.oldest}, decreased from {before.versions.oldest}"
-    yield from (sentence for _, sentence in carried_violations(before, after))
-    nexts = {(offset.log, offset.partition): offset.next_offset for offset in after.log.offsets}
-    for log, partition, offset in before.log.offsets:
-        if nexts.get((log, partition), -1) < offset:
-            yield f"the offset of partition {partition} of {log} decreased from {offset}"
+    yield from (sentence for _, sentence in part_violations(before, after, is_own=True))
 
 
 def _contents(old: TableState | None, new: TableState) -> Iterator[str]:

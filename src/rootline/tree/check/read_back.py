@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from rootline.schemas.bytes.root.root_codec import Root, decode_root
 from rootline.schemas.errors import Corrupt
-from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.batch import Applied
+from rootline.tree.parts.part_table import CARRIED_PARTS
+from rootline.tree.state.table_pages import PAGE_KINDS
 from rootline.tree.state.table_state import TableState
 
 
@@ -49,22 +50,8 @@ def read_back_faults(old: TableState | None, applied: Applied) -> list[str]:
 
 def _rare(root: Root) -> tuple[object, ...]:
     """The parts of a root that most commits do not change. If they differ from the parent's, the root is read back."""
-    header: RootHeader = root.header
-    return (
-        root.codec.schema_json,
-        header.definition,
-        header.name.state,
-        header.name.view,
-        header.tags,
-        header.name.drops,
-        header.versions.expiry,
-        header.locations.condemned,
-        header.locations.retired.pages,
-        header.ledger.pages,
-        header.outcomes.pages,
-        header.restores.replaced_at,
-        header.restores.restored_at,
-    )
+    carried = [getattr(root.header, part.name) for part in CARRIED_PARTS]
+    return root.codec.schema_json, carried, [kind.named_in(root.header) for kind in PAGE_KINDS]
 
 
 def _faults_of_definition(body: bytes, meant: TableDefinition) -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rootline.schemas.errors import Internal
-from rootline.schemas.identifiers import TableName
+from rootline.schemas.identifiers import NOTHING_ACKNOWLEDGED, Acknowledged, TableName
 from rootline.tree.commit.decide import Decisions
 from rootline.tree.commit.next_header import next_header
 from rootline.tree.commit.next_root import next_root
@@ -24,7 +24,6 @@ from rootline.tree.draft.change import Effect
 from rootline.tree.draft.leaf_moves import drop_dead_leaves
 from rootline.tree.intents.self_flush import OwnFlush, take_own_leaves
 from rootline.tree.parts.header_limits import HEADER_LIMITS, HeaderLimits
-from rootline.tree.parts.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
 from rootline.tree.rules.vector_merge import write_merged
 from rootline.tree.state.table_state import TableState
 

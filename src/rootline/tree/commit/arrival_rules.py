@@ -1,7 +1,7 @@
 """Rules for the files that an intent adds: not rewritten before and, in a swept table, neither condemned nor too old.
 
 Owns: these rules, which all kinds of intent share. Does not own: how a horizon rises and which files are condemned
-(`rootline.tree.intents.sweep`), the record of removed files (`rootline.tree.parts.retired`), reading dates from the
+(`rootline.tree.intents.sweep`), the record of removed files (`rootline.tree.parts.locations`), reading dates from the
 store (`rootline.coordinator`).
 Invariants:
 * A location that a page of the root condemns never enters the table again, no matter which intent adds it.
@@ -16,7 +16,6 @@ horizon. A committed intent is therefore answered with `duplicate`, `file-alread
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,7 +28,7 @@ from rootline.schemas.object_keys import is_absolute
 from rootline.tree.draft.batch import Absent, FetchedObjects, Need, Needs, PageNeed, Record
 from rootline.tree.draft.change import Change, RestoreVersion
 from rootline.tree.draft.draft import Draft
-from rootline.tree.parts.retired import Retirement
+from rootline.tree.parts.locations import ClosedLocations, Closure
 
 ASKED_MAX: Final = 1_000
 """The most files of one intent for which the coordinator reads dates from the store."""
@@ -60,25 +59,26 @@ def was_committed_before(draft: Draft, intent: Intent, change: Row | Change) -> 
         Invalid: `file-removed`, an added file was removed before, or was rewritten while others of the intent are new.
     """
     if isinstance(change, Row):
-        return retirement_of(draft, change.entry.location)
+        return _was_rewritten(draft.retired_locations, change.entry.location)
     if change.edits_of(RestoreVersion):
         return False
     added = list(change.arriving_files())
-    rewritten = [retirement_of(draft, location) for location in added]
+    retired = draft.retired_locations
+    rewritten = [_was_rewritten(retired, location) for location in added]
     if change.adds_only and not intent.add_vectors and rewritten and all(rewritten):
         return True
     for location, is_known in zip(added, rewritten, strict=True):
         if is_known:
-            raise _removed(location)
+            raise _closed(Closure.REWRITTEN, location)
     return False
 
 
-def retirement_of(draft: Draft, location: str) -> bool:
+def _was_rewritten(retired: ClosedLocations, location: str) -> bool:
     """Whether a location was in the table and was rewritten. Raises `Invalid` (`file-removed`) if it was removed."""
-    how = draft.retired.find(location, draft.carried.restores.through)
-    if how is Retirement.REMOVED:
-        raise _removed(location)
-    return how is Retirement.REWRITTEN
+    why = retired.why_closed(location)
+    if why is Closure.REMOVED:
+        raise _closed(why, location)
+    return why is Closure.REWRITTEN
 
 
 def check_arrival(draft: Draft, record: Record, change: Row | Change, fetched: FetchedObjects) -> Needs | None:
@@ -89,12 +89,12 @@ def check_arrival(draft: Draft, record: Record, change: Row | Change, fetched: F
     Raises:
         Invalid: `file-removed`, `expired`, `oldest-file-wrong`, `oldest-file-missing`, `file-missing`.
     """
-    if isinstance(change, Change):
-        check_not_condemned(draft, (item.location for item in change.objects))
+    closed = draft.swept_locations
+    stored = [item.location for item in change.objects] if isinstance(change, Change) else []
     locations = added_locations(record.intent, change)
-    check_not_condemned(draft, locations)
-    horizon_ms = draft.carried.locations.horizon_ms
-    if not horizon_ms:
+    for location in (*stored, *locations):
+        _check_open(closed, location)
+    if not closed.horizon_ms:
         return None
     claimed = record.oldest_file_ms
     if claimed is not None:
@@ -104,7 +104,8 @@ def check_arrival(draft: Draft, record: Record, change: Row | Change, fetched: F
                 f"the intent dates its oldest file {claimed}, but it was published before, at {record.appended_ms}: "
                 "send the store's date of the oldest upload",
             )
-        _check_age(claimed, horizon_ms, "the intent's oldest file")
+        if claimed < closed.horizon_ms:
+            raise _expired("the intent's oldest file", claimed, closed.horizon_ms)
         return None
     page = record.intent.page
     is_read = page is not None and PageNeed(CONDEMNED_PAGES, page, draft.definition.table_uuid) in fetched
@@ -125,24 +126,25 @@ def check_arrival(draft: Draft, record: Record, change: Row | Change, fetched: F
             raise Invalid(
                 "file-missing", f"{location!r} does not exist or cannot be read: upload it, then publish again"
             )
-        _check_age(stored_ms, horizon_ms, repr(location))
+        _check_open(closed, location, stored_ms)
     return None
 
 
-def check_not_condemned(draft: Draft, locations: Iterable[str]) -> None:
-    """Raises `Invalid` (`file-removed`) if a page of the root condemns one of the locations."""
-    if not draft.condemned:
-        return
-    for location in locations:
-        if draft.is_condemned(location):
-            raise Invalid(
-                "file-removed",
-                f"{location!r} was removed, or was never committed in time, and will be deleted: write it again under "
-                "a new name",
-            )
+def _check_open(closed: ClosedLocations, location: str, stored_ms: int | None = None) -> None:
+    why = closed.why_closed(location, stored_ms)
+    if why is Closure.EXPIRED and stored_ms is not None:
+        raise _expired(repr(location), stored_ms, closed.horizon_ms)
+    if why is not None:
+        raise _closed(why, location)
 
 
-def _removed(location: str) -> Invalid:
+def _closed(why: Closure, location: str) -> Invalid:
+    if why is Closure.CONDEMNED:
+        return Invalid(
+            "file-removed",
+            f"{location!r} was removed, or was never committed in time, and will be deleted: write it again under "
+            "a new name",
+        )
     return Invalid(
         "file-removed",
         f"{location!r} was removed from the table: restore a version that has it, or write the rows again under a new "
@@ -150,10 +152,9 @@ def _removed(location: str) -> Invalid:
     )
 
 
-def _check_age(stored_ms: int, horizon_ms: int, what: str) -> None:
-    if stored_ms < horizon_ms:
-        raise Invalid(
-            "expired",
-            f"{what} was uploaded at {stored_ms}, before the table's horizon, {horizon_ms}, and may be deleted by now: "
-            "write the rows again",
-        )
+def _expired(what: str, stored_ms: int, horizon_ms: int) -> Invalid:
+    return Invalid(
+        "expired",
+        f"{what} was uploaded at {stored_ms}, before the table's horizon, {horizon_ms}, and may be deleted by now: "
+        "write the rows again",
+    )

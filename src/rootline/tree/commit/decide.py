@@ -40,14 +40,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.errors import Internal, Invalid, RootlineError
 from rootline.schemas.identifiers import SequenceNumber, TableName, Version, WriterId
 from rootline.schemas.intent import Intent, Isolation
 from rootline.schemas.intent_rules import BEGINNING_KINDS, MAINTENANCE_KINDS, VIEW_KINDS, IntentKind
 from rootline.schemas.parts.ledger import RejectedSequence
-from rootline.schemas.parts.name import NameState
+from rootline.schemas.parts.name import NAME, NameState
 from rootline.schemas.verdict import Verdict
 from rootline.tree.commit import verdicts
 from rootline.tree.commit.arrival_rules import check_arrival, was_committed_before
@@ -60,7 +59,6 @@ from rootline.tree.intents.fast_append import fast_append_row
 from rootline.tree.intents.kinds import KINDS
 from rootline.tree.intents.redefinition import Redefinition, redefinition
 from rootline.tree.intents.replace import check_meant_for_this
-from rootline.tree.parts.contents import ContentDraft
 from rootline.tree.parts.ledger import (
     VERSION_FORGOTTEN,
     LedgerDraft,
@@ -120,7 +118,7 @@ def known_to_ledger(deciding: Decisions, record: Record) -> Duplicate | Rejected
     if version is None:
         return None
     named = None if version == VERSION_FORGOTTEN else version
-    if deciding.contents.is_another(intent, record.headers):
+    if deciding.ledger.has_other_content(intent, record.headers):
         when = "" if named is None else f" in version {named}"
         raise Invalid(
             "sequence-reused",
@@ -263,12 +261,7 @@ class Decisions:
         self.objects: list[PendingObject] = []
         self.summary: dict[str, str] = {}
         self.needs = NO_NEEDS
-        self.ledger = (
-            LedgerDraft({})
-            if parent is None
-            else LedgerDraft(parent.header.ledger.writers, parent.known_pages.of(LEDGER_PAGES))
-        )
-        self.contents = ContentDraft(() if parent is None else parent.header.ledger.contents)
+        self.ledger = LedgerDraft({}) if parent is None else LedgerDraft.on(parent.header.ledger, parent.pages)
         self.outcomes = OutcomeDraft(self.version)
         self.has_ledger = False
         self.redefined: Redefinition | None = None
@@ -340,7 +333,7 @@ class Decisions:
             self.draft = Draft.beginning(change, self.draft)
             self.draft.table = self.table
             if self.draft.is_first and self.version > 0:
-                self.ledger, self.contents = LedgerDraft({}), ContentDraft(())
+                self.ledger = LedgerDraft({})
             change = change.change
         draft = self.draft
         if draft is None or change is None:
@@ -362,7 +355,7 @@ class Decisions:
             known = self.ledger.record_of(writer)
             self.ledger.put(writer, with_committed(known, intent.writer_sequence, self.version))
             if record.headers:
-                self.contents.committed(intent, record.headers)
+                self.ledger.put_content(intent, record.headers)
         self.verdicts.append(verdicts.committed(self.table, record, self.version, draft.snapshot_id, number))
 
     def _reject(self, record: Record, code: str, message: str, *, in_ledger: bool) -> None:
@@ -393,7 +386,7 @@ def is_of_this_table(draft: Draft, intent: Intent) -> bool:
         Invalid: `table-uuid-mismatch`, the intent is for another table. `table-uuid-missing`, the intent has no uuid
             and needs one.
     """
-    named, known, drops = intent.table_uuid, draft.definition.table_uuid, draft.carried.name.drops
+    named, known, drops = intent.table_uuid, draft.definition.table_uuid, draft.parts.of(NAME).drops
     if named is not None and named.int == known.int:
         return True
     if intent.kind is IntentKind.CREATE:
@@ -418,8 +411,8 @@ def check_kind_of_name(draft: Draft, intent: Intent) -> None:
     name.
     """
     if draft.is_tombstone and intent.kind not in _OF_TOMBSTONES:
-        raise Invalid("table-dropped", dropped_words(draft.table, draft.carried.name.drops[-1]))
-    if draft.carried.name.state is NameState.VIEW and intent.kind not in _OF_VIEWS:
+        raise Invalid("table-dropped", dropped_words(draft.table, draft.parts.of(NAME).drops[-1]))
+    if draft.parts.of(NAME).state is NameState.VIEW and intent.kind not in _OF_VIEWS:
         raise Invalid("name-is-view", f"{draft.table} is a view, and an intent of kind {intent.kind} is for a table")
     if draft.is_table and intent.kind in VIEW_KINDS:
         raise Invalid("name-is-table", f"{draft.table} is a table, and an intent of kind {intent.kind} is for a view")

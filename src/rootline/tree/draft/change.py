@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Flag, auto
-from typing import Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from pyroaring import BitMap, BitMap64
 
-from rootline.schemas.bytes.root.location_pages import CondemnedPage
-from rootline.schemas.bytes.root.retained_page import RetainedPage
+from rootline.schemas.bytes.root.page_codec import Page, PageKind
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import ContentEntry, ContentType
 from rootline.schemas.errors import Internal
 from rootline.schemas.identifiers import Version
 from rootline.schemas.parts.definition import DefinitionReference
+from rootline.schemas.parts.header_part import HeaderPart, Part
+from rootline.schemas.parts.name import NameRecord
 from rootline.schemas.table_definition import TableDefinition
-from rootline.tree.draft.carried import CarriedFields
 from rootline.tree.state.leaf_lookup import LeafLookup
 from rootline.tree.state.live_index import Live
 from rootline.tree.state.pending_object import PendingObject
@@ -191,24 +191,12 @@ class StoreVector:
 
 
 @dataclass(frozen=True, slots=True)
-class SetCarried:
-    """Give the header's carried fields new values."""
+class SetPart(Generic[Part]):
+    """Give a part of the header a new value. `pages`: all pages of each kind whose pages change with it."""
 
-    carried: CarriedFields
-
-
-@dataclass(frozen=True, slots=True)
-class SetCondemnedPages:
-    """Give the root the pages that its carried fields reference as condemned."""
-
-    pages: tuple[CondemnedPage, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SetRetainedPage:
-    """Give the root the page of retained versions that its carried fields reference, or none."""
-
-    page: RetainedPage | None
+    part: HeaderPart[Part]
+    value: Part
+    pages: Mapping[PageKind[Any], tuple[Page[Any], ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,9 +226,7 @@ Edit = (
     | MoveOrdinals
     | Reattach
     | StoreVector
-    | SetCarried
-    | SetCondemnedPages
-    | SetRetainedPage
+    | SetPart[Any]
     | RestoreVersion
     | ReplaceTable
 )
@@ -257,9 +243,7 @@ ORDER: Final[tuple[type[Edit], ...]] = (
     MoveOrdinals,
     Reattach,
     StoreVector,
-    SetCarried,
-    SetCondemnedPages,
-    SetRetainedPage,
+    SetPart,
     RestoreVersion,
     ReplaceTable,
 )
@@ -367,12 +351,13 @@ def _locations_in(leaf: IncomingLeaf) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """A table that an intent begins: its definition, the first values of its carried fields, and its first change.
+    """A table that an intent begins: its definition, the state of its name, and its first change.
 
     `adopted`: the state of an Iceberg table that it continues, or nothing.
     """
 
     definition: TableDefinition
-    carried: CarriedFields
+    reference: DefinitionReference
+    name: NameRecord
     adopted: TableState | None
     change: Change

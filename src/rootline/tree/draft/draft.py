@@ -17,8 +17,8 @@ from typing import Any, Final, TypeVar, assert_never
 from pyroaring import BitMap64
 
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
-from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES, RETIRED_PAGES, CondemnedPage, is_condemned
-from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES, RetainedPage
+from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES, RETIRED_PAGES
+from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import (
     ContentEntry,
@@ -30,11 +30,15 @@ from rootline.schemas.content_entry import (
 )
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import SequenceNumber, SnapshotId, Version, snapshot_id_of
-from rootline.schemas.parts.name import NameState
+from rootline.schemas.parts.definition import DEFINITION, DefinitionReference
+from rootline.schemas.parts.locations import LOCATIONS
+from rootline.schemas.parts.name import NAME, NameState
 from rootline.schemas.parts.removals import Removals
+from rootline.schemas.parts.restores import RESTORES
+from rootline.schemas.parts.tags import TAGS
+from rootline.schemas.parts.versions import VERSIONS
 from rootline.schemas.root_header import Totals
 from rootline.schemas.table_definition import TableDefinition
-from rootline.tree.draft.carried import CarriedFields
 from rootline.tree.draft.change import (
     Add,
     Beginning,
@@ -52,19 +56,19 @@ from rootline.tree.draft.change import (
     Replace,
     ReplaceTable,
     RestoreVersion,
-    SetCarried,
-    SetCondemnedPages,
-    SetRetainedPage,
+    SetPart,
     ShowPrior,
     StoreVector,
     TakeLeaf,
 )
 from rootline.tree.draft.overlays import LeafOverlay, RowOverlay
+from rootline.tree.parts.locations import ClosedLocations, RetiredDraft
+from rootline.tree.parts.part_rules import INITIAL, PartValues
 from rootline.tree.parts.removals import removals_after, removals_of
-from rootline.tree.parts.retired import RetiredDraft
 from rootline.tree.proof.file_proof import RowLimits, limits_of
 from rootline.tree.state.addressable import Addressable
 from rootline.tree.state.live_index import Live, LiveIndex
+from rootline.tree.state.table_pages import NO_PAGES, TablePages
 from rootline.tree.state.table_state import TableState
 from rootline.tree.state.totals import Counts
 
@@ -80,14 +84,22 @@ class Draft:
     """Made by `on`, `to_plan_on` or `beginning`, changed by `accept`, `accept_row` and `place_merged`."""
 
     def __init__(
-        self, parent: TableState | None, version: Version, definition: TableDefinition, carried: CarriedFields
+        self,
+        parent: TableState | None,
+        version: Version,
+        definition: TableDefinition,
+        parts: PartValues,
+        pages: TablePages = NO_PAGES,
     ) -> None:
         self.parent = parent
         """The state that the next root continues: its parent root, or an adopted table."""
         self.table = "" if parent is None else parent.header.table
         self.definition = definition
         self._row_limits = definition, limits_of(definition)
-        self.carried = carried
+        self.parts = parts
+        """The parts of the header after the intents accepted so far, except parts that follow from the whole batch."""
+        self.pages = pages
+        """The pages that the parts name."""
         self.live = LiveIndex() if parent is None else parent.live
         self.codec = EntryCodec.of_definition(definition) if parent is None else parent.root.codec
         self.version = version
@@ -105,41 +117,29 @@ class Draft:
         """The vectors that conversions wrote in this batch, as in `Replace.vectors`."""
         self._edits: dict[type, list[Any]] = defaultdict(list)
         self.effect = Effect.NOTHING
-        self.condemned: tuple[CondemnedPage, ...] = ()
-        """Pages of locations that no intent may add. Files older than `carried.horizon_ms` may not be added either."""
         self.retired = RetiredDraft()
         self.appended_ms = 0
         """The log's append time of the intent that is being decided."""
         self.log_retention_s = 0
         """Seconds that the log keeps a record."""
-        self.kept: RetainedPage | None = None
-        """The readable versions below the oldest addressable one."""
-        self.is_tombstone = carried.name.state is NameState.TOMBSTONE
-        """Whether the table is dropped after the intents accepted so far."""
-        self.is_table = carried.name.state is NameState.TABLE
-        """Whether the name is a table after the intents accepted so far."""
         self.is_first = False
         """Whether a table begins in this root. A `parent` is then the state of an adopted table, not a root."""
+        self._read_parts()
 
     @staticmethod
     def on(parent: TableState) -> Draft:
         """A draft of the root after `parent`'s. `parent` must be loaded with its pages."""
-        header = parent.header
-        draft = Draft.to_plan_on(parent)
-        if header.locations.condemned:
-            draft.condemned = parent.known_pages.of(CONDEMNED_PAGES)
-        if header.versions.expiry is not None:
-            draft.kept = parent.known_pages.newest(RETAINED_PAGES)
+        header, parts, pages = parent.header, PartValues.in_header(parent.header), parent.known_pages
+        draft = Draft(parent, Version(header.version + 1), parent.definition, parts, pages)
         if header.locations.retired:
-            pages = parent.known_pages.of(RETIRED_PAGES) if header.locations.retired.pages else ()
-            draft.retired = RetiredDraft(header.locations.retired, pages)
+            draft.retired = RetiredDraft(header.locations.retired, draft.pages.of(RETIRED_PAGES))
         return draft
 
     @staticmethod
     def to_plan_on(parent: TableState) -> Draft:
         """A draft for plans, which need the live set only. `parent` may be without its pages."""
-        header = parent.header
-        return Draft(parent, Version(header.version + 1), parent.definition, CarriedFields.of(header))
+        parts = PartValues.in_header(parent.header)
+        return Draft(parent, Version(parent.header.version + 1), parent.definition, parts)
 
     @staticmethod
     def beginning(begun: Beginning, before: Draft | None = None) -> Draft:
@@ -147,14 +147,20 @@ class Draft:
 
         `before`: the draft of the same root so far. `None`: this is root 0 of the name.
         """
-        version = Version(0) if before is None else before.version
-        draft = Draft(begun.adopted, version, begun.definition, begun.carried)
-        draft.is_first = before is None or before.definition.table_uuid != begun.definition.table_uuid
+        is_first = before is None or before.definition.table_uuid != begun.definition.table_uuid
+        parts = INITIAL if before is None or is_first else before.parts
+        draft = Draft(
+            begun.adopted,
+            Version(0) if before is None else before.version,
+            begun.definition,
+            parts.having(DEFINITION, begun.reference).having(NAME, begun.name),
+            NO_PAGES if before is None else before.pages,
+        )
+        draft.is_first = is_first
         if before is not None:
             draft.next_row_id = before.next_row_id
             draft.sequence_number = draft.read_number_max = before.sequence_number
             draft.removals = Removals(before.sequence_number)
-            draft.condemned = before.condemned
             if not draft.is_first:
                 draft.retired = before.retired
             draft.appended_ms, draft.log_retention_s = before.appended_ms, before.log_retention_s
@@ -163,25 +169,20 @@ class Draft:
     @property
     def restored_at(self) -> SequenceNumber:
         """The sequence number of the last restore."""
-        return self.carried.restores.restored_at
+        return self.parts.of(RESTORES).restored_at
 
     @property
     def addressable(self) -> Addressable:
         """The versions that an intent may reference."""
         if self.is_first or self.parent is None:
             return Addressable.of(None)
-        newest = self.parent.header
-        return Addressable(newest.table, self.carried.versions.oldest, newest.version, self.carried.tags, self.kept)
+        newest, kept = self.parent.header, self.pages.newest(RETAINED_PAGES)
+        return Addressable(newest.table, self.parts.of(VERSIONS).oldest, newest.version, self.parts.of(TAGS), kept)
 
     @property
     def totals(self) -> Totals:
         """The live totals after the intents accepted so far."""
         return self.counts.totals
-
-    @property
-    def sweeps(self) -> bool:
-        """Whether the table has a horizon, or locations that no intent may add."""
-        return bool(self.carried.locations.horizon_ms or self.condemned)
 
     @property
     def salt(self) -> bytes:
@@ -207,10 +208,11 @@ class Draft:
         """Snapshot id and sequence numbers of entries of the intent with sequence number `number`."""
         return unchecked_version_info(status, self.snapshot_id, number, number)
 
-    def with_definition(self, definition: TableDefinition, carried: CarriedFields) -> Draft:
+    def with_definition(self, definition: TableDefinition, reference: DefinitionReference) -> Draft:
         """A read-only view of this draft under a changed definition. `self` is unchanged."""
         seen = copy(self)
-        seen.definition, seen.codec, seen.carried = definition, EntryCodec.of_definition(definition), carried
+        seen.definition, seen.codec = definition, EntryCodec.of_definition(definition)
+        seen.parts = self.parts.having(DEFINITION, reference)
         return seen
 
     def find(self, place: EntryPlace) -> Live | None:
@@ -233,9 +235,16 @@ class Draft:
         row = self.rows.removed_vector_of(data_location)
         return self.in_leaves.removed_vector_of(data_location) if row is None else Live(row.entry, row=row)
 
-    def is_condemned(self, location: str) -> bool:
-        """Whether a page of condemned locations contains this location."""
-        return is_condemned(location, self.table, self.condemned)
+    @property
+    def retired_locations(self) -> ClosedLocations:
+        """The locations of files that were rewritten or removed."""
+        return ClosedLocations(self.table, self.retired, self.parts.of(RESTORES).through)
+
+    @property
+    def swept_locations(self) -> ClosedLocations:
+        """The locations that no intent may add, because a sweep condemned them or its horizon has passed them."""
+        horizon_ms = self.parts.of(LOCATIONS).horizon_ms
+        return ClosedLocations(self.table, condemned=self.pages.of(CONDEMNED_PAGES), horizon_ms=horizon_ms)
 
     def is_live(self, location: str) -> bool:
         """Whether a live entry has exactly this location (of vectors in a shared Puffin file, only the first blob is
@@ -327,7 +336,7 @@ class Draft:
         match edit:  # in the order of `ORDER`
             case Define(definition, reference):
                 self._redefine(definition)
-                self.carried = replace(self.carried, definition=reference)
+                self.parts = self.parts.having(DEFINITION, reference)
             case Remove(lives):
                 for live in lives:
                     self._remove(live, number)
@@ -361,18 +370,15 @@ class Draft:
                 self.in_leaves.move(location, ordinals, number)
             case Reattach() | StoreVector():
                 pass  # read when the root is made
-            case SetCarried(carried):
-                self.carried = carried
-                self.is_tombstone = carried.name.state is NameState.TOMBSTONE
-                self.is_table = carried.name.state is NameState.TABLE
-            case SetCondemnedPages(pages):
-                self.condemned = pages
-            case SetRetainedPage(page):
-                self.kept = page
+            case SetPart(part, value, by_kind):
+                self.parts = self.parts.having(part, value)
+                for kind, pages in by_kind.items():
+                    self.pages = self.pages.having(kind, pages)
+                self._read_parts()
             case RestoreVersion():
-                self.carried = replace(self.carried, restores=replace(self.carried.restores, restored_at=number))
+                self.parts = self.parts.having(RESTORES, replace(self.parts.of(RESTORES), restored_at=number))
             case ReplaceTable():
-                self.carried = replace(self.carried, restores=replace(self.carried.restores, replaced_at=number))
+                self.parts = self.parts.having(RESTORES, replace(self.parts.of(RESTORES), replaced_at=number))
             case _:
                 assert_never(edit)
 
@@ -382,6 +388,15 @@ class Draft:
             unplaced = self.merged.pop(row.entry.referenced_file or "").entry
             self.rows.remove(unplaced.place)
             self.rows.add(row)
+
+    def _read_parts(self) -> None:
+        state = self.parts.of(NAME).state
+        self.is_tombstone = state is NameState.TOMBSTONE
+        """Whether the table is dropped after the intents accepted so far."""
+        self.is_table = state is NameState.TABLE
+        """Whether the name is a table after the intents accepted so far."""
+        self.sweeps = bool(self.parts.of(LOCATIONS).horizon_ms or self.pages.of(CONDEMNED_PAGES))
+        """Whether the table has a horizon, or locations that no intent may add."""
 
     def _redefine(self, definition: TableDefinition) -> None:
         """Continue under another definition. Rows of the parent are encoded in its layout when the root is made."""

@@ -22,11 +22,12 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AdoptedRoot, Intent
 from rootline.schemas.object_keys import definition_location
 from rootline.schemas.parts.definition import DefinitionReference
+from rootline.schemas.parts.locations import LOCATIONS, Locations
+from rootline.schemas.parts.name import NAME, NameRecord
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.table_properties import check_adopted
 from rootline.tree.draft.batch import FetchedObjects, Need, Needs
-from rootline.tree.draft.carried import CarriedFields
-from rootline.tree.draft.change import Beginning, Change, Effect, SetCondemnedPages
+from rootline.tree.draft.change import Beginning, Change, Effect, SetPart
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import check_user_summary
 from rootline.tree.intents.drop import without_past
@@ -71,7 +72,7 @@ def create(intent: Intent, fetched: FetchedObjects, _appended_ms: int = 0) -> Be
     definition = definition_of(intent)
     pending, reference = stored_definition(intent, definition)
     if intent.adopt is None:
-        return Beginning(definition, CarriedFields(reference), None, Change(Effect.ADDS, objects=(pending,)))
+        return Beginning(definition, reference, NameRecord(), None, Change(Effect.ADDS, objects=(pending,)))
     check_named(intent.adopt)
     need = AdoptionNeed(intent.adopt, reference.digest, definition)
     if need not in fetched:
@@ -82,14 +83,14 @@ def create(intent: Intent, fetched: FetchedObjects, _appended_ms: int = 0) -> Be
     state, foreign_names = adopted
     named = PendingObject(names_of_adopted(intent.adopt.location), foreign_names)
     change = Change(Effect.NOTHING, objects=(pending, named))
-    return Beginning(state.definition, CarriedFields(reference), state, change)
+    return Beginning(state.definition, reference, NameRecord(), state, change)
 
 
 def after_drop(draft: Draft, begun: Beginning) -> Beginning:
     """`begun`, with the fields that a tombstone passes on: horizon, condemned pages, drops. Raises `Invalid`
     (`table-dropped`).
     """
-    new_uuid, drops = begun.definition.table_uuid, draft.carried.name.drops
+    new_uuid, drops = begun.definition.table_uuid, draft.parts.of(NAME).drops
     for drop in drops:
         if drop.table_uuid == new_uuid:
             raise Invalid(
@@ -97,28 +98,19 @@ def after_drop(draft: Draft, begun: Beginning) -> Beginning:
                 f"{draft.table}: the table with uuid {new_uuid} was dropped in version {drop.version}: create the new "
                 "table with another uuid",
             )
-    encoded = [pending_page(CONDEMNED_PAGES, new_uuid, page.content, draft.salt) for page in draft.condemned]
-    carried = replace(
-        begun.carried,
-        locations=replace(
-            begun.carried.locations,
-            horizon_ms=draft.carried.locations.horizon_ms,
-            condemned=tuple(
-                [
-                    item._replace(page=page.reference)
-                    for item, (page, _) in zip(draft.carried.locations.condemned, encoded, strict=True)
-                ]
-            ),
-        ),
-        name=replace(begun.carried.name, drops=drops),
-    )
-    pages = tuple([pending for _, pending in encoded])
+    earlier = draft.parts.of(LOCATIONS)
+    encoded = [
+        pending_page(CONDEMNED_PAGES, new_uuid, page.content, draft.salt) for page in draft.pages.of(CONDEMNED_PAGES)
+    ]
+    pages = tuple([page for page, _ in encoded])
+    condemned = [item._replace(page=page.reference) for item, page in zip(earlier.condemned, pages, strict=True)]
+    locations = SetPart(LOCATIONS, Locations(earlier.horizon_ms, tuple(condemned)), {CONDEMNED_PAGES: pages})
     change = Change(
         begun.change.effect,
-        (SetCondemnedPages(tuple([page for page, _ in encoded])),),
-        (*begun.change.objects, *pages),
+        (*without_past(draft), locations),
+        (*begun.change.objects, *(pending for _, pending in encoded)),
     )
-    return replace(begun, carried=without_past(draft, carried), change=change)
+    return replace(begun, name=replace(begun.name, drops=drops), change=change)
 
 
 def uuid_of(intent: Intent) -> UUID | None:

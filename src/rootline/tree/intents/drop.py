@@ -15,14 +15,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
-from rootline.schemas.parts.name import DROPS_MAX, Drop, NameState
-from rootline.schemas.parts.versions import Expiry
+from rootline.schemas.parts.definition import DEFINITION
+from rootline.schemas.parts.name import DROPS_MAX, NAME, Drop, NameRecord, NameState
+from rootline.schemas.parts.tags import TAGS
+from rootline.schemas.parts.versions import VERSIONS, Expiry, ReadableVersions
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.batch import FetchedObjects
-from rootline.tree.draft.carried import CarriedFields
-from rootline.tree.draft.change import Beginning, Change, Effect, SetCarried
+from rootline.tree.draft.change import Beginning, Change, Edit, Effect, SetPart
 from rootline.tree.draft.draft import Draft
 from rootline.tree.state.name_state import dropped_words
 
@@ -34,8 +36,8 @@ KEPT_S_DEFAULT: Final = 7 * 24 * 3600
 def drop(draft: Draft, _intent: Intent, _fetched: FetchedObjects) -> Change:
     """Drop the table, which `restore` can undo. Raises `Invalid` (`table-dropped`)."""
     if draft.is_tombstone:
-        raise Invalid("table-dropped", dropped_words(draft.table, draft.carried.name.drops[-1]))
-    return Change(Effect.NOTHING, (SetCarried(dropped(draft, is_purged=False)),))
+        raise Invalid("table-dropped", dropped_words(draft.table, draft.parts.of(NAME).drops[-1]))
+    return Change(Effect.NOTHING, (SetPart(NAME, dropped(draft, is_purged=False)),))
 
 
 def purge(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Beginning:
@@ -49,29 +51,24 @@ def purge(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Beginning:
     Raises:
         Invalid: `table-dropped`, it was purged before; `purge-stale`, the table's state is not the one the worker saw.
     """
-    carried = draft.carried
+    name = draft.parts.of(NAME)
     if intent.made_from_version is not None:
         _check_is_over(draft, intent.made_from_version)
     if not draft.is_tombstone:
-        carried = dropped(draft, is_purged=True)
-    elif carried.name.drops[-1].is_purged:
-        raise Invalid("table-dropped", dropped_words(draft.table, carried.name.drops[-1]))
+        name = dropped(draft, is_purged=True)
+    elif name.drops[-1].is_purged:
+        raise Invalid("table-dropped", dropped_words(draft.table, name.drops[-1]))
     else:
-        carried = replace(
-            carried,
-            name=replace(
-                carried.name, drops=(*carried.name.drops[:-1], carried.name.drops[-1]._replace(is_purged=True))
-            ),
-        )
-    carried = without_past(draft, carried)
-    return Beginning(draft.definition, carried, None, Change(Effect.REMOVES))
+        name = replace(name, drops=(*name.drops[:-1], name.drops[-1]._replace(is_purged=True)))
+    change = Change(Effect.REMOVES, without_past(draft))
+    return Beginning(draft.definition, draft.parts.of(DEFINITION), name, None, change)
 
 
-def without_past(draft: Draft, carried: CarriedFields) -> CarriedFields:
-    """`carried`, changed so that no version before the next root can be read."""
+def without_past(draft: Draft) -> tuple[Edit, ...]:
+    """The edits after which no version before the next root can be read."""
     assert draft.parent is not None, "a root exists before this one"
     expiry = Expiry(draft.parent.header.earlier_bytes + draft.parent.root.size_in_bytes)
-    return replace(carried, versions=replace(carried.versions, oldest=draft.version, expiry=expiry), tags={})
+    return SetPart(VERSIONS, ReadableVersions(draft.version, expiry), {RETAINED_PAGES: ()}), SetPart(TAGS, {})
 
 
 def kept_until_ms(drop: Drop, definition: TableDefinition) -> int:
@@ -85,7 +82,7 @@ def kept_until_ms(drop: Drop, definition: TableDefinition) -> int:
 
 
 def _check_is_over(draft: Draft, made_from: int) -> None:
-    last = draft.carried.name.drops[-1] if draft.is_tombstone else None
+    last = draft.parts.of(NAME).drops[-1] if draft.is_tombstone else None
     if last is None or last.version != made_from or not last.dropped_ms:
         raise Invalid("purge-stale", f"{draft.table} was not last dropped in version {made_from}: plan the purge again")
     until_ms = kept_until_ms(last, draft.definition)
@@ -103,7 +100,7 @@ def restored_table(draft: Draft, intent: Intent) -> Change:
     Raises:
         Invalid: `table-dropped`, it was purged; `restore-impossible`, the intent names another version than the drop's.
     """
-    last = draft.carried.name.drops[-1]
+    last = draft.parts.of(NAME).drops[-1]
     if last.is_purged:
         raise Invalid("table-dropped", dropped_words(draft.table, last))
     if intent.ref is None or intent.ref.version != last.version:
@@ -112,13 +109,10 @@ def restored_table(draft: Draft, intent: Intent) -> Change:
             f"{draft.table} was dropped in version {last.version}: restore that version first, and then an earlier "
             "one if needed",
         )
-    return Change(
-        Effect.NOTHING, (SetCarried(replace(draft.carried, name=replace(draft.carried.name, state=NameState.TABLE))),)
-    )
+    return Change(Effect.NOTHING, (SetPart(NAME, replace(draft.parts.of(NAME), state=NameState.TABLE)),))
 
 
-def dropped(draft: Draft, *, is_purged: bool) -> CarriedFields:
-    """The carried fields of the tombstone that replaces the table or view of `draft`."""
+def dropped(draft: Draft, *, is_purged: bool) -> NameRecord:
+    """The record of the tombstone that replaces the table or view of `draft`."""
     record = Drop(draft.definition.table_uuid, draft.version, 0, is_purged)  # the header sets the time
-    drops = (*draft.carried.name.drops, record)[-DROPS_MAX:]
-    return replace(draft.carried, name=replace(draft.carried.name, state=NameState.TOMBSTONE, drops=drops, view=None))
+    return NameRecord(NameState.TOMBSTONE, (*draft.parts.of(NAME).drops, record)[-DROPS_MAX:])

@@ -11,17 +11,17 @@ Source: definitions page, section 4. Decision 0062.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES, RetainedPage, RetainedVersions
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import Version
-from rootline.schemas.intent import Intent
+from rootline.schemas.intent import Intent, StoredPage
 from rootline.schemas.object_keys import page_location
-from rootline.schemas.parts.versions import Expiry
+from rootline.schemas.parts.page_reference import PageReference
+from rootline.schemas.parts.tags import TAGS
+from rootline.schemas.parts.versions import VERSIONS, Expiry, ReadableVersions
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import Absent, FetchedObjects, Needs, PageNeed
-from rootline.tree.draft.change import Change, Effect, SetCarried, SetRetainedPage
+from rootline.tree.draft.change import Change, Effect, SetPart
 from rootline.tree.draft.draft import Draft
 from rootline.tree.intents.restore import RootNeed
 
@@ -35,17 +35,15 @@ def expire(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Ne
             `page-invalid`, the page cannot be read, or contradicts the roots.
     """
     wanted = Version(0 if intent.ref is None else intent.ref.version or 0)
-    carried, table = draft.carried, draft.addressable.table
-    if wanted < carried.versions.oldest:
+    versions, table = draft.parts.of(VERSIONS), draft.addressable.table
+    if wanted < versions.oldest:
         raise Invalid(
             "expiry-stale",
-            f"{table}: versions below {carried.versions.oldest} have already expired, the intent names {wanted}",
+            f"{table}: versions below {versions.oldest} have already expired, the intent names {wanted}",
         )
     draft.addressable.check(wanted)
     named = intent.page
-    if wanted == carried.versions.oldest and _digest_of(carried.versions.expiry) == (
-        None if named is None else named.digest
-    ):
+    if wanted == versions.oldest and _digest_of(versions.retained_page) == _digest_of(named):
         return Change(Effect.NOTHING)
     if named is not None and named.location != page_location(named.digest.hex()):
         raise Invalid(
@@ -63,15 +61,15 @@ def expire(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Ne
     page = _page(draft, root.header, of_page[0], fetched) if of_page else None
     _check_tags(draft, wanted, page)
     given_up = root.header.earlier_bytes - (0 if page is None else page.content.size_in_bytes)
-    if given_up < carried.versions.expired_bytes:
+    if given_up < versions.expired_bytes:
         raise Invalid("page-invalid", f"{table}: the retained versions are larger in the page than in the table")
     expiry = Expiry(given_up, None if page is None else page.reference)
-    carried = replace(carried, versions=replace(carried.versions, oldest=wanted, expiry=expiry))
-    return Change(Effect.NOTHING, (SetCarried(carried), SetRetainedPage(page)))
+    pages = () if page is None else (page,)
+    return Change(Effect.NOTHING, (SetPart(VERSIONS, ReadableVersions(wanted, expiry), {RETAINED_PAGES: pages}),))
 
 
-def _digest_of(expiry: Expiry | None) -> bytes | None:
-    return None if expiry is None or expiry.kept is None else expiry.kept.digest
+def _digest_of(page: PageReference | StoredPage | None) -> bytes | None:
+    return None if page is None else page.digest
 
 
 def _page(draft: Draft, oldest: RootHeader, need: PageNeed[RetainedVersions], fetched: FetchedObjects) -> RetainedPage:
@@ -79,7 +77,7 @@ def _page(draft: Draft, oldest: RootHeader, need: PageNeed[RetainedVersions], fe
     page, named = fetched.of(need), need.page
     if isinstance(page, Absent):
         raise Invalid("page-invalid", f"page {named.location} is absent, or is not the page that the intent names")
-    known = draft.kept
+    known = draft.pages.newest(RETAINED_PAGES)
     for kept in page.content.versions:
         before = None if known is None else known.content.find(kept.version)
         if before is not None and before != kept:
@@ -95,7 +93,7 @@ def _page(draft: Draft, oldest: RootHeader, need: PageNeed[RetainedVersions], fe
 
 
 def _check_tags(draft: Draft, oldest: Version, page: RetainedPage | None) -> None:
-    for name, version in draft.carried.tags.items():
+    for name, version in draft.parts.of(TAGS).items():
         if version < oldest and (page is None or page.content.find(version) is None):
             raise Invalid(
                 "version-tagged", f"version {version} has tag {name!r} and must be retained: delete the tag first"

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_rules import IntentKind
 from rootline.schemas.root_header import RootHeader
@@ -38,8 +39,8 @@ from rootline.tree.intents.row_delta import row_delta
 from rootline.tree.intents.sweep import sweep
 from rootline.tree.intents.tag import tag
 from rootline.tree.intents.view import create_view, drop_view, replace_view
-from rootline.tree.parts.carried_parts import summary_of_parts
 from rootline.tree.parts.part_rules import BatchFacts
+from rootline.tree.parts.part_table import summary_of_parts
 
 Judge = Callable[[Draft, Intent, FetchedObjects], Change | Beginning | Needs]
 """The change that an intent makes to a table, or the objects to fetch first. Raises `Invalid` to reject the intent."""
@@ -112,10 +113,10 @@ def summary_of_kinds(before: RootHeader | None, draft: Draft) -> dict[str, str]:
             first_schema_id=schema_ids[-1] if schema_ids else None,
             redefines=bool(draft.accepted(Define)),
             is_new=draft.is_first,
-            condemned={page.reference.digest: len(page.content.locations) for page in draft.condemned},
+            condemned={page.reference.digest: len(page.content.locations) for page in draft.pages.of(CONDEMNED_PAGES)},
         )
 
-    summary = summary_of_parts(before, draft.carried, facts)
+    summary = summary_of_parts(before, draft.parts, facts)
     if before is None or not draft.is_first:  # a new table continues nothing else of the earlier one
         for counted in _COUNTING:
             summary.update(counted(draft))

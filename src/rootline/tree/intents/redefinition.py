@@ -12,12 +12,12 @@ Source: docs/protocol.md, "Changing a definition". docs/decisions/0064.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_rules import CHANGING_KINDS, IntentKind
-from rootline.schemas.parts.definition import DefinitionReference
+from rootline.schemas.parts.definition import DEFINITION, DefinitionReference
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.change import Change, Define
 from rootline.tree.draft.draft import Draft
@@ -43,7 +43,7 @@ class Redefinition:
 
     def seen(self, draft: Draft) -> Draft:
         """A view of `draft` under this definition, for checks. `draft` is unchanged."""
-        return draft.with_definition(self.definition, replace(draft.carried, definition=self.reference))
+        return draft.with_definition(self.definition, self.reference)
 
     def with_change(self, change: Change) -> Change:
         """`change` together with this redefinition, as one change."""
@@ -62,7 +62,7 @@ def redefinition(draft: Draft, intent: Intent) -> Redefinition | None:
         return None
     changes = DefinitionChanges.from_json(intent.definition)
     before = draft.definition
-    current = draft.carried.definition.digest
+    current = draft.parts.of(DEFINITION).digest
     if changes.replaces not in (None, current):
         raise Invalid(
             "definition-changed",

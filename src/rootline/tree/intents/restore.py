@@ -23,7 +23,7 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, Status, Ve
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import Intent, VersionReference
-from rootline.schemas.parts.definition import DefinitionReference
+from rootline.schemas.parts.definition import DEFINITION, DefinitionReference
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.batch import Absent, FetchedObjects, Need, Needs
 from rootline.tree.draft.change import (
@@ -91,7 +91,7 @@ def restore(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | N
     if header.is_tombstone:
         raise Invalid("restore-impossible", f"the table was dropped in version {version}: restore an earlier version")
     redefined: Redefinition | None = None
-    if header.definition.digest != draft.carried.definition.digest:
+    if header.definition.digest != draft.parts.of(DEFINITION).digest:
         need = DefinitionNeed(header.definition, header.table_uuid)
         if need not in fetched:
             return Needs.of([need])

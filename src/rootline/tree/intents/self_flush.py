@@ -46,7 +46,7 @@ def take_own_leaves(draft: Draft, flush: OwnFlush) -> tuple[PendingObject, ...]:
     """
     work = Takeover(draft, ())
     for manifest in flush.manifests:
-        if manifest.location not in draft.live.leaf_rows and not draft.is_condemned(manifest.location):
+        if manifest.location not in draft.live.leaf_rows and not draft.swept_locations.why_closed(manifest.location):
             work.take(manifest, flush.leaves[manifest.location])
     if not work.incoming:
         return ()

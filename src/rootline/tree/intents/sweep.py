@@ -12,41 +12,32 @@ Source: definitions page, section 4. Decision 0063.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES, CondemnedPage
+from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES
 from rootline.schemas.content_entry import VersionInfo
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_rules import check_location
 from rootline.schemas.location_hashes import location_hash
 from rootline.schemas.object_keys import own_forms
-from rootline.schemas.parts.locations import Condemned
+from rootline.schemas.parts.definition import DEFINITION
+from rootline.schemas.parts.locations import LOCATIONS, Condemned
 from rootline.tree.draft.batch import Absent, FetchedObjects, Needs, PageNeed
-from rootline.tree.draft.change import Change, Effect, SetCarried, SetCondemnedPages
+from rootline.tree.draft.change import Change, Effect, SetPart
 from rootline.tree.draft.draft import Draft
+from rootline.tree.parts.locations import orphan_age_s
 from rootline.tree.parts.log import counted_ms
 from rootline.tree.state.pending_object import PendingObject, pending_page
+from rootline.tree.state.table_pages import NO_PAGES, PAGE_KINDS
 
-ORPHAN_AGE_PROPERTY: Final = "rootline.sweep.orphan-age-s"
 PAGES_PREFIX: Final = "metadata/pages/"
 PAGES_MAX: Final = 16
 LOCATIONS_MAX: Final = 4_000_000
 """The most locations in all pages together: sixteen bytes each in the memory of every coordinator of the table."""
-_DAY_S: Final = 24 * 3600
-
-
-def orphan_age_s(properties: Mapping[str, str], log_retention_s: int) -> int:
-    """The age of the horizon in seconds: a day more than the log keeps records, or the property's value if that is
-    longer.
-
-    A value that is not a number counts as not set. The worker reports it.
-    """
-    least = log_retention_s + _DAY_S
-    text = properties.get(ORPHAN_AGE_PROPERTY, "")
-    return max(least, int(text)) if text.isascii() and text.isdigit() and len(text) <= 12 else least
 
 
 def sweep(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
@@ -66,11 +57,16 @@ def sweep(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Nee
     if isinstance(proposed, Absent) or proposed.reference.digest != named.digest:
         raise Invalid("page-invalid", f"page {named.location!r} is absent, or is not the page that the intent names")
     _check_horizon(draft, proposed)
-    horizon_ms = max(draft.carried.locations.horizon_ms, proposed.content.horizon_ms)
+    locations = draft.parts.of(LOCATIONS)
+    horizon_ms = max(locations.horizon_ms, proposed.content.horizon_ms)
     kept = _kept(draft, proposed, horizon_ms)
     since, table = live_since(draft, intent.read_sequence_number or 0), draft.addressable.table
     live = [location_hash(form) for location in since for form in own_forms(location, table)]
-    known = [page.content.locations for page in draft.condemned if page.reference.digest in proposed.content.replaces]
+    known = [
+        page.content.locations
+        for page in draft.pages.of(CONDEMNED_PAGES)
+        if page.reference.digest in proposed.content.replaces
+    ]
     page, objects = _without(proposed, [item for item in live if not any(item in one for one in known)], draft)
     new_pages = (page,) if len(page.content.locations) else ()
     pages = (*(page for _, page in kept), *new_pages)
@@ -81,17 +77,12 @@ def sweep(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Nee
         )
     condemned = tuple(item for item, _ in kept)
     condemned += tuple(Condemned(page.reference, draft.version, draft.appended_ms) for page in new_pages)
-    if (
-        not new_pages
-        and condemned == draft.carried.locations.condemned
-        and horizon_ms == draft.carried.locations.horizon_ms
-    ):
+    after = replace(locations, horizon_ms=horizon_ms, condemned=condemned)
+    if not new_pages and after == locations:
         raise Invalid("sweep-stale", "the horizon is already there, and every location to condemn is live")
-    carried = replace(
-        draft.carried, locations=replace(draft.carried.locations, horizon_ms=horizon_ms, condemned=condemned)
+    return Change(
+        Effect.MAINTAINS, (SetPart(LOCATIONS, after, {CONDEMNED_PAGES: pages}),), objects if new_pages else ()
     )
-    edits = (SetCarried(carried), SetCondemnedPages(pages))
-    return Change(Effect.MAINTAINS, edits, objects if new_pages else ())
 
 
 def live_since(draft: Draft, sequence_number: int) -> Iterator[str]:
@@ -112,14 +103,10 @@ def live_since(draft: Draft, sequence_number: int) -> Iterator[str]:
     for rows in draft.live.manifest_vector_rows.values():
         yield from (row.entry.location for row in rows)
     yield from (vector.row.entry.location for vector in draft.stored_vectors().values())
-    yield draft.carried.definition.location
-    if draft.carried.versions.expiry is not None and draft.carried.versions.expiry.kept is not None:
-        yield draft.carried.versions.expiry.kept.location
-    if draft.parent is not None:
-        header = draft.parent.header
-        yield from (page.location for page in (*header.ledger.pages, *header.outcomes.pages))
-        yield from (item.page.location for item in header.locations.condemned)
-        yield from (item.page.location for item in header.locations.retired.pages)
+    yield draft.parts.of(DEFINITION).location
+    pages = NO_PAGES if draft.parent is None else draft.parent.pages
+    named = pages.having(RETAINED_PAGES, draft.pages.of(RETAINED_PAGES))  # of the parent, except pages that expired
+    yield from (page.reference.location for kind in PAGE_KINDS for page in named.of(kind))
 
 
 def _check_horizon(draft: Draft, page: CondemnedPage) -> None:
@@ -135,14 +122,15 @@ def _check_horizon(draft: Draft, page: CondemnedPage) -> None:
 
 def _kept(draft: Draft, proposed: CondemnedPage, horizon_ms: int) -> list[tuple[Condemned, CondemnedPage]]:
     """The pages that the table keeps. Raises `Invalid` (`sweep-stale`, `page-invalid`)."""
-    named = dict(zip([item.page.digest for item in draft.carried.locations.condemned], draft.condemned, strict=True))
+    known = [*zip(draft.parts.of(LOCATIONS).condemned, draft.pages.of(CONDEMNED_PAGES), strict=True)]
+    named = {item.page.digest for item, _ in known}
     absent = [digest for digest in proposed.content.replaces if digest not in named]
     if absent:
         raise Invalid(
             "sweep-stale", f"page {absent[0].hex()[:32]}, to be replaced, is not a page of the table any more"
         )
     kept = []
-    for item, page in zip(draft.carried.locations.condemned, draft.condemned, strict=True):
+    for item, page in known:
         if item.page.digest not in proposed.content.replaces:
             kept.append((item, page))
         elif item.since_ms > horizon_ms and any(

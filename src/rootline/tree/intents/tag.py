@@ -11,13 +11,13 @@ Source: protocol page, sections 1 and 2, `tag`.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Final
 
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent, VersionReference
+from rootline.schemas.parts.tags import TAGS
 from rootline.tree.draft.batch import FetchedObjects
-from rootline.tree.draft.change import Change, Effect, SetCarried
+from rootline.tree.draft.change import Change, Effect, SetPart
 from rootline.tree.draft.draft import Draft
 
 TAGS_MAX: Final = 200
@@ -40,7 +40,7 @@ def tag(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Change:
         tags[name] = ref.version
         if len(tags) > TAGS_MAX:
             raise Invalid("tag-invalid", f"the table already has {TAGS_MAX} tags, which is the limit: delete one first")
-    return Change(Effect.NOTHING, (SetCarried(replace(draft.carried, tags=tags)),))
+    return Change(Effect.NOTHING, (SetPart(TAGS, tags),))
 
 
 def check_tag_name(name: str) -> str:

@@ -19,13 +19,12 @@ from pyiceberg.schema import Schema
 
 from rootline.schemas.errors import Internal, Invalid
 from rootline.schemas.intent import Intent
-from rootline.schemas.parts.name import NameRecord, NameState
+from rootline.schemas.parts.name import NAME, NameRecord, NameState
 from rootline.schemas.table_definition import PartitionSpec, SortOrder, TableDefinition
 from rootline.schemas.view_changes import changed_view, view_of_request
 from rootline.schemas.view_metadata import ViewMetadata
 from rootline.tree.draft.batch import FetchedObjects
-from rootline.tree.draft.carried import CarriedFields
-from rootline.tree.draft.change import Beginning, Change, Effect, SetCarried, SetRetainedPage
+from rootline.tree.draft.change import Beginning, Change, Effect, SetPart
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import check_user_summary
 from rootline.tree.intents.create import stored_definition
@@ -50,8 +49,8 @@ def create_view(intent: Intent, _fetched: FetchedObjects, appended_ms: int) -> B
         )
     definition = definition_of_view(view.view_uuid)
     pending, reference = stored_definition(intent, definition)
-    carried = CarriedFields(reference, name=NameRecord(state=NameState.VIEW, view=view.to_json()))
-    return Beginning(definition, carried, None, Change(Effect.NOTHING, objects=(pending,)))
+    name = NameRecord(NameState.VIEW, view=view.to_json())
+    return Beginning(definition, reference, name, None, Change(Effect.NOTHING, objects=(pending,)))
 
 
 def replace_view(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Change:
@@ -59,15 +58,12 @@ def replace_view(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Chan
     name = draft.table
     view = ViewMetadata.from_json(_view_of(draft), name=name)
     after = changed_view(view, intent.definition or "", draft.appended_ms, name=name)
-    return Change(
-        Effect.NOTHING, (SetCarried(replace(draft.carried, name=replace(draft.carried.name, view=after.to_json()))),)
-    )
+    return Change(Effect.NOTHING, (SetPart(NAME, replace(draft.parts.of(NAME), view=after.to_json())),))
 
 
 def drop_view(draft: Draft, _intent: Intent, _fetched: FetchedObjects) -> Change:
     """Drop the view. None of its versions can be read afterwards."""
-    carried = without_past(draft, dropped(draft, is_purged=True))
-    return Change(Effect.NOTHING, (SetCarried(carried), SetRetainedPage(None)))
+    return Change(Effect.NOTHING, (*without_past(draft), SetPart(NAME, dropped(draft, is_purged=True))))
 
 
 @lru_cache(maxsize=64)
@@ -88,6 +84,7 @@ def definition_of_view(view_uuid: UUID) -> TableDefinition:
 
 
 def _view_of(draft: Draft) -> bytes:
-    if draft.carried.name.view is None:
+    view = draft.parts.of(NAME).view
+    if view is None:
         raise Internal("invariant-broken", f"{draft.table} is recorded as a view, but has no view metadata")
-    return draft.carried.name.view
+    return view

@@ -25,8 +25,4 @@ def definition_violations(before: RootHeader, after: RootHeader) -> Iterator[str
         yield f"its intents changed the definition to {changed}, but its summary states {stated!r:.80}"
 
 
-def _begins(_before: RootHeader, _after: RootHeader) -> Iterator[str]:
-    yield from ()  # a new table has a definition of its own
-
-
-DEFINITION: Final = PartRules("definition", _summary, definition_violations, _begins)
+DEFINITION: Final = PartRules("definition", _summary, definition_violations)

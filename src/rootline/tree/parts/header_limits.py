@@ -1,6 +1,6 @@
 """Limits on the ledger and outcomes in a root's header. Content above a limit is stored in pages.
 
-Owns: the limits. Does not own: which content moves when one is exceeded (`ledger_spill`, `outcome_spill`).
+Owns: the limits. Does not own: which content moves when one is exceeded (`ledger`, `outcomes`).
 Invariants: No header exceeds a limit. Any content fits under any limit, because all of it can move to pages.
 
 Source: protocol page, section 1.

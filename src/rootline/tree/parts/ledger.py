@@ -1,30 +1,58 @@
-"""The writer ledger: the decisions on each writer's intents for a table.
+"""The part `ledger`: the decisions on each writer's intents for a table, in the header and in pages.
 
-Owns: how sequences are recorded and looked up. Does not own: the verdicts that follow (`apply`), bytes
-(`rootline.schemas.parts.ledger`, `ledger_page`), which records move from the header to pages (`ledger_spill`).
+Owns: how sequences are recorded and looked up, which records move to pages (those not seen for longest), merging them,
+the content digests of the newest intents, which show that a writer reuses a sequence for other data. Does not own: the
+verdicts that follow (`apply`), bytes (`rootline.schemas.parts.ledger`, `ledger_page`), when a part moves and which
+pages are merged (`page_merge`), a writer's header (`rootline.schemas.bytes.record_headers`).
 Invariants: The ledger never reports an uncommitted sequence as committed. Runs ascend and do not overlap. A gap can be
 filled at any time. When a writer has too many runs, the oldest neighbors without a gap between them become one run
-without versions (`VERSION_FORGOTTEN`).
+without versions (`VERSION_FORGOTTEN`). Nothing is lost except records of `process/` writers idle beyond the retention.
+At most the `CONTENTS_MAX` newest content digests are recorded. An intent without one is never reported as reused.
 
 A writer's records, one in the header and at most one in each page, are parts of one record. A sequence is in at most
 one part. The header's rejections are newer than those of any page, and a page's newer than those of older pages.
 
-Source: protocol page, section 2, "The ledger".
+Source: protocol page, section 1, and section 2, "The ledger". Format page, "Pages". Decision 0012.
 """
 
 from __future__ import annotations
 
+import uuid
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import pairwise
 from typing import Final
 
-from rootline.schemas.bytes.root.ledger_page import LedgerPage, record_in
+from rootline.schemas.bytes.record_headers import kept_of, said_in
+from rootline.schemas.bytes.root.ledger_page import (
+    LEDGER_PAGES,
+    LedgerPage,
+    LedgerRows,
+    decode_ledger_row,
+    encode_ledger_row,
+    last_seen_of,
+    record_in,
+)
 from rootline.schemas.content_entry import quick
-from rootline.schemas.identifiers import Version, WriterId
-from rootline.schemas.intent import PROCESS_WRITER_PREFIX
-from rootline.schemas.parts.ledger import CommittedRun, HeaderLedger, RejectedSequence, WriterRecord
+from rootline.schemas.identifiers import Headers, Version, WriterId
+from rootline.schemas.intent import PROCESS_WRITER_PREFIX, Intent
+from rootline.schemas.parts.ledger import (
+    CommittedRun,
+    ContentDigest,
+    HeaderLedger,
+    RejectedSequence,
+    WriterLedger,
+    WriterRecord,
+    encode_record,
+)
+from rootline.schemas.parts.log import LOG, LogTime
+from rootline.schemas.root_header import RootHeader
+from rootline.tree.parts.log import oldest_seen_ms
+from rootline.tree.parts.page_merge import Fitted, Spill
+from rootline.tree.parts.part_rules import Advance, CheckedStep, PartRules
+from rootline.tree.state.table_pages import TablePages, changed_pages
+from rootline.tree.state.table_state import TableState
 
 VERSION_FORGOTTEN: Final = Version(-1)
 RUNS_MAX: Final = 64
@@ -32,6 +60,8 @@ RUNS_MAX: Final = 64
 PAGE_RUNS_MAX: Final = 16
 """The most runs of a writer in a page. Versions of old commits are rarely needed, and large pages are rewritten."""
 REJECTED_MAX: Final = 32
+CONTENTS_MAX: Final = 64
+_Rows = dict[WriterId, bytes]
 
 
 def committed_version(parts: Iterable[WriterRecord], sequence: int) -> Version | None:
@@ -184,10 +214,22 @@ class LedgerDraft:
     changes.
     """
 
-    def __init__(self, parent: Mapping[WriterId, WriterRecord], pages: Sequence[LedgerPage] = ()) -> None:
+    def __init__(
+        self,
+        parent: Mapping[WriterId, WriterRecord],
+        pages: Sequence[LedgerPage] = (),
+        contents: tuple[ContentDigest, ...] = (),
+    ) -> None:
+        self.contents = contents
+        """The content digests of the newest intents, also of the batch."""
         self._parent = HeaderLedger.of(parent)
         self._pages = pages[::-1]  # the newest first
         self._touched: dict[WriterId, WriterRecord] = {}
+
+    @staticmethod
+    def on(parent: WriterLedger, pages: TablePages) -> LedgerDraft:
+        """The ledger of a parent whose pages have been read."""
+        return LedgerDraft(parent.writers, pages.of(LEDGER_PAGES), parent.contents)
 
     def record_of(self, writer: WriterId) -> WriterRecord:
         """The writer's record in the header, so far."""
@@ -208,6 +250,17 @@ class LedgerDraft:
         """
         self._touched[writer] = record
 
+    def put_content(self, intent: Intent, headers: Headers) -> None:
+        """Record the content digest of a committed intent, if its writer stated one."""
+        new = _content_of(intent, headers)
+        if new is not None:
+            self.contents = (*self.contents, new)[-CONTENTS_MAX:]
+
+    def has_other_content(self, intent: Intent, headers: Headers) -> bool:
+        """Whether the writer and sequence of `intent` were committed with another content digest than this record's."""
+        new = _content_of(intent, headers)
+        return new is not None and any(old.pair == new.pair and old != new for old in self.contents)
+
     def finished(self, now_ms: int, oldest_ms: int) -> HeaderLedger:
         """The next root's ledger before anything moves to pages. Changed records are stamped with `now_ms`.
 
@@ -227,5 +280,204 @@ class LedgerDraft:
         return self._parent.advanced(touched, idle)
 
 
+def _content_of(intent: Intent, headers: Headers) -> ContentDigest | None:
+    value = said_in(headers) if headers else None
+    if value is None or intent.writer_id is None or intent.writer_sequence is None:
+        return None
+    return ContentDigest(*kept_of(intent.writer_id, intent.writer_sequence, value))
+
+
+def _page_rule(old: TableState | None, new: TableState, step: CheckedStep) -> Iterator[str]:
+    if HeaderLedger.of(new.header.ledger.writers).size_in_bytes > step.limits.ledger_bytes:
+        yield f"the header has more than {step.limits.ledger_bytes} bytes of the ledger"
+    if old is None or step.starts_table:  # each table has its own ledger
+        return
+    added, dropped = changed_pages(LEDGER_PAGES, old.pages, new.pages)
+    after = HeaderLedger.of(new.header.ledger.writers).records
+    before = HeaderLedger.of(old.header.ledger.writers).records
+    for writer in [writer for writer, record in before.items() if after.get(writer) is not record]:
+        in_header = after.get(writer)
+        parts = [] if in_header is None else [in_header]
+        parts += [part for page in added if (part := record_in(page, writer)) is not None]
+        yield from _lost(writer, before[writer], parts)
+    for page in dropped:
+        for writer, row in page.content.rows.items():
+            rows = [other.content.rows[writer] for other in added if writer in other.content.rows]
+            if row not in rows:
+                yield from _lost(writer, decode_ledger_row(row), [decode_ledger_row(found) for found in rows])
+
+
+def _lost(writer: WriterId, record: WriterRecord, parts: Sequence[WriterRecord]) -> Iterator[str]:
+    """Report sequences and rejections of a writer's old `record` that none of its new `parts` has. The part in the
+    header is the first.
+    """
+    if not parts:
+        if not writer.startswith(PROCESS_WRITER_PREFIX):
+            yield f"writer {writer} is lost from the ledger"
+        return
+    if not _continues(record.committed, parts[0].committed):
+        for run in lost_runs(record.committed, parts)[:1]:
+            yield f"the ledger of {writer} loses sequences {run.first} to {run.last}"
+    if record.rejected:
+        rejected = {item for part in parts for item in part.rejected}
+        missing = [item for item in record.rejected if item not in rejected]
+        if missing and all(len(part.rejected) < REJECTED_MAX for part in parts):
+            yield f"the ledger of {writer} loses the rejection of intent {missing[0].intent_id}"
+
+
+def _continues(known: tuple[CommittedRun, ...], now: tuple[CommittedRun, ...]) -> bool:
+    """Whether `now` differs from `known` only by a longer last run and newer runs after it, as after most commits."""
+    settled = len(known) - 1
+    if settled < 0 or known == now:
+        return True
+    if len(now) <= settled or known[:settled] != now[:settled]:
+        return False
+    old, new = known[settled], now[settled]
+    if old.first == old.last:
+        return new.first == old.first and new.version == old.version
+    return new.last >= old.last and new._replace(last=old.last) == old
+
+
+def _own_rule(before: RootHeader, after: RootHeader) -> Iterator[str]:
+    was, now = before.ledger.contents, after.ledger.contents
+    if len(now) < len(was) and after.table_uuid == before.table_uuid:
+        yield f"it records {len(now)} content digests, its parent {len(was)}"
+
+
+def _advance(batch: LedgerDraft, step: Advance) -> WriterLedger:
+    time = step.of(LOG).time or LogTime(0)
+    oldest_ms = oldest_seen_ms(time, step.retention_ms)
+    fitted = fit_ledger(
+        batch.finished(time.newest_ms, oldest_ms),
+        () if step.starts_table else step.pages.of(LEDGER_PAGES),
+        limit_bytes=step.limits.ledger_bytes,
+        oldest_ms=oldest_ms,
+        table_uuid=step.table_uuid,
+        salt=step.salt,
+    )
+    writers, pages = step.spilled(LEDGER_PAGES, fitted)
+    return WriterLedger(writers, pages, batch.contents)
+
+
+def fit_ledger(
+    ledger: HeaderLedger,
+    pages: tuple[LedgerPage, ...],
+    *,
+    limit_bytes: int,
+    oldest_ms: int,
+    table_uuid: uuid.UUID,
+    salt: bytes = b"",
+) -> Fitted[HeaderLedger, LedgerRows]:
+    """`ledger` within `limit_bytes`, with the rest in pages.
+
+    Args:
+        ledger: as it would be in the header.
+        pages: of the parent.
+        limit_bytes: of the header's part, encoded.
+        oldest_ms: records of `process/` writers last seen before this time are dropped from merged pages.
+        table_uuid: of the pages' table.
+        salt: of a new page's name.
+    """
+
+    def merged(contents: Sequence[LedgerRows], header: HeaderLedger) -> LedgerRows | None:
+        rows: _Rows = {}
+        for newer in contents:
+            rows = _merged(rows, newer.rows)
+        rows = _without_idle(rows, header, oldest_ms)
+        return LedgerRows(rows) if rows else None
+
+    return _SPILL.fitted(ledger, pages, limit_bytes, merged, table_uuid=table_uuid, salt=salt)
+
+
+def _fits(ledger: HeaderLedger, limit_bytes: int) -> bool:
+    return ledger.size_in_bytes <= limit_bytes
+
+
+def _divided(ledger: HeaderLedger, target: int) -> tuple[LedgerRows, HeaderLedger]:
+    """(the rows to move, the ledger that stays)."""
+    spilled, kept = _records_to_move(ledger, target)
+    rows = {writer: encode_ledger_row(writer, for_page(record)) for writer, record in spilled.items()}
+    return LedgerRows(rows), ledger.advanced(kept, spilled)
+
+
+def _records_to_move(
+    ledger: HeaderLedger, target: int
+) -> tuple[dict[WriterId, WriterRecord], dict[WriterId, WriterRecord]]:
+    """(the records to move, the remaining parts of split records): least recently seen first, down to `target` bytes.
+
+    The most recently seen record is split if it is too large alone. Its newest runs and rejections stay in the header.
+    """
+    size_in_bytes = ledger.size_in_bytes
+    spilled: dict[WriterId, WriterRecord] = {}
+    kept: dict[WriterId, WriterRecord] = {}
+    for writer, record in ledger.records.items():
+        if size_in_bytes <= target:
+            break
+        size = ledger.size_of(writer)
+        if len(spilled) == len(ledger) - 1:
+            newest = _newest_of(writer, record, target - (size_in_bytes - size))
+            if newest is not None:
+                kept[writer] = newest
+                record = _rest_of(record, newest)
+        spilled[writer] = record
+        size_in_bytes -= size
+    return spilled, kept
+
+
+def _newest_of(writer: WriterId, record: WriterRecord, budget: int) -> WriterRecord | None:
+    """The newest rejections (up to half of `budget` bytes) and runs of a record, or `None` if not even one fits."""
+    room = budget - len(encode_record(writer, WriterRecord(last_seen_ms=record.last_seen_ms))) - 1
+    rejections = runs = 0
+    bare = len(encode_record(writer, WriterRecord()))
+    for item in reversed(record.rejected):
+        size = len(encode_record(writer, WriterRecord(rejected=(item,)))) - bare + 1
+        if size > room - (budget - budget // 2):
+            break
+        room, rejections = room - size, rejections + 1
+    for run in reversed(record.committed):
+        size = len(encode_record(writer, WriterRecord(committed=(run,)))) - bare + 1
+        if size > room:
+            break
+        room, runs = room - size, runs + 1
+    if not rejections and not runs:
+        return None
+    return WriterRecord(
+        record.committed[len(record.committed) - runs :],
+        record.rejected[len(record.rejected) - rejections :],
+        record.last_seen_ms,
+    )
+
+
+def _rest_of(record: WriterRecord, newest: WriterRecord) -> WriterRecord:
+    return WriterRecord(
+        record.committed[: len(record.committed) - len(newest.committed)],
+        record.rejected[: len(record.rejected) - len(newest.rejected)],
+        record.last_seen_ms,
+    )
+
+
+def _merged(older: Mapping[WriterId, bytes], newer: Mapping[WriterId, bytes]) -> _Rows:
+    rows = {**older, **newer}
+    for writer in older.keys() & newer.keys():
+        record = united(decode_ledger_row(older[writer]), decode_ledger_row(newer[writer]))
+        rows[writer] = encode_ledger_row(writer, record)
+    return rows
+
+
+def _without_idle(rows: _Rows, header: HeaderLedger, oldest_ms: int) -> _Rows:
+    idle = [
+        writer
+        for writer, row in rows.items()
+        if writer.startswith(PROCESS_WRITER_PREFIX) and last_seen_of(row) < oldest_ms and writer not in header.records
+    ]
+    for writer in idle:
+        del rows[writer]
+    return rows
+
+
+_SPILL: Final = Spill(LEDGER_PAGES, _fits, _divided)
 _NOBODY: Final = WriterRecord()
 _unchecked_record: Final = quick(WriterRecord)
+LEDGER: Final = PartRules(
+    "ledger", own_rule=_own_rule, page_rules={LEDGER_PAGES: _page_rule}, follows=("log",), advance=_advance
+)

@@ -1,7 +1,7 @@
 """The part `log`: offsets, marks, and the log's append time as recorded by roots, which decides which writers are idle.
 
 Owns: how offsets and that time advance, how much of a jump counts, and the oldest last-seen time of a writer that
-stays. Does not own: which writers are dropped (`ledger`, `ledger_spill`), bytes (`rootline.schemas.parts.log`).
+stays. Does not own: which writers are dropped (`ledger`), bytes (`rootline.schemas.parts.log`).
 Invariants: Offsets and time never decrease. No coordinator's clock is used. One step counts as at most a seventh of the
 retention, however far the append times jumped, so no single jump drops an idle writer.
 
@@ -15,12 +15,13 @@ Source: protocol page, sections 2 and 8. Decision 0012.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from rootline.schemas.identifiers import LogId, LogPosition
 from rootline.schemas.parts.log import ClockJump, LogProgress, LogTime, PartitionOffset
 from rootline.schemas.root_header import RootHeader
+from rootline.tree.parts.part_rules import Advance, PartRules
 
 _STEPS: Final = 7
 """Steps in a retention: with seven days of retention, one step is a day."""
@@ -28,10 +29,14 @@ _APART_MS: Final = 24 * 3600 * 1000
 """The difference between clocks from which a warning is logged."""
 
 
-def log_after(
-    before: LogProgress, positions: Sequence[LogPosition], time: LogTime, marks: Mapping[tuple[LogId, int], bytes]
-) -> LogProgress:
-    """The part after the records at `positions`. `marks`: of the last record of each partition."""
+DecidedRecords = tuple[Sequence[LogPosition], Mapping[tuple[LogId, int], bytes]]
+"""The positions of a batch's records, and the mark of the last one of each partition."""
+
+
+def _advance(records: DecidedRecords, step: Advance) -> LogProgress:
+    positions, marks = records
+    before = LogProgress() if step.before is None else step.before.log
+    time = log_time_after(log_time_of(step.before), step.appended_ms, step.retention_ms)
     offsets = advanced(before.offsets, positions)
     found = [marks.get((log, partition)) or before.mark_at(log, partition) for log, partition, _ in offsets]
     return LogProgress(offsets, time, tuple(found))
@@ -103,3 +108,16 @@ def _of_interest(oldest_ms: int, jumps: tuple[ClockJump, ...]) -> tuple[int, tup
             return oldest_ms, jumps[index + 1 :]
         oldest_ms -= skipped_ms
     return oldest_ms, jumps
+
+
+def _own_rule(before: RootHeader, after: RootHeader) -> Iterator[str]:
+    was, now = before.log, after.log
+    if was.time and (now.time is None or now.time.newest_ms < was.time.newest_ms):
+        yield f"the log's time decreased from {was.time} to {now.time}"
+    nexts = {(offset.log, offset.partition): offset.next_offset for offset in now.offsets}
+    for log, partition, offset in was.offsets:
+        if nexts.get((log, partition), -1) < offset:
+            yield f"the offset of partition {partition} of {log} decreased from {offset}"
+
+
+LOG: Final = PartRules("log", own_rule=_own_rule, advance=_advance)

@@ -16,7 +16,7 @@ from typing import Final
 from rootline.schemas.parts.name import Drop, NameRecord, NameState
 from rootline.schemas.root_header import RootHeader, Totals
 from rootline.schemas.view_metadata import ViewMetadata
-from rootline.tree.parts.part_rules import BatchFacts, PartRules
+from rootline.tree.parts.part_rules import Advance, BatchFacts, PartRules
 
 NAME_IS: Final = "rootline.name"
 """Key of a snapshot's summary: `dropped`, `purged`, `restored` or `created`, if it changed the name's state."""
@@ -28,12 +28,12 @@ _WORDS: Final = {
 }
 
 
-def name_after(carried: NameRecord, latest_ms: int) -> NameRecord:
-    """The part of the next root. A drop without a time is dated `latest_ms`."""
-    if all(item.dropped_ms for item in carried.drops):
-        return carried
-    dated = [item if item.dropped_ms else item._replace(dropped_ms=latest_ms) for item in carried.drops]
-    return replace(carried, drops=tuple(dated))
+def _advance(name: NameRecord, step: Advance) -> NameRecord:
+    """Date the drop of this root."""
+    if all(item.dropped_ms for item in name.drops):
+        return name
+    dated = [item if item.dropped_ms else item._replace(dropped_ms=step.latest_ms) for item in name.drops]
+    return replace(name, drops=tuple(dated))
 
 
 def starts_new_table(before: RootHeader, after: RootHeader) -> bool:
@@ -119,4 +119,4 @@ def _view_word(before: bytes | None, after: bytes | None) -> str | None:
     return str(ViewMetadata.from_json(after).current_version_id)
 
 
-NAME: Final = PartRules("name", _summary, _rule, _begins)
+NAME: Final = PartRules("name", _summary, _rule, _begins, advance=_advance)

@@ -1,7 +1,7 @@
 """Keep a part of the header small: what no longer fits moves to pages, and small pages are merged into larger ones.
 
 Owns: when a part moves, which pages are merged, the new page. Does not own: what moves first, and how contents are
-merged (`ledger_spill`, `outcome_spill`, `retired_spill`).
+merged (`ledger`, `outcomes`, `locations`).
 Invariants:
 * The header is within its limit, whatever was in it before.
 * Each move reduces it to half of the limit, so that one page is made for a few hundred small commits.

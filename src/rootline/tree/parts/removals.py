@@ -31,6 +31,7 @@ from rootline.schemas.parts.removals import Removal, Removals
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.filter.pruning import PruningFilter, may_match
+from rootline.tree.parts.part_rules import PartRules
 from rootline.tree.proof.file_proof import partition_statistics
 from rootline.tree.state.live_index import Live
 
@@ -128,3 +129,12 @@ def _may_match(item: Removal, pruning: PruningFilter, codec: StatisticsCodec) ->
     except Invalid:
         return True
     return may_match(pruning, partition, None, item.partition_spec_id)
+
+
+def _own_rule(before: RootHeader, after: RootHeader) -> Iterator[str]:
+    was, now = before.removals, after.removals
+    if now is None or (was and now.forgotten < was.forgotten):
+        yield f"the recorded removals went back from {was} to {now}"
+
+
+REMOVALS: Final = PartRules("removals", own_rule=_own_rule)

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from rootline.schemas.identifiers import Version
+from rootline.schemas.parts.definition import DEFINITION
 from rootline.schemas.parts.restores import Restores
 from rootline.schemas.root_header import RootHeader
-from rootline.tree.parts.part_rules import BatchFacts, PartRules
+from rootline.tree.parts.part_rules import Advance, BatchFacts, PartRules
 
 RESTORED_VERSIONS: Final = "rootline.restored-versions"
 """Key of a snapshot's summary: the versions that its intents restored, in order."""
@@ -17,9 +17,12 @@ REPLACED_TABLE: Final = "rootline.replaced-table"
 """Key of a snapshot's summary: the id of the new table's first schema, if an intent replaced the table."""
 
 
-def restores_after(carried: Restores, redefined_in: Version | None) -> Restores:
-    """The part of the next root, whose definition changed last in `redefined_in`."""
-    return carried if carried.redefined_in == redefined_in else replace(carried, redefined_in=redefined_in)
+def _advance(restores: Restores, step: Advance) -> Restores:
+    """Note the last version that changed the definition, this one included. The first of a table changes none."""
+    before, redefined_in = step.before, None
+    if before is not None and not step.starts_table:
+        redefined_in = before.restores.redefined_in if step.of(DEFINITION) == before.definition else step.version
+    return restores if restores.redefined_in == redefined_in else replace(restores, redefined_in=redefined_in)
 
 
 def _summary(_before: Restores | None, _after: Restores, facts: BatchFacts) -> Mapping[str, str]:
@@ -50,4 +53,4 @@ def _begins(_before: RootHeader, after: RootHeader) -> Iterator[str]:
         yield "it can reach restores or replaces of the earlier table of its name"
 
 
-RESTORES: Final = PartRules("restores", _summary, _rule, _begins)
+RESTORES: Final = PartRules("restores", _summary, _rule, _begins, follows=("definition",), advance=_advance)

@@ -34,7 +34,7 @@ def tag_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
     has_page = before.versions.retained_page is not None
     for name, version in after.tags.items():
         if before.tags.get(name) == version or (has_page and 0 <= version < before.versions.oldest):
-            continue  # versions retained below the oldest are listed in a page (`page_rules`)
+            continue  # versions retained below the oldest are listed in a page (`versions`)
         try:
             known.check(version)
         except Invalid as error:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES
 from rootline.schemas.parts.versions import ReadableVersions
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.parts.name import purges
-from rootline.tree.parts.part_rules import BatchFacts, PartRules
+from rootline.tree.parts.part_rules import BatchFacts, CheckedStep, PartRules
+from rootline.tree.state.table_state import TableState
 
 EXPIRED_BELOW: Final = "rootline.expired-below"
 """Key of a snapshot's summary: the oldest addressable version, if its intents changed which versions can be read."""
@@ -18,6 +20,11 @@ def _summary(before: ReadableVersions | None, after: ReadableVersions, _facts: B
     if after.expiry == (None if before is None else before.expiry):
         return {}
     return {EXPIRED_BELOW: str(after.oldest)}
+
+
+def _own_rule(before: RootHeader, after: RootHeader) -> Iterator[str]:
+    if after.versions.oldest < before.versions.oldest:
+        yield f"the oldest version, {after.versions.oldest}, decreased from {before.versions.oldest}"
 
 
 def expiry_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
@@ -37,6 +44,13 @@ def expiry_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
         yield (f"{now.expired_bytes} bytes of roots have expired, {was.expired_bytes} before, of {after.earlier_bytes}")
 
 
+def _page_rule(_old: TableState | None, new: TableState, _step: CheckedStep) -> Iterator[str]:
+    page = new.pages.newest(RETAINED_PAGES)
+    for name, version in new.header.tags.items() if new.header.versions.expiry is not None else ():
+        if version < new.header.versions.oldest and (page is None or page.content.find(version) is None):
+            yield f"version {version}, which has tag {name!r}, is not among the retained versions"
+
+
 def _begins(_before: RootHeader, after: RootHeader) -> Iterator[str]:
     expiry = after.versions.expiry
     if after.versions.oldest != after.version:
@@ -45,4 +59,6 @@ def _begins(_before: RootHeader, after: RootHeader) -> Iterator[str]:
         yield f"its expiry is {expiry}, but the roots before it have {after.earlier_bytes} bytes"
 
 
-VERSIONS: Final = PartRules("versions", _summary, expiry_violations, _begins)
+VERSIONS: Final = PartRules(
+    "versions", _summary, expiry_violations, _begins, _own_rule, page_rules={RETAINED_PAGES: _page_rule}
+)

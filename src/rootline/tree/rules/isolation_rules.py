@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent, Isolation
+from rootline.schemas.parts.restores import RESTORES
 from rootline.tree.draft.draft import Draft
 from rootline.tree.filter.pruning import PruningFilter, entry_may_match
 from rootline.tree.parts.removals import conflicting
@@ -41,7 +42,7 @@ def check_isolation(draft: Draft, intent: Intent) -> None:
             f"an earlier version was restored at sequence number {draft.restored_at}, after {read}, which the writer "
             "read: read the table again",
         )
-    replaced_at = draft.carried.restores.replaced_at
+    replaced_at = draft.parts.of(RESTORES).replaced_at
     if replaced_at > read:
         raise Invalid(
             "isolation-conflict",
