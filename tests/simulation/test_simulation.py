@@ -228,12 +228,12 @@ def test_a_client_that_loses_what_others_have_changed_is_found(monkeypatch: pyte
 
 
 def test_a_table_that_takes_what_was_meant_for_one_that_was_dropped_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = decide.is_of_this_table
+    right = decide.ledger_applies
 
     def wrong(draft: Draft, intent: Intent) -> bool:
         return right(draft, intent) if intent.kind in BEGINNING_KINDS else True
 
-    monkeypatch.setattr(decide, "is_of_this_table", wrong)
+    monkeypatch.setattr(decide, "ledger_applies", wrong)
     with pytest.raises(AssertionError, match="took it"):
         simulate(9, 150, drops=True)
 

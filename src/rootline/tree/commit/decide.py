@@ -3,14 +3,15 @@
 Owns: the order of the steps, the rules about the name and its tables, and the record of each decision. Does not own:
 the rules of files that arrive (`arrival_rules`), those that kinds share (`rootline.tree.rules`), those of one kind
 (`rootline.tree.intents.kinds`), the ledger (`rootline.tree.parts`), the form of a verdict (`verdicts`).
-Invariants: Every record gets one verdict, with its outcome and ledger entry. A rejected intent does not change the
-draft. Only `Invalid` rejects an intent. Any other error is not the intent's fault and stops the batch. An intent never
-applies to a table with another uuid. Once a table of the name was dropped, an intent without a uuid never applies.
+Invariants: If nothing must be fetched, every record gets one verdict, and its outcome. It gets a ledger entry unless it
+is a copy, has no writer, or is rejected by a step in `UNRECORDED`. A rejected intent does not change the draft. Only
+`Invalid` rejects an intent. Any other error is not the intent's fault and stops the batch. An intent never applies to a
+table with another uuid. Once a table of the name was dropped, an intent without a uuid never applies.
 
 The steps, in order:
 
     meant_for_this_table   the intent names the uuid of this table, if a table of the name was dropped
-    known_to_ledger        a copy of a decided intent gets the first verdict
+    known_to_ledger        a copy of a committed intent is a duplicate, a copy of a rejected one is rejected likewise
     permitted              the publisher has the permission
     fast_append            an append of one file that breaks no rule becomes a row
     general_rules          any other intent passes the rules below:
@@ -20,16 +21,18 @@ The steps, in order:
     committed_before       an intent whose files were all rewritten since they were committed is a duplicate
     arrival                the new files are neither condemned nor older than the horizon
 
-Theory. A step returns `None` to pass the intent on, or settles it: it was decided before, or objects must be fetched
-first. A step that raises `Invalid` rejects the intent. An intent that no step settles is committed with the change that
-the steps made of it.
+Theory. A step returns `None` to pass the intent on. Otherwise no later step runs: the intent was decided before, or
+objects must be fetched first. A step that raises `Invalid` rejects the intent. An intent that passes all steps is
+committed with the change that they made of it. If objects must be fetched, nothing of the batch is kept: the whole
+batch is decided again with them.
 
 The order is part of the protocol. An intent with two faults is rejected for the one that is checked first, and every
 coordinator must give the same reason. Four facts explain the order:
 * A ledger belongs to one table, so the table's uuid is checked before it.
-* A copy of a decided intent gets the first verdict, whatever happened to the table since. So the ledger precedes every
-  other rule.
-* No general rule rejects the row of a fast append. Any other intent takes the general rules, which give the reasons.
+* A copy of an intent in the ledger is decided by the ledger alone, whatever happened to the table since. So the ledger
+  precedes every other rule.
+* The fast append makes a row only if no general rule would reject it (a property test compares the two). Any other
+  intent takes the general rules, which give the reasons.
 * Files are compared with removed and condemned ones when the whole change is known.
 
 Source: protocol page, section 2. Definitions page, section 2. Decision 0067.
@@ -82,7 +85,7 @@ _OF_TOMBSTONES: Final = frozenset(
 )
 _OF_VIEWS: Final = VIEW_KINDS | {IntentKind.EXPIRE, IntentKind.SWEEP}
 _AFTER_DROP: Final = frozenset((IntentKind.RESTORE, IntentKind.EXPIRE, IntentKind.SWEEP))
-"""Kinds that wait for the next root if this root drops or purges the table, besides those that create one."""
+"""Kinds that wait for the next root if this root drops or purges the table. Kinds that create a table wait too."""
 _AFTER_CREATE: Final = frozenset((IntentKind.DROP, IntentKind.DROP_VIEW))
 """Kinds that wait for the next root if this root creates or restores the table. `purge` always waits."""
 
@@ -93,14 +96,14 @@ class Duplicate(NamedTuple):
     version: Version | None
 
 
-Settled = Duplicate | RejectedSequence | Needs
-"""An intent that a step settles: it was committed before, it was rejected before, or objects must be fetched first."""
+Stop = Duplicate | RejectedSequence | Needs
+"""The reason of a step that ends the steps: committed before, rejected before, or objects must be fetched first."""
 
 
 def meant_for_this_table(deciding: Decisions, record: Record) -> None:
     """Reject an intent for another table of the name, and find out whether the ledger applies."""
     draft = deciding.draft
-    deciding.has_ledger = draft is not None and is_of_this_table(draft, record.intent)
+    deciding.has_ledger = draft is not None and ledger_applies(draft, record.intent)
 
 
 def known_to_ledger(deciding: Decisions, record: Record) -> Duplicate | RejectedSequence | None:
@@ -112,7 +115,7 @@ def known_to_ledger(deciding: Decisions, record: Record) -> Duplicate | Rejected
     known = deciding.ledger.parts_of(writer)
     rejection = rejection_of(known, intent.intent_id)
     if rejection is not None:
-        deciding.ledger.put(writer, known[0])
+        deciding.ledger.saw(writer)
         return rejection
     version = committed_version(known, intent.writer_sequence)
     if version is None:
@@ -125,7 +128,7 @@ def known_to_ledger(deciding: Decisions, record: Record) -> Duplicate | Rejected
             f"{deciding.table}: sequence {intent.writer_sequence} of writer {intent.writer_id!r:.80} was "
             f"committed{when} with other content: publish this data under a new sequence",
         )
-    deciding.ledger.put(writer, known[0])
+    deciding.ledger.saw(writer)
     return Duplicate(named)
 
 
@@ -225,7 +228,7 @@ def arrival(deciding: Decisions, record: Record) -> Needs | None:
     return check_arrival(draft, record, change, deciding.fetched)
 
 
-STEPS: Final[tuple[Callable[[Decisions, Record], Settled | None], ...]] = (
+STEPS: Final[tuple[Callable[[Decisions, Record], Stop | None], ...]] = (
     meant_for_this_table,
     known_to_ledger,
     permitted,
@@ -288,12 +291,12 @@ class Decisions:
     def decide(self, record: Record) -> None:
         """Decide the next record, or add the objects it needs to `needs`."""
         self.redefined = self.change = None
-        settled: Settled | None = None
+        stop: Stop | None = None
         step = STEPS[0]
         try:
             for step in STEPS:
-                settled = step(self, record)
-                if settled is not None:
+                stop = step(self, record)
+                if stop is not None:
                     break
         except Invalid as error:
             in_ledger = step not in UNRECORDED and record.refusal is None
@@ -307,16 +310,16 @@ class Decisions:
                 "invariant-broken",
                 f"{self.table}: intent {intent_id} at {tuple(record.position)} could not be decided: {error!r}",
             ) from error
-        if settled is None:
+        if stop is None:
             self._accept(record, self.change)
         else:
-            self._settle(record, settled)
+            self._settle(record, stop)
 
-    def _settle(self, record: Record, settled: Settled) -> None:
+    def _settle(self, record: Record, stop: Stop) -> None:
         """Give the verdict of an earlier decision, or collect the needs."""
-        match settled:
+        match stop:
             case Needs():
-                self.needs |= settled
+                self.needs |= stop
             case Duplicate(version):
                 if self.draft is None:
                     raise Internal("invariant-broken", f"{self.table}: a duplicate was found, but there is no table")
@@ -379,7 +382,7 @@ def _seen(draft: Draft, redefined: Redefinition | None) -> Draft:
     return draft if redefined is None else redefined.seen(draft)
 
 
-def is_of_this_table(draft: Draft, intent: Intent) -> bool:
+def ledger_applies(draft: Draft, intent: Intent) -> bool:
     """Whether the ledger applies to the intent: `False` for a `create` of another table.
 
     Raises:

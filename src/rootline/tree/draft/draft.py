@@ -309,17 +309,20 @@ class Draft:
         return {edit.leaf: edit for edit in self.accepted(StoreVector)}
 
     def accept(self, change: Change) -> SequenceNumber:
-        """Apply a change that passed every check. Returns its sequence number."""
+        """Apply a change that passed every check. Returns its sequence number, which `numbers` gave its rows already.
+
+        The overlays count the rows that they add and remove. `totals` are the parent's totals with these counts.
+        """
         self.sequence_number = number = SequenceNumber(self.sequence_number + 1)
         self.effect |= change.effect
         for edit in change.edits:
             self._edits[type(edit)].append(edit)
-            self._take(edit, number)
+            self._apply(edit, number)
         if not change.adds_only:
             replaced = change.replaced
-            self.retired.note(replaced, number)
+            self.retired.note(replaced, number)  # a late copy of an intent that added them is a duplicate
             if not change.starts_over:
-                self.removals = removals_after(
+                self.removals = removals_after(  # for later intents with serializable isolation
                     self.removals, change.removed, replaced, number, self.definition, self.codec.statistics
                 )
         return number
@@ -332,8 +335,8 @@ class Draft:
         self._add(row)
         return number
 
-    def _take(self, edit: Edit, number: SequenceNumber) -> None:
-        match edit:  # in the order of `ORDER`
+    def _apply(self, edit: Edit, number: SequenceNumber) -> None:
+        match edit:  # in the order of `change.ORDER`, which a change checks
             case Define(definition, reference):
                 self._redefine(definition)
                 self.parts = self.parts.having(DEFINITION, reference)
@@ -364,7 +367,7 @@ class Draft:
             case TakeLeaf(leaf):
                 self.in_leaves.take(leaf)
                 first_row_id = leaf.row.entry.first_row_id
-                if leaf.added_tally is not None and first_row_id is not None:
+                if leaf.added_tally is not None and first_row_id is not None:  # its rows begin at `next_row_id`
                     self.next_row_id = first_row_id + leaf.added_tally.rows
             case MoveOrdinals(location, ordinals):
                 self.in_leaves.move(location, ordinals, number)

@@ -244,11 +244,12 @@ class LedgerDraft:
         return (record, *[part for page in self._pages if (part := record_in(page, writer)) is not None])
 
     def put(self, writer: WriterId, record: WriterRecord) -> None:
-        """Store a writer's record, which also updates the time at which the writer was last seen.
-
-        Call it for a duplicate too, with an unchanged record.
-        """
+        """Store a writer's record, which also updates the time at which the writer was last seen."""
         self._touched[writer] = record
+
+    def saw(self, writer: WriterId) -> None:
+        """Update the time at which the writer was last seen."""
+        self._touched[writer] = self.record_of(writer)
 
     def put_content(self, intent: Intent, headers: Headers) -> None:
         """Record the content digest of a committed intent, if its writer stated one."""
