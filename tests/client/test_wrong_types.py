@@ -45,6 +45,7 @@ ROWS: list[Any] = [5, None, "rows", True, [5], {"id": 5}, {5: [5]}, {"id": [ODD]
 FILES: list[Any] = [5, None, "x", [5], ["x"], [None], {"a": 1}, pa.table({"x": [1]}), ODD]
 MOMENT: list[Any] = [True, 5.5, "yesterday", b"2013-01-31", [5], ODD, 2**70]
 SCHEMA: list[Any] = [5, None, "id long", True, [("id", "long")], {"id": 5}, {5: "long"}, {}, pa.schema([]), ODD]
+ASSIGNED: list[Any] = [None, 5, "id = 1", ["id"], {}, {5: 1}, {"absent": 1}, {"id": "x"}, {"id": ODD}, ODD]
 
 SECONDS_AND_SUMMARY = {"timeout_s": SECONDS, "summary": TEXT_MAP}
 SIZE = {"target_file_size_bytes": [*WHOLE, None, 0, -1]}
@@ -117,6 +118,16 @@ WRONG: dict[Callable[..., Any], dict[str, list[Any]]] = {
     TableHandle.delete_where: {
         "where": [*TEXT, None, ""], "isolation": [5, None, "x", [], ODD], **SECONDS_AND_SUMMARY,
     },
+    TableHandle.update_where: {
+        "where": [*TEXT, None, ""], "set": ASSIGNED, "isolation": [5, None, "x", [], ODD],
+        **SIZE, **SECONDS_AND_SUMMARY,
+    },
+    TableHandle.upsert: {"rows": ROWS, "on": [*TEXTS, []], **SIZE, **SECONDS_AND_SUMMARY},
+    TableHandle.merge: {
+        "source": ROWS, "on": [*TEXTS, []], "isolation": [5, None, "x", [], ODD],
+        "when_matched": ["insert", *ASSIGNED[1:]], "when_not_matched": ["update", *ASSIGNED[1:]],
+        **SIZE, **SECONDS_AND_SUMMARY,
+    },
     TableHandle.rewrite: {"where": TEXT, **SIZE, **SECONDS_AND_SUMMARY},
     TableHandle.scan: {"where": TEXT, "columns": TEXTS, "limit": [*WHOLE, -1], **POINT},
     TableHandle.alter: {"timeout_s": SECONDS},
@@ -182,6 +193,9 @@ RIGHT: dict[Callable[..., Any], dict[str, Any]] = {
     TableHandle.overwrite: {"data": {"id": [1]}},
     TableHandle.replace: {"data": {"id": [1]}},
     TableHandle.delete_where: {"where": "id = -1"},
+    TableHandle.update_where: {"where": "id = 100", "set": {"id": 100}},
+    TableHandle.upsert: {"rows": {"id": [100]}, "on": ["id"]},
+    TableHandle.merge: {"source": {"id": [100]}, "on": ["id"]},
     TableHandle.changes: {"from_version": 0},
     TableHandle.tag: {"name": "release"},
     TableHandle.untag: {"name": "release"},

@@ -39,6 +39,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class RowCounts:
+    """The numbers of rows that a call inserted, updated and deleted. `None` is as in `Commit`."""
+
+    inserted: int | None
+    updated: int
+    deleted: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
     """A change that is in the table.
 
@@ -47,8 +56,9 @@ class Commit:
     number is no longer recorded.
     `added_rows`, `deleted_rows`: rows that the call added, and rows that it deleted from the version of its plan. They
     are `None` if unknown, because the call read no file to count them, or if the call does not count rows.
-    `is_new`: whether the call made this version. An append without rows publishes nothing and returns the newest
-    version.
+    `updated_rows`: rows that the call replaced by new versions of them. `rows`: the three numbers.
+    `is_new`: whether the call made this version. An append without rows, and an upsert, a merge or an update that finds
+    nothing to change, publish nothing and return the newest version.
     """
 
     version: int
@@ -57,6 +67,12 @@ class Commit:
     added_rows: int | None = field(default=None, compare=False)
     deleted_rows: int | None = field(default=None, compare=False)
     is_new: bool = field(default=True, compare=False)
+    updated_rows: int = field(default=0, compare=False)
+
+    @property
+    def rows(self) -> RowCounts:
+        """The numbers of rows that the call changed."""
+        return RowCounts(self.added_rows, self.updated_rows, self.deleted_rows)
 
 
 def commit_of(verdict: Verdict) -> Commit:

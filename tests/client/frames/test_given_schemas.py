@@ -108,7 +108,7 @@ def test_a_dict_may_nest_and_say_not_null() -> None:
         ({"id": 5}, "column id: 5 is not a type"),
         ({"id": None}, "column id: None is not a type"),
         ({"id": object}, "column id: .* is not a type"),
-        ({"m": "map<string>"}, "a map has two types"),
+        ({"m": "map<string>"}, "map<string, long>, with two"),
         ({"m": "list<" * 100 + "int" + ">" * 100}, "nested more than 32 deep"),
         ({5: "long"}, "5 is not a column name"),
         ({"": "long"}, "is not a column name"),
