@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import rootline
+from rootline.client.async_table import AsyncScan, AsyncTableHandle
 from rootline.client.data_file import DataFile
 from rootline.client.lake import Lake
 from rootline.client.producer import AsyncProducer, AsyncReceipt, Producer, Receipt
@@ -74,6 +75,7 @@ WRONG: dict[Callable[..., Any], dict[str, list[Any]]] = {
         "timeout_s": [wrong for wrong in SECONDS if wrong is not None],
     },
     Lake.table: {"name": [*TEXT, None, "x", "a..c"]},
+    Lake.async_table: {"name": [*TEXT, None, "x", "a..c"]},
     Lake.drop_table: {"name": [*TEXT, None, "x"], "purge": TRUTH, "timeout_s": SECONDS},
     Lake.restore_table: {"name": [*TEXT, None, "x"], "timeout_s": SECONDS},
     Lake.create_view: {
@@ -163,6 +165,14 @@ WRONG: dict[Callable[..., Any], dict[str, list[Any]]] = {
     Intent: {"kind": [5, None, "appendd", ODD], "table": [5, None, ODD], "add_data_files": [5, ["x"], [5], ODD]},
 }  # fmt: skip
 """What each public call refuses, by parameter. A parameter that is left out takes any value."""
+TWINS = {
+    method: getattr(original, name)
+    for twin, original in ((AsyncTableHandle, TableHandle), (AsyncScan, Scan))
+    for name, method in inspect.getmembers(twin, inspect.isfunction)
+    if not name.startswith("_")
+}
+"""The asyncio twin of each method → the method."""
+WRONG |= {twin: WRONG[original] for twin, original in TWINS.items()}
 INTENT = Intent(
     intent_id="i",
     table="demo.flights",
@@ -206,7 +216,19 @@ RIGHT: dict[Callable[..., Any], dict[str, Any]] = {
     DataFile: {"location": "data/x.parquet", "record_count": 1, "file_size_in_bytes": 1},
     Intent: {"intent_id": "i", "table": "demo.flights", "kind": IntentKind.APPEND},
 }
-CLASSES = (Lake, TableHandle, ViewHandle, Scan, Producer, AsyncProducer, Receipt, AsyncReceipt)
+RIGHT |= {twin: RIGHT[original] for twin, original in TWINS.items() if original in RIGHT}
+CLASSES = (
+    AsyncTableHandle,
+    AsyncScan,
+    Lake,
+    TableHandle,
+    ViewHandle,
+    Scan,
+    Producer,
+    AsyncProducer,
+    Receipt,
+    AsyncReceipt,
+)
 VALUES = {"Conflict", "Corrupt", "Fenced", "Internal", "Invalid", "OutcomeUnknown", "RootlineError", "Unavailable"}
 VALUES |= {"Commit", "IntentKind", "Isolation", "Verdict", "VerdictKind"}
 
@@ -234,7 +256,8 @@ def owners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[type, Any]
         receipt = producer.publish(INTENT)
         other = AsyncReceipt(receipt.intent, receipt.position, lake.holder)
         view = lake.create_view("demo.v", "SELECT 1")
-        owned: list[Any] = [lake, table, view, table.scan(), producer, twin, receipt, other]
+        beside = lake.async_table("demo.flights")
+        owned: list[Any] = [beside, beside.scan(), lake, table, view, table.scan(), producer, twin, receipt, other]
         yield {type(one): one for one in owned}
 
 

@@ -319,17 +319,7 @@ class SessionHolder:
 
     def iterate(self, source: Callable[[Session], AsyncIterator[T]]) -> Iterator[T]:
         """Yield the items of an asynchronous source. Each is awaited on the loop when the caller requests it."""
-        found: list[AsyncIterator[T]] = []
-
-        async def step(session: Session) -> T | _End:
-            if not found:
-                found.append(source(session))
-            return await anext(found[0], _End.HERE)
-
-        async def finish(_: Session) -> None:
-            if found and isinstance(found[0], AsyncGenerator):
-                await found[0].aclose()
-
+        step, finish = _steps_of(source)
         try:
             while not isinstance(item := self.run(step), _End):
                 yield item
@@ -337,6 +327,16 @@ class SessionHolder:
             # the lake was closed meanwhile, or the collector runs on the loop itself: nothing has to be released
             with contextlib.suppress(Invalid, RuntimeError):
                 self.run(finish)
+
+    async def iterate_async(self, source: Callable[[Session], AsyncIterator[T]]) -> AsyncGenerator[T]:
+        """Yield the items of an asynchronous source for a caller on another loop, as `iterate` does."""
+        step, finish = _steps_of(source)
+        try:
+            while not isinstance(item := await self.run_async(step), _End):
+                yield item
+        finally:
+            with contextlib.suppress(Invalid):
+                await self.run_async(finish)
 
     def submit(self, operation: Operation[T]) -> Future[T]:
         """Start `operation`. Raises `Invalid` (`lake-closed`) after `close`."""
@@ -394,6 +394,22 @@ class SessionHolder:
         self._loop = self._new_loop()
         self._opening = None
         self._running = set()
+
+
+def _steps_of(source: Callable[[Session], AsyncIterator[T]]) -> tuple[Operation[T | _End], Operation[None]]:
+    """The operations that return the next item of a source, and that close it."""
+    found: list[AsyncIterator[T]] = []
+
+    async def step(session: Session) -> T | _End:
+        if not found:
+            found.append(source(session))
+        return await anext(found[0], _End.HERE)
+
+    async def finish(_: Session) -> None:
+        if found and isinstance(found[0], AsyncGenerator):
+            await found[0].aclose()
+
+    return step, finish
 
 
 def _failed(opening: Future[Session]) -> bool:

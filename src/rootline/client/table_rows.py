@@ -119,7 +119,7 @@ class TableRows(TableHistory):
         """Update the rows that match `where`, in one commit: `update_where("seats is null", {"seats": 100})`.
 
         Delete vectors mark the old rows, and new files have the new ones, which keep their `_row_id`. If another change
-        wins, this one is planned again from the new version, up to eight times.
+        wins, this one is planned again from the new version, until `timeout_s` ends.
 
         Args:
             where: a filter, or `true` for every row.
@@ -161,8 +161,8 @@ class TableRows(TableHistory):
         """Update the rows of the table that have a key of `rows`, and insert the other rows, in one commit.
 
         Of several upserts of one key at the same time, none is lost, and none adds the key twice: each is planned again
-        after the one before it, up to eight times. Only files that may have one of the keys are read, and old rows are
-        marked in delete vectors.
+        after the one before it, until `timeout_s` ends. Only files that may have one of the keys are read. Delete
+        vectors mark the old rows.
 
         Args:
             rows: the rows, as in `append`. Columns that they lack keep their values in updated rows, and get their
@@ -290,14 +290,15 @@ class TableRows(TableHistory):
         self._lake, self.name, self._known = *state, None
 
     def _changing(self, operation: Operation[T]) -> T:
-        try:
-            return self._lake.holder.run(operation)
-        except Invalid as error:
-            if error.code in _STALE_CODES:
-                self._known = (
-                    None  # the table was changed or recreated meanwhile: the next call re-reads its definition
-                )
-            raise
+        async def changing(session: Session) -> T:
+            try:
+                return await operation(session)
+            except Invalid as error:
+                if error.code in _STALE_CODES:
+                    self._known = None  # the table was changed or recreated: the next call re-reads its definition
+                raise
+
+        return self._lake.holder.run(changing)
 
     async def _definition(self, session: Session) -> TableDefinition:
         """The definition, read once: it is immutable, and a rejection because of its change clears this cache."""

@@ -22,12 +22,16 @@ Row = dict[str, Any]
 KEYS = st.one_of(st.none(), st.integers(0, 6))
 PLACES = st.sampled_from(["a", "b", None])
 NUMBERS = st.one_of(st.none(), st.integers(-3, 3))
-ROWS = st.fixed_dictionaries({"k": KEYS, "p": PLACES, "n": NUMBERS})
-PARTIAL = st.fixed_dictionaries({"k": KEYS, "n": NUMBERS})
-SOURCES = st.one_of(
-    st.lists(rows, max_size=5, unique_by=lambda row: object() if row["k"] is None else row["k"])
-    for rows in (ROWS, PARTIAL)
-)
+ROWS: st.SearchStrategy[Row] = st.fixed_dictionaries({"k": KEYS, "p": PLACES, "n": NUMBERS})
+PARTIAL: st.SearchStrategy[Row] = st.fixed_dictionaries({"k": KEYS, "n": NUMBERS})
+
+
+def key_of(row: Row) -> object:
+    """Rows without a key may be in a source several times."""
+    return object() if row["k"] is None else row["k"]
+
+
+SOURCES = st.lists(ROWS, max_size=5, unique_by=key_of) | st.lists(PARTIAL, max_size=5, unique_by=key_of)
 STEPS = st.one_of(
     st.tuples(st.just("append"), st.lists(ROWS, min_size=1, max_size=5)),
     st.tuples(st.just("upsert"), SOURCES),
@@ -67,7 +71,7 @@ def applied(table: TableHandle, model: list[Row], step: Any) -> list[Row]:
     match step:
         case "append", rows:
             table.append(rows)
-            return model + rows
+            return [*model, *rows]
         case "upsert", source:
             commit = table.upsert(source, on=["k"])
             after = merged(model, source, "update", "insert")

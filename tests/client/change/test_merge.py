@@ -116,7 +116,7 @@ def test_two_source_rows_for_one_row_are_refused_but_not_if_nothing_matches_them
     twice = {"id": [1, 1, 50, 50], "stock": [1, 2, 3, 4]}
     for clause in ("update", "delete", {"stock": 1}):
         with pytest.raises(Invalid, match=r"demo\.stocks: .*key id=1") as refused:
-            stocks.merge(twice, on=["id"], when_matched=clause)  # type: ignore[arg-type]
+            stocks.merge(twice, on=["id"], when_matched=clause)
         assert refused.value.code == "merge-ambiguous"
     assert stocks.merge(twice, on=["id"], when_matched=None).rows.inserted == 2
     assert stocks.scan("id = 50").count() == 2

@@ -66,7 +66,8 @@ def test_rows_that_are_updated_keep_their_ids_and_new_ones_get_others(goods: Tab
 
 def test_nothing_is_published_for_an_empty_source(goods: TableHandle) -> None:
     newest = goods.head().version
-    for empty in ([], pa.schema([("id", pa.int64())]).empty_table()):
+    no_rows: list[object] = []
+    for empty in (no_rows, pa.schema([("id", pa.int64())]).empty_table()):
         commit = goods.upsert(empty)
         assert (commit.version, commit.is_new, commit.rows) == (newest, False, RowCounts(0, 0, 0))
     assert goods.head().version == newest
