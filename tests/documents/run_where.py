@@ -18,6 +18,7 @@ FOREIGN = "tests/kafka/stories/test_foreign_clients.py"
 
 RUN_WHOLE = {
     "docs/quickstarts/python.md": PAGES,
+    "docs/quickstarts/ten-tasks.md": PAGES,
     "docs/quickstarts/operator.md": PAGES,
     "docs/quickstarts/kafka-producer.md": KAFKA,
     "docs/quickstarts/spark.md": SPARK,

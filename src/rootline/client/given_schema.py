@@ -247,7 +247,7 @@ def _members(parts: list[str], ids: Iterator[int], depth: int) -> list[NestedFie
         if match is None or not name or name in fields:
             raise ValueError(f"{part.strip()!r} is not a new member of a struct: write struct<x: double, y: double>")
         kind, required = _type(match["type"], ids, depth - 1)
-        fields[name] = NestedField(next(ids), name, kind, required=required)
+        fields[name] = NestedField(next(ids), checks.column_name(name, _CODE), kind, required=required)
     return list(fields.values())
 
 

@@ -258,7 +258,8 @@ UPSERT: Final = MergeRules(None, "update", "insert", refuses_repeated=True)
 class _Merge:
     """A source under the definition of one plan.
 
-    `rows`: the source as given. `typed`: its columns that the table has, in the table's types.
+    `rows`: the source as given. `typed`: its columns that the table has, in the table's types. `lacking`: flags of the
+    rows that lack a column which other rows have.
     """
 
     table: TableName
@@ -266,6 +267,7 @@ class _Merge:
     definition: TableDefinition
     rows: pa.RecordBatch
     typed: dict[str, pa.Array]
+    lacking: Mapping[str, np.ndarray[Any, np.dtype[np.bool_]]]
     keys: SourceKeys
     is_matched: np.ndarray[Any, np.dtype[np.bool_]]
     """Whether a row of the table has the key of this number."""
@@ -298,7 +300,7 @@ class _Merge:
                 f"{table}: {twice.size} keys are in several of the rows, such as {found.shown(twice[0])}, and nothing "
                 "states which row is newer: keep one row for each key",
             )
-        return _Merge(table, rules, definition, rows, typed, found, np.zeros(len(found), dtype=np.bool_))
+        return _Merge(table, rules, definition, rows, typed, given.lacking, found, np.zeros(len(found), dtype=np.bool_))
 
     def columns_to_read(self) -> list[str]:
         """The columns of the table that matching rows are found by, or keep."""
@@ -306,7 +308,8 @@ class _Merge:
         if isinstance(self.rules.matched, Mapping):
             return [column.name for column in self.definition.schema.fields]
         if self.rules.matched == "update":
-            return [*keys, *(name.name for name in self.definition.schema.fields if name.name not in self.typed)]
+            names = (column.name for column in self.definition.schema.fields)
+            return [*keys, *(name for name in names if name not in self.typed or name in self.lacking)]
         return keys
 
     def matching(self, old: _OldRows) -> tuple[_OldRows, Numbers]:
@@ -331,13 +334,17 @@ class _Merge:
 
     def updated(self, old: _OldRows, numbers: Numbers) -> pa.RecordBatch:
         """The new rows for matching rows. Raises `Invalid` (`rows-invalid`)."""
-        chosen = pa.array(self.keys.first_rows[numbers])
+        rows, kept = self.keys.first_rows[numbers], _by_name(old.own)
+        chosen = pa.array(rows)
         if isinstance(self.rules.matched, Mapping):
             sides = {"source": self.rows.take(chosen).to_struct_array(), "target": old.own.to_struct_array()}
             new = assigned_columns(self.rules.matched, _batch(sides), self.definition.schema)
         else:
             new = {name: column.take(chosen) for name, column in self.typed.items()}
-        return _new_rows({**_by_name(old.own), **new}, self.definition, old.row_ids)
+            for name in self.lacking.keys() & new.keys() & kept.keys():
+                places = np.arange(len(rows)) + np.where(self.lacking[name][rows], len(rows), 0)
+                new[name] = pa.concat_arrays([new[name], kept[name]]).take(pa.array(places))
+        return _new_rows({**kept, **new}, self.definition, old.row_ids)
 
     def inserted(self) -> pa.RecordBatch:
         """The new rows for source rows without a match. Raises `Invalid` (`rows-invalid`)."""

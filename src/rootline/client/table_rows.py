@@ -165,8 +165,8 @@ class TableRows(TableHistory):
         vectors mark the old rows.
 
         Args:
-            rows: the rows, as in `append`. Columns that they lack keep their values in updated rows, and get their
-                defaults in new ones.
+            rows: the rows, as in `append`. Columns that a row lacks keep their values if it is updated, and get their
+                defaults if it is new.
             on: the columns of the key, by default the table's identifier fields. A null in a key equals nothing, so
                 such a row is always inserted.
             timeout_s: the time for planning and waiting, in seconds.
@@ -210,8 +210,8 @@ class TableRows(TableHistory):
             source: the rows, as in `append`. At most one of them may match a row of the table.
             on: columns of both sides that are equal in matching rows, by default the identifier fields. A null equals
                 nothing.
-            when_matched: `update` sets every column that the source has; `delete`; column → value as in `update_where`;
-                `None` keeps the row unchanged.
+            when_matched: `update` sets every column that the source's row has; `delete`; column → value as in
+                `update_where`; `None` keeps the row unchanged.
             when_not_matched: `insert` adds the source's row; column → value, over `source` only; `None` adds none.
             isolation: `serializable`: a row that another change adds or changes meanwhile, and that may have one of the
                 keys, is a conflict, and the merge is planned again. `snapshot`: only rows that both change are one, so

@@ -22,6 +22,7 @@ Row = dict[str, Any]
 KEYS = st.one_of(st.none(), st.integers(0, 6))
 PLACES = st.sampled_from(["a", "b", None])
 NUMBERS = st.one_of(st.none(), st.integers(-3, 3))
+SPARSE: st.SearchStrategy[Row] = st.fixed_dictionaries({"k": KEYS}, optional={"p": PLACES, "n": NUMBERS})
 ROWS: st.SearchStrategy[Row] = st.fixed_dictionaries({"k": KEYS, "p": PLACES, "n": NUMBERS})
 PARTIAL: st.SearchStrategy[Row] = st.fixed_dictionaries({"k": KEYS, "n": NUMBERS})
 
@@ -31,7 +32,7 @@ def key_of(row: Row) -> object:
     return object() if row["k"] is None else row["k"]
 
 
-SOURCES = st.lists(ROWS, max_size=5, unique_by=key_of) | st.lists(PARTIAL, max_size=5, unique_by=key_of)
+SOURCES = st.one_of(*(st.lists(rows, max_size=5, unique_by=key_of) for rows in (ROWS, PARTIAL, SPARSE)))
 STEPS = st.one_of(
     st.tuples(st.just("append"), st.lists(ROWS, min_size=1, max_size=5)),
     st.tuples(st.just("upsert"), SOURCES),
@@ -59,7 +60,8 @@ def merged(model: list[Row], source: list[Row], matched: Any, not_matched: Any) 
         elif matched == "update":
             after.append({**row, **given_row})
         elif matched == "add":
-            both = None if row["n"] is None or given_row["n"] is None else row["n"] + given_row["n"]
+            more = given_row.get("n")
+            both = None if row["n"] is None or more is None else row["n"] + more
             after.append({**row, "n": both})
     if not_matched is not None:
         new = [row for row in source if row["k"] is None or row["k"] not in known]
@@ -79,6 +81,8 @@ def applied(table: TableHandle, model: list[Row], step: Any) -> list[Row]:
             return after
         case "merge", source, matched, not_matched:
             if matched is None and not_matched is None:
+                return model
+            if matched == "add" and not any("n" in row for row in source):
                 return model
             clause = {"n": pc.field("target", "n") + pc.field("source", "n")} if matched == "add" else matched
             table.merge(source, on=["k"], when_matched=clause, when_not_matched=not_matched)

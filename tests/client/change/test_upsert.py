@@ -47,6 +47,22 @@ def test_columns_that_the_rows_lack_keep_their_values(goods: TableHandle) -> Non
     assert rows_of(goods) == [(1, "old 1", 0.5), (2, "old 2", 2.0), (3, "old 3", 3.0), (5, None, 0.25)]
 
 
+def test_a_row_keeps_the_values_of_columns_that_only_other_rows_have(lake: Lake) -> None:
+    columns = {"id": "long", "u": "uuid", "at": {"x": "double"}, "tags": "map<string, long>", "n": "int"}
+    table = lake.create_table("demo.sparse", columns)
+    with table.alter() as change:
+        change.update_column("n", default=7)
+    old = {"id": 1, "u": uuid.UUID(int=1), "at": {"x": 1.0}, "tags": {"a": 1}, "n": 1}
+    table.append([old, {**old, "id": 2}])
+    table.upsert(
+        [{"id": 1, "n": None}, {"id": 2, "u": uuid.UUID(int=2), "at": None, "tags": {"b": 2}}, {"id": 3}], on=["id"]
+    )
+    first, second, third = sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"])
+    assert first == {**old, "tags": [("a", 1)], "n": None}
+    assert second == {"id": 2, "u": uuid.UUID(int=2), "at": None, "tags": [("b", 2)], "n": 1}
+    assert third == {"id": 3, "u": None, "at": None, "tags": None, "n": 7}
+
+
 def test_the_key_may_be_any_columns_that_on_names(goods: TableHandle) -> None:
     commit = goods.upsert([{"id": 7, "name": "old 3"}], on=["name"])
     assert commit.rows.updated == 1
