@@ -52,6 +52,7 @@ RUN_BY: dict[Named, str] = {
     ("docs/other-engines.md", "INSTALL iceberg; LOAD iceberg;"): PAGES,
     ("docs/reading.md", "dep_delay > 60 and"): README,
     ("docs/reading.md", "import duckdb, pandas as pd"): README,
+    ("docs/reading.md", "import pyarrow.compute as pc"): README,
     ("docs/reading.md", "trips = lake.create_table("): README,
     ("README.md", "import rootline.spark"): SPARK,
     ("docs/spark.md", "import rootline"): SPARK,

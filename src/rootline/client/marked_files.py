@@ -83,8 +83,12 @@ def change_intent(
     vectors: tuple[AddedVector, ...] = (),
     removed: Sequence[FileTask] = (),
     summary: Mapping[str, str] = _NO_SUMMARY,
+    conflicts: str | None = None,
 ) -> Intent | None:
-    """One intent of all changes, checked against the plan's filter, or `None` if there are no changes."""
+    """One intent of all changes, or `None` if there are no changes.
+
+    If it is serializable, it is checked against the filter `conflicts`, by default the plan's.
+    """
     if vectors:
         kind = IntentKind.ROW_DELTA
     elif removed:
@@ -93,7 +97,7 @@ def change_intent(
         kind = IntentKind.APPEND
     else:
         return None
-    where = plan.pruning.bound.text if isolation is Isolation.SERIALIZABLE else None
+    where = (conflicts or plan.pruning.bound.text) if isolation is Isolation.SERIALIZABLE else None
     return planned_intent(
         session, plan, kind, summary, isolation=isolation, where=where, added=new, vectors=vectors, removed=removed
     )

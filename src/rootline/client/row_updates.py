@@ -3,10 +3,15 @@
 Owns: finding the rows of the table that match, their new values, the number of changed rows. Does not own: the keys of
 the source (`source_keys`), values that a caller assigns (`assigned_values`), vectors and the kind of the intent
 (`marked_files`), planning again (`rootline.storage.replanning`).
-Invariants: a change is one intent. It is checked against a filter that every row with a key of the source satisfies, so
-of two upserts of a new key one is planned again, and updates the other's row. A row that is updated keeps its
-`_row_id`. A row of the table is changed at most once. The table is streamed: only the source, and a portion of the rows
-that match, are in memory. Each plan converts the source under its own definition.
+Invariants: a change is one intent. A row that is updated keeps its `_row_id`. A row of the table is changed at most
+once. The table is streamed: only the source, and a portion of the rows that match, are in memory. Each plan converts
+the source under its own definition.
+
+Theory. A row that a merge changes is deleted by position, and a coordinator refuses to delete a row twice. So of two
+changes of one row, one is planned again, whatever else changes in the same file. Keys that a merge inserts have no such
+row. The intent's filter therefore matches these keys, and no others: of two merges that insert a key, one is planned
+again, and finds the other's row. A row that another writer appends under a key that the merge has found may stay beside
+the updated row, as if it had been appended afterwards.
 
 Source: protocol page, section 2, `row_delta`, and docs/reading.md, "Changing rows".
 """
@@ -31,7 +36,7 @@ from rootline.client.new_files import NewFiles, for_intent, nothing_appended, st
 from rootline.client.planned_change import ChangeOptions, commit_planned
 from rootline.client.planned_files import FilePlan, plan_files
 from rootline.client.session import Commit, Session, WriterStamp
-from rootline.client.source_keys import ABSENT, Numbers, SourceKeys, key_fields
+from rootline.client.source_keys import ABSENT, NO_ROW, Numbers, SourceKeys, key_fields
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AddedVector, DataFile, Intent
@@ -59,6 +64,8 @@ class _Changes:
     deleted: int = 0
     updated: int = 0
     inserted: int = 0
+    conflicts: str | None = None
+    """The filter of the isolation check, if it is narrower than the plan's."""
     gone: dict[str, BitMap64] = field(default_factory=dict)
     files: list[DataFile] = field(default_factory=list)
     _pending: list[pa.RecordBatch] = field(default_factory=list)
@@ -85,7 +92,9 @@ class _Changes:
         removed = [file.task for file in touched] if all(file.is_whole for file in touched) else []
         if touched and not removed:
             vectors = await stored_vectors(self.session, plan.table, touched)
-        return change_intent(self.session, plan, options.isolation, new, vectors, removed, options.summary)
+        return change_intent(
+            self.session, plan, options.isolation, new, vectors, removed, options.summary, self.conflicts
+        )
 
     async def _store(self) -> None:
         if not self._pending:
@@ -393,7 +402,9 @@ async def merge_rows(
                 else:
                     changes.updated += len(old)
                     await changes.add(await asyncio.to_thread(merge.updated, old, numbers))
+        changes.conflicts = NO_ROW
         if rules.not_matched is not None:
+            changes.conflicts = merge.keys.filter(~merge.is_matched)
             new = await asyncio.to_thread(merge.inserted)
             if len(new):
                 changes.inserted += len(new)

@@ -3,8 +3,8 @@
 Owns: equality of keys, repeated keys, the filter. Does not own: reading the table (`row_updates`), the grammar of
 filters (`rootline.tree.filter`).
 Invariants: a null in a key equals nothing. NaN equals NaN, and -0.0 equals 0.0. A row of the table that has a key of
-the source satisfies the filter. The filter is also the one for the isolation check, so a type or a number of keys for
-which there is no short filter makes it wider, and more concurrent changes are conflicts.
+the source satisfies the filter. If a type or a number of keys has no short filter, the filter is wider: more files are
+read, and more concurrent changes are conflicts.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from rootline.storage.rows.row_deletes import EqualityKeys
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 ABSENT: Final = -1
+NO_ROW: Final = "false"
+"""The filter that no row satisfies."""
 _LISTED_MAX: Final = 200
 _CHARS_MAX: Final = 8_192
 _NO_TEXT: Final = (TimestampNanoType, TimestamptzNanoType)
@@ -106,11 +108,15 @@ class SourceKeys:
             return np.full(len(columns[0]), ABSENT, dtype=np.int64)
         return _numbers(self.keyed.places(columns))
 
-    def filter(self) -> str:
-        """A filter that every row with one of the keys satisfies."""
-        if not len(self):
-            return "false"
-        tests = (_test_of(field, column) for field, column in zip(self.fields, self.columns, strict=True))
+    def filter(self, chosen: np.ndarray[Any, np.dtype[np.bool_]] | None = None) -> str:
+        """A filter that every row with one of the keys satisfies, or with one of those that are flagged in `chosen`."""
+        columns = self.columns
+        if chosen is not None:
+            flags = pa.array(chosen[self.numbers[self.numbers != ABSENT]])
+            columns = tuple(column.filter(flags) for column in columns)
+        if not len(columns[0]):
+            return NO_ROW
+        tests = (_test_of(field, column) for field, column in zip(self.fields, columns, strict=True))
         return " and ".join(test for test in tests if test is not None) or EVERY_ROW
 
     def shown(self, number: int) -> str:

@@ -213,9 +213,9 @@ class TableRows(TableHistory):
             when_matched: `update` sets every column that the source's row has; `delete`; column → value as in
                 `update_where`; `None` keeps the row unchanged.
             when_not_matched: `insert` adds the source's row; column → value, over `source` only; `None` adds none.
-            isolation: `serializable`: a row that another change adds or changes meanwhile, and that may have one of the
-                keys, is a conflict, and the merge is planned again. `snapshot`: only rows that both change are one, so
-                two merges may both insert a key.
+            isolation: `serializable`: a row that another change adds meanwhile, and that may have a key that the merge
+                inserts, is a conflict, and the merge is planned again. `snapshot`: it is none, so two merges may both
+                insert a key. A row that both change is a conflict in either case.
             timeout_s: the time for planning and waiting, in seconds.
             target_file_size_bytes: the approximate size of a data file.
             summary: text to text, stored in the snapshot.
