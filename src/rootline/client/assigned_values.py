@@ -26,7 +26,9 @@ PROJECTION: Final = RowProjection(find_by_name, write_default, CODE, "rows", acc
 
 
 def given_assignments(given: object, name: str) -> dict[str, Any]:
-    """A caller's mapping of columns to values. Raises `Invalid` (`setting-invalid`): it is none, or empty."""
+    """A caller's mapping of columns to values. Raises `Invalid` (`setting-invalid`) for another
+    type, or an empty one.
+    """
     if not isinstance(given, Mapping) or not given:
         shown = "no column" if isinstance(given, Mapping) else f"{given!r:.80}"
         raise Invalid(

@@ -61,7 +61,7 @@ def _described(method: Callable[Concatenate[Any, P], Scan]) -> Callable[Concaten
 class AsyncTableHandle:
     """The same as `TableHandle`, for coroutines on any event loop: the methods that read and change rows.
 
-    `lake.async_table(name)` makes it. Arguments, results and errors are those of the methods of `TableHandle`.
+    `lake.async_table(name)` makes it. Arguments, results and errors are as in `TableHandle`.
     """
 
     def __init__(self, lake: OpenLake, name: TableName) -> None:

@@ -2,16 +2,16 @@
 
 Owns: finding the rows of the table that match, their new values, the number of changed rows. Does not own: the keys of
 the source (`source_keys`), values that a caller assigns (`assigned_values`), vectors and the kind of the intent
-(`marked_files`), planning again (`rootline.storage.replanning`).
+(`marked_files`), replanning (`rootline.storage.replanning`).
 Invariants: a change is one intent. A row that is updated keeps its `_row_id`. A row of the table is changed at most
 once. The table is streamed: only the source, and a portion of the rows that match, are in memory. Each plan converts
 the source under its own definition.
 
 Theory. A row that a merge changes is deleted by position, and a coordinator refuses to delete a row twice. So of two
-changes of one row, one is planned again, whatever else changes in the same file. Keys that a merge inserts have no such
-row. The intent's filter therefore matches these keys, and no others: of two merges that insert a key, one is planned
-again, and finds the other's row. A row that another writer appends under a key that the merge has found may stay beside
-the updated row, as if it had been appended afterwards.
+changes of one row, one is replanned, whatever else changes in the same file. Keys that a merge inserts have no such
+row. The intent's filter therefore matches these keys, and no others: of two merges that insert a key, one is
+replanned, and finds the other's row. A row that another writer appends under a key that the merge has found may stay
+beside the updated row, as if it had been appended afterwards.
 
 Source: protocol page, section 2, `row_delta`, and docs/reading.md, "Changing rows".
 """
@@ -279,7 +279,7 @@ class _Merge:
     lacking: Mapping[str, np.ndarray[Any, np.dtype[np.bool_]]]
     keys: SourceKeys
     is_matched: np.ndarray[Any, np.dtype[np.bool_]]
-    """Whether a row of the table has the key of this number."""
+    """Flags of the keys, by number, that a row of the table has."""
 
     @staticmethod
     def of(table: TableName, given: GivenRows, rules: MergeRules, definition: TableDefinition) -> _Merge:

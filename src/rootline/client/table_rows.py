@@ -119,7 +119,7 @@ class TableRows(TableHistory):
         """Update the rows that match `where`, in one commit: `update_where("seats is null", {"seats": 100})`.
 
         Delete vectors mark the old rows, and new files have the new ones, which keep their `_row_id`. If another change
-        wins, this one is planned again from the new version, until `timeout_s` ends.
+        wins, this one is replanned on the new version, until `timeout_s` ends.
 
         Args:
             where: a filter, or `true` for every row.
@@ -136,8 +136,8 @@ class TableRows(TableHistory):
 
         Raises:
             Invalid: `filter-invalid`, `column-unknown`, `rows-invalid` (a value that does not fit its column), or a
-                rejection such as `isolation-conflict` that planning again did not resolve.
-            OutcomeUnknown: `verdict-timeout`. Updating again is safe if the new values do not depend on the old ones.
+                rejection such as `isolation-conflict` that replanning did not resolve.
+            OutcomeUnknown: `verdict-timeout`. A second update is safe if the new values do not depend on the old ones.
         """
         from rootline.client.assigned_values import given_assignments
         from rootline.client.planned_change import ChangeOptions
@@ -160,7 +160,7 @@ class TableRows(TableHistory):
     ) -> Commit:
         """Update the rows of the table that have a key of `rows`, and insert the other rows, in one commit.
 
-        Of several upserts of one key at the same time, none is lost, and none adds the key twice: each is planned again
+        Of several upserts of one key at the same time, none is lost, and none adds the key twice: each is replanned
         after the one before it, until `timeout_s` ends. Only files that may have one of the keys are read. Delete
         vectors mark the old rows.
 
@@ -180,8 +180,8 @@ class TableRows(TableHistory):
         Raises:
             Invalid: `rows-invalid`, two rows have the same key, or a row does not fit; `column-unknown`;
                 `setting-invalid`, the table has no identifier fields, and `on` names no columns; or a rejection such as
-                `isolation-conflict` that planning again did not resolve.
-            OutcomeUnknown: `verdict-timeout`. Upserting the same rows again is safe, unless a key has a null.
+                `isolation-conflict` that replanning did not resolve.
+            OutcomeUnknown: `verdict-timeout`. A second upsert of the same rows is safe, unless a key has a null.
         """
         from dataclasses import replace
 
@@ -210,12 +210,13 @@ class TableRows(TableHistory):
             source: the rows, as in `append`. At most one of them may match a row of the table.
             on: columns of both sides that are equal in matching rows, by default the identifier fields. A null equals
                 nothing.
-            when_matched: `update` sets every column that the source's row has; `delete`; column → value as in
-                `update_where`; `None` keeps the row unchanged.
-            when_not_matched: `insert` adds the source's row; column → value, over `source` only; `None` adds none.
+            when_matched: `update` sets every column that the source's row has. `delete` deletes the row. A dict of
+                columns and values sets these, as in `update_where`. `None` keeps the row unchanged.
+            when_not_matched: `insert` adds the source's row. A dict of columns and values adds a row of these, over
+                `source` only. `None` adds no row.
             isolation: `serializable`: a row that another change adds meanwhile, and that may have a key that the merge
-                inserts, is a conflict, and the merge is planned again. `snapshot`: it is none, so two merges may both
-                insert a key. A row that both change is a conflict in either case.
+                inserts, is a conflict, and the merge is replanned. `snapshot` accepts such a row, so two merges may
+                both insert a key. A row that both change is a conflict in either case.
             timeout_s: the time for planning and waiting, in seconds.
             target_file_size_bytes: the approximate size of a data file.
             summary: text to text, stored in the snapshot.
@@ -226,7 +227,7 @@ class TableRows(TableHistory):
 
         Raises:
             Invalid: `merge-ambiguous`, two rows of the source match one row of the table; `column-unknown`;
-                `rows-invalid`; `setting-invalid`; or a rejection such as `isolation-conflict` that planning again did
+                `rows-invalid`; `setting-invalid`; or a rejection such as `isolation-conflict` that replanning did
                 not resolve.
             OutcomeUnknown: `verdict-timeout`.
         """
