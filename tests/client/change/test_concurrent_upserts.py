@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
@@ -18,6 +19,7 @@ from rootline import Invalid, connect
 from rootline.client import row_updates
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
+from tests.client.change.test_equality_deletes import delete_by_id
 
 COLUMNS = {"id": "long not null", "writer": "string", "round": "long"}
 
@@ -84,8 +86,11 @@ def test_processes_lose_no_update_and_double_no_row(folder: Path) -> None:
         assert table.scan("id = -1").to_arrow().column("round").to_pylist() == [12]
 
 
-def interfered(table: TableHandle, monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
-    """Let `change` be committed after the first plan of the next change of rows, before its intent is published."""
+def interfered(monkeypatch: pytest.MonkeyPatch, change: Any) -> Counter[str]:
+    """Let `change` be committed after the first plan of the next change of rows, before its intent is published.
+
+    Returns a count of its plans, which grows.
+    """
     planned = row_updates._Changes.intent
     calls: Counter[str] = Counter()
 
@@ -97,6 +102,7 @@ def interfered(table: TableHandle, monkeypatch: pytest.MonkeyPatch, change: Any)
         return found
 
     monkeypatch.setattr(row_updates._Changes, "intent", intent)
+    return calls
 
 
 @pytest.mark.parametrize(
@@ -133,7 +139,7 @@ def test_a_change_between_plan_and_commit_loses_nothing(
             case "append":
                 beside.append([{"id": 100, "writer": "other", "round": 5}])
 
-    interfered(counters, monkeypatch, change)
+    interfered(monkeypatch, change)
     commit = counters.upsert([{"id": 2, "round": 9}, {"id": 5, "round": 9}, {"id": 20, "round": 9}], timeout_s=60)
     expected = [*range(8), 20]
     if other == "delete":
@@ -147,6 +153,30 @@ def test_a_change_between_plan_and_commit_loses_nothing(
     if other == "upsert":
         assert counters.scan("id = 2 and writer = 'other'").count() == 1
     assert list(counters.check(data_files="all")) == []
+
+
+def test_changes_of_other_rows_of_a_file_are_no_conflict_for_keys_that_are_found(
+    lake: Lake, counters: TableHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counters.append([{"id": id_, "writer": "old", "round": 0} for id_ in range(8)])
+    beside = connect_beside(lake, counters)
+    calls = interfered(monkeypatch, lambda: beside.delete_where("id = 7 or id = 0"))
+    assert counters.upsert([{"id": 2, "round": 9}, {"id": 5, "round": 9}]).rows.updated == 2
+    assert calls["plans"] == 1
+    assert ids_of(counters) == [1, 2, 3, 4, 5, 6]
+    assert list(counters.check(data_files="all")) == []
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_an_equality_delete_between_plan_and_commit_is_seen(
+    lake: Lake, folder: Path, flights: TableHandle, monkeypatch: pytest.MonkeyPatch, is_whole: bool
+) -> None:
+    flights.append(pa.table({"id": [1] if is_whole else [1, 2, 3], "carrier": ["UA"] * (1 if is_whole else 3)}))
+    beside = connect_beside(lake, flights)
+    interfered(monkeypatch, lambda: delete_by_id(lake, folder, beside, 1))
+    commit = flights.upsert([{"id": 1, "delay": 5.0, "carrier": "UA"}], on=["id"])
+    assert (commit.rows.inserted, commit.rows.updated) == (1, 0)
+    assert ids_of(flights) == ([1] if is_whole else [1, 2, 3])
 
 
 def connect_beside(lake: Lake, table: TableHandle) -> TableHandle:
