@@ -76,7 +76,7 @@ class _Changes:
             self.gone[location] = self.gone.get(location, BitMap64()) | BitMap64(places)
 
     async def add(self, rows: pa.RecordBatch) -> None:
-        """Add new rows, in the columns of `_columns_to_write`."""
+        """Add new rows, as `_new_rows` makes them."""
         self._pending.append(rows)
         if sum(batch.nbytes for batch in self._pending) >= min(_PORTION_BYTES, 2 * self.target_bytes):
             await self._store()
