@@ -357,12 +357,8 @@ class _Merge:
 
     def inserted(self) -> pa.RecordBatch:
         """The new rows for source rows without a match. Raises `Invalid` (`rows-invalid`)."""
-        numbers = self.keys.numbers
-        if not len(self.keys):
-            rows = np.arange(len(numbers))
-        else:
-            rows = np.flatnonzero((numbers == ABSENT) | ~self.is_matched[np.maximum(numbers, 0)])
-        chosen = pa.array(rows)
+        is_new = np.append(~self.is_matched, True)  # the last flag is of rows without a key, whose number is -1
+        chosen = pa.array(np.flatnonzero(is_new[self.keys.numbers]))
         if isinstance(self.rules.not_matched, Mapping):
             sides = {"source": self.rows.take(chosen).to_struct_array()}
             new = assigned_columns(self.rules.not_matched, _batch(sides), self.definition.schema)
