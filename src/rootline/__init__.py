@@ -11,6 +11,8 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from rootline.client.async_table import AsyncScan as AsyncScan
+    from rootline.client.async_table import AsyncTableHandle as AsyncTableHandle
     from rootline.client.data_file import DataFile as DataFile
     from rootline.client.lake import Lake as Lake
     from rootline.client.producer import AsyncProducer as AsyncProducer
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 _HOME: Final = {
     "AsyncProducer": "client.producer",
     "AsyncReceipt": "client.producer",
+    "AsyncScan": "client.async_table",
+    "AsyncTableHandle": "client.async_table",
     "Commit": "client.session",
     "Conflict": "schemas.errors",
     "Corrupt": "schemas.errors",

@@ -21,7 +21,7 @@ def test_a_dry_run_prints_what_would_be_and_changes_nothing(run: Run, lake: Path
     words = ("adopt", metadata, "old.flights", "--warehouse", lake, "--dry-run")
     result = run(*words)
     assert result.code == 0
-    assert "day of at (expression 5)" in result.out
+    assert "day(at) (expression 5)" in result.out
     assert "2 with 20 rows" in result.out
     assert "deletes: 1 deletion vectors" in result.out
     assert "warning: tag 'v1' is omitted: only main is adopted" in result.out

@@ -72,11 +72,11 @@ def test_partition_fields_and_the_sort_order_change_and_describe_shows_them(fold
     )
     assert result.code == 0, result.err
     said = run("table", "describe", "demo.t", "--warehouse", folder).out.splitlines()
-    assert "partitioned by: truncate[2] of name" in said
+    assert "partitioned by: truncate(2, name)" in said
     assert "sorted by: -id" in said
     assert "  partition spec 0: nothing" in said
-    assert "  partition spec 1: bucket[4] of id, truncate[2] of name (named id_bucket, start)" in said
-    assert "  partition spec 2, of new files: truncate[2] of name (named begin)" in said
+    assert "  partition spec 1: bucket(4, id), truncate(2, name) (named id_bucket, start)" in said
+    assert "  partition spec 2, of new files: truncate(2, name) (named begin)" in said
     assert "  sort order 1: name, -bucket(8, id) nulls first" in said
     assert "  sort order 2, of new files: -id" in said
     assert run("table", "alter", "demo.t", "--set-sort-order", "", "--warehouse", folder).code == 0

@@ -59,7 +59,7 @@ def test_a_table_may_be_partitioned_by_a_bucket_of_several_columns_and_have_expr
         "--partition-by", "bucket(8, carrier, flight)", "--expression", "lower(carrier)",
     )  # fmt: skip
     assert created.code == 0, created.err
-    assert "partitioned by: bucket[8] of carrier, flight" in run("table", "describe", "demo.t", *words).out
+    assert "partitioned by: bucket(8, carrier, flight)" in run("table", "describe", "demo.t", *words).out
     (described,) = run("table", "describe", "demo.t", *words, "--json").records
     expressions = described["definition"]["expressions"]
     assert [item["expr"].get("source-ids") for item in expressions] == [[1, 2], None]
@@ -90,7 +90,7 @@ def test_a_taken_name_ends_with_one(run: Run, lake: Path, tmp_path: Path) -> Non
         ("{", "not JSON"),
         ([1], "object"),
         ({"c": "text"}, "there is no type 'text'"),
-        ({"c": {"x": "int"}}, "Nested types need Iceberg's form"),
+        ({"c": {"x": "int"}}, "its type is not a string; write long, struct<x: double>"),
         ({"fields": [{"name": "c"}]}, "not an Iceberg schema"),
         ({"fields": [{"id": 1, "name": "c"}]}, "fields.0.type"),
         ({}, "at least one"),

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import rootline
+from rootline.client.async_table import AsyncScan, AsyncTableHandle
 from rootline.client.data_file import DataFile
 from rootline.client.lake import Lake
 from rootline.client.producer import AsyncProducer, AsyncReceipt, Producer, Receipt
@@ -45,6 +46,7 @@ ROWS: list[Any] = [5, None, "rows", True, [5], {"id": 5}, {5: [5]}, {"id": [ODD]
 FILES: list[Any] = [5, None, "x", [5], ["x"], [None], {"a": 1}, pa.table({"x": [1]}), ODD]
 MOMENT: list[Any] = [True, 5.5, "yesterday", b"2013-01-31", [5], ODD, 2**70]
 SCHEMA: list[Any] = [5, None, "id long", True, [("id", "long")], {"id": 5}, {5: "long"}, {}, pa.schema([]), ODD]
+ASSIGNED: list[Any] = [None, 5, "id = 1", ["id"], {}, {5: 1}, {"absent": 1}, {"id": "x"}, {"id": ODD}, ODD]
 
 SECONDS_AND_SUMMARY = {"timeout_s": SECONDS, "summary": TEXT_MAP}
 SIZE = {"target_file_size_bytes": [*WHOLE, None, 0, -1]}
@@ -73,6 +75,7 @@ WRONG: dict[Callable[..., Any], dict[str, list[Any]]] = {
         "timeout_s": [wrong for wrong in SECONDS if wrong is not None],
     },
     Lake.table: {"name": [*TEXT, None, "x", "a..c"]},
+    Lake.async_table: {"name": [*TEXT, None, "x", "a..c"]},
     Lake.drop_table: {"name": [*TEXT, None, "x"], "purge": TRUTH, "timeout_s": SECONDS},
     Lake.restore_table: {"name": [*TEXT, None, "x"], "timeout_s": SECONDS},
     Lake.create_view: {
@@ -117,6 +120,16 @@ WRONG: dict[Callable[..., Any], dict[str, list[Any]]] = {
     TableHandle.delete_where: {
         "where": [*TEXT, None, ""], "isolation": [5, None, "x", [], ODD], **SECONDS_AND_SUMMARY,
     },
+    TableHandle.update_where: {
+        "where": [*TEXT, None, ""], "set": ASSIGNED, "isolation": [5, None, "x", [], ODD],
+        **SIZE, **SECONDS_AND_SUMMARY,
+    },
+    TableHandle.upsert: {"rows": ROWS, "on": [*TEXTS, []], **SIZE, **SECONDS_AND_SUMMARY},
+    TableHandle.merge: {
+        "source": ROWS, "on": [*TEXTS, []], "isolation": [5, None, "x", [], ODD],
+        "when_matched": ["insert", *ASSIGNED[1:]], "when_not_matched": ["update", *ASSIGNED[1:]],
+        **SIZE, **SECONDS_AND_SUMMARY,
+    },
     TableHandle.rewrite: {"where": TEXT, **SIZE, **SECONDS_AND_SUMMARY},
     TableHandle.scan: {"where": TEXT, "columns": TEXTS, "limit": [*WHOLE, -1], **POINT},
     TableHandle.alter: {"timeout_s": SECONDS},
@@ -152,6 +165,14 @@ WRONG: dict[Callable[..., Any], dict[str, list[Any]]] = {
     Intent: {"kind": [5, None, "appendd", ODD], "table": [5, None, ODD], "add_data_files": [5, ["x"], [5], ODD]},
 }  # fmt: skip
 """What each public call refuses, by parameter. A parameter that is left out takes any value."""
+TWINS = {
+    method: getattr(original, name)
+    for twin, original in ((AsyncTableHandle, TableHandle), (AsyncScan, Scan))
+    for name, method in inspect.getmembers(twin, inspect.isfunction)
+    if not name.startswith("_")
+}
+"""The asyncio twin of each method → the method."""
+WRONG |= {twin: WRONG[original] for twin, original in TWINS.items()}
 INTENT = Intent(
     intent_id="i",
     table="demo.flights",
@@ -182,6 +203,9 @@ RIGHT: dict[Callable[..., Any], dict[str, Any]] = {
     TableHandle.overwrite: {"data": {"id": [1]}},
     TableHandle.replace: {"data": {"id": [1]}},
     TableHandle.delete_where: {"where": "id = -1"},
+    TableHandle.update_where: {"where": "id = 100", "set": {"id": 100}},
+    TableHandle.upsert: {"rows": {"id": [100]}, "on": ["id"]},
+    TableHandle.merge: {"source": {"id": [100]}, "on": ["id"]},
     TableHandle.changes: {"from_version": 0},
     TableHandle.tag: {"name": "release"},
     TableHandle.untag: {"name": "release"},
@@ -192,7 +216,19 @@ RIGHT: dict[Callable[..., Any], dict[str, Any]] = {
     DataFile: {"location": "data/x.parquet", "record_count": 1, "file_size_in_bytes": 1},
     Intent: {"intent_id": "i", "table": "demo.flights", "kind": IntentKind.APPEND},
 }
-CLASSES = (Lake, TableHandle, ViewHandle, Scan, Producer, AsyncProducer, Receipt, AsyncReceipt)
+RIGHT |= {twin: RIGHT[original] for twin, original in TWINS.items() if original in RIGHT}
+CLASSES = (
+    AsyncTableHandle,
+    AsyncScan,
+    Lake,
+    TableHandle,
+    ViewHandle,
+    Scan,
+    Producer,
+    AsyncProducer,
+    Receipt,
+    AsyncReceipt,
+)
 VALUES = {"Conflict", "Corrupt", "Fenced", "Internal", "Invalid", "OutcomeUnknown", "RootlineError", "Unavailable"}
 VALUES |= {"Commit", "IntentKind", "Isolation", "Verdict", "VerdictKind"}
 
@@ -220,7 +256,8 @@ def owners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[type, Any]
         receipt = producer.publish(INTENT)
         other = AsyncReceipt(receipt.intent, receipt.position, lake.holder)
         view = lake.create_view("demo.v", "SELECT 1")
-        owned: list[Any] = [lake, table, view, table.scan(), producer, twin, receipt, other]
+        beside = lake.async_table("demo.flights")
+        owned: list[Any] = [beside, beside.scan(), lake, table, view, table.scan(), producer, twin, receipt, other]
         yield {type(one): one for one in owned}
 
 

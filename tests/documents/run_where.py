@@ -18,6 +18,7 @@ FOREIGN = "tests/kafka/stories/test_foreign_clients.py"
 
 RUN_WHOLE = {
     "docs/quickstarts/python.md": PAGES,
+    "docs/quickstarts/ten-tasks.md": PAGES,
     "docs/quickstarts/operator.md": PAGES,
     "docs/quickstarts/kafka-producer.md": KAFKA,
     "docs/quickstarts/spark.md": SPARK,
@@ -51,6 +52,7 @@ RUN_BY: dict[Named, str] = {
     ("docs/other-engines.md", "INSTALL iceberg; LOAD iceberg;"): PAGES,
     ("docs/reading.md", "dep_delay > 60 and"): README,
     ("docs/reading.md", "import duckdb, pandas as pd"): README,
+    ("docs/reading.md", "import pyarrow.compute as pc"): README,
     ("docs/reading.md", "trips = lake.create_table("): README,
     ("README.md", "import rootline.spark"): SPARK,
     ("docs/spark.md", "import rootline"): SPARK,

@@ -31,6 +31,23 @@ def test_the_quickstart_for_python_runs(tmp_path: Path, monkeypatch: pytest.Monk
     assert "Oslo" in looked
 
 
+def test_the_ten_tasks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with page_shell(tmp_path, monkeypatch) as shell:
+        outputs = run_page(shell, "docs/quickstarts/ten-tasks.md")
+    assert outputs == [
+        "",
+        "",
+        "3\n",
+        "[{'id': 2, 'price': 20.0}]\n",
+        "RowCounts(inserted=1, updated=1, deleted=0)\n",
+        "1\n",
+        "1\n",
+        "3 3\n3\n",
+        "['id', 'town', 'price', 'at', 'tags', 'note']\n",
+        "",
+    ]
+
+
 def test_the_quickstart_for_operators_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with page_shell(tmp_path, monkeypatch, {"8080": free_port()}) as shell:
         shell.exit_codes["trace"] = 1  # the page says so

@@ -52,7 +52,7 @@ def test_every_python_example_is_python(house: Path) -> None:
 def test_the_examples_of_the_page_about_reading_run(house: Path, tmp_path: Path) -> None:
     example = "\n".join(blocks(house, "python", "docs/reading.md"))
     after = "print(flights.scan().count(), len(pl.DataFrame(scan)), planes.scan().schema().names)"
-    assert run([sys.executable, "-c", example + after], tmp_path) == "4 4 ['flight', 'seats']\n"
+    assert run([sys.executable, "-c", example + after], tmp_path) == "5 5 ['flight', 'seats']\n"
 
 
 def test_the_filters_of_the_page_about_reading_can_be_read(house: Path) -> None:

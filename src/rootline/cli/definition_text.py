@@ -23,9 +23,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
 from rootline.client.given_schema import type_of_words
-from rootline.client.layout_terms import sort_term
+from rootline.client.layout_terms import sort_term, term_text
 from rootline.schemas.errors import Invalid
-from rootline.tree.evolution.specs_and_orders import partition_field_names
+from rootline.tree.evolution.specs_and_orders import IDENTITY, partition_field_names
 
 if TYPE_CHECKING:
     from rootline.schemas.table_definition import PartitionSpec, SortField, TableDefinition
@@ -72,7 +72,7 @@ def _first_fault(error: ValidationError) -> str:
 def _column(path: Path, field_id: int, name: str, kind: object, ids: Iterator[int]) -> NestedField:
     if not isinstance(kind, str):
         raise Invalid(
-            "definition-invalid", f"{path}: column {name!r}: its type is not a string. Nested types need Iceberg's form"
+            "definition-invalid", f"{path}: column {name!r}: its type is not a string; write long, struct<x: double>, …"
         )
     try:
         found, required = type_of_words(kind, ids)
@@ -112,14 +112,14 @@ def _order_text(definition: TableDefinition, fields: Sequence[SortField]) -> str
 
 
 def members_text(definition: TableDefinition, spec: PartitionSpec, *, with_ids: bool = False) -> str:
-    """The members of a spec, such as `carrier, month of time_hour`. Empty for an unpartitioned spec."""
+    """The members of a spec as terms, such as `carrier, month(time_hour)`. Empty for an unpartitioned spec."""
     names = {field.tracked_id: field.name for field in definition.tracked_fields}
     texts = []
     for member in spec.expr_ids:
         expression = definition.expressions_by_id.get(member)
         if expression is None:
-            texts.append(names[member])
+            texts.append(term_text(IDENTITY, [names[member]]))
             continue
-        sources = ", ".join(names[source_id] for source_id in expression.source_ids)
-        texts.append(f"{expression.transform} of {sources}" + (f" (expression {member})" if with_ids else ""))
+        term = term_text(expression.transform, [names[source_id] for source_id in expression.source_ids])
+        texts.append(term + (f" (expression {member})" if with_ids else ""))
     return ", ".join(texts)

@@ -33,7 +33,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.rows.arrow_types import arrow_field_of, arrow_schema_of, may_cast, storage_of
-from rootline.storage.rows.metadata_columns import LINEAGE, metadata_field
+from rootline.storage.rows.metadata_columns import LAST_UPDATED, LINEAGE, ROW_ID, may_state_lineage, metadata_field
 from rootline.storage.rows.row_projection import RowProjection, find_by_name, write_default
 
 _STRETCHES: Final = 32
@@ -161,6 +161,27 @@ def write_rewritten_files(
         assert field is not None, "one of the metadata columns"
         checked = checked.append_column(arrow_field_of(field), rows.column(name))
     return _files_of(checked, definition, fresh_ids, target_file_size_bytes, ordered)
+
+
+def write_changed_files(
+    rows: pa.Table | Sequence[pa.RecordBatch],
+    definition: TableDefinition,
+    fresh_ids: Iterable[uuid.UUID],
+    *,
+    target_file_size_bytes: int = TARGET_FILE_SIZE_BYTES,
+) -> list[WrittenFile]:
+    """Files of new and updated rows. An updated row keeps the id in its column `_row_id`, which is null in a new row.
+
+    Raises the errors of `write_files`.
+    """
+    given = rows if isinstance(rows, pa.Table) else pa.Table.from_batches(rows)
+    if ROW_ID not in given.column_names or not may_state_lineage(definition):
+        return write_files(given, definition, fresh_ids, target_file_size_bytes=target_file_size_bytes)
+    if given.column(ROW_ID).null_count == len(given):
+        own = given.drop_columns([ROW_ID])
+        return write_files(own, definition, fresh_ids, target_file_size_bytes=target_file_size_bytes)
+    given = given.append_column(LAST_UPDATED, pa.nulls(len(given), pa.int64()))
+    return write_rewritten_files(given, definition, fresh_ids, target_file_size_bytes=target_file_size_bytes)
 
 
 def _files_of(

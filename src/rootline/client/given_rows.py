@@ -32,7 +32,7 @@ from pyiceberg.types import NestedField
 from rootline.client import checks
 from rootline.client.given_values import CODE as _CODE
 from rootline.client.given_values import FAULTS as _FAULTS
-from rootline.client.given_values import LACKING, is_laid_out, values_of
+from rootline.client.given_values import LACKING, has_lacking, is_laid_out, values_of
 from rootline.schemas.errors import Invalid
 
 _FORMS: Final = "give an Arrow table, a data frame, a list of dicts, or a dict of columns"
@@ -70,6 +70,18 @@ class GivenRows:
         if isinstance(self._given, pa.Table):
             return frozenset()
         return frozenset(name for name, column in self._given.items() if not _has_a_type(column))
+
+    @property
+    def lacking(self) -> dict[str, np.ndarray[Any, np.dtype[np.bool_]]]:
+        """Flags of the rows that lack a column, for each column that only some of the dicts have."""
+        if isinstance(self._given, pa.Table):
+            return {}
+        lists = {name: column for name, column in self._given.items() if isinstance(column, list)}
+        return {
+            name: np.array([value is LACKING for value in values], dtype=np.bool_)
+            for name, values in lists.items()
+            if has_lacking(values)
+        }
 
     @property
     def own_columns(self) -> pa.Schema:

@@ -11,6 +11,7 @@ this Arrow type is stored as. pandas and Polars are imported only by the user.
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any, Final
@@ -191,50 +192,81 @@ _OTHER_NAMES: Final = {
 }
 _NOT_NULL: Final = " not null"
 _PRIMITIVE: Final[TypeAdapter[PrimitiveType]] = TypeAdapter(PrimitiveType)
+_MEMBER: Final = re.compile(r'\s*(?:"(?P<quoted>[^"]+)"|(?P<plain>[^:<>"]*?))\s*:(?P<type>.+)\Z')
 _DEPTH_MAX: Final = 32
 
 
 def type_of_words(text: str, ids: Iterator[int]) -> tuple[IcebergType, bool]:
     """The type that `text` names, and whether it ends with `not null`. `ids` are for the fields of nested types.
 
+    Nested types are `list<long>`, `map<string, long>` and `struct<x: double not null, "odd name": list<string>>`. Words
+    are in any case, names are not.
+
     Raises:
         ValueError: there is no such type.
     """
-    words = " ".join(text.lower().split())
-    return _type(words.removesuffix(_NOT_NULL), ids, _DEPTH_MAX), words.endswith(_NOT_NULL)
+    return _type(" ".join(text.split()), ids, _DEPTH_MAX)
 
 
-def _type(words: str, ids: Iterator[int], depth: int) -> IcebergType:
+def _type(words: str, ids: Iterator[int], depth: int) -> tuple[IcebergType, bool]:
     words = words.strip()
     if depth == 0:
         raise ValueError(f"types are nested more than {_DEPTH_MAX} deep")
-    if words.startswith("list<") and words.endswith(">"):
-        return ListType(next(ids), _type(words[5:-1], ids, depth - 1), element_required=False)
-    if words.startswith("map<") and words.endswith(">"):
-        key, value = _halves(words[4:-1])
-        key_type = _type(key, ids, depth - 1)
-        return MapType(next(ids), key_type, next(ids), _type(value, ids, depth - 1), value_required=False)
+    if is_required := words.lower().endswith(_NOT_NULL):
+        words = words[: -len(_NOT_NULL)].rstrip()
+    form, _, inner = words.partition("<")
+    form = form.rstrip().lower() if inner.endswith(">") else ""
+    parts = _parts(inner[:-1]) if form in ("list", "map", "struct") else []
+    match form, parts:
+        case "list", [element]:
+            kind, element_required = _type(element, ids, depth - 1)
+            return ListType(next(ids), kind, element_required=element_required), is_required
+        case "map", [key, value]:
+            of_key, _ = _type(key, ids, depth - 1)
+            key_id = next(ids)
+            of_value, value_required = _type(value, ids, depth - 1)
+            return MapType(key_id, of_key, next(ids), of_value, value_required=value_required), is_required
+        case "struct", _:
+            return StructType(*_members(parts, ids, depth)), is_required
+        case (("list" | "map"), _):
+            raise ValueError(f"{words!r}: write list<long>, with one type, or map<string, long>, with two")
+    word = words.lower()
     try:
-        return _PRIMITIVE.validate_python(_OTHER_NAMES.get(words, words))
+        return _PRIMITIVE.validate_python(_OTHER_NAMES.get(word, word)), is_required
     except PyIcebergValidationError as error:
         raise ValueError(str(error)) from error
     except (ValidationError, ValueError, TypeError) as error:
         raise ValueError(f"there is no type {words!r}") from error
 
 
-def _halves(words: str) -> tuple[str, str]:
-    """The parts before and after the first comma outside of brackets."""
-    depth = 0
-    for at, char in enumerate(words):
-        depth += (char in "<([") - (char in ">)]")
-        if char == "," and depth == 0:
-            return words[:at], words[at + 1 :]
-    raise ValueError("a map has two types, as in map<string, long>")
+def _members(parts: list[str], ids: Iterator[int], depth: int) -> list[NestedField]:
+    fields: dict[str, NestedField] = {}
+    for part in parts:
+        match = _MEMBER.match(part)
+        name = "" if match is None else match["quoted"] or match["plain"]
+        if match is None or not name or name in fields:
+            raise ValueError(f"{part.strip()!r} is not a new member of a struct: write struct<x: double, y: double>")
+        kind, required = _type(match["type"], ids, depth - 1)
+        fields[name] = NestedField(next(ids), checks.column_name(name, _CODE), kind, required=required)
+    return list(fields.values())
+
+
+def _parts(words: str) -> list[str]:
+    """The parts between the commas outside of brackets and quotes."""
+    parts, depth, is_quoted = [""], 0, False
+    for char in words:
+        is_quoted ^= char == '"'
+        depth += 0 if is_quoted else (char in "<([") - (char in ">)]")
+        if char == "," and depth == 0 and not is_quoted:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return parts
 
 
 _CODE: Final = "definition-invalid"
 _FORMS: Final = "give an Arrow or Iceberg schema, a dict of names and types, or a data frame"
-_WORDS: Final = "write string, long, double, timestamptz, …, or give an Arrow type"
+_WORDS: Final = "write string, long, list<string>, struct<x: double>, …, or give an Arrow type"
 _PYTHON_TYPES: Final[dict[object, PrimitiveType]] = {
     bool: BooleanType(),
     int: LongType(),

@@ -22,6 +22,7 @@ from rootline.schemas.errors import Invalid
 from rootline.storage.metadata.root_reader import check_there
 
 if TYPE_CHECKING:
+    from rootline.client.async_table import AsyncTableHandle
     from rootline.client.iceberg_tables import Adopted
     from rootline.client.layout_terms import SortBy
     from rootline.client.session import Commit
@@ -165,6 +166,16 @@ class Lake(LakeNames):
         checked = checks.table(name)
         self.holder.run(lambda session: check_there(session.store, checked))
         return TableHandle(self, checked)
+
+    def async_table(self, name: str) -> AsyncTableHandle:
+        """The table `name` (`namespace.table`), for coroutines. Nothing is read before its methods are called.
+
+        Raises:
+            Invalid: `table-name-invalid`. Methods of a table that is not there raise `table-unknown`.
+        """
+        from rootline.client.async_table import AsyncTableHandle
+
+        return AsyncTableHandle(self, checks.table(name))
 
     def replace_table(
         self,

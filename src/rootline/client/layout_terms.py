@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _COLUMN: Final = r"[^\W\d][\w.]*"
 _SOURCE: Final = rf'{_COLUMN}|"[^"]+"'
 _TERM: Final = re.compile(
-    rf"\s*(?:(?P<plain>{_SOURCE})|(?P<function>[a-z]+)\(\s*(?:(?P<width>[0-9]+)\s*,\s*)?"
+    rf"\s*(?:(?P<plain>{_SOURCE})|(?P<function>[A-Za-z]+)\(\s*(?:(?P<width>[0-9]+)\s*,\s*)?"
     rf"(?P<columns>(?:{_SOURCE})(?:\s*,\s*(?:{_SOURCE}))*)\s*\))"
     rf"(?:\s+as\s+(?P<alias>{_COLUMN}))?\s*\Z"
 )
@@ -70,7 +70,8 @@ def parsed_term(argument: str, term: str, schema: Schema) -> Term:
     if match is None:
         raise Invalid("definition-invalid", f"{where}: write column, month(column) or bucket(8, column)")
     columns = [column.strip('"') for column in _SOURCES.findall(match["plain"] or match["columns"])]
-    function = _PLURALS.get(match["function"] or "identity", match["function"] or "identity")
+    function = (match["function"] or "identity").lower()
+    function = _PLURALS.get(function, function)
     if (match["width"] is not None) != (function in _WITH_WIDTH):
         needs = "needs a width first, as in bucket(8, column)" if function in _WITH_WIDTH else "accepts a column only"
         raise Invalid("definition-invalid", f"{where}: {function} {needs}")
@@ -174,13 +175,18 @@ def _field(term: str, schema: Schema) -> SortField:
     return SortField(parsed.source_ids[0], parsed.transform, "desc" if is_down else "asc", f"nulls-{nulls}")
 
 
+def term_text(transform: str, columns: Sequence[str]) -> str:
+    """A transform over columns as a term: `city`, `month(ts)`, `bucket(8, id)`."""
+    function, _, width = transform.partition("[")
+    names = [name if re.fullmatch(_COLUMN, name) else f'"{name}"' for name in columns]
+    return names[0] if function == "identity" else f"{function}({', '.join([*filter(None, [width[:-1]]), *names])})"
+
+
 def sort_term(field: SortField, name: str) -> str:
     """`field` over the column `name`, in the grammar of `sort_by`. The place of nulls is written unless it is the
     default.
     """
-    transform, _, width = field.transform.partition("[")
-    quoted = name if re.fullmatch(r"[^\W\d][\w.]*", name) else f'"{name}"'
-    of = quoted if transform == "identity" else f"{transform}({f'{width[:-1]}, ' if width else ''}{quoted})"
+    of = term_text(field.transform, [name])
     usual = "nulls-last" if field.direction == "desc" else "nulls-first"
     nulls = "" if field.null_order == usual else f" {field.null_order.replace('-', ' ')}"
     return f"{'-' if field.direction == 'desc' else ''}{of}{nulls}"

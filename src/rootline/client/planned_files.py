@@ -11,10 +11,10 @@ is kept.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import overload
+from typing import TypeAlias, overload
 
 import pyarrow as pa
 from pyiceberg.expressions import BooleanExpression
@@ -96,14 +96,19 @@ class PlannedFiles(Sequence[FileTask]):
         return len(self.tasks)
 
 
+Filter: TypeAlias = str | BooleanExpression | BoundFilter | Callable[[TableDefinition], str] | None
+
+
 async def plan_files(
     session: Session,
     table: TableName,
-    where: str | BooleanExpression | BoundFilter | None = None,
+    where: Filter = None,
     point: PointInTime = HEAD,
     deletes_for: DeletesFor = DeletesFor.MATCHING_ROWS,
 ) -> FilePlan:
     """Plan the live files that may match `where` in the version of `point`.
+
+    A filter that depends on the definition of that version is a function, which runs in a thread.
 
     Raises:
         Invalid: `table-unknown`, `version-unknown`, `filter-invalid`, `equality-delete-unread`.
@@ -120,10 +125,12 @@ async def _planned(
     session: Session,
     reads: PlanningReads,
     root: Root,
-    where: str | BooleanExpression | BoundFilter | None,
+    where: Filter,
     deletes_for: DeletesFor,
 ) -> FilePlan:
     definition = await read_definition(reads, root.header)
+    if callable(where):
+        where = await asyncio.to_thread(where, definition)
     pruning = PruningFilter.of(where, definition)
     found = await plan_scan(reads, root, definition, pruning, cache=session.cache, deletes_for=deletes_for)
     reads.keep()

@@ -1,8 +1,8 @@
 """Planned changes of a table's rows: delete by filter, overwrite, and compaction of data files.
 
 Owns: the plan of each change: files to remove, positions to mark in delete vectors, files to rewrite, groups of files
-to compact. Does not own: finding the rows that match (`planned_files`), committing a plan (`planned_change`), Puffin
-files (`vector_codec`), the decision whether the change still fits (`rootline.tree`).
+to compact. Does not own: finding the rows that match (`planned_files`), committing a plan (`planned_change`), vectors
+(`marked_files`), the decision whether the change still fits (`rootline.tree`).
 Invariants: a delete and an overwrite are one atomic intent each. If a delete matches only some rows of a file, every
 file gets a vector, because one intent cannot add vectors and remove whole files. A new vector also contains the
 positions of the vector that it replaces. A row that does not match keeps its `_row_id` and
@@ -14,7 +14,6 @@ Source: protocol page, section 2, `row_delta`, `remove` and `overwrite`, format 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -24,13 +23,13 @@ from pyroaring import BitMap64
 
 from rootline.client.data_file_writer import write_rewritten_files
 from rootline.client.given_rows import GivenRows
+from rootline.client.marked_files import Touched, stored_vectors
 from rootline.client.merged_rows import MergePlan, StoredRows, planned
 from rootline.client.new_files import (
     NewFiles,
     commit_intent,
     for_intent,
     store_written,
-    upload_all,
     write_and_store_kept,
 )
 from rootline.client.planned_change import ChangeOptions, commit_planned, planned_intent
@@ -41,15 +40,12 @@ from rootline.client.planned_files import (
     match_rows,
     matched_rows,
     plan_files,
-    seen_vector,
     surviving_rows,
 )
 from rootline.client.session import Commit, Session, WriterStamp
 from rootline.maintenance.data_compaction_plan import filled, size_of
-from rootline.maintenance.plan import vectors_of_puffin
-from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.intent import AddedVector, DataFile, Intent, IntentKind
+from rootline.schemas.intent import DataFile, Intent, IntentKind
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.rows.data_file_reader import RowsWanted
 from rootline.storage.rows.scan_executor import scan_table
@@ -96,24 +92,13 @@ async def _intent(
         isolation=options.isolation,
         where=where,
         removed=[task for task, _ in matched] if whole else (),
-        vectors=() if whole else await _vectors(session, plan, matched),
+        vectors=() if whole else await stored_vectors(session, plan.table, [_touched(*pair) for pair in matched]),
     )
 
 
-async def _vectors(
-    session: Session, plan: FilePlan, matched: list[tuple[FileTask, Matched]]
-) -> tuple[AddedVector, ...]:
-    blobs = [VectorBlob(task.data.location, match.deleted | _positions(task, match)) for task, match in matched]
-    puffin = await asyncio.to_thread(encode_puffin, blobs)
-    location = puffin_name(f"data/{session.environment.fresh_id()}-deletes", puffin.body)
-    await upload_all(session, plan.table, [(location, puffin.body)])
-    return vectors_of_puffin(location, puffin, blobs, [seen_vector(task) for task, _ in matched])
-
-
-def _positions(task: FileTask, match: Matched) -> BitMap64:
-    if match.positions is not None:
-        return match.positions
-    return BitMap64(range(task.data.record_count))
+def _touched(task: FileTask, match: Matched) -> Touched:
+    every = BitMap64(range(task.data.record_count)) if match.positions is None else match.positions
+    return Touched(task, match.deleted, every)
 
 
 EVERY_ROW: Final = "true"

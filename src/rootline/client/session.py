@@ -39,6 +39,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class RowCounts:
+    """The numbers of rows that a call inserted, updated and deleted. `None` is as in `Commit`."""
+
+    inserted: int | None
+    updated: int
+    deleted: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
     """A change that is in the table.
 
@@ -47,8 +56,9 @@ class Commit:
     number is no longer recorded.
     `added_rows`, `deleted_rows`: rows that the call added, and rows that it deleted from the version of its plan. They
     are `None` if unknown, because the call read no file to count them, or if the call does not count rows.
-    `is_new`: whether the call made this version. An append without rows publishes nothing and returns the newest
-    version.
+    `updated_rows`: rows that the call replaced by new versions of them. `rows`: the three numbers.
+    `is_new`: whether the call made this version. An append without rows, and an upsert, a merge or an update that finds
+    nothing to change, publish nothing and return the newest version.
     """
 
     version: int
@@ -57,6 +67,12 @@ class Commit:
     added_rows: int | None = field(default=None, compare=False)
     deleted_rows: int | None = field(default=None, compare=False)
     is_new: bool = field(default=True, compare=False)
+    updated_rows: int = field(default=0, compare=False)
+
+    @property
+    def rows(self) -> RowCounts:
+        """The numbers of rows that the call changed."""
+        return RowCounts(self.added_rows, self.updated_rows, self.deleted_rows)
 
 
 def commit_of(verdict: Verdict) -> Commit:
@@ -303,17 +319,7 @@ class SessionHolder:
 
     def iterate(self, source: Callable[[Session], AsyncIterator[T]]) -> Iterator[T]:
         """Yield the items of an asynchronous source. Each is awaited on the loop when the caller requests it."""
-        found: list[AsyncIterator[T]] = []
-
-        async def step(session: Session) -> T | _End:
-            if not found:
-                found.append(source(session))
-            return await anext(found[0], _End.HERE)
-
-        async def finish(_: Session) -> None:
-            if found and isinstance(found[0], AsyncGenerator):
-                await found[0].aclose()
-
+        step, finish = _steps_of(source)
         try:
             while not isinstance(item := self.run(step), _End):
                 yield item
@@ -321,6 +327,16 @@ class SessionHolder:
             # the lake was closed meanwhile, or the collector runs on the loop itself: nothing has to be released
             with contextlib.suppress(Invalid, RuntimeError):
                 self.run(finish)
+
+    async def iterate_async(self, source: Callable[[Session], AsyncIterator[T]]) -> AsyncGenerator[T]:
+        """Yield the items of an asynchronous source for a caller on another loop, as `iterate` does."""
+        step, finish = _steps_of(source)
+        try:
+            while not isinstance(item := await self.run_async(step), _End):
+                yield item
+        finally:
+            with contextlib.suppress(Invalid):
+                await self.run_async(finish)
 
     def submit(self, operation: Operation[T]) -> Future[T]:
         """Start `operation`. Raises `Invalid` (`lake-closed`) after `close`."""
@@ -378,6 +394,22 @@ class SessionHolder:
         self._loop = self._new_loop()
         self._opening = None
         self._running = set()
+
+
+def _steps_of(source: Callable[[Session], AsyncIterator[T]]) -> tuple[Operation[T | _End], Operation[None]]:
+    """The operations that return the next item of a source, and that close it."""
+    found: list[AsyncIterator[T]] = []
+
+    async def step(session: Session) -> T | _End:
+        if not found:
+            found.append(source(session))
+        return await anext(found[0], _End.HERE)
+
+    async def finish(_: Session) -> None:
+        if found and isinstance(found[0], AsyncGenerator):
+            await found[0].aclose()
+
+    return step, finish
 
 
 def _failed(opening: Future[Session]) -> bool:

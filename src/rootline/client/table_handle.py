@@ -1,7 +1,7 @@
 """A table, for a client program.
 
-Owns: the public methods that read and change a table's rows and definition. Does not own: methods for its versions
-(`table_history`), the execution of each method (the other modules of this package).
+Owns: the public methods that add rows, read them, and change the definition. Does not own: methods that change rows
+(`table_rows`), methods for versions (`table_history`), the execution of each method (the other modules).
 Invariants: a handle has no connection, only a reference to its lake, so it may be pickled, shared between threads, and
 kept as long as the lake is open. Every change waits for its verdict.
 """
@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from rootline.client import checks
 from rootline.client.checks import DEFAULT_TARGET_BYTES
 from rootline.client.producer import DEFAULT_TIMEOUT_S
-from rootline.client.session import Commit, OpenLake, Operation, Session, T
-from rootline.client.table_history import TableHistory
-from rootline.client.time_travel import Moment, PointInTime, read_head
+from rootline.client.session import Commit, Session
+from rootline.client.table_rows import TableRows
+from rootline.client.time_travel import Moment, PointInTime
 from rootline.schemas.errors import Invalid
-from rootline.schemas.identifiers import TableName
-from rootline.schemas.intent import AddedManifest, Isolation
+from rootline.schemas.intent import AddedManifest
 from rootline.schemas.table_definition import TableDefinition
 
 if TYPE_CHECKING:
@@ -33,13 +32,8 @@ if TYPE_CHECKING:
     from rootline.client.scan import Scan
     from rootline.client.version_history import TreeView
 
-_STALE_CODES: Final = frozenset(
-    ("table-uuid-mismatch", "table-dropped", "table-uuid-missing", "table-replaced", "schema-unknown", "spec-unknown")
-)
-"""Rejections after which a table's definition is re-read before the next change."""
 
-
-class TableHandle(TableHistory):
+class TableHandle(TableRows):
     """A table, made by `lake.table` and `lake.create_table`.
 
     It may be shared between threads and pickled. Every change waits for its verdict, for at most `timeout_s` seconds.
@@ -191,110 +185,6 @@ class TableHandle(TableHistory):
 
         return self._changing(operation)
 
-    def overwrite(
-        self,
-        data: Any,
-        *,
-        where: str | None = None,
-        merge_schema: bool = False,
-        isolation: Isolation | str = Isolation.SERIALIZABLE,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        target_file_size_bytes: int = DEFAULT_TARGET_BYTES,
-        summary: Mapping[str, str] | None = None,
-    ) -> Commit | None:
-        """Replace the rows that match `where` by `data`, in one commit. Without `where`, replace all rows.
-
-        Files that match in part are rewritten without the matching rows. If another change wins, this one is planned
-        again from the new version, up to eight times.
-
-        Args:
-            data: the new rows, as in `append`. May be empty.
-            where: a filter on the table's columns, such as `carrier = 'UA'`.
-            merge_schema: as in `append`.
-            isolation: `serializable`: matching rows added after the plan are a conflict. `snapshot`: such rows stay, so
-                that the overwrite succeeds under a steady stream of appends.
-            timeout_s: the time for planning and waiting, in seconds.
-            target_file_size_bytes: the approximate size of a data file.
-            summary: text to text, stored in the snapshot.
-
-        Returns:
-            The commit, with the numbers of rows added and deleted. `None` if `data` is empty and no row matches. Empty
-            `data` deletes: the commit adds no rows.
-
-        Raises:
-            Invalid: `filter-invalid`, `rows-invalid`, or a rejection such as `isolation-conflict` that planning again
-                did not resolve.
-            OutcomeUnknown: `verdict-timeout`.
-        """
-        from rootline.client.given_rows import GivenRows
-        from rootline.client.planned_change import ChangeOptions
-        from rootline.client.row_changes import overwrite_rows
-
-        options = ChangeOptions.of(isolation, timeout_s, target_file_size_bytes, summary)
-        rows, by, merges = GivenRows.of(data), checks.filter_text(where), checks.truth(merge_schema, "merge_schema")
-        return self._changing(
-            lambda session: overwrite_rows(session, self._lake.stamp, self.name, rows, by, options, merge_schema=merges)
-        )
-
-    def delete_where(
-        self,
-        where: str,
-        *,
-        isolation: Isolation | str = Isolation.SERIALIZABLE,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        summary: Mapping[str, str] | None = None,
-    ) -> Commit | None:
-        """Delete the rows that match `where`, in one commit. No data file is rewritten: delete vectors mark the rows.
-
-        Arguments are as in `overwrite`.
-
-        Returns:
-            The commit, with the number of rows. `None` if no row matches: nothing is published, and there is no new
-            version.
-
-        Raises:
-            Invalid: `filter-invalid`, or a rejection such as `isolation-conflict` that planning again did not resolve.
-            OutcomeUnknown: `verdict-timeout`. Deleting again is safe.
-        """
-        from rootline.client.planned_change import ChangeOptions
-        from rootline.client.row_changes import delete_rows
-
-        options = ChangeOptions.of(isolation, timeout_s, DEFAULT_TARGET_BYTES, summary)
-        deleted = checks.deleting_filter(where)
-        return self._changing(lambda session: delete_rows(session, self._lake.stamp, self.name, deleted, options))
-
-    def rewrite(
-        self,
-        *,
-        where: str | None = None,
-        target_file_size_bytes: int = DEFAULT_TARGET_BYTES,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        summary: Mapping[str, str] | None = None,
-    ) -> tuple[Commit, ...]:
-        """Rewrite the files that may match `where`: small ones together, without deleted rows.
-
-        No row and no `_row_id` changes, so no change feed shows it. Each group of files is one commit. Concurrent
-        deletes are never undone: they apply to the new files, or the group is rejected and not retried.
-
-        Args:
-            where: a filter. Without it, all files are rewritten.
-            target_file_size_bytes: the approximate size of a data file.
-            timeout_s: the waiting time for the verdict on each group, in seconds.
-            summary: text to text, stored in the snapshots.
-
-        Returns:
-            The commits, empty if no file is worth rewriting.
-
-        Raises:
-            Invalid: `filter-invalid`, or a rejection such as `stale-source`. The groups before it are committed.
-            OutcomeUnknown: `verdict-timeout`, of one group.
-        """
-        from rootline.client.row_changes import RewriteOptions, rewrite_files
-
-        options = RewriteOptions(*checks.write_options(timeout_s, target_file_size_bytes, summary))
-        chosen = checks.filter_text(where)
-        return self._changing(lambda session: rewrite_files(session, self._lake.stamp, self.name, chosen, options))
-
     def scan(
         self,
         where: str | BooleanExpression | None = None,
@@ -384,28 +274,3 @@ class TableHandle(TableHistory):
 
     def __repr__(self) -> str:
         return f"<TableHandle {self.name} of {self._lake!r}>"
-
-    def __getstate__(self) -> tuple[OpenLake, TableName]:
-        return self._lake, self.name
-
-    def __setstate__(self, state: tuple[OpenLake, TableName]) -> None:
-        self._lake, self.name, self._known = *state, None
-
-    def _changing(self, operation: Operation[T]) -> T:
-        try:
-            return self._lake.holder.run(operation)
-        except Invalid as error:
-            if error.code in _STALE_CODES:
-                self._known = (
-                    None  # the table was changed or recreated meanwhile: the next call re-reads its definition
-                )
-            raise
-
-    async def _definition(self, session: Session) -> TableDefinition:
-        """The definition, read once: it is immutable, and a rejection because of its change clears this cache."""
-        from rootline.storage.metadata.root_reader import read_definition
-
-        if self._known is None:
-            head = await read_head(session.store, self.name)
-            self._known = await read_definition(session.store, head.header)
-        return self._known

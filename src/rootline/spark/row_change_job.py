@@ -1,8 +1,8 @@
 """Executes a change of rows: reads a version, runs the job, publishes one intent, and retries after a conflict.
 
-Owns: the order of these steps and their number, joining the tasks' messages into vectors and removals, the intent,
-the translation of Spark's conditions to filters of Rootline, Spark's check of recomputed rows during a change. Does
-not own: the change itself (`statements`), the tasks (`row_change_tasks`), publishing (`batch_commit`).
+Owns: the order of these steps and their number, joining the tasks' messages, the translation of Spark's conditions to
+filters of Rootline, Spark's check of recomputed rows during a change. Does not own: the change itself (`statements`),
+the tasks (`row_change_tasks`), vectors and the intent (`rootline.client.marked_files`), publishing (`batch_commit`).
 Invariants: the version that a job reads is the one that its intent names, and each attempt reads the head again. A
 named change (writer and sequence) that is sent again commits once. A vector contains the positions of the one that it
 replaces. A row that two source rows change refuses the whole change. If every touched file loses all its rows, the
@@ -21,13 +21,12 @@ evaluates the condition: no file is pruned, and every concurrent change is a con
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
@@ -46,16 +45,14 @@ from pyiceberg.types import (
 from pyroaring import BitMap64
 
 from rootline.client.lake import Lake
-from rootline.client.new_files import NewFiles, upload_all
-from rootline.client.planned_change import planned_intent
-from rootline.client.planned_files import FilePlan, plan_files, seen_vector
+from rootline.client.marked_files import Touched, change_intent, stored_vectors, touched_files
+from rootline.client.new_files import NewFiles
+from rootline.client.planned_files import FilePlan, plan_files
 from rootline.client.session import Session
 from rootline.client.time_travel import PointInTime, read_head
-from rootline.maintenance.plan import vectors_of_puffin
-from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.intent import AddedVector, Intent, IntentKind, Isolation
+from rootline.schemas.intent import Intent
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.spark.batch_commit import WrittenBatch, carried_files, decided
@@ -76,12 +73,9 @@ from rootline.storage.metadata.root_reader import read_definition
 from rootline.storage.replanning import Patience, drive, no_jitter
 from rootline.storage.rows.data_file_reader import RowsWanted
 from rootline.storage.rows.metadata_columns import FILE, POS, ROW_ID, may_state_lineage
-from rootline.storage.rows.row_deletes import DeletesOfScan
-from rootline.storage.stored_objects import gather_bounded
 from rootline.tree.filter.filter_syntax import Joined, Name, NamePair, Negation, Test, Tree, read_filter
 from rootline.tree.filter.filters import BoundFilter, bind_filter
 from rootline.tree.rules.isolation_rules import FILTER_CHARS_MAX
-from rootline.tree.scan.file_task import FileTask
 from rootline.tree.scan.scan_plan import DeletesFor
 
 if TYPE_CHECKING:
@@ -161,23 +155,6 @@ def checked_shuffles(spark: SparkSession) -> Iterator[None]:
                     spark.conf.set(name, value)
 
 
-_VECTORS_AT_ONCE: Final = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Touched:
-    """A file that loses rows, with the positions that were `deleted` before, and those deleted now (`gone`)."""
-
-    task: FileTask
-    deleted: BitMap64
-    gone: BitMap64
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the file loses all its remaining rows."""
-        return len(self.deleted | self.gone) >= self.task.record_count
-
-
 @dataclass(frozen=True, slots=True)
 class JobResult:
     """The result of a job: its new files, and the deleted positions by file."""
@@ -209,67 +186,6 @@ class JobResult:
             )
         deleted, updated, inserted = (sum(changes.counts[at] for changes in said) for at in range(3))
         return JobResult(tuple(changes.written for changes in said), gone, (deleted, updated, inserted))
-
-
-async def touched_files(session: Session, plan: FilePlan, gone: Mapping[str, BitMap64]) -> list[Touched]:
-    """The files of `plan` that lose rows, with the positions that are already deleted.
-
-    Raises:
-        Corrupt: an object has other bytes than were written.
-    """
-    if not gone:
-        return []
-    tasks = [task for task in plan.scan.tasks() if task.location in gone]
-    if len(tasks) != len(gone):
-        missing = next(iter(set(gone) - {task.location for task in tasks}))
-        raise Invalid(
-            "file-not-live",
-            f"{plan.table}: {missing!r}, whose rows were read, is not part of version {plan.root.header.version}: "
-            "run the change again",
-        )
-    reading = DeletesOfScan(session.store, plan.table, plan.definition)
-
-    async def touched(task: FileTask) -> Touched:
-        by_position = replace(task.deletes, equality=())  # rows that equality deletes delete are in no vector
-        deletes = await reading.of_task(FileTask(task.data, task.vectors, deletes=by_position))
-        return Touched(task, deletes.positions or BitMap64(), gone[task.location])
-
-    try:
-        return await gather_bounded(tasks, touched, _VECTORS_AT_ONCE)
-    finally:
-        await reading.close()
-
-
-def change_intent(
-    session: Session,
-    plan: FilePlan,
-    isolation: Isolation,
-    new: NewFiles,
-    vectors: tuple[AddedVector, ...] = (),
-    removed: Sequence[FileTask] = (),
-) -> Intent | None:
-    """One intent of all changes, checked against the plan's filter, or `None` if there are no changes."""
-    if vectors:
-        kind = IntentKind.ROW_DELTA
-    elif removed:
-        kind = IntentKind.OVERWRITE
-    elif new.files or new.leaves:
-        kind = IntentKind.APPEND
-    else:
-        return None
-    where = plan.pruning.bound.text if isolation is Isolation.SERIALIZABLE else None
-    return planned_intent(
-        session, plan, kind, {}, isolation=isolation, where=where, added=new, vectors=vectors, removed=removed
-    )
-
-
-async def stored_vectors(session: Session, table: TableName, files: Sequence[Touched]) -> tuple[AddedVector, ...]:
-    """The vectors of the files, stored in one Puffin file."""
-    blobs = [VectorBlob(file.task.location, file.deleted | file.gone) for file in files]
-    puffin = await asyncio.to_thread(encode_puffin, blobs)
-    location = puffin_name(f"data/{session.environment.fresh_id()}-deletes", puffin.body)
-    await upload_all(session, table, [(location, puffin.body)])
-    return vectors_of_puffin(location, puffin, blobs, [seen_vector(file.task) for file in files])
 
 
 _OWN: Final = (FILE, POS)

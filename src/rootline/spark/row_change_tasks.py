@@ -15,18 +15,18 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from rootline.client.data_file_writer import WrittenFile, write_files, write_rewritten_files
+from rootline.client.data_file_writer import WrittenFile, write_changed_files, write_files, write_rewritten_files
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.connection import guest_lake
 from rootline.spark.file_sink import FilesWritten, write_task
 from rootline.spark.options import SourceOptions
 from rootline.storage.rows.data_file_reader import RowsWanted
-from rootline.storage.rows.metadata_columns import LAST_UPDATED, LINEAGE, POS, ROW_ID, may_state_lineage
+from rootline.storage.rows.metadata_columns import LINEAGE, POS, may_state_lineage
+from rootline.storage.rows.row_deletes import places_by_file
 from rootline.storage.rows.scan_executor import scan_batches
 from rootline.tree.scan.file_task import FileTask
 
@@ -70,12 +70,8 @@ class _Gone:
         done = actions.to_numpy(zero_copy_only=False)
         for action in Action:
             self.counts[action] += int((done == action).sum())
-        is_old = done != Action.INSERT
-        old_files = files.filter(pa.array(is_old)).dictionary_encode()
-        old_places = places.to_numpy(zero_copy_only=False)[is_old].astype(np.uint64)
-        indices = old_files.indices.to_numpy(zero_copy_only=False)
-        for number, name in enumerate(old_files.dictionary.to_pylist()):
-            of_file = old_places[indices == number]
+        is_old = pa.array(done != Action.INSERT)
+        for name, of_file in places_by_file(files.filter(is_old), places.filter(is_old)):
             known = self.positions.setdefault(name, BitMap64())
             before = len(known)
             known |= BitMap64(of_file)
@@ -99,7 +95,7 @@ def change_rows(
                     is_new = pc.not_equal(actions, pa.scalar(int(Action.DELETE), pa.int32()))
                     yield pa.RecordBatch.from_arrays(values, list(names[len(OF_CHANGE) :])).filter(is_new)
 
-        written = write_task(new_rows(), table, options, _changed_files)
+        written = write_task(new_rows(), table, options, write_changed_files)
         positions = {name: bitmap.serialize() for name, bitmap in gone.positions.items()}
         deleted, updated, inserted = gone.counts
         yield _message(TaskChanges(written, positions, (deleted, updated, inserted), gone.ambiguous))
@@ -144,24 +140,6 @@ def _kept_rows(order: bytes, definition: TableDefinition, options: SourceOptions
         at = batch.schema.get_field_index(POS)
         stays = [place not in positions for place in batch.column(at).to_pylist()]
         yield batch.filter(pa.array(stays, pa.bool_())).drop_columns([POS])
-
-
-def _changed_files(
-    part: list[pa.RecordBatch],
-    definition: TableDefinition,
-    ids: Iterable[uuid.UUID],
-    *,
-    target_file_size_bytes: int,
-) -> list[WrittenFile]:
-    """Files of new rows. Updated rows keep their row ids."""
-    rows = pa.Table.from_batches(part)
-    if ROW_ID not in rows.column_names or not may_state_lineage(definition):
-        return write_files(rows, definition, ids, target_file_size_bytes=target_file_size_bytes)
-    if rows.column(ROW_ID).null_count == len(rows):
-        own = rows.drop_columns([ROW_ID])
-        return write_files(own, definition, ids, target_file_size_bytes=target_file_size_bytes)
-    rows = rows.append_column(LAST_UPDATED, pa.nulls(len(rows), pa.int64()))
-    return write_rewritten_files(rows, definition, ids, target_file_size_bytes=target_file_size_bytes)
 
 
 def _moved_files(

@@ -129,7 +129,9 @@ def is_fixed_by_replan(code: str) -> bool:
     return code in _REPLAN_CODES
 
 
-def replan_delay_s(error: Invalid, replans: int, jitter: float, rest_s: float) -> float | None:
+def replan_delay_s(
+    error: Invalid, replans: int, jitter: float, rest_s: float, replans_max: int = REPLANS_MAX
+) -> float | None:
     """The pause before planning again in seconds, or `None` if the rejection is final.
 
     Args:
@@ -137,8 +139,9 @@ def replan_delay_s(error: Invalid, replans: int, jitter: float, rest_s: float) -
         replans: the number of replans so far.
         jitter: in [0, 1).
         rest_s: seconds until the caller's deadline.
+        replans_max: the number of replans after which a rejection is final, unless its plans are cheap.
     """
-    if not is_fixed_by_replan(error.code) or replans >= _MANY_REPLANS.get(error.code, REPLANS_MAX):
+    if not is_fixed_by_replan(error.code) or replans >= max(_MANY_REPLANS.get(error.code, 0), replans_max):
         return None
     delay_s = _REPLAN.after_failure(replans + 1, jitter)
     return delay_s if delay_s < rest_s else None
@@ -159,11 +162,14 @@ class Patience:
     clock: Callable[[], float]
     jitter: Callable[[], float]
     deadline_s: float = math.inf
+    replans_max: int = REPLANS_MAX
 
     @staticmethod
-    def of(timeout_s: float, clock: Callable[[], float], jitter: Callable[[], float]) -> Patience:
+    def of(
+        timeout_s: float, clock: Callable[[], float], jitter: Callable[[], float], replans_max: int = REPLANS_MAX
+    ) -> Patience:
         """The patience for `timeout_s` seconds from now."""
-        return Patience(clock, jitter, clock() + timeout_s)
+        return Patience(clock, jitter, clock() + timeout_s, replans_max)
 
     @property
     def verdict_wait_s(self) -> float:
@@ -175,4 +181,4 @@ class Patience:
         if verdict.kind is not VerdictKind.REJECTED:
             return None
         error = Invalid(verdict.code or "", verdict.message or "")
-        return replan_delay_s(error, replans, self.jitter(), self.deadline_s - self.clock())
+        return replan_delay_s(error, replans, self.jitter(), self.deadline_s - self.clock(), self.replans_max)

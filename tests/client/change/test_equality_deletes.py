@@ -20,7 +20,7 @@ def _rows(*ids: int, carrier: str = "UA") -> pa.Table:
     return pa.table({"id": ids, "carrier": [carrier] * len(ids), "delay": [float(id_) for id_ in ids]}, SCHEMA)
 
 
-def _delete_by_id(lake: Lake, folder: Path, table: TableHandle, *ids: int, carrier: str = "UA") -> str:
+def delete_by_id(lake: Lake, folder: Path, table: TableHandle, *ids: int, carrier: str = "UA") -> str:
     """Publish an equality delete, in the partition of `carrier`, of the rows that have one of `ids`."""
     definition = table.definition()
     (written,) = write_files(_rows(*ids, carrier=carrier), definition, iter([uuid.uuid4()]))
@@ -50,7 +50,7 @@ def deleted(lake: Lake, folder: Path, flights: TableHandle) -> TableHandle:
     """UA flights 0 to 5, of which 1 and 2 are deleted; then flight 1 again; AA flight 1."""
     flights.append(_rows(*range(6)))
     flights.append(_rows(1, carrier="AA"))
-    _delete_by_id(lake, folder, flights, 1, 2)
+    delete_by_id(lake, folder, flights, 1, 2)
     flights.append(_rows(1))
     return flights
 
@@ -81,7 +81,7 @@ def test_deleting_by_a_filter_beside_an_equality_delete_leaves_the_rest(deleted:
 
 
 def test_a_plan_names_the_deletes_of_each_file(lake: Lake, folder: Path, deleted: TableHandle) -> None:
-    location = _delete_by_id(lake, folder, deleted, 1, carrier="AA")
+    location = delete_by_id(lake, folder, deleted, 1, carrier="AA")
     found = {task.data.content_stats[2].lower_bound: task for task in deleted.scan("carrier = 'AA'").plan()}
     assert [entry.location for entry in found["AA"].deletes.equality] == [location]
     assert _ids(deleted) == [0, 1, 3, 4, 5]

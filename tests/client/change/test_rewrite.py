@@ -15,7 +15,7 @@ from rootline.client.session import Session
 from rootline.client.table_handle import TableHandle
 from rootline.schemas.intent import Intent
 from tests.catalog.iceberg_tables import FolderCatalog
-from tests.client.change.test_equality_deletes import _delete_by_id, _rows
+from tests.client.change.test_equality_deletes import _rows, delete_by_id
 
 COLUMNS = ["id", "carrier", "delay", "_row_id", "_last_updated_sequence_number"]
 Row = tuple[Any, ...]
@@ -36,7 +36,7 @@ def worn(lake: Lake, folder: Path, flights: TableHandle) -> TableHandle:
     """Flights in small files of two carriers, some of them deleted by vectors and by equality deletes."""
     flights.append(_rows(*range(6)))
     flights.append(_rows(*range(6, 9)))
-    _delete_by_id(lake, folder, flights, 1, 7)
+    delete_by_id(lake, folder, flights, 1, 7)
     flights.append(_rows(20, 21, carrier="AA"))
     flights.append(_rows(1, 10))
     flights.delete_where("id = 4")
@@ -95,7 +95,7 @@ def test_an_equality_delete_that_lands_meanwhile_reaches_the_rewritten_rows(
 ) -> None:
     before = rows_of(worn)
     intent = planned(lake, worn)
-    _delete_by_id(lake, folder, worn, 3, 8)
+    delete_by_id(lake, folder, worn, 3, 8)
     assert published(lake, intent) is None
     assert rows_of(worn) == [row for row in before if row[0] not in (3, 8)]
     assert list(worn.check()) == []

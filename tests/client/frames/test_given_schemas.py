@@ -95,6 +95,35 @@ def test_a_dict_may_nest_and_say_not_null() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "form"),
+    [
+        ("struct<a: int, b: list<string>>", {"a": "int", "b": ["string"]}),
+        ("List< struct<x:double not null> >", [{"x": "double not null"}]),
+        ("struct<a: struct<b: struct<c: long not null>>>", {"a": {"b": {"c": "long not null"}}}),
+    ],
+)
+def test_words_may_name_structs_and_lists(words: str, form: Any) -> None:
+    assert given_schema({"c": words}).fields == given_schema({"c": form}).fields
+    assert given_schema({"c": f"{words} not null"}).fields[0].required
+
+
+def test_members_in_words_keep_their_case_and_may_be_required() -> None:
+    kind = (
+        given_schema({"c": 'STRUCT < Ab :decimal(9, 2) NOT NULL,"odd, <name>": map<string,double> >'})
+        .fields[0]
+        .field_type
+    )
+    assert isinstance(kind, StructType)
+    assert [(field.name, field.required) for field in kind.fields] == [("Ab", True), ("odd, <name>", False)]
+    assert kind.fields[0].field_type == DecimalType(9, 2)
+    listed = given_schema({"c": "list<struct<x: double not null> not null>"}).fields[0].field_type
+    assert isinstance(listed, ListType)
+    assert listed.element_required
+    assert isinstance(listed.element_type, StructType)
+    assert listed.element_type.fields[0].required
+
+
+@pytest.mark.parametrize(
     ("given", "reason"),
     [
         (5, "is a int, not a schema; give"),
@@ -108,7 +137,14 @@ def test_a_dict_may_nest_and_say_not_null() -> None:
         ({"id": 5}, "column id: 5 is not a type"),
         ({"id": None}, "column id: None is not a type"),
         ({"id": object}, "column id: .* is not a type"),
-        ({"m": "map<string>"}, "a map has two types"),
+        ({"m": "map<string>"}, "map<string, long>, with two"),
+        ({"m": "list<int, int>"}, "list<long>, with one type"),
+        ({"m": "struct<>"}, "'' is not a new member of a struct"),
+        ({"m": "struct<a int>"}, "'a int' is not a new member of a struct: write struct<x: double"),
+        ({"m": "struct<a: int, a: long>"}, "'a: long' is not a new member"),
+        ({"m": "struct<a: int"}, "there is no type 'struct<a: int'"),
+        ({"m": "struct<a: longish>"}, "there is no type 'longish'"),
+        ({"m": "struct<\ud800: long>"}, "has a lone surrogate at character 1"),
         ({"m": "list<" * 100 + "int" + ">" * 100}, "nested more than 32 deep"),
         ({5: "long"}, "5 is not a column name"),
         ({"": "long"}, "is not a column name"),

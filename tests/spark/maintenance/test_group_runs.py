@@ -15,7 +15,7 @@ from rootline.schemas.errors import Invalid
 from rootline.spark.compaction import Asked, Compaction, GroupRuns, Strategy
 from rootline.spark.options import parse_options
 from rootline.spark.rewrite_jobs import FilesOfGroup, GroupWork, pack
-from tests.client.change.test_equality_deletes import _delete_by_id
+from tests.client.change.test_equality_deletes import delete_by_id
 from tests.client.change.test_rewrite import files_of, rows_of
 
 SCHEMA = pa.schema([("id", pa.int64()), ("carrier", pa.string()), ("delay", pa.float64())])
@@ -158,7 +158,7 @@ def test_a_row_that_is_deleted_in_a_file_that_left_and_came_back_meanwhile_stays
         if call == 1:
             table.delete_where("id < 4")
             table.restore(version)
-            _delete_by_id(lake, folder, table, 1, 2)
+            delete_by_id(lake, folder, table, 1, 2)
 
     done = compacted(lake, folder, meanwhile, where="carrier = 'UA'")
     assert (done.refused, done.rows) == (1, 14)
@@ -244,8 +244,8 @@ def test_deletes_of_every_kind_are_carried_out_and_a_file_without_rows_is_not_re
     lake: Lake, folder: Path, table: TableHandle
 ) -> None:
     table.append(rows(200, 201, carrier="DL"))
-    _delete_by_id(lake, folder, table, 200, 201, carrier="DL")
-    _delete_by_id(lake, folder, table, 1)
+    delete_by_id(lake, folder, table, 200, 201, carrier="DL")
+    delete_by_id(lake, folder, table, 1)
     table.delete_where("id = 2")
     table.append(rows(1, 200, carrier="DL"))
     before = rows_of(table)

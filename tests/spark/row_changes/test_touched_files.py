@@ -9,10 +9,10 @@ from pyroaring import BitMap64
 
 from rootline import Invalid
 from rootline.client.lake import Lake
+from rootline.client.marked_files import Touched, touched_files
 from rootline.client.planned_files import plan_files
 from rootline.client.session import Session
 from rootline.schemas.identifiers import TableName
-from rootline.spark.row_change_job import Touched, touched_files
 from rootline.tree.scan.scan_plan import DeletesFor
 from tests.catalog.adopt.test_adopted_deletes import version_2
 from tests.catalog.adopted_lake import NAME

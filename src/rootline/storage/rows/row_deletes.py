@@ -78,12 +78,19 @@ class EqualityKeys:
 
         A call costs at least one pass over the set, so look up many rows at once.
         """
+        found: Mask = self.places(columns).is_valid().to_numpy(zero_copy_only=False)
+        return found
+
+    def places(self, columns: Sequence[pa.Array]) -> pa.Array:
+        """The number of each row of `columns` in the set, from 0, or null if it is not in the set.
+
+        Equal rows have equal numbers, below the number of distinct rows. The cost is as in `contains`.
+        """
         plain = [_comparable(column) for column in columns]
         codes = _code(plain[0], self.values[0])
         for column, known, pairs in zip(plain[1:], self.values[1:], self.pairs, strict=True):
             codes = _code(_combined(codes, column, known), pairs)
-        found: Mask = codes.is_valid().to_numpy(zero_copy_only=False)
-        return found
+        return codes
 
 
 def _comparable(column: pa.Array) -> pa.Array:
@@ -175,15 +182,20 @@ def read_positions(body: bytes, entry: ContentEntry) -> dict[str, BitMap64]:
     """
     found: dict[str, BitMap64] = {}
     for batch in _rows(body, entry, [_FILE_PATH, _POS], {}):
-        paths = batch.column(0).dictionary_encode()
         positions = batch.column(1).to_numpy(zero_copy_only=False)
         if len(positions) and positions.min() < 0:
             raise Corrupt("data-file-corrupt", f"{entry.location}: it deletes row {positions.min()}, a negative number")
-        codes = paths.indices.to_numpy(zero_copy_only=False)
-        for code, path in enumerate(paths.dictionary.to_pylist()):
-            chosen = positions[codes == code].astype(np.uint64)
+        for path, chosen in places_by_file(batch.column(0), batch.column(1)):
             found.setdefault(path, BitMap64()).update(chosen.tolist())
     return found
+
+
+def places_by_file(files: pa.Array, places: pa.Array) -> Iterator[tuple[str, np.ndarray[Any, np.dtype[np.uint64]]]]:
+    """Yield each file in `files` with its row numbers in `places`, repeated ones too."""
+    paths, numbers = files.dictionary_encode(), places.to_numpy(zero_copy_only=False)
+    codes = paths.indices.to_numpy(zero_copy_only=False)
+    for code, path in enumerate(paths.dictionary.to_pylist()):
+        yield path, numbers[codes == code].astype(np.uint64)
 
 
 def _rows(

@@ -15,7 +15,7 @@ import asyncio
 import math
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -238,7 +238,7 @@ def scan_batches(
     look_ahead: int = LOOK_AHEAD,
     limit: int | None = None,
     part_reads: PartReads = PART_READS,
-) -> AsyncIterator[pa.RecordBatch]:
+) -> AsyncGenerator[pa.RecordBatch]:
     """Yield the live, matching rows of `tasks`, in batches of at most 65,536, and at most `limit` rows.
 
     Raises:
@@ -252,7 +252,7 @@ def scan_batches(
 
 async def _batches(
     files: _FilesOfScan, tasks: Iterable[FileTask], look_ahead: int, limit: int | None
-) -> AsyncIterator[pa.RecordBatch]:
+) -> AsyncGenerator[pa.RecordBatch]:
     source = iter(tasks)
     ahead: deque[tuple[FileTask, DecodingAhead]] = deque()
     decoders = asyncio.Semaphore(_DECODERS)
