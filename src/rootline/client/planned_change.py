@@ -20,7 +20,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedVector, Intent, IntentKind, Isolation, RemovedFile
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict
-from rootline.storage.replanning import REPLANS_MAX, Patience, drive_async
+from rootline.storage.replanning import Patience, drive_async
 from rootline.tree.scan.file_task import FileTask
 
 _NO_FILES: Final = NewFiles()
@@ -92,10 +92,9 @@ async def commit_planned(
     plan_intent: Callable[[], Awaitable[Intent | None]],
     *,
     timeout_s: float,
-    replans_max: int = REPLANS_MAX,
 ) -> Commit | None:
     """Commit the intent that `plan_intent` makes for the current head. If another change wins, make and commit a new
-    one, at most `replans_max` times.
+    one, while time is left and at most `REPLANS_MAX` times.
 
     Returns:
         The commit, or `None` if `plan_intent` found nothing to change. Nothing was published then.
@@ -104,7 +103,7 @@ async def commit_planned(
         Invalid: a rejection that a new plan cannot fix, or could not fix in time; any error of `plan_intent`.
         OutcomeUnknown: `verdict-timeout`.
     """
-    patience = Patience.of(timeout_s, session.environment.monotonic_s, session.environment.jitter, replans_max)
+    patience = Patience.of(timeout_s, session.environment.monotonic_s, session.environment.jitter)
 
     async def publish(intent: Intent) -> Verdict:
         return await verdict_on(session, stamp, intent, timeout_s=patience.verdict_wait_s)

@@ -49,8 +49,6 @@ from rootline.storage.rows.scan_executor import scan_batches
 from rootline.tree.scan.scan_plan import DeletesFor
 
 _PORTION_BYTES: Final = 64 * 1024 * 1024
-_REPLANS_MAX: Final = 100
-"""Of many changes of one row, one succeeds per round, so it is the caller's time that ends the others."""
 Assigned: TypeAlias = Mapping[str, Any]
 
 
@@ -190,7 +188,7 @@ async def _committed(
         last = await plan_changes()
         return await last.intent(options)
 
-    commit = await commit_planned(session, stamp, plan_intent, timeout_s=options.timeout_s, replans_max=_REPLANS_MAX)
+    commit = await commit_planned(session, stamp, plan_intent, timeout_s=options.timeout_s)
     if commit is None or last is None:
         return await nothing_appended(session, table)
     return replace(commit, added_rows=last.inserted, deleted_rows=last.deleted, updated_rows=last.updated)

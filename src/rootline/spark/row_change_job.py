@@ -84,6 +84,7 @@ if TYPE_CHECKING:
 _NUMBERS: Final = (DecimalType, IntegerType, LongType)
 _WRITTEN_AS_TEXT: Final = (DateType, StringType)
 _SAME: Final = (BooleanType, *_NUMBERS, *_WRITTEN_AS_TEXT)
+_REPLANS_MAX: Final = 8  # each plan is a Spark job over the files of the change
 _OTHER_MEANING: Final = re.compile(r"""["\\`]|--|/\*|''|[0-9.][eE]""")
 
 
@@ -302,7 +303,7 @@ def carried_out(
         OutcomeUnknown: `verdict-timeout`.
     """
     ensure_registered(spark)
-    patience = Patience(time.monotonic, no_jitter)
+    patience = Patience(time.monotonic, no_jitter, replans_max=_REPLANS_MAX)
 
     def plan() -> _Change:
         begin = begun(options, condition)

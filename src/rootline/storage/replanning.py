@@ -28,12 +28,11 @@ from rootline.schemas.verdict import Verdict, VerdictKind
 
 LEAST_WAIT_S: Final = 1.0
 """The minimum time to wait for a verdict, even if planning has used all of the caller's time."""
-REPLANS_MAX: Final = 8
+REPLANS_MAX: Final = 100
+"""Far more than time allows, as the caller's deadline usually ends the replans."""
 _REPLAN_CODES: Final = frozenset(
     ("stale-source", "isolation-conflict", "file-not-live", "row-conflict", "definition-changed")
 )
-_MANY_REPLANS: Final = {"definition-changed": 100}
-"""Codes whose plans are cheap: of many concurrent changes of a definition, only one succeeds per round."""
 _REPLAN: Final = RetryPolicy(delay_s_min=0.03, delay_s_max=1.5)
 P = TypeVar("P")
 R = TypeVar("R")
@@ -139,9 +138,8 @@ def replan_delay_s(
         replans: the number of replans so far.
         jitter: in [0, 1).
         rest_s: seconds until the caller's deadline.
-        replans_max: the number of replans after which a rejection is final, unless its plans are cheap.
     """
-    if not is_fixed_by_replan(error.code) or replans >= max(_MANY_REPLANS.get(error.code, 0), replans_max):
+    if not is_fixed_by_replan(error.code) or replans >= replans_max:
         return None
     delay_s = _REPLAN.after_failure(replans + 1, jitter)
     return delay_s if delay_s < rest_s else None
@@ -165,11 +163,9 @@ class Patience:
     replans_max: int = REPLANS_MAX
 
     @staticmethod
-    def of(
-        timeout_s: float, clock: Callable[[], float], jitter: Callable[[], float], replans_max: int = REPLANS_MAX
-    ) -> Patience:
+    def of(timeout_s: float, clock: Callable[[], float], jitter: Callable[[], float]) -> Patience:
         """The patience for `timeout_s` seconds from now."""
-        return Patience(clock, jitter, clock() + timeout_s, replans_max)
+        return Patience(clock, jitter, clock() + timeout_s)
 
     @property
     def verdict_wait_s(self) -> float:
