@@ -138,6 +138,7 @@ def replan_delay_s(
         replans: the number of replans so far.
         jitter: in [0, 1).
         rest_s: seconds until the caller's deadline.
+        replans_max: the number of replans after which a rejection is final.
     """
     if not is_fixed_by_replan(error.code) or replans >= replans_max:
         return None
