@@ -21,7 +21,7 @@ export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-java demo demo-fast demo-kafka test test-fast check format format-check lint types contracts house house-names same-code same-bytes diagram screenshots site bench py-files numbers properties mutants simulate chaos ingest broken-redis torture clean clean-venv
+.PHONY: help setup setup-java demo demo-fast demo-kafka test test-fast check format format-check lint types contracts house house-names same-code same-bytes diagram screenshots site bench bench-peers py-files numbers properties mutants simulate chaos ingest broken-redis torture clean clean-venv
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":[^#]*## " } /^[a-z][a-z-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
@@ -99,6 +99,9 @@ numbers: setup ## measure what the proposal asks for; writes docs/numbers.md
 bench: setup ## measure against yardsticks; writes benchmarks/results/
 	$(STAGE) bench $(BIN)/python -m benchmarks $(ARGS)
 
+bench-peers: setup ## measure Rootline beside PyIceberg, delta-rs, DuckLake and Iceberg Java; writes docs/benchmarks.md: make bench-peers ARGS="--scale small"
+	$(STAGE) bench-peers $(BIN)/python -m benchmarks.peers $(ARGS)
+
 properties: setup ## every property test with many more cases than `make test`: make properties TIMES=40 ARGS="-k reference"
 	ROOTLINE_EXAMPLES=$(or $(TIMES),3) $(STAGE) properties $(BIN)/python -m pytest -n $(JOBS) -m "hypothesis or drawn" $(ARGS)
 
@@ -124,5 +127,5 @@ clean: ## remove what runs and demos left behind; keeps .venv
 	rm -rf demo-lake demo-kafka lake dist build spark-warehouse metastore_db derby.log .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
-clean-venv: ## remove .venv
-	rm -rf $(VENV)
+clean-venv: ## remove .venv, and the peers' environment
+	rm -rf $(VENV) .venv-peers

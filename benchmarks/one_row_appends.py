@@ -1,6 +1,6 @@
 """One-row appends in a loop, as a small program makes them: do appends stay fast, and does metadata stay small?
 
-`python -m benchmarks.one_row_appends --beside pyiceberg,ducklake,delta` does the same in turn with other formats.
+`make bench-peers ARGS="--only one-row"` does the same in turn with other formats.
 
 Owns: the loop through `rootline.connect` on a folder, and what the folder holds meanwhile. Does not own: expiry, flush
 and compaction, which the embedded host carries out by itself.
@@ -10,7 +10,6 @@ absolute times of a shared machine drift.
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 import time
@@ -125,33 +124,3 @@ def _held(folder: Path) -> tuple[int, int]:
                 continue
             objects += 1
     return held, objects
-
-
-def main() -> None:
-    """Beside other formats, which need not be installed for anything else."""
-    from benchmarks.one_row_beside import compare
-    from benchmarks.one_row_peers import SUBJECTS, missing_for
-
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--beside", default="pyiceberg,ducklake", help=f"of {', '.join(SUBJECTS)}, with commas")
-    parser.add_argument("--appends", type=int, default=APPENDS)
-    parser.add_argument("--minutes", type=float, default=10.0, help="who has appended for so long stops")
-    parser.add_argument("--keep", type=int, default=1_000, help="snapshots that the others keep; Rootline's is 1,000")
-    options = parser.parse_args()
-    names = [name.strip() for name in options.beside.split(",")]
-    unknown = set(names) - SUBJECTS.keys()
-    if unknown:
-        parser.error(f"{', '.join(sorted(unknown))}: known are {', '.join(SUBJECTS)}")
-    if options.appends < 100:
-        parser.error(f"--appends {options.appends}: 100 at least, so that a tenth of them is something")
-    for name in names:
-        packages = missing_for(name)
-        if packages is not None:
-            parser.error(f"{name} is not installed: pip install {packages}; or leave it out of --beside")
-    compare(
-        ["rootline", *(name for name in names if name != "rootline")], options.appends, options.minutes, options.keep
-    )
-
-
-if __name__ == "__main__":
-    main()

@@ -77,10 +77,11 @@ class S3Service:
 
 
 @contextmanager
-def running_s3(folder: Path, *, keys: Path | None = None) -> Iterator[S3Service]:
-    """A store, its data in `folder`; with `keys`, a folder of the server's users, always one of our own."""
+def running_s3(folder: Path, *, keys: Path | None = None, access_log: Path | None = None) -> Iterator[S3Service]:
+    """A store, its data in `folder`. It is always one of our own with `keys`, a folder of the server's users, and with
+    `access_log`, a file that gets a line for each request."""
     named = os.environ.get("ROOTLINE_TEST_S3")
-    if named and keys is None:
+    if named and keys is None and access_log is None:
         parts = named.split(",")
         if len(parts) != 4:
             pytest.fail("ROOTLINE_TEST_S3 is not of the form endpoint,key,secret,bucket", pytrace=False)
@@ -96,6 +97,7 @@ def running_s3(folder: Path, *, keys: Path | None = None) -> Iterator[S3Service]
         [
             *(binary, "--port", f"{HOST}:{port}", "--quiet", "--keep-alive"),
             *(() if keys is None else ("--iam-dir", keys)),
+            *(() if access_log is None else ("--access-log", access_log)),
             "posix",
             *(() if keys is None else ("--sidecar", sidecar)),  # a long policy does not fit ext4's attributes
             data,
