@@ -26,7 +26,7 @@ from rootline.schemas.intent_rules import IntentLimits
 from rootline.schemas.object_keys import key_of, root_key
 from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft.batch import Applied, FetchedObjects, Record, Stamp
-from rootline.tree.rules.named_leaves import LeafNeed, ReadLeaf
+from rootline.tree.rules.leaf_rules import LeafNeed, ReadLeaf
 from rootline.tree.state.table_state import TableState
 
 LOG: Final = LogId("embedded/large")

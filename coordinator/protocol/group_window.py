@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rootline.tree.draft.batch import Record
-from rootline.tree.rules.writer_leaves import LEAVES_BYTES_MAX
+from rootline.tree.rules.leaf_rules import LEAVES_BYTES_MAX
 
 WINDOW_SHARE_OF_PUT: Final = 0.25
 _WEIGHT_OF_NEWEST: Final = 0.2

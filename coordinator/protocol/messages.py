@@ -19,8 +19,7 @@ from rootline.schemas.parts.log import PartitionOffset
 from rootline.schemas.verdict import Verdict
 from rootline.tree.draft.batch import FetchedObjects, Needs, Record
 from rootline.tree.intents.self_flush import OwnFlush
-from rootline.tree.state.pending_object import PendingObject
-from rootline.tree.state.table_state import TableState
+from rootline.tree.state.table_state import PendingObject, TableState
 
 # The clock
 

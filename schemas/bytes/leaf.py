@@ -240,7 +240,7 @@ class Leaf:
     @cached_property
     def _ordinals(self) -> Mapping[EntryPlace | str, int]:
         """The index from `place_key` to ordinal, for many lookups. It takes 250 bytes an entry, so a single lookup uses
-        `rootline.tree.state.leaf_keys`.
+        `rootline.tree.state.leaf_lookup`.
         """
         _KEPT.add(self)
         columns = [self._rows.column(name).to_pylist() for name in ("content_type", "location", "status", "offset")]

@@ -27,8 +27,8 @@ from rootline.schemas.object_keys import key_of
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.stored_objects import read_stored
 from rootline.tree.draft.batch import ABSENT, Absent, Needs
-from rootline.tree.rules.named_leaves import LeafNeed
-from rootline.tree.rules.vector_merge import VectorNeed
+from rootline.tree.rules.leaf_rules import LeafNeed
+from rootline.tree.rules.vector_rules import VectorNeed
 from tests.coordinator.running_service import TABLE, Running, running
 
 

@@ -38,9 +38,9 @@ from rootline.testing.object_stores import Fault, FaultyObjectStore, scripted
 from rootline.testing.virtual_loop import run_virtually
 from rootline.tree.draft.batch import Absent, Needs
 from rootline.tree.intents.restore import RootNeed
-from rootline.tree.rules.named_leaves import LeafNeed
-from rootline.tree.rules.vector_merge import VectorNeed
-from rootline.tree.state.pending_object import PendingObject
+from rootline.tree.rules.leaf_rules import LeafNeed
+from rootline.tree.rules.vector_rules import VectorNeed
+from rootline.tree.state.table_state import PendingObject
 from tests.coordinator.hooked_ports import HookedStore, taking
 from tests.coordinator.running_service import TABLE, running
 from tests.support.loaded_tables import load_table

@@ -13,7 +13,7 @@ from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import LogId, LogPosition
 from rootline.schemas.intent import AddedManifest, DataFile, Intent, IntentKind
 from rootline.tree.draft.batch import Record
-from rootline.tree.rules.writer_leaves import LEAVES_BYTES_MAX
+from rootline.tree.rules.leaf_rules import LEAVES_BYTES_MAX
 
 LIMITS = BatchLimits(intents_max=10, bytes_max=1_000, age_s_max=0.5)
 

@@ -31,7 +31,7 @@ from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.check.chain import check_table
 from rootline.testing.virtual_loop import run_virtually
 from rootline.tree.draft.batch import Needs, Record
-from rootline.tree.rules.named_leaves import LeafNeed, ReadLeaf
+from rootline.tree.rules.leaf_rules import LeafNeed, ReadLeaf
 from tests.coordinator.hooked_ports import HookedStore, taking
 from tests.coordinator.running_service import TABLE, append_intent, create_intent, running
 from tests.coordinator.test_table_loop import owned

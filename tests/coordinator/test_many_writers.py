@@ -24,7 +24,7 @@ from rootline.storage.metadata.root_reader import find_head, read_root
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from rootline.tree.parts.header_limits import HEADER_BYTES_MAX
-from rootline.tree.state.table_pages import NO_PAGES
+from rootline.tree.state.table_state import NO_PAGES
 from tests.coordinator.hooked_ports import HookedLog, HookedStore
 from tests.coordinator.running_service import TABLE, Running, append_intent, running
 from tests.support.loaded_tables import load_table

@@ -39,7 +39,7 @@ from rootline.schemas.intent import Intent, IntentKind, RemovedFile, VersionRefe
 from rootline.tree.draft.batch import ABSENT, FetchedObjects
 from rootline.tree.intents.restore import RootNeed
 from rootline.tree.intents.self_flush import OwnFlush
-from rootline.tree.rules.named_leaves import LeafNeed
+from rootline.tree.rules.leaf_rules import LeafNeed
 from tests.coordinator.machine_driver import POLICY, TABLE, Driver, append_intent
 from tests.coordinator.test_transition_table import LEAF, of_a_leaf
 from tests.support.own_flush import own_flush

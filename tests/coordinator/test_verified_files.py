@@ -29,7 +29,7 @@ from rootline.testing.virtual_loop import run_virtually
 from rootline.tree.draft.batch import FetchedObjects, Needs, Record
 from rootline.tree.evolution.changes import DefinitionChanges, SetProperties
 from rootline.tree.proof.file_proof import VERIFY_PROPERTY, StatedFile
-from rootline.tree.rules.named_leaves import LeafNeed, ReadLeaf
+from rootline.tree.rules.leaf_rules import LeafNeed, ReadLeaf
 from tests.coordinator.hooked_ports import HookedStore, taking
 from tests.coordinator.running_service import TABLE, running
 from tests.coordinator.test_table_loop import owned

@@ -19,7 +19,7 @@ from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import AddedVector, DataFile, EqualityDeleteFile, VectorReference
 from rootline.schemas.object_keys import key_of, root_key
 from rootline.storage.rows.arrow_types import arrow_schema_of
-from rootline.tree.rules.vector_merge import VectorNeed
+from rootline.tree.rules.vector_rules import VectorNeed
 from tests.tree.planned_intents import DescribedFiles
 from tests.tree.reference_model import ReferenceTable
 from tests.tree.tables import DEFINITION, TABLE, Lake

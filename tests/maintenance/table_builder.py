@@ -49,8 +49,8 @@ from rootline.tree.draft.batch import ABSENT, Absent, Applied, FetchedObjects, N
 from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.parts.header_limits import HEADER_LIMITS
 from rootline.tree.proof.file_proof import statistics_of
-from rootline.tree.rules.named_leaves import LeafNeed, ReadLeaf
-from rootline.tree.rules.vector_merge import VectorNeed
+from rootline.tree.rules.leaf_rules import LeafNeed, ReadLeaf
+from rootline.tree.rules.vector_rules import VectorNeed
 from rootline.tree.state.table_state import TableState
 
 LOG = LogId("embedded/tests")

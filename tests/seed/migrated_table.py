@@ -45,7 +45,7 @@ from rootline.tree.check.invariants import violations
 from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft.batch import Applied, FetchedObjects, Record, Stamp
 from rootline.tree.filter.pruning import PruningFilter
-from rootline.tree.rules.named_leaves import LeafNeed, ReadLeaf
+from rootline.tree.rules.leaf_rules import LeafNeed, ReadLeaf
 from rootline.tree.scan.scan_plan import ScanPlan
 from rootline.tree.state.table_state import TableState
 from rootline.tree.state.totals import totals_of

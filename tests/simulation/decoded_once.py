@@ -28,7 +28,7 @@ from rootline.storage.check import chain, objects
 from rootline.storage.metadata import object_reader as leaf_reader
 from rootline.storage.metadata import root_reader
 from rootline.tree.state import leaf_lookup
-from rootline.tree.state.leaf_keys import LeafKeys
+from rootline.tree.state.leaf_lookup import LeafKeys
 
 T = TypeVar("T")
 _KEPT_MAX: Final = 3_000

@@ -13,7 +13,7 @@ from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import Verdict
 from rootline.tree.commit.arrival_rules import DateNeed
 from rootline.tree.draft.batch import ABSENT, Need, PageNeed
-from rootline.tree.state.table_pages import TablePages
+from rootline.tree.state.table_state import TablePages
 from tests.tree.tables import TABLE_UUID, Lake, append, create, intent
 
 DAY_MS = 24 * 3600 * 1000

@@ -52,10 +52,9 @@ from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft.batch import ABSENT, Applied, FetchedObjects, Need, Needs, NoTable, PageNeed, Record, Stamp
 from rootline.tree.intents.restore import DefinitionNeed, RootNeed
 from rootline.tree.parts.header_limits import HEADER_LIMITS, HeaderLimits
-from rootline.tree.rules.named_leaves import LeafNeed, ReadLeaf
-from rootline.tree.rules.vector_merge import VectorNeed
-from rootline.tree.state.table_pages import NO_PAGES, TablePages
-from rootline.tree.state.table_state import TableState
+from rootline.tree.rules.leaf_rules import LeafNeed, ReadLeaf
+from rootline.tree.rules.vector_rules import VectorNeed
+from rootline.tree.state.table_state import NO_PAGES, TablePages, TableState
 
 TABLE = TableName("demo.flights")
 TABLE_UUID = uuid.UUID("4f3c3a52-0000-4000-8000-000000000001")

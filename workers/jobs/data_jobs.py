@@ -56,7 +56,7 @@ from rootline.storage.rows.row_deletes import DeletesOfScan, RowDeletes
 from rootline.storage.rows.scan_executor import scan_table
 from rootline.storage.stored_objects import read_file
 from rootline.tree.scan.file_task import FileTask
-from rootline.tree.state.pending_object import PendingObject
+from rootline.tree.state.table_state import PendingObject
 from rootline.workers.jobs.job import Job, JobContext, JobOutcome, JobReport, WriteRows
 from rootline.workers.jobs.maintenance_job import MaintenanceJob
 

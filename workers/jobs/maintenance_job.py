@@ -35,7 +35,7 @@ from rootline.schemas.verdict import Verdict, VerdictKind, is_about, lost_place
 from rootline.storage.metadata.root_reader import at_head, read_definition, read_root
 from rootline.storage.replanning import drive_async
 from rootline.storage.stored_objects import store_object
-from rootline.tree.state.pending_object import PendingObject
+from rootline.tree.state.table_state import PendingObject
 from rootline.workers.jobs.job import Job, JobContext, JobOutcome, JobReport
 
 _OF_NO_TABLES: Final = ("expiry", "sweep", "purge")

@@ -53,10 +53,10 @@ from rootline.tree.intents.restore import DefinitionNeed, RootNeed
 from rootline.tree.proof.adoption import adopted_state, invalid, leaves_of, proven_adopted
 from rootline.tree.proof.file_proof import StatedFile, verifies_files
 from rootline.tree.proof.leaf_proof import LeafProof, prove_leaf
-from rootline.tree.rules.named_leaves import LeafNeed, ReadLeaf
-from rootline.tree.rules.vector_merge import UNKNOWN_SIZE, VectorNeed
-from rootline.tree.rules.verified_files import FileNeed, is_in_place, stated
-from rootline.tree.state.live_mask import live_mask
+from rootline.tree.rules.file_rules import FileNeed, is_in_place, stated
+from rootline.tree.rules.leaf_rules import LeafNeed, ReadLeaf
+from rootline.tree.rules.vector_rules import UNKNOWN_SIZE, VectorNeed
+from rootline.tree.state.leaf_lookup import live_mask
 from rootline.tree.state.table_state import TableState
 
 __all__ = ["FILES_AHEAD_MAX", "FooterPrefetch"]

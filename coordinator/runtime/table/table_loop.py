@@ -51,7 +51,7 @@ from rootline.schemas.intent_rules import is_plain
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.stored_objects import TimedReads
 from rootline.tree.draft.batch import ABSENT, Absent, Record
-from rootline.tree.rules.named_leaves import LEAVES_PREFIX, ReadLeaf
+from rootline.tree.rules.leaf_rules import LEAVES_PREFIX, ReadLeaf
 
 AHEAD_BYTES_MAX: Final = 128 * 1024 * 1024
 """Stated sizes of prefetched leaves of one table: room for two large commits and a small one."""

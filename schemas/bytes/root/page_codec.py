@@ -1,7 +1,7 @@
 """A page: an Avro file, referenced by a root, with rows that do not fit in the root's header.
 
 Owns: the file around the rows, its name, its proof, and the value of a page in memory. Does not own: the rows of each
-kind (`ledger_page` and the others), the table of kinds (`rootline.tree.state.table_pages`), which rows move out of the
+kind (`ledger_page` and the others), the table of kinds (`rootline.tree.state.table_state`), which rows move out of the
 header (`rootline.tree`).
 Invariants: Immutable. The name follows from the bytes, so storing a page twice stores one object. A reference proves
 every byte. Each block is one zstd frame with a checksum, and plain Avro libraries read the file. An encoded page

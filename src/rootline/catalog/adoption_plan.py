@@ -62,8 +62,7 @@ from rootline.tree.proof.adoption import (
     live_files,
     proven_adopted,
 )
-from rootline.tree.state.aggregates import LeafAggregates, aggregates_of
-from rootline.tree.state.leaf_tally import tally_of_leaf
+from rootline.tree.state.aggregates import LeafAggregates, aggregates_of, tally_of_leaf
 from rootline.tree.state.totals import Tally, totals_after
 
 __all__ = [

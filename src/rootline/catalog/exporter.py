@@ -60,8 +60,7 @@ from rootline.storage.metadata.object_reader import read_kept, read_pages_of
 from rootline.storage.metadata.read_cache import PlanningReads, ReadCache
 from rootline.storage.metadata.root_reader import at_head, find_head, read_root
 from rootline.tree.check.verdict_roots import may_record_verdicts_only, records_verdicts_only
-from rootline.tree.state.addressable import Addressable
-from rootline.tree.state.name_state import check_is_table
+from rootline.tree.state.addressable import Addressable, check_is_table
 
 __all__ = ["ExportCost", "ExportedTable", "FormatVersion", "TableExporter"]
 

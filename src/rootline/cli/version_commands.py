@@ -228,7 +228,7 @@ def check(
     view, the stored versions are checked.
     """
     from rootline.storage.check.findings import CheckSummary
-    from rootline.tree.state.name_state import dropped_words
+    from rootline.tree.state.addressable import dropped_words
 
     summary = CheckSummary()
     confirmed = _confirmed(table, warehouse, log)

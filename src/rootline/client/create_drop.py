@@ -28,7 +28,7 @@ from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortOrder, TableDefinition, first_expression_id
 from rootline.schemas.table_properties import check_set
 from rootline.storage.metadata.root_reader import find_head, newest_root, read_definition, table_root
-from rootline.tree.state.name_state import check_is_table
+from rootline.tree.state.addressable import check_is_table
 
 
 async def is_there(session: Session, table: TableName, wanted: TableDefinition) -> bool:

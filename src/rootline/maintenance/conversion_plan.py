@@ -30,7 +30,7 @@ from rootline.schemas.identifiers import Location, Version
 from rootline.schemas.intent import AddedVector, IntentKind, RemovedFile, VectorReference
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.scan.file_task import FileTask
-from rootline.tree.state.pending_object import PendingObject
+from rootline.tree.state.table_state import PendingObject
 
 DELETES_MAX: Final = 256
 """Equality deletes of one intent."""

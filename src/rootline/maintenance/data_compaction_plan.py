@@ -27,8 +27,8 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.schemas.intent import VectorReference
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.draft import Draft
-from rootline.tree.rules.equality_reach_rules import reached_files
-from rootline.tree.rules.removal_rules import reference_of
+from rootline.tree.rules.delete_rules import reached_files
+from rootline.tree.rules.vector_rules import reference_of
 from rootline.tree.scan.delete_index import DeleteIndex, partition_tuple
 from rootline.tree.scan.file_task import FileTask, VectorsOfLeaf
 from rootline.tree.state.live_index import Live

@@ -35,7 +35,7 @@ from rootline.schemas.intent import IntentKind, StoredPage, VersionReference
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.intents.drop import KEPT_PROPERTY, KEPT_S_DEFAULT, kept_until_ms
-from rootline.tree.state.pending_object import pending_page
+from rootline.tree.state.table_state import pending_page
 
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000

@@ -4,7 +4,7 @@ A writer with many files publishes leaves of them instead of the files.
 
 Owns: the sort key, the division into leaves of even size, the columns that a list of files may have, the bounds of
 generic statistics as columns. Does not own: the leaf's bytes (`leaf_codec`), the choice of entries to flush
-(`flush_plan`), storing leaves (the client), their proof by the coordinator (`rootline.tree.rules.writer_leaves`).
+(`flush_plan`), storing leaves (the client), their proof by the coordinator (`rootline.tree.rules.leaf_rules`).
 Invariants: total and deterministic: the same entries yield the same leaves in any input order. The order helps
 pruning: by partition values, then by the lower bounds of the columns of the table's sort order. New entries are ADDED
 without numbers and row ids, because the commit assigns those. No loop over files. If `columns_of` returns columns, they

@@ -45,7 +45,7 @@ from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.parts.locations import HORIZON
 from rootline.tree.parts.log import counted_ms
-from rootline.tree.state.pending_object import pending_page
+from rootline.tree.state.table_state import pending_page
 
 _KINDS: Final = tuple(OwnKind)
 _OF_EXPORTS: Final = frozenset({OwnKind.DATA_FILE, OwnKind.DATA_VECTOR, OwnKind.VECTOR}) | OF_EXPORTS

@@ -24,7 +24,7 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import AddedManifest, AddedVector, Intent, IntentKind, VectorReference
 from rootline.schemas.table_definition import TableDefinition
-from rootline.tree.state.pending_object import PendingObject
+from rootline.tree.state.table_state import PendingObject
 
 
 @dataclass(frozen=True, slots=True)

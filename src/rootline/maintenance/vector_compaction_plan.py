@@ -34,8 +34,8 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.schemas.identifiers import Location, Version
 from rootline.schemas.intent import IntentKind
 from rootline.schemas.table_definition import TableDefinition
-from rootline.tree.rules.removal_rules import reference_of_entry
-from rootline.tree.state.pending_object import PendingObject
+from rootline.tree.rules.vector_rules import reference_of_entry
+from rootline.tree.state.table_state import PendingObject
 
 JOINED_MAX: Final = 256
 """Vectors in one intent. The coordinator reads as many Puffin files before it continues with the table."""

@@ -37,7 +37,7 @@ from rootline.spark.rewrite_jobs import on_cluster
 from rootline.storage.metadata.object_reader import read_pages
 from rootline.storage.stored_objects import read_stored
 from rootline.tree.parts.locations import ClosedLocations, RetiredDraft
-from rootline.tree.state.table_pages import TablePages
+from rootline.tree.state.table_state import TablePages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,8 +20,7 @@ from rootline.schemas.parts.versions import ReadableVersions
 from rootline.schemas.root_header import Totals
 from rootline.tree.check.invariants import violations
 from rootline.tree.parts.header_limits import HEADER_LIMITS, HeaderLimits
-from rootline.tree.state.table_pages import NO_PAGES
-from rootline.tree.state.table_state import TableState
+from rootline.tree.state.table_state import NO_PAGES, TableState
 from tests.support.changed_headers import HeaderChange, of_header, of_part
 from tests.support.state_rules import state_violations
 from tests.tree.tables import LOG, Lake, append, intent, new_lake, remove, removed

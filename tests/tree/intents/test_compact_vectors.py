@@ -14,7 +14,7 @@ from rootline.schemas.errors import Corrupt
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.tree.check.net_changes import NetChanges
 from rootline.tree.check.root_diff import diff
-from rootline.tree.rules.vector_merge import VectorNeed
+from rootline.tree.rules.vector_rules import VectorNeed
 from rootline.tree.state.table_state import TableState
 from tests.support.state_rules import state_violations
 from tests.tree.intents.test_rewrite import delete_rows, flush, rewrite

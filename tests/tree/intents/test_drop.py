@@ -18,7 +18,7 @@ from rootline.tree.check.verdict_roots import may_record_verdicts_only
 from rootline.tree.commit.verdicts import answer
 from rootline.tree.draft.batch import Record
 from rootline.tree.parts.header_limits import HeaderLimits
-from rootline.tree.state.name_state import check_is_table
+from rootline.tree.state.addressable import check_is_table
 from tests.support.state_rules import state_violations
 from tests.tree.tables import DEFINITION, LOG, TABLE, TABLE_UUID, Lake, append, create, intent, removed
 

@@ -20,7 +20,7 @@ from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft import version_difference
 from rootline.tree.draft.batch import ABSENT, Applied, FetchedObjects, Stamp
 from rootline.tree.intents.restore import DefinitionNeed, RootNeed
-from rootline.tree.rules.named_leaves import LeafNeed
+from rootline.tree.rules.leaf_rules import LeafNeed
 from rootline.tree.state.table_state import TableState
 from tests.support.state_rules import state_violations
 from tests.tree.intents.test_compact_vectors import moving

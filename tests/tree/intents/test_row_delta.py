@@ -5,7 +5,7 @@ import pytest
 from rootline.schemas.bytes.leaf_codec import LeafContent
 from rootline.schemas.content_entry import ContentType, FieldStatistics, Status
 from rootline.schemas.intent import AddedVector, DataFile, Intent, IntentKind, VectorReference
-from rootline.tree.rules.vector_merge import VectorNeed
+from rootline.tree.rules.vector_rules import VectorNeed
 from tests.tree.tables import (
     CARRIER,
     Lake,

@@ -20,7 +20,7 @@ from rootline.schemas.view_metadata import VIEW_BYTES_MAX, ViewMetadata
 from rootline.tree.check.invariants import violations
 from rootline.tree.commit.verdicts import answer
 from rootline.tree.draft.batch import Record
-from rootline.tree.state.name_state import check_is_table
+from rootline.tree.state.addressable import check_is_table
 from tests.golden_files import FOLDER, golden
 from tests.support.state_rules import state_violations
 from tests.tree.intents.test_drop import SECOND, another, drop

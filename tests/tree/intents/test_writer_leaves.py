@@ -13,7 +13,7 @@ from rootline.schemas.content_entry import (
 )
 from rootline.schemas.intent import AddedManifest, IntentKind
 from rootline.tree.check.root_diff import diff
-from rootline.tree.rules.writer_leaves import LEAVES_BYTES_MAX
+from rootline.tree.rules.leaf_rules import LEAVES_BYTES_MAX
 from rootline.tree.state.live_index import ordinals_of_vector
 from tests.support.state_rules import state_violations
 from tests.tree.tables import (

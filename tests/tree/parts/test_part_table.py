@@ -10,7 +10,7 @@ from rootline.schemas.root_header import PARTS
 from rootline.tree.parts.header_limits import HEADER_LIMITS
 from rootline.tree.parts.part_rules import Advance
 from rootline.tree.parts.part_table import CARRIED_PARTS, PART_RULES
-from rootline.tree.state.table_pages import NO_PAGES, PAGE_KINDS
+from rootline.tree.state.table_state import NO_PAGES, PAGE_KINDS
 from tests.tree.tables import TABLE_UUID, append, data_file, new_lake
 
 

@@ -27,7 +27,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.intent_rules import check_location
 from rootline.tree.proof.file_proof import examined_statistics
 from rootline.tree.proof.leaf_proof import prove_leaf
-from rootline.tree.state.leaf_tally import tally_of_leaf
+from rootline.tree.state.aggregates import tally_of_leaf
 from rootline.tree.state.totals import Tally
 from tests.support.examples import examples
 from tests.tree.tables import CARRIER, CODEC, DEFINITION, DELAY, ID, data_file, new_entry

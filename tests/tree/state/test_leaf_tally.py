@@ -13,7 +13,7 @@ from pyroaring import BitMap
 from rootline.schemas.bytes.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.content_entry import ContentEntry, ContentType, DeletionVector, Status, VersionInfo
 from rootline.schemas.root_header import Totals
-from rootline.tree.state.leaf_tally import tally_of_leaf
+from rootline.tree.state.aggregates import tally_of_leaf
 from rootline.tree.state.totals import Tally, totals_after
 from tests.schemas.test_entry_rules import DATA, EQUALITY, LEAF, VECTOR
 from tests.support.examples import examples

@@ -10,12 +10,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 
 from rootline.maintenance.file_leaves import leaf_columns
+from rootline.schemas.bytes.leaf import place_key
 from rootline.schemas.bytes.leaf_codec import LeafContent, decode_leaf, encode_columns
 from rootline.schemas.content_entry import ContentType, EntryPlace
-from rootline.tree.state.hashed_keys import HashedKeys
-from rootline.tree.state.leaf_keys import place_key
-from rootline.tree.state.leaf_lookup import LeafLookup
-from rootline.tree.state.location_index import LocationIndex
+from rootline.tree.state.leaf_lookup import HashedKeys, LeafLookup, LocationIndex
 from tests.maintenance.table_builder import TableBuilder, definition_of
 from tests.support.examples import examples
 

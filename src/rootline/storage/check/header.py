@@ -33,7 +33,7 @@ from rootline.tree.parts.log import oldest_seen_ms
 from rootline.tree.parts.name import starts_new_table
 from rootline.tree.parts.part_table import part_violations
 from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT
-from rootline.tree.state.table_pages import TablePages, changed_pages
+from rootline.tree.state.table_state import TablePages, changed_pages
 
 
 def faults_of_header(header: RootHeader) -> Iterator[Fault]:

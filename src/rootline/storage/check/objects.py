@@ -38,7 +38,7 @@ from rootline.storage.metadata.object_reader import read_manifest_vector
 from rootline.storage.stored_objects import stored_key
 from rootline.tree.proof.adoption import is_adopted
 from rootline.tree.state.aggregates import LeafAggregates, aggregates_of
-from rootline.tree.state.table_pages import NO_PAGES, PAGE_KINDS, TablePages
+from rootline.tree.state.table_state import NO_PAGES, PAGE_KINDS, TablePages
 
 
 class LiveKey(NamedTuple):

@@ -28,7 +28,7 @@ from rootline.schemas.parts.page_reference import PageReference
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.stored_objects import gather_bounded, read_file, read_stored, stored_key
-from rootline.tree.state.table_pages import NO_PAGES, PAGE_KINDS, TablePages
+from rootline.tree.state.table_state import NO_PAGES, PAGE_KINDS, TablePages
 
 LEAVES_AT_ONCE: Final = 8
 T = TypeVar("T")

@@ -3,7 +3,7 @@
 Owns: the LIST, skipping foreign objects, the GETs of roots and definitions with their checks against key and header,
 the error for a name without a table or view, the tables of a warehouse by their folders. Does not own: the bytes' form
 (`root_codec`, `table_definition`), the confirmation of a head (commit protocol), the states of a name
-(`rootline.tree.state.name_state`).
+(`rootline.tree.state.addressable`).
 Invariants: finding a head takes one request unless foreign objects sort before the roots, and the result has the
 store's date. A root is used only under its own name: table and version in the header are those of its key. A name whose
 newest root is a tombstone has no table, but the remains of that table are still maintained under its name. If a root
@@ -31,7 +31,7 @@ from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.view_metadata import ViewMetadata
 from rootline.storage.stored_objects import gather_bounded, read_stored
-from rootline.tree.state.name_state import check_is_table
+from rootline.tree.state.addressable import check_is_table
 
 _Read = TypeVar("_Read")
 _LIMITS: Final[tuple[int | None, ...]] = (1, 100, None)

@@ -43,8 +43,7 @@ from rootline.tree.filter.pruning import PruningFilter
 from rootline.tree.proof.adoption import is_adopted
 from rootline.tree.scan.scan_plan import DeletesFor, ScanPlan, ScanPlanner, manifest_vectors
 from rootline.tree.state.live_index import StoredAt
-from rootline.tree.state.table_pages import NO_PAGES
-from rootline.tree.state.table_state import TableState
+from rootline.tree.state.table_state import NO_PAGES, TableState
 
 
 async def load_to_build_on(

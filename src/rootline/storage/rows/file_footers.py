@@ -2,7 +2,7 @@
 states the same number of rows.
 
 Owns: the reads of one file, the comparison, and the same for the files of a leaf. Does not own: the callers
-(`rootline.tree.rules.verified_files`, `coordinator.runtime`), whole files (`rootline.storage.check`).
+(`rootline.tree.rules.file_rules`, `coordinator.runtime`), whole files (`rootline.storage.check`).
 Invariants: most files need one request. For each table, the ends of at most 32 files and one long footer are in memory.
 Any content of a file is at most a fault of that file, but an unreachable store raises. For ORC, Avro and encrypted
 files, only the length is compared.

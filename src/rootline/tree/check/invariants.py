@@ -25,7 +25,7 @@ from rootline.tree.parts.name import purges, starts_new_table
 from rootline.tree.parts.part_table import page_violations, part_violations
 from rootline.tree.parts.restores import REPLACED_TABLE, RESTORED_VERSIONS
 from rootline.tree.proof.adoption import faults_of_first, has_older_deletes, totals_of_leaves
-from rootline.tree.state.leaf_tally import tally_of_leaf
+from rootline.tree.state.aggregates import tally_of_leaf
 from rootline.tree.state.live_index import ordinals_of_vector
 from rootline.tree.state.table_state import TableState
 from rootline.tree.state.totals import Tally, totals_after

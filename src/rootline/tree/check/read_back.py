@@ -19,8 +19,7 @@ from rootline.schemas.errors import Corrupt
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.batch import Applied
 from rootline.tree.parts.part_table import CARRIED_PARTS
-from rootline.tree.state.table_pages import PAGE_KINDS
-from rootline.tree.state.table_state import TableState
+from rootline.tree.state.table_state import PAGE_KINDS, TableState
 
 
 def read_back_faults(old: TableState | None, applied: Applied) -> list[str]:

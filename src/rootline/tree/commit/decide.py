@@ -71,12 +71,10 @@ from rootline.tree.parts.ledger import (
     with_rejected,
 )
 from rootline.tree.parts.outcomes import OutcomeDraft
-from rootline.tree.rules.file_rules import check_named_once
+from rootline.tree.rules.file_rules import check_named_once, files_to_verify
 from rootline.tree.rules.isolation_rules import check_isolation
-from rootline.tree.rules.verified_files import files_to_verify
-from rootline.tree.state.name_state import dropped_words
-from rootline.tree.state.pending_object import PendingObject
-from rootline.tree.state.table_state import TableState
+from rootline.tree.state.addressable import dropped_words
+from rootline.tree.state.table_state import PendingObject, TableState
 
 MESSAGE_CHARS_MAX: Final = 300
 """The length of a rejection's message. The root keeps it until the verdict is published, the ledger longer."""

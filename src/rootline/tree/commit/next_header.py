@@ -30,9 +30,7 @@ from rootline.tree.parts.header_limits import HeaderLimits
 from rootline.tree.parts.part_rules import Advance
 from rootline.tree.parts.part_table import advanced_parts
 from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT, NO_SNAPSHOT
-from rootline.tree.state.pending_object import PendingObject
-from rootline.tree.state.table_pages import TablePages
-from rootline.tree.state.table_state import TableState
+from rootline.tree.state.table_state import PendingObject, TablePages, TableState
 
 
 class NextHeader(NamedTuple):

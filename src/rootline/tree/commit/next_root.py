@@ -29,8 +29,7 @@ from rootline.tree.commit.advance_index import advanced_index
 from rootline.tree.commit.manifest_vectors import ManifestVectorUpdate, manifest_vector_updates
 from rootline.tree.draft.draft import Draft
 from rootline.tree.state.live_index import YOUNG_ROWS_MAX, unsettled_blocks
-from rootline.tree.state.table_pages import NO_PAGES, TablePages
-from rootline.tree.state.table_state import TableState
+from rootline.tree.state.table_state import NO_PAGES, TablePages, TableState
 
 BLOCK_ROWS_MAX: Final = 256
 BLOCK_BYTES_MAX: Final = 64 * 1024

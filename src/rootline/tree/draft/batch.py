@@ -18,8 +18,7 @@ from rootline.schemas.bytes.root.page_codec import Page, PageKind
 from rootline.schemas.identifiers import CommitId, Headers, LogPosition
 from rootline.schemas.intent import Intent, StoredPage
 from rootline.schemas.verdict import Verdict
-from rootline.tree.state.pending_object import PendingObject
-from rootline.tree.state.table_state import TableState
+from rootline.tree.state.table_state import PendingObject, TableState
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -26,8 +26,7 @@ from rootline.schemas.parts.name import NameRecord
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.state.leaf_lookup import LeafLookup
 from rootline.tree.state.live_index import Live
-from rootline.tree.state.pending_object import PendingObject
-from rootline.tree.state.table_state import TableState
+from rootline.tree.state.table_state import PendingObject, TableState
 from rootline.tree.state.totals import Tally
 
 

@@ -68,8 +68,7 @@ from rootline.tree.parts.removals import removals_after, removals_of
 from rootline.tree.proof.file_proof import RowLimits, limits_of
 from rootline.tree.state.addressable import Addressable
 from rootline.tree.state.live_index import Live, LiveIndex
-from rootline.tree.state.table_pages import NO_PAGES, TablePages
-from rootline.tree.state.table_state import TableState
+from rootline.tree.state.table_state import NO_PAGES, TablePages, TableState
 from rootline.tree.state.totals import Counts
 
 LONG_MAX: Final = 2**63 - 1

@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 
 from pyroaring import BitMap
 
+from rootline.schemas.bytes.leaf import place_key
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.identifiers import SequenceNumber
 from rootline.tree.draft.change import IncomingLeaf, is_added_leaf
-from rootline.tree.state.leaf_keys import place_key, vector_key
-from rootline.tree.state.leaf_lookup import LeafLookup
-from rootline.tree.state.leaf_tally import tally_of_leaf
+from rootline.tree.state.aggregates import tally_of_leaf
+from rootline.tree.state.leaf_lookup import LeafLookup, vector_key
 from rootline.tree.state.live_index import Live, LiveIndex
 from rootline.tree.state.totals import Counts
 

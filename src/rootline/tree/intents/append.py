@@ -10,7 +10,7 @@ from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Add, Change, Effect, TakeLeaf
 from rootline.tree.draft.draft import Draft
 from rootline.tree.rules.file_rules import added_rows
-from rootline.tree.rules.writer_leaves import missing_leaves, writer_leaves
+from rootline.tree.rules.leaf_rules import missing_leaves, writer_leaves
 
 
 def append(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:

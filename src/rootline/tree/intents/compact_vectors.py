@@ -36,10 +36,16 @@ from rootline.tree.draft.batch import Absent, FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Effect, Replace, StoreVector
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import JOINED_VECTORS
-from rootline.tree.rules.added_vectors import check_added_vector, vector_entry
 from rootline.tree.rules.file_rules import check_own_location
-from rootline.tree.rules.removal_rules import reference_of
-from rootline.tree.rules.vector_merge import live_positions, place_of, proven, vector_to_read
+from rootline.tree.rules.vector_rules import (
+    check_added_vector,
+    live_positions,
+    place_of,
+    proven,
+    reference_of,
+    vector_entry,
+    vector_to_read,
+)
 from rootline.tree.state.live_index import Live
 
 VECTORS_PREFIX: Final = "metadata/vectors/"

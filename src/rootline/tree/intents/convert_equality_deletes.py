@@ -1,8 +1,8 @@
 """The kind `convert_equality_deletes`: replace equality deletes with deletion vectors that delete the same rows.
 
 Owns: its rules, and the resulting vectors. Does not own: which deletes are worth converting (`rootline.maintenance`),
-which rows they delete (`rootline.workers.jobs`), which files they may reach (`equality_reach_rules`), merging
-(`vector_merge`).
+which rows they delete (`rootline.workers.jobs`), which files they may reach (`delete_rules`), merging
+(`vector_rules`).
 Invariants: No row that a scan returns changes, and no root shows the change. A deleted row stays deleted, whatever was
 committed after the worker read the table. The intent is applied as a whole or not at all.
 
@@ -36,26 +36,28 @@ from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Add, Change, Effect, MergedVector, Remove, Replace, ShowPrior
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import CONVERTED_DELETES
-from rootline.tree.rules.added_vectors import check_added_vector, merged_entry, vector_entry
-from rootline.tree.rules.equality_reach_rules import reached_files
+from rootline.tree.rules.delete_rules import reached_files
 from rootline.tree.rules.file_rules import check_own_location
-from rootline.tree.rules.read_number import read_number
-from rootline.tree.rules.removal_rules import reference_of
-from rootline.tree.rules.vector_merge import (
+from rootline.tree.rules.isolation_rules import read_number
+from rootline.tree.rules.vector_rules import (
     Settled,
     VectorNeed,
+    check_added_vector,
     check_keeps,
     live_positions,
     merge,
+    merged_entry,
     place_of,
     proven,
+    reference_of,
+    vector_entry,
     vector_to_read,
     vectors_to_merge,
     write_merged,
 )
 from rootline.tree.scan.delete_index import DeleteIndex
 from rootline.tree.state.live_index import Live
-from rootline.tree.state.pending_object import PendingObject
+from rootline.tree.state.table_state import PendingObject
 
 
 def convert_equality_deletes(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:

@@ -33,8 +33,7 @@ from rootline.tree.draft.summary import check_user_summary
 from rootline.tree.intents.drop import without_past
 from rootline.tree.proof.adoption import check_named
 from rootline.tree.proof.definition_rules import check_added, check_definition, given_definition
-from rootline.tree.state.pending_object import PendingObject, pending_page
-from rootline.tree.state.table_state import TableState
+from rootline.tree.state.table_state import PendingObject, TableState, pending_page
 
 _DEFINITIONS: Final = UUID("6b1f3a52-6f0e-5d6c-9d4e-2f8f6a3f1c57")
 

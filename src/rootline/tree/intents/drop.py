@@ -2,7 +2,7 @@
 
 Owns: their rules, the fields of a tombstone, how `restore` restores a dropped table. Does not own: the rules between
 roots where a name stops being a table or becomes one (`rootline.tree.parts.name`), who searches for tables
-(`name_state`), the first state of a new table of the name (`rootline.tree.draft.draft`), deletion of files (the sweep).
+(`addressable`), the first state of a new table (`rootline.tree.draft.draft`), deletion of files (the sweep).
 Invariants: A dropped table keeps its entries, definition and ledger in its tombstones, so that it can be restored
 unchanged. A purged table keeps none of its entries. A drop names the table's uuid, so that it never drops a later table
 of the name.
@@ -26,7 +26,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.batch import FetchedObjects
 from rootline.tree.draft.change import Beginning, Change, Edit, Effect, SetPart
 from rootline.tree.draft.draft import Draft
-from rootline.tree.state.name_state import dropped_words
+from rootline.tree.state.addressable import dropped_words
 
 KEPT_PROPERTY: Final = "rootline.drop.retention-seconds"
 """Property: seconds that a dropped table can be restored before workers purge it."""

@@ -28,7 +28,7 @@ from rootline.tree.draft.batch import Absent, FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Edit, Effect, IncomingLeaf, MoveOrdinals, MoveRows, Reattach, TakeLeaf
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.leaf_moves import LeafSources, is_dead_as_a_whole
-from rootline.tree.rules.named_leaves import CONTENT_OF, LEAVES_PREFIX, LeafNeed, check_stated
+from rootline.tree.rules.leaf_rules import CONTENT_OF, LEAVES_PREFIX, LeafNeed, check_stated
 from rootline.tree.state.aggregates import aggregates_of
 from rootline.tree.state.leaf_lookup import LeafLookup
 

@@ -1,7 +1,6 @@
 """The kind `overwrite`: replace files with new ones.
 
-Owns: the rules that relate removed and added files. Does not own: the rules of files (`file_rules`) and removals
-(`removal_rules`).
+Owns: the rules that relate removed and added files. Does not own: the rules of files (`file_rules`).
 Invariants: A row deleted by an equality delete that the writer had not read does not become live again.
 
 Source: protocol page, section 2, "Validation".
@@ -14,10 +13,9 @@ from rootline.schemas.intent import Intent
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Add, Change, Effect, Remove, TakeLeaf
 from rootline.tree.draft.draft import Draft
-from rootline.tree.rules.file_rules import added_rows
-from rootline.tree.rules.removal_rules import removals
-from rootline.tree.rules.unseen_delete_rules import check_no_unseen_deletes
-from rootline.tree.rules.writer_leaves import missing_leaves, writer_leaves
+from rootline.tree.rules.file_rules import added_rows, removals
+from rootline.tree.rules.isolation_rules import check_no_unseen_deletes
+from rootline.tree.rules.leaf_rules import missing_leaves, writer_leaves
 
 
 def overwrite(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:

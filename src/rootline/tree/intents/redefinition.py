@@ -24,7 +24,7 @@ from rootline.tree.draft.draft import Draft
 from rootline.tree.evolution.changes import DefinitionChanges
 from rootline.tree.evolution.next_definition import evolved, replaced_definition
 from rootline.tree.intents.create import stored_definition
-from rootline.tree.state.pending_object import PendingObject
+from rootline.tree.state.table_state import PendingObject
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from rootline.schemas.intent import Intent
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Effect, Remove
 from rootline.tree.draft.draft import Draft
-from rootline.tree.rules.removal_rules import removals
+from rootline.tree.rules.file_rules import removals
 
 
 def remove(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:

@@ -28,8 +28,8 @@ from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Add, Change, Effect, Remove, RemoveOrdinals, ReplaceTable, TakeLeaf
 from rootline.tree.draft.draft import Draft
 from rootline.tree.rules.file_rules import added_rows
-from rootline.tree.rules.writer_leaves import missing_leaves, writer_leaves
-from rootline.tree.state.live_mask import live_mask
+from rootline.tree.rules.leaf_rules import missing_leaves, writer_leaves
+from rootline.tree.state.leaf_lookup import live_mask
 
 _ADDED: Final = ("add_data_files", "add_equality_deletes", "add_manifests")
 """The fields of an intent whose files could be added to any table, whatever is live there."""

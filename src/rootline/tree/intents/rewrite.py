@@ -1,7 +1,7 @@
 """The kind `rewrite`: replace data files with others that contain the same rows. No net change to data.
 
-Owns: its rules, and the new rows. Does not own: the rules of single files (`file_rules`), of the vectors of sources
-(`removal_rules`), how sources are removed without a trace (`draft`).
+Owns: its rules, and the new rows. Does not own: the rules of single files and of the vectors of sources
+(`file_rules`), how sources are removed without a trace (`draft`).
 Invariants: Deleted rows stay deleted, whatever was committed after the writer read the table. Deletes committed since
 still reach the new files. The new files contain as many rows as the sources had, as far as metadata can prove.
 
@@ -28,9 +28,8 @@ from rootline.tree.draft.change import Change, Effect, Replace
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import REPLACED_FILES, REWRITTEN_FILES
 from rootline.tree.proof.adoption import has_older_deletes
-from rootline.tree.rules.file_rules import added_rows
-from rootline.tree.rules.read_number import read_number
-from rootline.tree.rules.removal_rules import removals
+from rootline.tree.rules.file_rules import added_rows, removals
+from rootline.tree.rules.isolation_rules import read_number
 from rootline.tree.scan.delete_index import is_unpartitioned, may_delete_rows
 from rootline.tree.state.live_index import Live
 

@@ -1,6 +1,6 @@
 """The kind `row_delta`: data files, deletion vectors and equality deletes in one change.
 
-Owns: its rules, and when vectors are merged. Does not own: where merged vectors are written (`vector_merge`).
+Owns: its rules, and when vectors are merged. Does not own: where merged vectors are written (`vector_rules`).
 Invariants: A data file has at most one live vector. No vector becomes live before it was read and compared with its
 entry. A deleted row stays deleted. Of two concurrent updates of one row, at most one is committed.
 
@@ -22,21 +22,23 @@ from rootline.schemas.intent_rules import check_location
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Add, Change, Effect, Merge, MergedVector, Remove, TakeLeaf
 from rootline.tree.draft.draft import Draft
-from rootline.tree.rules.added_vectors import check_added_vector, merged_entry, vector_entry
+from rootline.tree.rules.delete_rules import DeletesOfLeaves
 from rootline.tree.rules.file_rules import added_rows, check_own_location
-from rootline.tree.rules.removal_rules import reference_of
-from rootline.tree.rules.unseen_delete_rules import check_no_unseen_deletes
-from rootline.tree.rules.vector_merge import (
+from rootline.tree.rules.isolation_rules import check_no_unseen_deletes
+from rootline.tree.rules.leaf_rules import missing_leaves, writer_leaves
+from rootline.tree.rules.vector_rules import (
     Settled,
     adds_files,
+    check_added_vector,
     check_keeps,
     merge,
+    merged_entry,
     place_of,
     proven,
+    reference_of,
+    vector_entry,
     vectors_to_merge,
 )
-from rootline.tree.rules.writer_deletes import DeletesOfLeaves
-from rootline.tree.rules.writer_leaves import missing_leaves, writer_leaves
 from rootline.tree.state.live_index import Live
 
 

@@ -19,7 +19,7 @@ from rootline.schemas.intent import AddedManifest
 from rootline.tree.draft.change import Change, Effect
 from rootline.tree.draft.draft import Draft
 from rootline.tree.intents.flush import Takeover
-from rootline.tree.state.pending_object import PendingObject
+from rootline.tree.state.table_state import PendingObject
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,7 @@ from rootline.tree.draft.change import Change, Effect, SetPart
 from rootline.tree.draft.draft import Draft
 from rootline.tree.parts.locations import orphan_age_s
 from rootline.tree.parts.log import counted_ms
-from rootline.tree.state.pending_object import PendingObject, pending_page
-from rootline.tree.state.table_pages import NO_PAGES, PAGE_KINDS
+from rootline.tree.state.table_state import NO_PAGES, PAGE_KINDS, PendingObject, pending_page
 
 PAGES_PREFIX: Final = "metadata/pages/"
 PAGES_MAX: Final = 16

@@ -51,8 +51,7 @@ from rootline.schemas.root_header import RootHeader
 from rootline.tree.parts.log import oldest_seen_ms
 from rootline.tree.parts.page_merge import Fitted, Spill
 from rootline.tree.parts.part_rules import Advance, CheckedStep, PartRules
-from rootline.tree.state.table_pages import TablePages, changed_pages
-from rootline.tree.state.table_state import TableState
+from rootline.tree.state.table_state import TablePages, TableState, changed_pages
 
 VERSION_FORGOTTEN: Final = Version(-1)
 RUNS_MAX: Final = 64

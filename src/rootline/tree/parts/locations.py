@@ -53,9 +53,7 @@ from rootline.tree.parts.page_merge import Fitted, first_to_merge
 from rootline.tree.parts.part_rules import Advance, BatchFacts, CheckedStep, PageRule, PartRules
 from rootline.tree.parts.restores import RESTORED_VERSIONS
 from rootline.tree.state.live_index import Live
-from rootline.tree.state.pending_object import pending_page
-from rootline.tree.state.table_pages import changed_pages
-from rootline.tree.state.table_state import TableState
+from rootline.tree.state.table_state import TableState, changed_pages, pending_page
 
 HORIZON: Final = "rootline.horizon-ms"
 """Key of a snapshot's summary: the horizon, if it rose."""

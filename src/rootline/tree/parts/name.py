@@ -1,7 +1,7 @@
 """The part `name`: how a name becomes a table, a view or a tombstone, and what the summary states of it.
 
 Owns: the words of the summary, the rules between roots where a name stops being a table or becomes one. Does not own:
-the kinds that do it (`rootline.tree.intents`), who searches for tables (`rootline.tree.state.name_state`).
+the kinds that do it (`rootline.tree.intents`), who searches for tables (`rootline.tree.state.addressable`).
 Invariants: Drops are only added. A purged table has no entries and no readable version before its purge.
 
 Source: definitions page, sections 2 and 3. Decision 0067.

@@ -28,8 +28,7 @@ from rootline.schemas.parts.outcomes import (
 )
 from rootline.tree.parts.page_merge import Spill
 from rootline.tree.parts.part_rules import Advance, CheckedStep, PartRules
-from rootline.tree.state.table_pages import changed_pages
-from rootline.tree.state.table_state import TableState
+from rootline.tree.state.table_state import TableState, changed_pages
 
 _NUMBERS_BYTES: Final = 5 * 20 + 16  # of one outcome: numbers of 64 bits, brackets, commas, quotes
 

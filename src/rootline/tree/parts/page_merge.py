@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from rootline.schemas.bytes.root.page_codec import Page, PageKind
-from rootline.tree.state.pending_object import PendingObject, pending_page
+from rootline.tree.state.table_state import PendingObject, pending_page
 
 GROWTH: Final = 4
 Part = TypeVar("Part")

@@ -21,9 +21,7 @@ from rootline.schemas.parts.page_reference import PageReference
 from rootline.schemas.root_header import PARTS, RootHeader
 from rootline.tree.parts.header_limits import HeaderLimits
 from rootline.tree.parts.page_merge import Fitted
-from rootline.tree.state.pending_object import PendingObject
-from rootline.tree.state.table_pages import TablePages
-from rootline.tree.state.table_state import TableState
+from rootline.tree.state.table_state import PendingObject, TablePages, TableState
 
 PageRule = Callable[[TableState | None, TableState, "CheckedStep"], Iterator[str]]
 """Violations in pages of one kind, and in the part of the header that moves to them, compared with the parent's."""

@@ -24,8 +24,7 @@ from rootline.tree.parts.restores import RESTORES
 from rootline.tree.parts.row_ids import ROW_IDS
 from rootline.tree.parts.tags import TAGS
 from rootline.tree.parts.versions import VERSIONS
-from rootline.tree.state.table_pages import PAGE_KINDS
-from rootline.tree.state.table_state import TableState
+from rootline.tree.state.table_state import PAGE_KINDS, TableState
 
 CARRIED_PARTS: Final[tuple[PartRules, ...]] = (TAGS, RESTORES, DEFINITION, VERSIONS, LOCATIONS, NAME)
 """The parts that a root carries forward unless an intent changes them."""

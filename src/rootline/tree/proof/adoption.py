@@ -41,10 +41,9 @@ from rootline.schemas.parts.definition import DefinitionReference
 from rootline.schemas.parts.row_ids import RowIds
 from rootline.schemas.root_header import RootHeader, Snapshot, Totals
 from rootline.schemas.table_definition import TableDefinition
-from rootline.tree.state.aggregates import LeafAggregates, aggregates_of
-from rootline.tree.state.leaf_tally import tally_of_leaf
+from rootline.tree.state.aggregates import LeafAggregates, aggregates_of, tally_of_leaf
+from rootline.tree.state.leaf_lookup import live_mask
 from rootline.tree.state.live_index import ordinals_of_vector
-from rootline.tree.state.live_mask import live_mask
 from rootline.tree.state.table_state import TableState
 from rootline.tree.state.totals import Tally, totals_after
 

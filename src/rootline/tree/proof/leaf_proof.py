@@ -2,7 +2,7 @@
 
 Owns: the rules for its entries and their statistics, evaluated on columns, and its aggregates and counts.
 Does not own: the same rules for the statistics of one file (`file_proof`, `statistics_violations`), the shape of every
-leaf (`leaf_columns`), checks against the live set (`writer_leaves`), the leaf's bytes and digests (`leaf_codec`).
+leaf (`leaf_columns`), checks against the live set (`leaf_rules`), the leaf's bytes and digests (`leaf_codec`).
 Invariants:
 * The check is pure, so it can run as soon as the leaf has been read. It has no loop over the entries of a data leaf.
 * Statistics that pass here pass file by file (checked by `tests/tree/proof/test_leaf_proof.py`). The first fault names
@@ -40,8 +40,7 @@ from rootline.tree.proof.file_proof import (
     limits_of,
     why_implausible,
 )
-from rootline.tree.state.aggregates import LeafAggregates, aggregates_in, exact_sum
-from rootline.tree.state.leaf_tally import tally_of_leaf
+from rootline.tree.state.aggregates import LeafAggregates, aggregates_in, exact_sum, tally_of_leaf
 from rootline.tree.state.totals import Tally
 
 __all__ = ["Fault", "LeafProof", "first_fault", "first_true", "prove_leaf", "statistics_fault"]

@@ -1,1 +1,1 @@
-"""Rules that several kinds of intent share: files, leaves, vectors, removals, isolation."""
+"""Rules that several kinds of intent share: files, leaves, deletes, vectors, isolation."""

@@ -1,16 +1,17 @@
-"""Serializable isolation: no row that may match the intent's filter was added or removed after the snapshot it read.
+"""Rules about commits that a writer had not read: serializable isolation, unseen equality deletes, the number it read.
 
-Owns: the check. Does not own: filters (`filters`), matching statistics against them (`pruning`), the recorded removals
-(`removals`).
-Invariants: An intent that passes would read the same rows now. A restore may remove a vector without leaving an entry
-that shows the restored rows, so a writer that read before a restore is always rejected.
+Owns: these checks. Does not own: filters (`filters`), matching statistics against them (`pruning`), the recorded
+removals (`removals`), the rows that a delete may reach (`delete_index`).
+Invariants: An intent that passes the check of isolation would read the same rows now. A restore may remove a vector
+without leaving an entry that shows the restored rows, so a writer that read before a restore is always rejected. No
+equality delete loses its effect because its rows were rewritten by a writer that had not read it.
 
 Source: protocol page, section 2, "isolation".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -23,6 +24,7 @@ from rootline.schemas.parts.restores import RESTORES
 from rootline.tree.draft.draft import Draft
 from rootline.tree.filter.pruning import PruningFilter, entry_may_match
 from rootline.tree.parts.removals import conflicting
+from rootline.tree.scan.delete_index import may_delete_rows
 from rootline.tree.scan.leaf_pruning import prune_leaf
 from rootline.tree.state.leaf_lookup import LeafLookup
 
@@ -114,3 +116,44 @@ def _may_match(draft: Draft, entry: ContentEntry, pruning: PruningFilter) -> boo
         data = draft.find(EntryPlace(ContentType.DATA, entry.referenced_file or ""))
         return data is None or entry_may_match(pruning, data.entry)
     return entry_may_match(pruning, entry)
+
+
+def read_number(draft: Draft, intent: Intent) -> int:
+    """The sequence number that `intent` was made from.
+
+    Raises:
+        Invalid: `version-unknown`, no one can have read it; `stale-source`, a version was restored since.
+    """
+    read = intent.read_sequence_number
+    if read is None or read > draft.read_number_max:
+        raise Invalid(
+            "version-unknown",
+            f"read_sequence_number {read} is not one that a writer can have read: the table is at "
+            f"{draft.read_number_max}",
+        )
+    if draft.restored_at > read:
+        raise Invalid(
+            "stale-source",
+            f"an earlier version was restored at sequence number {draft.restored_at}, after {read}, which the writer "
+            "read: read the table again",
+        )
+    return read
+
+
+def check_no_unseen_deletes(draft: Draft, intent: Intent, files: Iterable[ContentEntry], code: str) -> None:
+    """Raises `Invalid` (`code`) if an equality delete that the writer did not read may delete rows of `files`."""
+    read = intent.read_sequence_number
+    seen = -1 if read is None else read
+    deletes = draft.live_equality_deletes()
+    unseen = [delete for delete in deletes if (delete.version_info.file_sequence_number or 0) > seen]
+    if not unseen:
+        return
+    for data in files:
+        for delete in unseen:
+            if may_delete_rows(delete, data, draft.definition):
+                known = "no read_sequence_number was sent" if read is None else f"the writer read {read}"
+                raise Invalid(
+                    code,
+                    f"equality delete {delete.location!r} of sequence number {delete.version_info.sequence_number} "
+                    f"may delete rows of {data.location!r}, but {known}: read the table again",
+                )

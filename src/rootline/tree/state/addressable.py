@@ -1,20 +1,28 @@
-"""The versions of a table that can be read, tagged and restored.
+"""The checks before a read: the name is a table, neither a view nor dropped, and the version is addressable.
 
-Owns: the rule for addressable versions. Does not own: expiry, which raises the oldest version, reading roots
-(`rootline.storage`).
-Invariants: Only versions that the head names are addressable, so an orphaned root below the head is never read.
+Owns: the rule for addressable versions, the check of the newest root, the error messages. Does not own: expiry, which
+raises the oldest version, the kinds of names (`root_header`), finding heads and reading roots (`rootline.storage`).
+Invariants: Only versions that the head names are addressable, so an orphaned root below the head is never read. No
+reader sees a dropped table. The error gives the time of the drop and the way to restore the table.
 
 Source: protocol page, section 1, "Expiry, drop" and invariants page, numbers 6 and 16.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from rootline.schemas.bytes.root.retained_page import RetainedPage
 from rootline.schemas.errors import Invalid
+from rootline.schemas.parts.name import Drop, NameState
 from rootline.schemas.root_header import RootHeader
+
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_LAST_MS: Final = 253_402_300_799_000
+"""The end of the year 9999. The number in a header may be greater."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +70,23 @@ class Addressable:
                 "version-unknown",
                 f"{self.table}: version {version} has expired; the oldest addressable one is {self.oldest}",
             )
+
+
+def check_is_table(header: RootHeader) -> None:
+    """Raise `Invalid` (`table-dropped`, `name-is-view`) unless the newest root of a name is a table."""
+    if header.name.state is NameState.VIEW:
+        raise Invalid(
+            "name-is-view", f"{header.table} is a view, not a table: `rootline view show {header.table}` shows its SQL"
+        )
+    if header.is_tombstone:
+        raise Invalid("table-dropped", dropped_words(header.table, header.name.drops[-1]))
+
+
+def dropped_words(table: str, drop: Drop) -> str:
+    """The message for a name whose table was dropped. `dropped_ms` is 0 while the root of the drop is being made."""
+    moment = _EPOCH + dt.timedelta(milliseconds=min(drop.dropped_ms, _LAST_MS))
+    when = f", at {moment.isoformat(timespec='seconds')}" if drop.dropped_ms else ""
+    dropped = f"{table} was dropped in version {drop.version}{when}"
+    if drop.is_purged:
+        return f"{dropped}, with its files, and cannot be restored: `rootline table create {table}` makes a new one"
+    return f"{dropped}: `rootline table restore {table}` restores it"

@@ -1,8 +1,10 @@
-"""The aggregates of a leaf in its root row: counts, the least sequence number, and statistics over its entries.
+"""The sums over the columns of a leaf: the aggregates in its root row, and the tally of its live entries.
 
-Owns: the aggregation of columns. Does not own: the leaf's bytes, pruning by aggregates (`pruning`).
+Owns: the aggregation of columns: counts, the least sequence number, statistics. Does not own: the leaf's bytes, pruning
+by aggregates (`pruning`), running totals (`totals`), which entries are live (`leaf_lookup`).
 Invariants: Aggregates describe the entries as written, so a manifest vector changes none of them. Bounds contain those
-of every entry. If any entry lacks statistics of a column, the aggregate has none of it. `tight_bounds` is the AND.
+of every entry. If any entry lacks statistics of a column, the aggregate has none of it. `tight_bounds` is the AND. A
+tally equals counting entry by entry.
 
 Source: format page, "Aggregates".
 """
@@ -16,10 +18,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap
 
-from rootline.schemas.bytes.leaf_codec import Leaf
+from rootline.schemas.bytes.leaf import Leaf, LeafContent
+from rootline.schemas.bytes.leaf_columns import one_chunk
 from rootline.schemas.bytes.leaf_schema import CONTENT_STATS, physical_column
-from rootline.schemas.content_entry import Bound, ContentStats, FieldStatistics, ManifestStats, Status
+from rootline.schemas.content_entry import Bound, ContentStats, ContentType, FieldStatistics, ManifestStats, Status
+from rootline.tree.state.leaf_lookup import live_mask
+from rootline.tree.state.totals import SIZE_OF, Tally
 
 _COUNTS: Final = ("value_count", "null_value_count", "nan_value_count")
 _LONG_MAX: Final = 2**63 - 1
@@ -160,3 +166,27 @@ def _signed(bound: Bound | None, zero: float) -> Bound | None:
 
 def _child(column: pa.StructArray, name: str) -> pa.Array:
     return column.flatten()[column.type.get_field_index(name)]
+
+
+def tally_of_leaf(leaf: Leaf, dead: BitMap | None = None) -> Tally:
+    """The tally of a leaf's entries that are neither DELETED nor `dead`, without the leaf itself.
+
+    It equals counting entry by entry (checked by `tests/tree/state/test_leaf_tally.py`).
+    """
+    is_data = leaf.content is LeafContent.DATA
+    types = [ContentType.DATA] if is_data else [ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE]
+    table = leaf.columns(
+        ["content_type", "version_info.status", "record_count", *sorted({SIZE_OF[kind] for kind in types})]
+    )
+    live = live_mask(table, dead)
+    tally = Tally()
+    for content_type in types:
+        chosen = live if is_data else pc.and_(live, pc.equal(_column(table, "content_type"), int(content_type)))
+        records, sizes = (_column(table, name).filter(chosen) for name in ("record_count", SIZE_OF[content_type]))
+        tally.add(content_type, len(records), exact_sum(one_chunk(records)), exact_sum(one_chunk(sizes)))
+    return tally
+
+
+def _column(table: pa.Table, path: str) -> pa.ChunkedArray:
+    name, _, member = path.partition(".")
+    return pc.struct_field(table.column(name), member) if member else table.column(name)

@@ -13,14 +13,13 @@ from typing import Final
 
 from pyroaring import BitMap
 
+from rootline.schemas.bytes.leaf import place_key
 from rootline.schemas.bytes.leaf_codec import Leaf
 from rootline.schemas.bytes.root.root_codec import Root, Row
 from rootline.schemas.bytes.vector_codec import decode_inline
 from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.errors import Corrupt
-from rootline.tree.state.leaf_keys import LeafKeys, place_key, vector_key
-from rootline.tree.state.leaf_lookup import LeafLookup
-from rootline.tree.state.location_index import LocationIndex
+from rootline.tree.state.leaf_lookup import LeafKeys, LeafLookup, LocationIndex, vector_key
 
 StoredAt = tuple[str, int]
 """The place of a manifest vector: the location of a Puffin file, and the offset in bytes."""
@@ -145,7 +144,7 @@ class LiveIndex:
         return None
 
     def leaves_of(self, key: Hashable) -> Iterable[LeafLookup]:
-        """The leaves that may contain a key of `leaf_keys`."""
+        """The leaves that may contain a key of `leaf_lookup`."""
         return (self.lookups[name] for name in self.locations.leaves_of(key))
 
     def is_dead(self, leaf: str, ordinal: int) -> bool:

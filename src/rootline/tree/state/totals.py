@@ -1,7 +1,7 @@
 """Running totals of live entries.
 
 Owns: the counters for each type of entry, and a batch's counters. Does not own: the sums over a leaf's columns
-(`leaf_tally`), when a batch counts an entry (`overlays`), the header's value type (`Totals`).
+(`aggregates`), when a batch counts an entry (`overlays`), the header's value type (`Totals`).
 Invariants: Subtracting an added entry restores the earlier numbers. `rows` includes rows that vectors delete.
 """
 

@@ -45,7 +45,7 @@ from rootline.schemas.location_hashes import LocationHashes, location_hash
 from rootline.schemas.parts.ledger import CommittedRun, RejectedSequence, WriterRecord
 from rootline.schemas.parts.outcomes import OutcomeException, OutcomeRun, Outcomes
 from rootline.schemas.parts.page_reference import CoveredOffset, PageReference
-from rootline.tree.state.table_pages import PAGE_KINDS
+from rootline.tree.state.table_state import PAGE_KINDS
 from tests.golden_files import kept
 from tests.schemas.entry_values import TABLE_UUID
 

@@ -1,12 +1,16 @@
-"""Check the vector that an intent adds, merge it with the live one, and write merged vectors.
+"""Rules for the deletion vectors that an intent adds: their checks, entries, merges and merged Puffin files.
 
-Owns: the vectors to fetch, when a merge is allowed, its result, the Puffin file of a batch's merged vectors. Does not
-own: the rules of each kind (`intents`), a blob's bytes (`vector_codec`).
-Invariants: The result has every position of the live vector, and every position that the intent is the first to delete.
-A row that the writer read as deleted, and that a restore has made live since, stays live. An intent that also adds
-files merges only if its new positions are disjoint from those deleted since it read. Otherwise two updates of one row
-would both be committed. The same merged vectors give the same file name and bytes, so a retry reuses the object. The
-object of a lost commit is an orphan.
+Owns: the vectors to fetch, the checks of a description and of positions, when a merge is allowed, its result, the
+Puffin file of a batch's merged vectors. Does not own: which kinds may add vectors and their other rules (`intents`),
+vectors in a writer's leaves (`delete_rules`), a blob's bytes (`vector_codec`).
+Invariants:
+* A vector deletes no more rows than its data file has, lies within its Puffin file, and has its data file's partition.
+* The result of a merge has every position of the live vector, and every position that the intent is the first to
+  delete. A row that the writer read as deleted, and that a restore has made live since, stays live.
+* An intent that also adds files merges only if its new positions are disjoint from those deleted since it read.
+  Otherwise two updates of one row would both be committed.
+* The same merged vectors give the same file name and bytes, so a retry reuses the object. The object of a lost commit
+  is an orphan.
 
 Source: protocol page, section 2, "Validation", `row_delta`, and section 3.
 """
@@ -24,7 +28,14 @@ from pyroaring import BitMap64
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, puffin_name
-from rootline.schemas.content_entry import ContentEntry, ContentType, DeletionVector, EntryPlace
+from rootline.schemas.content_entry import (
+    ContentEntry,
+    ContentType,
+    DeletionVector,
+    EntryPlace,
+    FileFormat,
+    VersionInfo,
+)
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import Location
 from rootline.schemas.intent import AddedVector, Intent, VectorReference
@@ -32,7 +43,9 @@ from rootline.schemas.object_keys import is_absolute, vector_location
 from rootline.tree.draft.batch import Absent, FetchedObjects, Need
 from rootline.tree.draft.change import MergedVector
 from rootline.tree.draft.draft import Draft
-from rootline.tree.state.pending_object import PendingObject
+from rootline.tree.proof.file_proof import partition_statistics
+from rootline.tree.state.live_index import Live
+from rootline.tree.state.table_state import PendingObject
 
 MERGED_LOCATION: Final = "\0merged/"
 """Prefix for the location of a merged vector until its Puffin file is written. No real location has this prefix."""
@@ -243,3 +256,64 @@ def _read(fetched: FetchedObjects, at: VectorNeed, cardinality: int | None) -> B
             f"the vector at {at.offset} of {at.location!r} has {len(found)} positions, not {cardinality}",
         )
     return found
+
+
+def check_added_vector(draft: Draft, vector: AddedVector, data: ContentEntry) -> None:
+    """Raises `Invalid`: `file-already-live`, `vector-invalid`."""
+    if draft.find(EntryPlace(ContentType.POSITION_DELETE, vector.location, vector.offset)) is not None:
+        raise Invalid(
+            "file-already-live", f"the vector at {vector.offset} of {vector.location!r} is already part of the table"
+        )
+    if vector.cardinality > data.record_count:
+        raise Invalid(
+            "vector-invalid",
+            f"the vector of {vector.referenced_file!r} deletes {vector.cardinality} rows, the file has "
+            f"{data.record_count}",
+        )
+    if not 0 < vector.size_in_bytes <= vector.file_size_in_bytes - vector.offset:
+        raise Invalid(
+            "vector-invalid", f"the vector at {vector.offset} of {vector.location!r} is empty or ends after its file"
+        )
+
+
+def vector_entry(draft: Draft, vector: AddedVector, data: ContentEntry, numbers: VersionInfo) -> ContentEntry:
+    """The content entry of a deletion vector that an intent adds. `data`: the entry of its data file."""
+    spec_ids = draft.definition.spec_by_id(data.partition_spec_id).expr_ids
+    return ContentEntry(
+        content_type=ContentType.POSITION_DELETE,
+        location=vector.location,
+        file_format=FileFormat.PUFFIN,
+        version_info=numbers,
+        partition_spec_id=data.partition_spec_id,
+        record_count=vector.cardinality,
+        file_size_in_bytes=vector.file_size_in_bytes,
+        deletion_vector=DeletionVector(vector.offset, vector.size_in_bytes),
+        referenced_file=data.location,
+        content_stats=partition_statistics(data.content_stats, spec_ids) if spec_ids else {},
+    )
+
+
+def merged_entry(entry: ContentEntry, positions: BitMap64) -> ContentEntry:
+    """The entry of a merged vector. Location, offset and sizes are set when its Puffin file is written."""
+    return ContentEntry(
+        content_type=ContentType.POSITION_DELETE,
+        location=f"{MERGED_LOCATION}{entry.referenced_file}",
+        file_format=FileFormat.PUFFIN,
+        version_info=entry.version_info,
+        partition_spec_id=entry.partition_spec_id,
+        record_count=len(positions),
+        deletion_vector=DeletionVector(0, 0),
+        referenced_file=entry.referenced_file,
+        content_stats=entry.content_stats,
+    )
+
+
+def reference_of(vector: Live | None) -> VectorReference | None:
+    """The reference that writers use for a live vector."""
+    return None if vector is None else reference_of_entry(vector.entry)
+
+
+def reference_of_entry(entry: ContentEntry) -> VectorReference:
+    """The reference that writers use for a vector's entry."""
+    stored = entry.deletion_vector
+    return VectorReference(location=entry.location, offset=(stored.offset if stored is not None else None) or 0)

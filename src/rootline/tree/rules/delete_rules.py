@@ -1,9 +1,13 @@
-"""Deletes in leaves that a writer wrote, each checked against its data file.
+"""Rules for deletes of rows: those in a writer's leaves, and the data files that equality deletes may reach.
 
-Owns: the rules of vectors and equality deletes in such a leaf. Does not own: the leaf (`writer_leaves`), the blobs and
-when a vector replaces another (`vector_merge`), vectors that an intent lists one by one (`row_delta`).
-Invariants: A stored leaf cannot be changed, so its vectors are never merged. A writer that did not see the live vector
-is rejected and must read again. A vector has its data file's partition values, because pruning depends on them.
+Owns: the rules of vectors and equality deletes in such a leaf, and the search of root and leaves for files within
+reach. Does not own: the leaf (`leaf_rules`), the blobs and when a vector replaces another (`vector_rules`), vectors
+that an intent lists one by one (`row_delta`), which files a delete reaches (`delete_index`).
+Invariants:
+* A stored leaf cannot be changed, so its vectors are never merged. A writer that did not see the live vector is
+  rejected and must read again.
+* A vector has its data file's partition values, because pruning depends on them.
+* No file within reach is omitted. A leaf whose files are all newer than the deletes is not read.
 
 Source: the Single File Commits proposal, "A Complex Row Delta with Modified Delete Vectors". Format page, type 4.
 """
@@ -11,18 +15,24 @@ Source: the Single File Commits proposal, "A Complex Row Delta with Modified Del
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
 
 from rootline.schemas.bytes.leaf import LeafContent
-from rootline.schemas.content_entry import ContentEntry, ContentStats, ContentType, EntryPlace, same_bound
+from rootline.schemas.content_entry import ContentEntry, ContentStats, ContentType, EntryPlace, Status, same_bound
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedVector, Intent
 from rootline.tree.draft.change import IncomingLeaf
 from rootline.tree.draft.draft import Draft
 from rootline.tree.rules.file_rules import check_equality_ids
-from rootline.tree.rules.removal_rules import reference_of
-from rootline.tree.rules.writer_leaves import named_locations
+from rootline.tree.rules.leaf_rules import named_locations
+from rootline.tree.rules.vector_rules import reference_of
+from rootline.tree.scan.delete_index import DeleteIndex, may_have_deletes
 from rootline.tree.state.leaf_lookup import LeafLookup
 from rootline.tree.state.live_index import Live
+
+_AT_ONCE: Final = 64
 
 
 class DeletesOfLeaves:
@@ -157,3 +167,26 @@ def _says_the_same(one: ContentStats, other: ContentStats, expr_id: int) -> bool
     if mine is None or theirs is None:
         return mine is theirs
     return same_bound(mine.lower_bound, theirs.lower_bound)
+
+
+def reached_files(draft: Draft, index: DeleteIndex) -> Iterator[ContentEntry]:
+    """The live data files that a delete of `index` may reach. Raises `Invalid` (`equality-delete-unread`)."""
+    for live in draft.live_rows():
+        if live.entry.content_type is ContentType.DATA and index.of_file(live.entry):
+            yield live.entry
+    for leaf_row in draft.in_leaves.rows():
+        lookup = draft.in_leaves.lookup(leaf_row.location)
+        if lookup is None or not lookup.holds(ContentType.DATA) or not _has_older_files(index, leaf_row):
+            continue
+        near = np.flatnonzero(may_have_deletes(index, lookup.leaf, leaf_row)).tolist()
+        alive = [ordinal for ordinal in near if not draft.in_leaves.is_dead(lookup.location, ordinal)]
+        for start in range(0, len(alive), _AT_ONCE):
+            for entry in lookup.leaf.entries_at(alive[start : start + _AT_ONCE]):
+                if entry.version_info.status is not Status.DELETED and index.of_file(entry):
+                    yield entry
+
+
+def _has_older_files(index: DeleteIndex, leaf_row: ContentEntry) -> bool:
+    stats, deletes = leaf_row.manifest_stats, index.reaching(leaf_row.partition_spec_id).equality
+    newest = max((entry.version_info.sequence_number or 0 for entry in deletes), default=0)
+    return bool(deletes) and (stats is None or stats.min_sequence_number < newest)

@@ -1,8 +1,10 @@
-"""Checks of leaves that a writer wrote, before they are added to the tree.
+"""Rules for the leaves that an intent names, and the checks of a writer's leaf before it is added to the tree.
 
-Owns: the rules between such a leaf, its intent, the other leaves and the live set, and its root row. Does not own:
-the leaf's own entries (`leaf_proof`), deletes in it (`writer_deletes`), leaves of workers (`flush`).
+Owns: where leaves are stored, the need for a leaf, the rules between a writer's leaf, its intent, the other leaves and
+the live set, and its root row. Does not own: the leaf's own entries (`leaf_proof`), deletes in it (`delete_rules`), the
+rules of workers' leaves (`flush`).
 Invariants:
+* A checked leaf has the content type, number of entries and size that its intent states.
 * A leaf is in the tree at most once.
 * Its entries are not live yet, and are nowhere else in its intent.
 * The aggregates, counts and numbers of its row are computed by the coordinator.
@@ -14,12 +16,13 @@ Source: format page, "Leaf manifest" and "Row ids". Protocol page, section 2, "V
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap
+from typing_extensions import override
 
 from rootline.schemas.bytes.leaf import Leaf, LeafContent
 from rootline.schemas.bytes.root.root_codec import Row
@@ -27,17 +30,60 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedManifest, Intent, IntentKind
 from rootline.schemas.intent_rules import check_location
-from rootline.tree.draft.batch import Absent, FetchedObjects, Needs
+from rootline.schemas.table_definition import TableDefinition
+from rootline.tree.draft.batch import Absent, FetchedObjects, Need, Needs
 from rootline.tree.draft.change import IncomingLeaf
 from rootline.tree.draft.draft import LONG_MAX, Draft
 from rootline.tree.proof.file_proof import check_intent_rows, verifies_files
 from rootline.tree.proof.leaf_proof import LeafProof, prove_leaf
-from rootline.tree.rules.named_leaves import CONTENT_OF, LEAVES_PREFIX, LeafNeed, ReadLeaf, check_stated
 from rootline.tree.state.leaf_lookup import LeafLookup
 
+LEAVES_PREFIX: Final = "metadata/leaves/"
+CONTENT_OF: Final = {
+    ContentType.DATA_MANIFEST: LeafContent.DATA,
+    ContentType.DELETE_MANIFEST: LeafContent.DELETE,
+}
 LEAVES_BYTES_MAX: Final = 512 * 1024 * 1024
 """The most bytes of one intent's leaves, which are in memory together: about one or two million files."""
 _FILES: Final = (ContentType.DATA, ContentType.EQUALITY_DELETE)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLeaf:
+    """A leaf that was read, with its proof if one was demanded."""
+
+    leaf: Leaf
+    proof: LeafProof | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeafNeed(Need[ReadLeaf | Absent]):
+    """The leaf at a location.
+
+    * `proving`: the definition to prove it under. Leaves of maintenance need no proof.
+    * `older`: its root row and the definition, needed to read a manifest of an older format.
+    """
+
+    location: str
+    proving: TableDefinition | None = field(default=None, compare=False)
+    older: tuple[ContentEntry, TableDefinition] | None = field(default=None, compare=False)
+
+    @override
+    def joined(self, later: LeafNeed) -> LeafNeed:
+        proving = self.proving if later.proving is None else later.proving
+        return LeafNeed(self.location, proving, self.older if later.older is None else later.older)
+
+
+def check_stated(manifest: AddedManifest, leaf: Leaf, name: str) -> None:
+    """Raises `Invalid` (`leaf-invalid`) unless `leaf` matches `manifest`. `name`: for error messages."""
+    if leaf.content is not CONTENT_OF[manifest.content_type]:
+        raise Invalid("leaf-invalid", f"{name} contains {leaf.content} entries, unlike the content type in the intent")
+    if leaf.length != manifest.record_count or leaf.size_in_bytes != manifest.file_size_in_bytes:
+        raise Invalid(
+            "leaf-invalid",
+            f"{name} has {leaf.length} entries in {leaf.size_in_bytes} bytes, the intent states "
+            f"{manifest.record_count} in {manifest.file_size_in_bytes}",
+        )
 
 
 def missing_leaves(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Needs | None:
