@@ -2,7 +2,7 @@
 
 Owns: the two reasons to wait, requesting leaves for a root that is too long, and keeping them for a batch.
 Does not own: the phase (`gather`), the length limit and the content of leaves (`rootline.maintenance.flush_plan`),
-committing them (`rootline.tree.intents.self_flush`).
+committing them (`rootline.tree.intents.flush`).
 Invariants: Each reason to wait ends with an event that is certain to arrive: verdicts are published until the log
 acknowledges them, and every request for leaves is answered. At most one request for leaves is in flight, and none while
 leaves are ready. Commits wait only for the first request, not for a retry after a failure. Leaves stay ready until a
@@ -23,7 +23,7 @@ from rootline.coordinator.protocol.machine_state import Attempt, Phase, SelfFlus
 from rootline.coordinator.protocol.messages import EncodeLeaves, Tick
 from rootline.maintenance.flush_plan import RootLength, root_length
 from rootline.schemas.parts.name import NameState
-from rootline.tree.intents.self_flush import OwnFlush
+from rootline.tree.intents.flush import OwnFlush
 from rootline.tree.state.table_state import TableState
 
 

@@ -28,7 +28,7 @@ from rootline.schemas.identifiers import (
 )
 from rootline.schemas.parts.log import PartitionOffset
 from rootline.tree.draft.batch import NOTHING_FETCHED, Applied, FetchedObjects, Record
-from rootline.tree.intents.self_flush import OwnFlush
+from rootline.tree.intents.flush import OwnFlush
 from rootline.tree.parts.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.state.table_state import TableState
 

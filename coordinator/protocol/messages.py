@@ -18,7 +18,7 @@ from rootline.schemas.identifiers import CommitId, ObjectKey, Version
 from rootline.schemas.parts.log import PartitionOffset
 from rootline.schemas.verdict import Verdict
 from rootline.tree.draft.batch import FetchedObjects, Needs, Record
-from rootline.tree.intents.self_flush import OwnFlush
+from rootline.tree.intents.flush import OwnFlush
 from rootline.tree.state.table_state import PendingObject, TableState
 
 # The clock

@@ -1,7 +1,7 @@
 """The part `name`: whether the name is a table, a view or a tombstone, and its earlier drops.
 
 Owns: the value types, the keys `content`, `rootline.drops` and `rootline.view`. Does not own: what is dropped and when
-(`rootline.tree.intents.drop`), a view's metadata (`rootline.schemas.view_metadata`).
+(`rootline.tree.intents.create_drop`), a view's metadata (`rootline.schemas.view_metadata`).
 Invariants: Encoded values decode to equal values. A tombstone names the dropped table.
 
 Source: definitions page, sections 2 and 3. Decision 0067.

@@ -29,7 +29,7 @@ from rootline.schemas.errors import Unavailable
 from rootline.schemas.verdict import VerdictKind
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
-from rootline.tree.intents.self_flush import OwnFlush
+from rootline.tree.intents.flush import OwnFlush
 from tests.coordinator import running_service
 from tests.coordinator.hooked_ports import HookedLog, nothing
 from tests.coordinator.machine_driver import POLICY, Driver, append_intent, create_intent, with_table

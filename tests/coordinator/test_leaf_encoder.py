@@ -22,7 +22,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.verdict import VerdictKind
 from rootline.testing.virtual_loop import run_virtually
-from rootline.tree.intents.self_flush import OwnFlush
+from rootline.tree.intents.flush import OwnFlush
 from rootline.tree.state.table_state import TableState
 from tests.coordinator.test_table_loop import no_check
 from tests.maintenance.table_builder import TableBuilder, data_file, location_of

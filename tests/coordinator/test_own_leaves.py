@@ -37,8 +37,8 @@ from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.intent import Intent, IntentKind, RemovedFile, VersionReference
 from rootline.tree.draft.batch import ABSENT, FetchedObjects
+from rootline.tree.intents.flush import OwnFlush
 from rootline.tree.intents.restore import RootNeed
-from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.rules.leaf_rules import LeafNeed
 from tests.coordinator.machine_driver import POLICY, TABLE, Driver, append_intent
 from tests.coordinator.test_transition_table import LEAF, of_a_leaf

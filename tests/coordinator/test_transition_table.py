@@ -51,7 +51,7 @@ from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import CommitId, LogPosition, Version
 from rootline.schemas.intent import AddedManifest, Intent, IntentKind
 from rootline.tree.draft.batch import ABSENT, FetchedObjects, Record
-from rootline.tree.intents.self_flush import OwnFlush
+from rootline.tree.intents.flush import OwnFlush
 from rootline.tree.rules.leaf_rules import LeafNeed
 from rootline.tree.state.table_state import TableState
 from tests.coordinator.machine_driver import LOG, TABLE, append_intent, attempt_of, create_intent, with_table

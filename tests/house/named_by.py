@@ -70,13 +70,27 @@ PARTS: Final[Mapping[str, Part]] = {
 _SHARED: Final = frozenset(("PartitionOffset", "PageReference", "CoveredOffset"))
 """Types of a part's module that are not the part: all readers of the log, and all pages, have them."""
 
-_MODULE_OF: Final = {
-    IntentKind.PURGE: "drop",
-    IntentKind.CREATE_VIEW: "view",
-    IntentKind.REPLACE_VIEW: "view",
-    IntentKind.DROP_VIEW: "view",
+_OWN_NAMES: Final[Mapping[IntentKind, str]] = {
+    IntentKind.APPEND: "append: append",
+    IntentKind.REMOVE: "row_changes: remove",
+    IntentKind.OVERWRITE: "row_changes: overwrite",
+    IntentKind.ROW_DELTA: "row_changes: row_delta",
+    IntentKind.REPLACE: "row_changes: replace check_meant_for_this",
+    IntentKind.FLUSH: "flush: flush Takeover",
+    IntentKind.COMPACT_LEAVES: "flush: flush Takeover",
+    IntentKind.COMPACT_VECTORS: "vector_maintenance: compact_vectors summary_of_joins",
+    IntentKind.CONVERT_EQUALITY_DELETES: "vector_maintenance: convert_equality_deletes summary_of_conversions",
+    IntentKind.ALTER: "definition: alter",
+    IntentKind.TAG: "versions: tag check_tag_name TAGS_MAX",
+    IntentKind.EXPIRE: "versions: expire",
+    IntentKind.CREATE: "create_drop: create after_drop uuid_of AdoptedTable AdoptionNeed",
+    IntentKind.DROP: "create_drop: drop dropped without_past restored_table kept_until_ms KEPT_PROPERTY KEPT_S_DEFAULT",
+    IntentKind.PURGE: "create_drop: purge dropped without_past kept_until_ms KEPT_PROPERTY KEPT_S_DEFAULT",
+    IntentKind.CREATE_VIEW: "create_drop: create_view definition_of_view",
+    IntentKind.REPLACE_VIEW: "create_drop: replace_view",
+    IntentKind.DROP_VIEW: "create_drop: drop_view",
 }
-"""The kinds whose module has another name than their own."""
+"""The kinds whose file decides others too, or does more: the file, and the names in it that mean the kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +138,16 @@ def names_part(path: Path, part: Part) -> bool:
 
 
 def names_kind(path: Path, kind: IntentKind) -> bool:
-    """Whether a file names a kind of intent, or the module that decides it."""
+    """Whether a file names a kind of intent, or what decides it."""
     names = _names_in(path)
-    module = f"rootline.tree.intents.{_MODULE_OF.get(kind, kind.value)}"
-    return kind.name in names.kinds or module in names.modules
+    return kind.name in names.kinds or not decided_by(kind).isdisjoint(names.modules)
+
+
+def decided_by(kind: IntentKind) -> set[str]:
+    """The dotted names that mean a kind: its module, or the names in it."""
+    file, _, own = _OWN_NAMES.get(kind, kind.value).partition(":")
+    module = f"rootline.tree.intents.{file}"
+    return {f"{module}.{name}" for name in own.split()} or {module}
 
 
 def files_by_part(product: Mapping[str, Path]) -> dict[str, list[str]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
 from rootline.schemas.intent_rules import IntentKind
 from tests.house.house import BOUNDS, Row, bounds, lowered, run_rows, source_rows
-from tests.house.named_by import PARTS, names_kind, names_part
+from tests.house.named_by import PARTS, decided_by, names_kind, names_part
 from tests.house.prose import prose_of
 from tests.house.same_code import compared, definitions
 from tests.house.source_facts import facts_of
@@ -100,7 +101,8 @@ def test_a_file_names_a_part_by_its_types_by_a_field_of_a_header_or_by_its_modul
 
 def test_a_file_names_a_kind_of_intent_by_its_member_or_by_the_module_that_decides_it(tmp_path: Path) -> None:
     (tmp_path / "member").write_text("x = IntentKind.PURGE\n")
-    (tmp_path / "module").write_text("from rootline.tree.intents import drop\n")
+    (tmp_path / "module").write_text("from rootline.tree.intents.create_drop import purge\n")
     (tmp_path / "neither").write_text("purge = 'purge'\n")
     found = [path.name for path in sorted(tmp_path.iterdir()) if names_kind(path, IntentKind.PURGE)]
     assert found == ["member", "module"]
+    assert all(pkgutil.resolve_name(name) for kind in IntentKind for name in decided_by(kind))

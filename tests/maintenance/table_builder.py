@@ -46,7 +46,7 @@ from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles
 from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft.batch import ABSENT, Absent, Applied, FetchedObjects, Need, Needs, Record, Stamp
-from rootline.tree.intents.self_flush import OwnFlush
+from rootline.tree.intents.flush import OwnFlush
 from rootline.tree.parts.header_limits import HEADER_LIMITS
 from rootline.tree.proof.file_proof import statistics_of
 from rootline.tree.rules.leaf_rules import LeafNeed, ReadLeaf

@@ -13,7 +13,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.filter.pruning import PruningFilter, may_match
-from rootline.tree.intents.create import definition_of
+from rootline.tree.intents.definition import definition_of
 
 TS, STR, A, B = 9, 11, 2, 3
 DAY_OF_TS, LOWER_STR, BUCKET_A_B, UNKNOWN = 101, 102, 104, 105

@@ -17,7 +17,7 @@ from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.intent_log import LogKeeps
 from rootline.testing.seeded_environment import SeededEnvironment
-from rootline.tree.intents.self_flush import OwnFlush
+from rootline.tree.intents.flush import OwnFlush
 from rootline.tree.parts.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.state.table_state import TableState
 from rootline.workers.app import WorkerService

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rootline.maintenance.flush_plan import flush_in_steps
-from rootline.tree.intents.self_flush import OwnFlush
+from rootline.tree.intents.flush import OwnFlush
 from rootline.tree.state.table_state import TableState
 
 

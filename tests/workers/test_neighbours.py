@@ -24,7 +24,7 @@ from rootline.schemas.intent import Intent, IntentKind, RemovedFile
 from rootline.schemas.object_keys import key_of, root_key, roots_prefix, table_prefix
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.metadata.root_reader import find_head
-from rootline.tree.intents.create import AdoptedTable
+from rootline.tree.intents.create_drop import AdoptedTable
 from rootline.workers.jobs.job import JobOutcome, JobReport
 from rootline.workers.jobs.metadata_jobs import leaf_compaction_job
 from rootline.workers.jobs.neighbour_reads import NeighbourReads

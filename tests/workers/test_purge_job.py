@@ -15,7 +15,7 @@ from rootline.schemas.intent import IntentKind, VersionReference
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.metadata.root_reader import newest_root
 from rootline.testing.seeded_environment import SeededEnvironment
-from rootline.tree.intents.drop import KEPT_PROPERTY
+from rootline.tree.intents.create_drop import KEPT_PROPERTY
 from rootline.tree.state.addressable import check_is_table
 from rootline.workers.jobs.expiry_job import PurgeJob
 from rootline.workers.jobs.job import JobContext, JobOutcome

@@ -65,7 +65,7 @@ from rootline.storage.metadata.root_reader import HeadKey, at_head, find_head
 from rootline.storage.metadata.table_loader import load_to_build_on
 from rootline.storage.stored_objects import TimedReads, store_object
 from rootline.tree.commit.verdicts import is_last_decided, log_went_back
-from rootline.tree.intents.self_flush import OwnFlush
+from rootline.tree.intents.flush import OwnFlush
 from rootline.tree.state.table_state import PendingObject, TableState
 
 _READER: Final = "\0marks"

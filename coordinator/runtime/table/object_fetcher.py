@@ -48,7 +48,7 @@ from rootline.storage.rows.file_footers import FooterReader
 from rootline.storage.stored_objects import get_up_to, read_stored, stored_dates, stored_key
 from rootline.tree.commit.arrival_rules import DateNeed
 from rootline.tree.draft.batch import ABSENT, Absent, FetchedObjects, Need, Needs, PageNeed, Record
-from rootline.tree.intents.create import AdoptedTable, AdoptionNeed
+from rootline.tree.intents.create_drop import AdoptedTable, AdoptionNeed
 from rootline.tree.intents.restore import DefinitionNeed, RootNeed
 from rootline.tree.proof.adoption import adopted_state, invalid, leaves_of, proven_adopted
 from rootline.tree.proof.file_proof import StatedFile, verifies_files

@@ -1,7 +1,7 @@
 """A page of retained versions: an object that lists readable versions older than the oldest one in the root's header.
 
 Owns: the rows, and finding a version. Does not own: the file around them (`page_codec`), which versions are retained
-(`rootline.maintenance.expiry_plan`), the intents that reference a page (`rootline.tree.intents.expire`).
+(`rootline.maintenance.expiry_plan`), the intents that reference a page (`rootline.tree.intents.versions`).
 Invariants: Versions and timestamps strictly ascend.
 
 Source: format page, "Pages". Decision 0062.

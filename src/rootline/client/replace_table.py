@@ -2,7 +2,7 @@
 is none.
 
 Owns: the choice of columns that keep their ids, the new partitioning and sort order, and the order of steps if the
-table may not exist. Does not own: the effect of a replace (`rootline.tree.intents.replace`), files
+table may not exist. Does not own: the effect of a replace (`rootline.tree.intents.row_changes`), files
 (`data_file_writer`).
 Invariants: rows are in the store before the intent is published. Columns, rows and the removal of the old rows are one
 intent. A column keeps its id only if older files can be read by its new type.

@@ -55,7 +55,7 @@ from rootline.tree.draft.change import Change, RemoveOrdinals, TakeLeaf
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.version_difference import OlderVersion, manifest_vectors_in_files
 from rootline.tree.intents.restore import DefinitionNeed, RootNeed, restore
-from rootline.tree.intents.tag import check_tag_name
+from rootline.tree.intents.versions import check_tag_name
 from rootline.tree.rules.leaf_rules import LeafNeed, ReadLeaf
 from rootline.tree.rules.vector_rules import place_of_vector
 from rootline.tree.state.addressable import Addressable

@@ -1,7 +1,7 @@
 """Chooses the equality deletes that become deletion vectors in one intent, and makes that intent.
 
 Owns: the thresholds (`rootline.convert.*`), the choice, the Puffin file. Does not own: the rows that the deletes
-match (`rootline.workers.jobs.data_jobs`), later changes (`rootline.tree.intents.convert_equality_deletes`).
+match (`rootline.workers.jobs.data_jobs`), later changes (`rootline.tree.intents.vector_maintenance`).
 Invariants: pure. An intent lists every file to which its deletes may apply. One intent reads a bounded number of
 files, bytes and deleted rows, so a delete that alone needs more is not converted.
 

@@ -1,8 +1,8 @@
 """Chooses the versions of a table that expire, and plans the purge of a dropped table.
 
 Owns: these choices. Does not own: their numbers (`rootline.maintenance.limits`), reading roots and publishing
-(`expiry_job`), permission to expire and to purge (`rootline.tree.intents.expire`, `rootline.tree.intents.drop`), the
-deletion of a purged table's files (expiry and the sweep).
+(`expiry_job`), permission to expire and to purge (`rootline.tree.intents`), the deletion of a purged table's files
+(expiry and the sweep).
 Invariants: pure. Times are the roots' own, limited to the caller's time. A version with a tag stays, and so does the
 newest. An expired version never becomes readable again. Planning again without new commits plans nothing. Only a table
 with sweeps enabled is purged automatically: without sweeps a purge would free nothing, and the table could no longer be
@@ -34,7 +34,7 @@ from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import IntentKind, StoredPage, VersionReference
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
-from rootline.tree.intents.drop import KEPT_PROPERTY, KEPT_S_DEFAULT, kept_until_ms
+from rootline.tree.intents.create_drop import KEPT_PROPERTY, KEPT_S_DEFAULT, kept_until_ms
 from rootline.tree.state.table_state import pending_page
 
 _MINUTE_MS: Final = 60_000

@@ -3,7 +3,7 @@
 Owns: the choice of rows, the leaf of each vector, the commit rate of a table, the limits at which a coordinator
 flushes a table itself, encoding a large leaf in steps. Does not own: the division of entries into leaves
 (`rootline.maintenance.plan`), thresholds (`rootline.maintenance.limits`), the reads of a plan (`metadata_jobs`), the
-application of leaves to a root (`rootline.tree.intents.self_flush`).
+application of leaves to a root (`rootline.tree.intents.flush`).
 Words: a *vector* is the deletion vector of a data file. A delete leaf has an *affinity* to the data leaf that lists all
 data files of its vectors. A scan that prunes the data leaf need not read it.
 Invariants: pure. A leaf has one spec, and data or deletes. Every entry is EXISTING with the explicit snapshot id,
@@ -62,7 +62,7 @@ from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import AddedManifest, IntentKind
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
-from rootline.tree.intents.self_flush import OwnFlush
+from rootline.tree.intents.flush import OwnFlush
 from rootline.tree.scan.scan_plan import manifest_vectors
 from rootline.tree.state.table_state import TableState
 

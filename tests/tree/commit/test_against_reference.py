@@ -13,7 +13,7 @@ from rootline.maintenance.expiry_plan import Steps, plan_expiry
 from rootline.maintenance.limits import ExpiryLimits
 from rootline.schemas.bytes.root.retained_page import RetainedPage
 from rootline.schemas.root_header import RootHeader
-from rootline.tree.intents import expire as expiry
+from rootline.tree.intents import versions as expiry
 from tests.support.examples import examples
 from tests.tree import kept_pages
 from tests.tree.drawn_plans import Draw, draws, late_readers, of_names, of_tags

@@ -20,7 +20,7 @@ from rootline.tree.draft.change import Add, Change
 from rootline.tree.draft.draft import Draft
 from rootline.tree.evolution.changes import DefinitionChanges, order_changes
 from rootline.tree.intents.append import append as general_append
-from rootline.tree.intents.fast_append import fast_append_row
+from rootline.tree.intents.append import fast_append_row
 from tests.tree.tables import (
     BY_BUCKET,
     CARRIER,

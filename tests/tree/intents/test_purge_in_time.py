@@ -12,7 +12,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.root_header import Totals
 from rootline.schemas.verdict import Verdict
-from rootline.tree.intents.drop import KEPT_PROPERTY, KEPT_S_DEFAULT
+from rootline.tree.intents.create_drop import KEPT_PROPERTY, KEPT_S_DEFAULT
 from tests.tree.intents.test_drop import codes, drop, live, undrop
 from tests.tree.tables import TABLE, TABLE_UUID, Lake, append, create, definition
 

@@ -21,7 +21,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.draft import Draft
 from rootline.tree.evolution.changes import DefinitionChange, DefinitionChanges, SetProperties, schema_changes
 from rootline.tree.evolution.next_definition import evolved
-from rootline.tree.intents.fast_append import fast_append_row
+from rootline.tree.intents.append import fast_append_row
 from tests.tree.tables import (
     DEFINITION,
     Lake,

@@ -13,7 +13,7 @@ from rootline.schemas.root_header import Operation, RootHeader
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.check.invariants import violations
 from rootline.tree.check.root_diff import diff
-from rootline.tree.intents.tag import TAGS_MAX
+from rootline.tree.intents.versions import TAGS_MAX
 from rootline.tree.parts.tags import tag_violations
 from rootline.tree.state.table_state import TableState
 from tests.tree.tables import Lake, append, intent, new_lake, remove, removed

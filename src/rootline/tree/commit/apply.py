@@ -22,7 +22,7 @@ from rootline.tree.commit.verdicts import next_offset
 from rootline.tree.draft.batch import Applied, FetchedObjects, Needs, NoTable, Record, Stamp
 from rootline.tree.draft.change import Effect
 from rootline.tree.draft.leaf_moves import drop_dead_leaves
-from rootline.tree.intents.self_flush import OwnFlush, take_own_leaves
+from rootline.tree.intents.flush import OwnFlush, take_own_leaves
 from rootline.tree.parts.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.rules.vector_rules import write_merged
 from rootline.tree.state.table_state import TableState

@@ -57,11 +57,11 @@ from rootline.tree.draft.batch import NO_NEEDS, FetchedObjects, Needs, Record
 from rootline.tree.draft.change import Beginning, Change
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import check_user_summary
-from rootline.tree.intents.create import after_drop, uuid_of
-from rootline.tree.intents.fast_append import fast_append_row
+from rootline.tree.intents.append import fast_append_row
+from rootline.tree.intents.create_drop import after_drop, uuid_of
+from rootline.tree.intents.definition import Redefinition, redefinition
 from rootline.tree.intents.kinds import KINDS
-from rootline.tree.intents.redefinition import Redefinition, redefinition
-from rootline.tree.intents.replace import check_meant_for_this
+from rootline.tree.intents.row_changes import check_meant_for_this
 from rootline.tree.parts.ledger import (
     VERSION_FORGOTTEN,
     LedgerDraft,

@@ -1,1 +1,1 @@
-"""The kinds of intents, one file each."""
+"""The kinds of intents, by subject."""

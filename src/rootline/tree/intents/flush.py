@@ -1,24 +1,30 @@
-"""The kinds `flush` and `compact_leaves`: leaves that take over entries from the root and from other leaves.
+"""The kinds `flush` and `compact_leaves`, and the coordinator's own flush: leaves that take over entries.
 
-Owns: which entries of a leaf are live at their source, and the leaf's own root row. Does not own: what is moved and
-when (`rootline.maintenance`), the sources, dropped leaves and the affiliation of delete leaves (`leaf_moves`), the
-aggregates (`aggregates`).
-Invariants: The live set and all row counts are unchanged. An entry that was removed, replaced or moved since the plan
-is dead in the new leaf, so it neither becomes live nor is counted twice. A vector in an affiliated leaf moves only
-together with its data file.
+Owns: which entries of a leaf are live at their source, the leaf's own root row, how leaves that the coordinator wrote
+become part of a draft. Does not own: what is moved and when (`rootline.maintenance`), when the coordinator writes
+leaves (`rootline.coordinator.protocol.held_rules`), the sources, dropped leaves and the affiliation of delete leaves
+(`leaf_moves`), the aggregates (`aggregates`).
+Invariants:
+* The live set, all row counts and the verdicts of other intents are unchanged.
+* An entry that was removed, replaced or moved since the plan is dead in the new leaf, so it neither becomes live nor is
+  counted twice.
+* A vector in an affiliated leaf moves only together with its data file.
+* Leaves of the coordinator contain EXISTING entries of the draft's parent or of an earlier root.
 
-Source: protocol page, section 5.
+Source: protocol page, section 5. Format page, "Leaf manifest". Architecture page, "The way of a flush". Decision 0025.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import starmap
 from typing import Final
 
 from pyroaring import BitMap
 
-from rootline.schemas.bytes.leaf_codec import MAX_ENTRIES, Leaf
+from rootline.schemas.bytes.leaf import Leaf
+from rootline.schemas.bytes.leaf_codec import MAX_ENTRIES, EncodedLeaf
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, FileFormat, Status
 from rootline.schemas.errors import Corrupt, Invalid
@@ -31,8 +37,10 @@ from rootline.tree.draft.leaf_moves import LeafSources, is_dead_as_a_whole
 from rootline.tree.rules.leaf_rules import CONTENT_OF, LEAVES_PREFIX, LeafNeed, check_stated
 from rootline.tree.state.aggregates import aggregates_of
 from rootline.tree.state.leaf_lookup import LeafLookup
+from rootline.tree.state.table_state import PendingObject
 
 _STALE: Final = {IntentKind.FLUSH: "flush-stale", IntentKind.COMPACT_LEAVES: "compaction-stale"}
+_NONE: Final = BitMap()
 
 
 def flush(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
@@ -188,4 +196,33 @@ def _proven(manifest: AddedManifest, fetched: FetchedObjects) -> Leaf:
     return leaf
 
 
-_NONE: Final = BitMap()
+@dataclass(frozen=True, slots=True)
+class OwnFlush:
+    """The leaves of a flush: `manifests` as a worker's intent would list them (data leaves first), bytes, decoded
+    leaves.
+    """
+
+    manifests: tuple[AddedManifest, ...] = ()
+    encoded: tuple[EncodedLeaf, ...] = ()
+    leaves: Mapping[str, Leaf] = field(default_factory=dict)
+
+    @property
+    def entries(self) -> int:
+        """The number of entries in all leaves."""
+        return sum(manifest.record_count for manifest in self.manifests)
+
+
+def take_own_leaves(draft: Draft, own: OwnFlush) -> tuple[PendingObject, ...]:
+    """Let leaves take over their live entries from the draft. Returns the objects to store before the root.
+
+    A leaf that is already part of the table is skipped: an earlier commit, of this coordinator or another, added it. A
+    leaf that was condemned since it was encoded is skipped too. The snapshot's operation is that of its intents.
+    """
+    work = Takeover(draft, ())
+    for manifest in own.manifests:
+        if manifest.location not in draft.live.leaf_rows and not draft.swept_locations.why_closed(manifest.location):
+            work.take(manifest, own.leaves[manifest.location])
+    if not work.incoming:
+        return ()
+    draft.accept(Change.of(Effect.NOTHING, *work.edits()))
+    return tuple(PendingObject(leaf.location, leaf.body) for leaf in own.encoded if leaf.location in work.incoming)

@@ -1,12 +1,12 @@
 """The table of kinds: the functions that decide an intent, and the counts that they add to a snapshot's summary.
 
-Owns: one row for each kind, the order of the summary's keys. Does not own: the rules (one file for each kind beside
+Owns: one row for each kind, the order of the summary's keys. Does not own: the rules (in the files beside
 this one), the fields of a kind on the wire (`rootline.schemas.intent_rules`), what the summary states about a part of
 the header (`rootline.tree.parts`).
 Invariants: Every kind has a row. A kind is decided on a table or begins one, never both.
 
 An accepted intent is a `Change`, a value. The draft, the next root, its header and the checks only read that value. So
-a new kind is its file, its row here, and its row of the wire.
+a new kind is a function beside this file, a row here, and a row of the wire.
 """
 
 from __future__ import annotations
@@ -22,23 +22,21 @@ from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Beginning, Change, Define, ReplaceTable, RestoreVersion
 from rootline.tree.draft.draft import Draft
-from rootline.tree.intents.alter import alter
 from rootline.tree.intents.append import append
-from rootline.tree.intents.compact_vectors import compact_vectors, summary_of_joins
-from rootline.tree.intents.convert_equality_deletes import convert_equality_deletes, summary_of_conversions
-from rootline.tree.intents.create import create
-from rootline.tree.intents.drop import drop, purge
-from rootline.tree.intents.expire import expire
+from rootline.tree.intents.create_drop import create, create_view, drop, drop_view, purge, replace_view
+from rootline.tree.intents.definition import alter
 from rootline.tree.intents.flush import flush
-from rootline.tree.intents.overwrite import overwrite
-from rootline.tree.intents.remove import remove
-from rootline.tree.intents.replace import replace
 from rootline.tree.intents.restore import restore
 from rootline.tree.intents.rewrite import rewrite, summary_of_rewrites
-from rootline.tree.intents.row_delta import row_delta
+from rootline.tree.intents.row_changes import overwrite, remove, replace, row_delta
 from rootline.tree.intents.sweep import sweep
-from rootline.tree.intents.tag import tag
-from rootline.tree.intents.view import create_view, drop_view, replace_view
+from rootline.tree.intents.vector_maintenance import (
+    compact_vectors,
+    convert_equality_deletes,
+    summary_of_conversions,
+    summary_of_joins,
+)
+from rootline.tree.intents.versions import expire, tag
 from rootline.tree.parts.part_rules import BatchFacts
 from rootline.tree.parts.part_table import summary_of_parts
 

@@ -47,8 +47,8 @@ from rootline.tree.draft.change import (
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.version_difference import Difference, OlderVersion, difference, manifest_vectors_in_files
 from rootline.tree.evolution.next_definition import restored_definition
-from rootline.tree.intents.drop import restored_table
-from rootline.tree.intents.redefinition import Redefinition
+from rootline.tree.intents.create_drop import restored_table
+from rootline.tree.intents.definition import Redefinition
 from rootline.tree.proof.adoption import is_adopted
 from rootline.tree.rules.leaf_rules import LeafNeed
 from rootline.tree.rules.vector_rules import VectorNeed, place_of_vector

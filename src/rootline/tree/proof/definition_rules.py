@@ -3,7 +3,7 @@
 Owns: the rules for one definition, and the rules for the names, defaults and properties that a change adds, so that
 every engine can use them.
 Does not own: its JSON (`table_definition`), the default of a column (`default_rules`), the step between two schemas
-(`rootline.tree.evolution`), storing it (`create`).
+(`rootline.tree.evolution`), storing it (`definition`).
 Invariants:
 * A definition that passes can be written and read back. Each of its specs gives every file a partition tuple.
 * The rules for additions are checked on additions only, so a table that already breaks one can still be altered,

@@ -1,20 +1,27 @@
-"""The kind `expire`: older versions can no longer be read, except those that a page lists.
+"""The kinds `tag` and `expire`: names for versions, and versions that can no longer be read.
 
-Owns: its rules. Does not own: its summary and the rules from root to root (`rootline.tree.parts.versions`), which
-versions a table retains (`rootline.maintenance.expiry_plan`), removing roots (`rootline.workers`), which versions may
-be read (`addressable`).
-Invariants: The oldest addressable version never decreases. A version retained below it was readable before. A version
-with a tag is retained. A root that expires versions states it in its summary.
+Owns: their rules. Does not own: their summaries and the rules from root to root (`rootline.tree.parts`), which versions
+a table retains (`rootline.maintenance.expiry_plan`), removing roots (`rootline.workers`), which versions may be read
+(`addressable`).
+Invariants:
+* A tag names a version that was addressable when it was set. Only an intent of kind `tag` changes it. Every other
+  commit carries tags forward.
+* The oldest addressable version never decreases. A version retained below it was readable before, and one with a tag is
+  retained.
+* A root that changes tags or expires versions states it in its summary.
 
-Source: definitions page, section 4. Decision 0062.
+Source: protocol page, sections 1 and 2, `tag`. Definitions page, section 4. Decision 0062.
 """
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES, RetainedPage, RetainedVersions
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import Version
-from rootline.schemas.intent import Intent, StoredPage
+from rootline.schemas.intent import Intent, StoredPage, VersionReference
 from rootline.schemas.object_keys import page_location
 from rootline.schemas.parts.page_reference import PageReference
 from rootline.schemas.parts.tags import TAGS
@@ -24,6 +31,39 @@ from rootline.tree.draft.batch import Absent, FetchedObjects, Needs, PageNeed
 from rootline.tree.draft.change import Change, Effect, SetPart
 from rootline.tree.draft.draft import Draft
 from rootline.tree.intents.restore import RootNeed
+
+TAGS_MAX: Final = 200
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+def tag(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Change:
+    """Set, move or delete a tag. Raises `Invalid`: `tag-invalid`, `tag-conflict`, `version-unknown`."""
+    ref = intent.ref or VersionReference()
+    name, tags = check_tag_name(ref.tag or ""), dict(draft.addressable.tags)
+    now = tags.get(name)
+    if now == ref.version:
+        return Change(Effect.NOTHING)
+    if now != ref.seen_version:
+        raise Invalid("tag-conflict", f"tag {name!r} is {_place(now)}, the writer saw it {_place(ref.seen_version)}")
+    if ref.version is None:
+        del tags[name]
+    else:
+        draft.addressable.check(ref.version)
+        tags[name] = ref.version
+        if len(tags) > TAGS_MAX:
+            raise Invalid("tag-invalid", f"the table already has {TAGS_MAX} tags, which is the limit: delete one first")
+    return Change(Effect.NOTHING, (SetPart(TAGS, tags),))
+
+
+def check_tag_name(name: str) -> str:
+    """`name`. Raises `Invalid` (`tag-invalid`) if it is not a valid name of a tag."""
+    if not _NAME.fullmatch(name):
+        raise Invalid("tag-invalid", f"tag {name[:80]!r} is not 1 to 64 letters, digits, '.', '_' or '-'")
+    return name
+
+
+def _place(version: int | None) -> str:
+    return "not there" if version is None else f"at version {version}"
 
 
 def expire(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
