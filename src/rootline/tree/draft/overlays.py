@@ -1,7 +1,7 @@
 """Rows and leaves while a batch is applied: the parent's, without removed ones, and the ones that the batch adds.
 
 Owns: which rows and entries are live, which changes the next root shows, and the counts of both. Does not own: the
-order of edits (`draft`), the bytes of the next root (`next_root`), the vectors that it writes (`manifest_vectors`).
+order of edits (`draft`), the next root's bytes and the vectors that it writes (`next_root`).
 Invariants:
 * At most one row is live at a place. An entry is found only where it is live. A dead ordinal stays dead.
 * A row that the batch both adds and removes leaves no trace. A rewritten row that is removed is shown as removed,

@@ -1,6 +1,6 @@
 """The index of live entries of a table and their places, used by validation.
 
-Owns: the index of one root's rows and its leaves. Does not own: advancing it by a commit (`advance_index`).
+Owns: the index of one root's rows and its leaves. Does not own: advancing it by a commit (`next_root`).
 Invariants: An entry is live in exactly one place. DELETED rows are in no lookup. The dead ordinals of a leaf are the
 union of its manifest vectors.
 """
