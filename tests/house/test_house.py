@@ -43,7 +43,7 @@ def test_every_bound_is_that_of_a_row() -> None:
     rows = [*source_rows()]
     counted = {row.name for row in rows}
     assert {name for name in bounds() if name not in counted and "run" not in name and "loaded" not in name} == set()
-    assert lowered(BOUNDS.read_text(), [Row("hold, held", 1, ())]).count("\nbound = 1\n") == 1
+    assert lowered(BOUNDS.read_text(), [Row("hold, held", 0.5, ())]).count("\nbound = 0.5\n") == 1
 
 
 def test_no_definition_of_a_module_hides_another_one(house: Path) -> None:
