@@ -75,7 +75,7 @@ _OWN_NAMES: Final[Mapping[IntentKind, str]] = {
     IntentKind.REMOVE: "row_changes: remove",
     IntentKind.OVERWRITE: "row_changes: overwrite",
     IntentKind.ROW_DELTA: "row_changes: row_delta",
-    IntentKind.REPLACE: "row_changes: replace check_meant_for_this",
+    IntentKind.REPLACE: "row_changes: replace check_made_for_schema",
     IntentKind.FLUSH: "flush: flush Takeover",
     IntentKind.COMPACT_LEAVES: "flush: flush Takeover",
     IntentKind.COMPACT_VECTORS: "vector_maintenance: compact_vectors summary_of_joins",

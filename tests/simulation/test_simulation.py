@@ -242,7 +242,7 @@ def test_a_table_that_takes_what_was_made_before_it_was_replaced_is_found(monkey
     def wrong(_draft: Draft, _intent: Intent) -> None:
         """Any schema will do."""
 
-    monkeypatch.setattr(decide, "check_meant_for_this", wrong)
+    monkeypatch.setattr(decide, "check_made_for_schema", wrong)
     with pytest.raises(AssertionError, match="before the table was replaced"):
         simulate(7, 150, drops=True)
 

@@ -61,7 +61,7 @@ from rootline.tree.intents.append import fast_append_row
 from rootline.tree.intents.create_drop import after_drop, uuid_of
 from rootline.tree.intents.definition import Redefinition, redefinition
 from rootline.tree.intents.kinds import KINDS
-from rootline.tree.intents.row_changes import check_meant_for_this
+from rootline.tree.intents.row_changes import check_made_for_schema
 from rootline.tree.parts.ledger import (
     VERSION_FORGOTTEN,
     LedgerDraft,
@@ -152,7 +152,7 @@ def shared_rules(deciding: Decisions, record: Record) -> Needs | None:
         check_may_begin(draft, intent)
         return None
     check_kind_of_name(draft, intent)
-    check_meant_for_this(draft, intent)
+    check_made_for_schema(draft, intent)
     draft.appended_ms = record.appended_ms
     deciding.redefined = redefinition(draft, intent)
     seen = _seen(draft, deciding.redefined)

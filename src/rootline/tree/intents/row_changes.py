@@ -219,7 +219,7 @@ def replace(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | N
     )
 
 
-def check_meant_for_this(draft: Draft, intent: Intent) -> None:
+def check_made_for_schema(draft: Draft, intent: Intent) -> None:
     """Raises `Invalid` (`table-replaced`, `schema-id-missing`) for rows that may be meant for the table before a
     replace.
 
