@@ -21,7 +21,7 @@ export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-java demo demo-fast demo-kafka test test-fast check format format-check lint types contracts house house-names same-code same-bytes diagram screenshots site bench bench-peers py-files numbers properties mutants simulate chaos ingest broken-redis torture clean clean-venv
+.PHONY: help setup setup-java demo demo-fast demo-kafka test test-fast check format format-check lint types contracts house house-names same-code same-bytes diagram screenshots site release bench bench-peers py-files numbers properties mutants simulate chaos ingest broken-redis torture clean clean-venv
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":[^#]*## " } /^[a-z][a-z-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
@@ -92,6 +92,9 @@ py-files: setup ## the library as a zip for spark-submit --py-files: build/rootl
 	rm -rf build/wheel
 	$(STAGE) py-files $(BIN)/python -m hatchling build --target wheel --directory build/wheel
 	cp build/wheel/*.whl build/rootline.zip
+
+release: setup setup-java ## build wheel and sdist of HEAD twice, compare, try each extra in an environment of its own; writes dist/
+	$(STAGE) release $(BIN)/python -m tests.release $(ARGS)
 
 numbers: setup ## measure what the proposal asks for; writes docs/numbers.md
 	$(STAGE) numbers $(BIN)/python -m benchmarks.numbers $(ARGS)

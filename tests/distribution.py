@@ -27,6 +27,7 @@ _GROUPS: Final = {
     ),
     "kafka": (
         "tests/kafka/",
+        "tests/compatibility/",
         "tests/contracts/test_frontier_",
         "tests/contracts/test_intent_",
         "tests/contracts/test_log_archive_",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.release.built import build
 
 HOUSE = Path(__file__).parents[2]
 
@@ -38,13 +38,13 @@ def copied_house(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel built from the sources as they are."""
-    return _build("wheel", copy_sources(tmp_path_factory.mktemp("wheel")))
+    return build("wheel", copy_sources(tmp_path_factory.mktemp("wheel")))
 
 
 @pytest.fixture(scope="session")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A source distribution built from the sources as they are."""
-    return _build("sdist", copy_sources(tmp_path_factory.mktemp("sdist")))
+    return build("sdist", copy_sources(tmp_path_factory.mktemp("sdist")))
 
 
 @pytest.fixture(scope="session")
@@ -52,13 +52,4 @@ def wheel_from_sdist(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     """A wheel built from the unpacked source distribution, as installers without a wheel do it."""
     unpacked = tmp_path_factory.mktemp("unpacked")
     shutil.unpack_archive(sdist, unpacked, filter="data")
-    return _build("wheel", next(unpacked.iterdir()))
-
-
-def _build(target: str, folder: Path) -> Path:
-    """Run the build backend in this environment: no network, no build isolation."""
-    command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(folder / "dist")]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (made,) = (folder / "dist").iterdir()
-    return made
+    return build("wheel", next(unpacked.iterdir()))

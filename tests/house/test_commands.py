@@ -25,7 +25,7 @@ RETIRED = {("upgrade",)}
 
 def documents(house: Path) -> list[Path]:
     """The pages for people."""
-    tops = [house / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+    tops = [house / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
     return [*tops, *sorted((house / "docs").rglob("*.md"))]
 
 

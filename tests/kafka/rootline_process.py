@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
@@ -38,7 +38,7 @@ class RootlineProcess:
         self._words = words
         self._environment = environment
         self._output = folder / f"{name}.out"
-        self._process: ForkedProcess | None = None
+        self._process: ForkedProcess | subprocess.Popen[bytes] | None = None
         self._bond: ProcessBond | None = None
         self._is_paused = False
         self.is_leaving = False
@@ -57,12 +57,17 @@ class RootlineProcess:
             "ROOTLINE_COORDINATOR__COORDINATOR_ID": f"{self.name}.{self.incarnation}",
         }
         with self._output.open("wb") as output, self.log.open("ab") as log:
-            words = (*self._words, "--json")
-            self._process = ForkedProcess(_PROGRAM, words, variables, output.fileno(), log.fileno())
+            self._process = self.begun((*self._words, "--json"), variables, output, log)
         self._bond = ProcessBond(self._process.pid)
 
+    def begun(
+        self, words: tuple[str, ...], variables: Mapping[str, str], output: BinaryIO, log: BinaryIO
+    ) -> ForkedProcess | subprocess.Popen[bytes]:
+        """A process with these words, in exactly this environment, which leads a session of its own."""
+        return ForkedProcess(_PROGRAM, words, variables, output.fileno(), log.fileno())
+
     @property
-    def running(self) -> ForkedProcess:
+    def running(self) -> ForkedProcess | subprocess.Popen[bytes]:
         """The present incarnation."""
         assert self._process is not None, f"{self.name} was not started"
         return self._process

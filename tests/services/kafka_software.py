@@ -16,14 +16,14 @@ from tests.services.cached_software import cached, carry_out, maven
 from tests.services.java_runtime import java_runtime
 from tests.services.slow_step import say_progress
 
-_VERSION = "4.3.1"
+VERSION = "4.3.1"
 _INSTEAD = ", or set ROOTLINE_TEST_KAFKA=host:port to use a running broker"
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>rootline.tests</groupId><artifactId>kafka</artifactId><version>1</version>
   <dependencies>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{_VERSION}</version></dependency>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version></dependency>
     <dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId><version>2.25.4</version></dependency>
   </dependencies>
 </project>
@@ -48,17 +48,17 @@ class KafkaSoftware:
 def kafka_software(record: Callable[[KafkaSoftware], None]) -> KafkaSoftware:
     """The software, from the cache or fetched into it; `record` runs a broker once for the archive of classes."""
     java = java_runtime("Kafka", instead=_INSTEAD)
-    with cached("kafka", _VERSION, _fetch) as folder:
+    with cached("kafka", VERSION, _fetch) as folder:
         jars = sorted(map(str, folder.glob("*.jar")))
         software = KafkaSoftware(java.command, os.pathsep.join(jars), folder / f"used-classes-{java.version}.jsa")
         if not software.archive.exists():
-            say_progress(f"starting Kafka {_VERSION} a first time, so that later starts are quick …")
+            say_progress(f"starting Kafka {VERSION} a first time, so that later starts are quick …")
             record(software)
     return software
 
 
 def _fetch(folder: Path) -> Path:
-    software = f"Kafka {_VERSION}"
+    software = f"Kafka {VERSION}"
     (folder / "pom.xml").write_text(_POM)
     command = [*maven(software, instead=_INSTEAD), _PLUGIN, "-DoutputDirectory=libs", "-DincludeScope=runtime"]
     carry_out(software, f"fetching {software}, once (63 MB)", command, folder, timeout_s=600, instead=_INSTEAD)

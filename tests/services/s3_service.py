@@ -26,6 +26,7 @@ from tests.services.service_process import HOST, ServiceProcess, free_port
 _BUCKET = "rootline-tests"
 _KEY = "rootline"
 SECRET = "rootline-tests-only"
+VERSITYGW = "v1.8.0"
 _INSTEAD = ", or set ROOTLINE_TEST_S3=endpoint,key,secret,bucket to use a running store"
 
 
@@ -87,7 +88,7 @@ def running_s3(folder: Path, *, keys: Path | None = None, access_log: Path | Non
             pytest.fail("ROOTLINE_TEST_S3 is not of the form endpoint,key,secret,bucket", pytrace=False)
         yield S3Service(parts[0], parts[1], parts[2], parts[3])
         return
-    binary = go_tool("versitygw", "github.com/versity/versitygw/cmd/versitygw", "v1.8.0", instead=_INSTEAD)
+    binary = go_tool("versitygw", "github.com/versity/versitygw/cmd/versitygw", VERSITYGW, instead=_INSTEAD)
     data = folder / "data"
     (data / _BUCKET).mkdir(parents=True)
     sidecar = folder / "sidecar"

