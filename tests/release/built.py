@@ -45,6 +45,14 @@ def export(commit: str, folder: Path) -> Path:
     return folder
 
 
+def has_whole_history() -> bool:
+    """Whether this is a clone with all earlier commits: neither a shallow one nor an export."""
+    try:
+        return _git("the history", "rev-parse", "--is-shallow-repository").strip() == b"false"
+    except NotBuilt:
+        return False
+
+
 def commit_time(commit: str) -> str:
     """The time of a commit, in seconds, as SOURCE_DATE_EPOCH takes it."""
     return _git(f"commit {commit}", "show", "--no-patch", "--format=%ct", commit).decode().strip()
