@@ -30,6 +30,7 @@ RUN_BY: dict[Named, str] = {
     ("README.md", "rootline history demo.flights"): README,
     ("README.md", "rootline export demo.flights"): README,
     ("README.md", "rootline catalog serve"): PAGES,
+    ("README.md", ".venv/bin/python -m hatchling build"): "tests/compatibility/sides.py",
     ("README.md", "ATTACH 'v3' AS lake"): PAGES,
     ("docs/deploy.md", "python deploy/policies/fill.py"): "tests/deploy/test_bucket_policies.py",
     ("docs/foreign-clients.md", "rootline table create demo.trips"): PAGES,
