@@ -293,7 +293,7 @@ class ReferenceTable:
         vectors = [self.files[name].rows_left for name in plan.removes if self.files[name].vector is not None]
         self.change_files(plan, view, view.number)
         for name in plan.removes:
-            self.rewritten.setdefault(name, self.number)
+            self.rewritten[name] = self.number  # again, after a restore between: the last time counts
         self.removed_at = max(removed_at, *vectors, 0)
         assert self.values() == values
 
