@@ -202,9 +202,7 @@ def general_rules(deciding: Decisions, record: Record) -> Needs | None:
     """Check the intent by the general rules, unless it is a fast append."""
     if deciding.change is not None:
         return None
-    needs = shared_rules(deciding, record)
-    if needs is None:
-        needs = judged_by_kind(deciding, record)
+    needs = shared_rules(deciding, record) or judged_by_kind(deciding, record)
     if needs is None:
         room_in_root(deciding, record)
     return needs
