@@ -72,7 +72,7 @@ def test_each_batch_replaces_what_has_its_keys_and_a_replay_changes_nothing(
     assert found(table) == expected
     assert any(task.deletes.equality for task in table.scan().plan())
     assert list(table.check()) == []
-    with pytest.raises(Invalid, match="1 rows of the batch have the identifier fields of another row"):
+    with pytest.raises(Invalid, match="1 rows of the batch have the same identifier fields as another row"):
         upsert(folder, 2, {(1, "a"): "x"}, {(1, "a"): "y"})
     assert found(table) == expected
 
