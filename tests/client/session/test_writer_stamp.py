@@ -68,7 +68,7 @@ def test_an_id_that_the_ledger_would_misread_is_refused(writer_id: str) -> None:
 
 @pytest.mark.parametrize("sequence", [-1, 2**63])
 def test_a_sequence_outside_its_range_is_refused(sequence: int) -> None:
-    with pytest.raises(Invalid, match="writer_sequence .*: give one from 0 to 2"):
+    with pytest.raises(Invalid, match=r"writer_sequence .*: give one from 0 to 2"):
         WriterStamp("ingest-7").stamp(_intent(), sequence)
 
 
