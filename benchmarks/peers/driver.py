@@ -12,7 +12,7 @@ import selectors
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -93,7 +93,8 @@ class Driver:
             self.ask(_CLOSE_S, close=None)
         except DriverFailed:
             self._process.kill()
-        self._asked.close()
+        with suppress(BrokenPipeError):  # a request that the ended driver did not read
+            self._asked.close()
         try:
             self._process.wait(_CLOSE_S)
         except subprocess.TimeoutExpired:
