@@ -135,7 +135,7 @@ class RootRemoval:
     async def _newest_until(
         self, table: TableName, cutoff_ms: int, objects: dict[Version, DatedObject]
     ) -> RootHeader | None:
-        """The newest root stored before the cutoff. `None` if there is none, or if nothing was expired then."""
+        """The newest root stored before the cutoff. `None` if all roots are newer, or if nothing was expired then."""
         old = [version for version, item in objects.items() if item.last_modified_ms <= cutoff_ms]
         if not old:
             return None

@@ -237,7 +237,7 @@ class LeavesAhead(Protocol):
         ...
 
     async def find(self, location: str) -> ReadLeaf | Absent | None:
-        """The prefetched leaf at `location`, or `None` if there is none."""
+        """The prefetched leaf at `location`, or `None` if it was not prefetched."""
         ...
 
 

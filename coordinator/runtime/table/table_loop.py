@@ -90,7 +90,7 @@ class LeafPrefetch:
             self._forget(location)
 
     async def find(self, location: str) -> ReadLeaf | Absent | None:
-        """The prefetched leaf at `location`, or `None` if there is none. Waits for a running read."""
+        """The prefetched leaf at `location`, or `None` if it was not prefetched. Waits for a running read."""
         task = self._reads.get(location)
         if task is None:
             return None

@@ -147,7 +147,7 @@ def wait_for_lock(file: int, operation: int, *, patience_s: float) -> None:
 
 @contextlib.contextmanager
 def open_regular(path: Path) -> Iterator[int | None]:
-    """Open a regular file for reading. Yields its descriptor, or `None` if there is none (a pipe, for instance).
+    """Open a regular file for reading. Yields its descriptor, or `None` for anything else, such as a pipe.
 
     Never waits for another process, as opening a pipe does. Opens no device, unless a device replaces the file at that
     moment. Raises `OSError`.

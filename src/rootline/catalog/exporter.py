@@ -256,7 +256,7 @@ class ExportBuilder:
         return found
 
     async def _shown_below(self, version: Version) -> Version | None:
-        """The newest shown version before `version`, or `None` if there is none that may be read."""
+        """The newest shown version before `version`, or `None` if no such version may be read."""
         if version <= self._oldest:
             return None
         known = self._index.snapshots.get(self._id_of(version))

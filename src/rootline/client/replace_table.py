@@ -1,5 +1,5 @@
-"""Replacing a table's rows and columns: its intent, planned on the current definition, and creating the table if there
-is none.
+"""Replacing a table's rows and columns: its intent, planned on the current definition, and creating a table that
+does not exist.
 
 Owns: the choice of columns that keep their ids, the new partitioning and sort order, and the order of steps if the
 table may not exist. Does not own: the effect of a replace (`rootline.tree.intents.row_changes`), files

@@ -135,7 +135,7 @@ class _Search:
         return self._known[version]
 
     def first_since(self, timestamp_ms: int) -> Generator[Version, KeptVersion, Version]:
-        """The oldest version committed at or after `timestamp_ms`. The newest version if there is none."""
+        """The oldest version committed at or after `timestamp_ms`. The newest version if all were committed earlier."""
         low, high = int(self._header.versions.oldest), int(self._header.version)
         while low < high:
             middle = (low + high) // 2

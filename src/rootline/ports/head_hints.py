@@ -41,7 +41,7 @@ class HeadHints(Protocol):
         ...
 
     async def newest(self, table: TableName) -> Version | None:
-        """The version in the last hint for `table`. `None` if there is none, or no answer within a short deadline."""
+        """The version in the last hint for `table`. `None` without a hint, or if no answer arrives soon."""
         ...
 
     def judged(self, outcome: HintOutcome) -> None:

@@ -208,7 +208,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """All partitions will be assigned anew. Call `released` as soon as none of their records is in flight.
+    """A rebalance will assign all partitions. Call `released` as soon as none of their records is in flight.
 
     After `deadline_s` seconds the process loses the partitions even without the call.
     """

@@ -108,9 +108,9 @@ class DeadTasks(Protocol):
         ...
 
     async def retry(self, dead: DeadTask) -> Offer:
-        """Queue the task anew, with its full number of attempts."""
+        """Return the task to the queue, with its full number of attempts."""
         ...
 
     async def drop(self, kind: TaskKind, table: TableName) -> bool:
-        """Remove a dead task. Returns whether there was one. It is offered anew when its table changes."""
+        """Remove a dead task. Returns whether there was one. The next change of its table queues it."""
         ...

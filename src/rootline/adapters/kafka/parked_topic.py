@@ -184,7 +184,7 @@ class ParkedTopic:
         )
 
     async def _own_until(self, at: TopicPartition, offset: int, log: LogId) -> int:
-        """The offset of the first record of another group or log, or `offset` if there is none before it."""
+        """The offset of the first record of another group or log, or `offset` if none precedes it."""
         consumer = make_consumer(self._settings, group_id=None, reset="none", reads_all=True)
         patience_s = self._settings.request_timeout_s
         try:

@@ -102,7 +102,10 @@ def may_state_lineage(definition: TableDefinition) -> bool:
 
 
 def metadata_field(name: str, definition: TableDefinition) -> NestedField | None:
-    """The metadata column `name`, or `None` if there is none. `_partition` has a member for each field of each spec."""
+    """The metadata column `name`, or `None` if there is no such column.
+
+    `_partition` has a member for each field of each spec.
+    """
     if name != PARTITION:
         return _PLAIN.get(name)
     members = dict.fromkeys(member for spec in definition.partition_specs for member in spec.expr_ids)
