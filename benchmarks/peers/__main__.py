@@ -1,7 +1,8 @@
 """`python -m benchmarks.peers [--scale SCALE] [--only SCENARIO …] [--peers NAME,…]`: measure, and write the results.
 
 The results are in `benchmarks/results/peers.json`, the page in `docs/benchmarks.md`. The JSON is written after each
-scenario, so a run that is interrupted leaves the figures that it had.
+scenario, so a run that is interrupted keeps the figures that it has. A run of some scenarios replaces the records of
+these, and keeps those of the others from earlier runs on the same machine.
 """
 
 from __future__ import annotations
@@ -49,27 +50,39 @@ def main() -> int:
 
 
 def measure(subjects: list[Subject], scale: Scale, names: list[str], place: Path, command: str) -> dict[str, Any]:
-    """Run the scenarios, and write the JSON to `place` after each."""
-    run = Run()
-    body = {
-        "command": command,
-        "scale": next(name for name, one in SCALES.items() if one == scale),
-        "taken": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": _commit(),
-        "python": platform.python_version(),
-        "machine": {"cores": os.cpu_count(), "memory_gb": _memory_gb()},
-    }
+    """Run the scenarios, and write the JSON to `place` after each.
+
+    `runs` in the JSON names the command, the scale, the time and the commit of each scenario.
+    """
+    body = _earlier(place, {"python": platform.python_version(), "cores": os.cpu_count(), "memory_gb": _memory_gb()})
     for name, measured in SCENARIOS.items():
         if name not in names:
             continue
         print(f"{name} …", flush=True)
-        began = time.perf_counter()
+        began, run = time.perf_counter(), Run()
+        taken = {
+            "command": command,
+            "scale": next(name for name, one in SCALES.items() if one == scale),
+            "taken": datetime.now(UTC).isoformat(timespec="seconds"),
+            "commit": _commit(),
+        }
         with ExitStack() as stack:
             measured(Bench(subjects, run, stack), scale)
         print(f"{name}: {time.perf_counter() - began:.0f} s", flush=True)
-        body |= {"versions": run.versions, "records": run.as_json()}
+        body["runs"][name] = taken
+        body["versions"] |= run.versions
+        others = (record for record in body["records"] if record["scenario"] != name)
+        body["records"] = [*others, *run.as_json()]
         place.write_text(json.dumps(body, indent=1) + "\n")
     return body
+
+
+def _earlier(place: Path, machine: dict[str, Any]) -> dict[str, Any]:
+    """The JSON of earlier runs at `place`, or one without records if they were made on another machine."""
+    found: dict[str, Any] = json.loads(place.read_text()) if place.exists() else {}
+    if found.get("machine") == machine and "runs" in found:
+        return found
+    return {"machine": machine, "runs": {}, "versions": {}, "records": []}
 
 
 def _commit() -> str:

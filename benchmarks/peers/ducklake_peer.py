@@ -4,7 +4,8 @@ DuckLake takes statistics from the footer of a real file, so `prepare` stores a 
 number: the least and the greatest value of every column.
 
 Options: `catalog` is `duckdb` or `sqlite`, or else `database` is a connection string of PostgreSQL and `schema` a
-schema there; `retries` sets `ducklake_max_retry_count`; `files` is where `prepare` stores files, for all lakes.
+schema there; `retries` sets `ducklake_max_retry_count`; `attach` is added to the options of `ATTACH`; `files` is where
+`prepare` stores files, for all lakes.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class DuckLake:
                 "duckdb": f"ducklake:{place['folder']}/catalog.ducklake",
                 "sqlite": f"ducklake:sqlite:{place['folder']}/catalog.sqlite",
             }[options["catalog"]]
-            more = ""
+            more = options.get("attach", "")
         connection.execute(f"ATTACH '{target}' AS lake (DATA_PATH '{place['warehouse']}/'{more})")
 
     def prepare(self, numbers: range) -> None:

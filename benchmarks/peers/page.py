@@ -153,7 +153,7 @@ def page_of(body: Mapping[str, Any], prices: Mapping[str, Any]) -> str:
     """The page."""
     records = records_of(body)
     parts = [_introduction(body, records), _subjects(body, records)]
-    parts += [_chapter(chapter, records) for chapter in CHAPTERS]
+    parts += [_chapter(body, chapter, records) for chapter in CHAPTERS]
     parts += [_cost(records, prices), _not_measured(records)]
     return "\n".join(filter(None, parts))
 
@@ -187,20 +187,16 @@ def read_prices() -> dict[str, Any]:
 
 
 def _introduction(body: Mapping[str, Any], records: Iterable[Record]) -> str:
-    machine, loads = body["machine"], [record.load for record in records if record.figures]
-    short = "" if body["scale"] == "full" else f" The sizes are those of `--scale {body['scale']}`, a short run."
-    load = f" The load average was {min(loads):.1f} to {max(loads):.1f}." if loads else ""
-    if loads and max(loads) > 2 * machine["cores"]:
-        load += " The machine had other work, so the figures show the shape only."
+    machine = body["machine"]
     lines = (
         "# Benchmarks",
         "",
-        "Rootline beside its peers, in one run on one machine, through the public API of each. The floor is a bare "
-        "conditional PUT: no commit of one object can be faster on the same store.",
+        "Rootline beside its peers, on one machine, through the public API of each. The floor is a bare conditional "
+        "PUT: no commit of one object can be faster on the same store.",
         "",
-        f"`{body['command']}` measured what is in `benchmarks/results/peers.json`, and wrote this page from it.{short} "
-        f"Taken {body['taken'][:10]} of commit {body['commit']}, {machine['cores']} cores, {machine['memory_gb']} GB, "
-        f"Python {body['python']}.{load} Compare figures within a table only: another machine has other times.",
+        "`make bench-peers` measures everything and writes `benchmarks/results/peers.json` and this page. Each chapter "
+        f"names the command that measured it. The machine has {machine['cores']} cores and {machine['memory_gb']} GB, "
+        f"with Python {machine['python']}. Compare figures within a table only: another machine has other times.",
         "",
         "* A commit adds one file with statistics, and no data, unless the chapter names another load.",
         "* Every subject runs in processes of its own. The store is a local S3 server. In the tables with "
@@ -214,6 +210,15 @@ def _introduction(body: Mapping[str, Any], records: Iterable[Record]) -> str:
     return "\n".join(lines)
 
 
+def _taken(body: Mapping[str, Any], chapter: Chapter, records: Iterable[Record]) -> str:
+    """The command that measured a chapter, and the conditions of its run."""
+    run, loads = body["runs"][chapter.scenario], [record.load for record in records if record.figures]
+    text = f"Measured by `{run['command']}` on {run['taken'][:10]} at commit {run['commit']}."
+    if run["scale"] != "full":
+        text += f" The sizes are those of `--scale {run['scale']}`, which is shorter than the full run."
+    return f"{text} The load average was {min(loads):.1f} to {max(loads):.1f}, the measured processes included."
+
+
 def _subjects(body: Mapping[str, Any], records: Iterable[Record]) -> str:
     measured = {(record.peer, record.settings) for record in records if record.figures}
     rows = [
@@ -224,7 +229,8 @@ def _subjects(body: Mapping[str, Any], records: Iterable[Record]) -> str:
     return "## Who is measured\n\n" + _table(("subject", "version", "settings", "statistics of a file"), rows, 0)
 
 
-def _chapter(chapter: Chapter, records: Sequence[Record]) -> str:
+def _chapter(body: Mapping[str, Any], chapter: Chapter, records: Sequence[Record]) -> str:
+    records = [record for record in records if record.scenario == chapter.scenario]
     parts = []
     for load, column, found in _loads(records, chapter):
         columns = [one for one in chapter.columns if any(one.of(record) is not None for record in found)]
@@ -242,7 +248,8 @@ def _chapter(chapter: Chapter, records: Sequence[Record]) -> str:
     if not parts:
         return ""
     picture = f"![{chapter.heading}](pictures/{_picture(chapter)})\n"
-    return "\n".join([f"## {chapter.heading}\n", f"{chapter.words}\n", picture, *parts])
+    words = f"{chapter.words} {_taken(body, chapter, records)}\n"
+    return "\n".join([f"## {chapter.heading}\n", words, picture, *parts])
 
 
 def _loads(records: Iterable[Record], chapter: Chapter) -> list[tuple[str, Column, list[Record]]]:

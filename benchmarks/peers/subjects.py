@@ -127,9 +127,13 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
     Subject(
         "DuckLake, SQLite",
         "best",
-        "catalog in SQLite, `ducklake_max_retry_count` 100",
+        "catalog in SQLite with a write-ahead log and a busy timeout of 10 s, `ducklake_max_retry_count` 100",
         _theirs("ducklake_peer"),
-        {"catalog": "sqlite", "retries": "100"},
+        {
+            "catalog": "sqlite",
+            "retries": "100",
+            "attach": ", META_JOURNAL_MODE 'WAL', META_BUSY_TIMEOUT 10000",
+        },
         reads_files=True,
         selects=_NO_FILTER,
     ),

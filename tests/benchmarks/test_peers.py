@@ -36,6 +36,18 @@ serve(Words())
 """
 
 
+def test_a_run_of_one_scenario_keeps_the_figures_of_the_others(tmp_path: Path) -> None:
+    place = tmp_path / "peers.json"
+    first = measure([], SCALES["tiny"], ["large"], place, "make bench-peers")
+    first["records"] = [{"scenario": "large"}, {"scenario": "serial"}]
+    place.write_text(json.dumps(first))
+    second = measure([], SCALES["small"], ["large"], place, "make bench-peers ARGS='--only large'")
+    assert second["records"] == [{"scenario": "serial"}]
+    assert second["runs"]["large"]["scale"] == "small"
+    place.write_text(json.dumps({**second, "machine": "another"}))
+    assert measure([], SCALES["tiny"], ["large"], place, "make bench-peers")["records"] == []
+
+
 @pytest.mark.slow
 @pytest.mark.services
 def test_the_smallest_run_measures_rootline_and_the_floor_and_its_json_makes_a_page(tmp_path: Path) -> None:
@@ -163,10 +175,13 @@ class TestPage:
         assert cost_of_million(record, prices) == pytest.approx(1e3 * ((1 + 0.5) * 0.005 + (2 + 1) * 0.0004))
         assert "| Rootline | 8.70 | 3 | 33.70 |" in page_of(body, prices)
 
-    def test_a_busy_machine_is_named(self, body: dict[str, Any]) -> None:
-        assert "had other work" not in page_of(body, read_prices())
+    def test_a_chapter_names_its_command_and_the_load_of_its_own_run(self, body: dict[str, Any]) -> None:
         body["records"][0]["load"] = 9.0
-        assert "The load average was 0.5 to 9.0. The machine had other work" in page_of(body, read_prices())
+        body["runs"]["writers"] |= {"command": "make bench-peers ARGS='--only writers'", "scale": "small"}
+        serial, writers = page_of(body, read_prices()).split("## Many writers")
+        assert "`make bench-peers` on 2026-01-02 at commit 0123abcd. The load average was 0.5 to 9.0" in serial
+        assert "Measured by `make bench-peers ARGS='--only writers'`" in writers
+        assert "`--scale small`, which is shorter than the full run. The load average was 0.5 to 0.5" in writers
 
     def test_a_chapter_without_figures_has_no_heading(self, body: dict[str, Any]) -> None:
         assert "## Planning a scan" not in page_of(body, read_prices())
