@@ -38,7 +38,7 @@ def measure() -> list[Result]:
         with running_coordinator(far.folder / "load", far.warehouse(), settings.url, environment) as coordinator:
             many, some, one = asyncio.run(_measure(far, settings, coordinator))
     return [
-        *latency_results(many, "3", ("≤ 1.8", "≤ 2.5")),
+        *latency_results(many, "3", ("≤ 1.2", "≤ 1.5")),
         intents_result(some),
         failed_result(some, "5"),
         *map(commits_result, (many, some, one)),
