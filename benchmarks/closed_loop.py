@@ -73,8 +73,8 @@ async def prepare(log: WriterLog, load: Load) -> None:
         require_commit(passage.verdict)
 
 
-async def run_phase(log: WriterLog, load: Load, seconds: float) -> list[Passage]:
-    """Run all writers for `seconds`, or until one has nothing left to publish; in the order of verdicts."""
+async def run_phase(log: WriterLog, load: Load, seconds: float, in_flight: int = 1) -> list[Passage]:
+    """Run all writers for `seconds`, each with `in_flight` intents at once; in the order of verdicts."""
     passages: list[Passage] = []
     end_s = time.monotonic() + seconds
 
@@ -87,7 +87,9 @@ async def run_phase(log: WriterLog, load: Load, seconds: float) -> list[Passage]
 
     async with asyncio.TaskGroup() as tasks:
         for records in load.records:
-            tasks.create_task(write(records))
+            shared = iter(records)
+            for _ in range(in_flight):
+                tasks.create_task(write(shared))
     return sorted(passages, key=lambda passage: passage.decided_s)
 
 

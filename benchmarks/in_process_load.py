@@ -39,14 +39,15 @@ class _Here:
 def measure() -> list[Result]:
     """Measure with services of its own."""
     with far_store() as service:
-        some, one = asyncio.run(_measure(service))
-    return [intents_result(some), failed_result(some, "5"), commits_result(some), commits_result(one)]
+        some, one, ahead = asyncio.run(_measure(service))
+    return [intents_result(some), failed_result(some, "5"), *map(commits_result, (some, one, ahead))]
 
 
 async def _measure(service: S3Service) -> list[Phases]:
     settle_memory()  # like a coordinator's process
     here = _Here(TracingStore(service.store()))
-    found = [Phases(writers, way("log in this process")) for writers in (32, 1)]
+    here_way = way("log in this process")
+    found = [Phases(32, here_way), Phases(1, here_way), Phases(16, here_way, in_flight=4)]
     try:
         async with coordinating(here.store) as log, bare_put(service) as put:
             for number in range(_PHASES * len(found)):

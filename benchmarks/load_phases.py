@@ -41,10 +41,11 @@ class Coordinator(Protocol):
 
 @dataclass(slots=True)
 class Phases:
-    """The outcome of all phases with so many writers; `way`: log and store, in words."""
+    """The outcome of all phases with so many writers, each with `in_flight` intents; `way`: log and store, in words."""
 
     writers: int
     way: str
+    in_flight: int = 1
     passages: list[Passage] = field(default_factory=list)
     visible_s: list[float] = field(default_factory=list)
     rates: list[Rates] = field(default_factory=list)
@@ -57,10 +58,11 @@ class Phases:
 
     async def add(self, number: int, log: WriterLog, coordinator: Coordinator, put: BarePut) -> None:
         """Run phase `number`, which names its table: load, then bare PUTs."""
-        load = await asyncio.to_thread(make_load, number, self.writers, round(PHASE_S * _INTENTS_A_SECOND_MAX))
+        each = self.in_flight * round(PHASE_S * _INTENTS_A_SECOND_MAX)
+        load = await asyncio.to_thread(make_load, number, self.writers, each)
         await prepare(log, load)
         before, began_s = coordinator.cost(), time.monotonic()
-        passages = await run_phase(log, load, PHASE_S)
+        passages = await run_phase(log, load, PHASE_S, self.in_flight)
         self.cpu_s += coordinator.cost().cpu_s - before.cpu_s
         self.elapsed_s += time.monotonic() - began_s
         self.failures += failures(passages)
@@ -180,7 +182,8 @@ def _where_time_goes(phases: Phases) -> str:
 
 
 def _writers(phases: Phases) -> str:
-    return f"{phases.writers} writer{'s' if phases.writers > 1 else ''}"
+    several = f" with {phases.in_flight} intents in flight each" if phases.in_flight > 1 else ""
+    return f"{phases.writers} writer{'s' if phases.writers > 1 else ''}{several}"
 
 
 def _median(values: Sequence[float]) -> float:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rootline.coordinator.protocol.group_window import moving_average, take
+from rootline.coordinator.protocol.group_window import awaited, moving_average, take
 from rootline.coordinator.protocol.held_rules import after_root, ask_for_leaves, is_held
 from rootline.coordinator.protocol.machine_state import (
     Attempt,
@@ -342,12 +342,11 @@ def confirmed(machine: TableMachine, decision: Confirmed, tick: Tick) -> Move:
     """Make the root of the attempt the head, and publish its verdicts."""
     attempt = decision.attempt
     decided = tuple(map(Decided, machine.batch, attempt.applied.verdicts))
-    served = len(machine.batch)
     # the header's offsets would include partitions for which this coordinator has published nothing
     publish = PublishVerdicts(decided, offsets_after(machine.batch), attempt.version)
     traces = distinct_traces((trace_of(record.headers) for record in machine.batch if record.headers), _TRACES_MAX)
     elapsed_s = tick.monotonic_s - decision.put_at_s
-    notes = [Report(Noted.ROOT_LANDED, str(served), attempt.version, elapsed_s, traces)]
+    notes = [Report(Noted.ROOT_LANDED, str(len(machine.batch)), attempt.version, elapsed_s, traces)]
     apart = None if machine.head is None else clocks_apart(machine.head.header, attempt.applied.state.header)
     if apart is not None:
         notes.append(Report(Noted.CLOCKS_APART, apart, attempt.version))
@@ -362,7 +361,7 @@ def confirmed(machine: TableMachine, decision: Confirmed, tick: Tick) -> Move:
         flush=after_root(machine.flush, attempt),
     )
     after, more = ask_for_leaves(after, tick)
-    return Move(Next(served), after, [publish, *notes, *more])
+    return Move(Next(awaited(machine.batch, after.queue)), after, [publish, *notes, *more])
 
 
 # Retry a request

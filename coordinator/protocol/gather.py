@@ -66,13 +66,13 @@ def choose_next(machine: TableMachine, decision: Next, tick: Tick) -> Move:
     """
     if machine.stopping:
         return stop(machine)
-    if not machine.queue and (decision.served == 0 or is_held(machine)):
+    if not machine.queue and (decision.awaited == 0 or is_held(machine)):
         return Move(Phase.COLD if machine.head is None else Phase.IDLE, machine)
     if is_held(machine):
         return Move(Phase.HELD, machine)
     if machine.head is None:
         return load(machine)  # another coordinator may have created the table meanwhile
-    window = next_window(decision.served, len(machine.queue), machine.put_s or 0.0, machine.policy.limits)
+    window = next_window(decision.awaited, len(machine.queue), machine.put_s or 0.0, machine.policy.limits)
     if window is not None:
         gathering = machine._replace(timer=machine.timer + 1)
         return Move(Gathering(window.expected), gathering, [ArmTimer(gathering.timer, window.delay_s)])

@@ -5,8 +5,9 @@ Invariants: A lone writer never waits. A batch is never open longer than its lim
 
 Theory. Writers in a closed loop publish their next intent after the verdict on the last one. If the next batch closed
 immediately, it would take the fast writers only. The others would form a second group, and the two groups would
-alternate forever at half the throughput. So after a root, the next batch stays open until as many intents wait as that
-root had, plus those that wait already, but no longer than a quarter of the duration of a PUT.
+alternate forever at half the throughput. So after a root, the next batch stays open until the writers of that root
+wait again, in addition to those that wait already, but no longer than a quarter of the duration of a PUT. A writer with
+several intents in flight waits already, and its batch never stays open for it.
 """
 
 from __future__ import annotations
@@ -39,10 +40,18 @@ class Window:
     delay_s: float
 
 
-def next_window(served: int, queued: int, put_s: float, limits: BatchLimits) -> Window | None:
-    """The window after a root with `served` intents, while `queued` wait. `None`: close the batch immediately."""
-    expected = min(served + queued, limits.intents_max)
-    if served + queued <= 1 or queued >= expected:
+def awaited(batch: Sequence[Record], queue: Sequence[Record]) -> int:
+    """The number of intents of a confirmed batch whose writers have none in the queue yet."""
+    if not queue:
+        return len(batch)
+    waiting = {record.intent.writer_id for record in queue} - {None}
+    return sum(record.intent.writer_id not in waiting for record in batch)
+
+
+def next_window(returning: int, queued: int, put_s: float, limits: BatchLimits) -> Window | None:
+    """The window while `returning` intents are awaited and `queued` wait. `None`: close the batch immediately."""
+    expected = min(returning + queued, limits.intents_max)
+    if expected <= 1 or queued >= expected:
         return None
     delay_s = min(put_s * WINDOW_SHARE_OF_PUT, limits.age_s_max)
     return Window(expected, delay_s) if delay_s > 0 else None

@@ -170,10 +170,14 @@ AtPhase = (
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """Choose what follows. `served`: the number of intents in the root that was just confirmed."""
+    """Choose what follows.
+
+    `awaited`: the number of intents in the root that was just confirmed, without those of writers that already wait
+    with another intent.
+    """
 
     kind: ClassVar[Decision] = Decision.NEXT
-    served: int = 0
+    awaited: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rootline.coordinator.protocol.group_window import BatchLimits, is_full, moving_average, next_window, take
+from rootline.coordinator.protocol.group_window import BatchLimits, awaited, is_full, moving_average, next_window, take
 from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import LogId, LogPosition
@@ -25,24 +25,40 @@ def record(offset: int, size_in_bytes: int = 10) -> Record:
 
 
 def test_a_lone_writer_never_waits() -> None:
-    assert next_window(served=1, queued=0, put_s=0.1, limits=LIMITS) is None
-    assert next_window(served=0, queued=1, put_s=0.1, limits=LIMITS) is None
+    assert next_window(returning=1, queued=0, put_s=0.1, limits=LIMITS) is None
+    assert next_window(returning=0, queued=1, put_s=0.1, limits=LIMITS) is None
 
 
 def test_after_a_root_of_several_intents_the_batch_waits_for_as_many_but_only_a_quarter_of_a_put() -> None:
-    window = next_window(served=4, queued=1, put_s=0.1, limits=LIMITS)
+    window = next_window(returning=4, queued=1, put_s=0.1, limits=LIMITS)
     assert window is not None
     assert (window.expected, window.delay_s) == (5, 0.025)
 
 
+def test_a_batch_stays_open_only_for_writers_that_do_not_wait_already() -> None:
+    def of_writer(offset: int, writer_id: str | None) -> Record:
+        plain = record(offset)
+        number = None if writer_id is None else offset
+        return replace(
+            plain, intent=plain.intent.model_copy(update={"writer_id": writer_id, "writer_sequence": number})
+        )
+
+    batch = [of_writer(0, "a"), of_writer(1, "a"), of_writer(2, "b"), of_writer(3, None)]
+    assert awaited(batch, []) == 4
+    assert awaited(batch, [of_writer(4, "c")]) == 4
+    assert awaited(batch, [of_writer(4, "a")]) == 2
+    assert awaited(batch, [of_writer(4, "b"), of_writer(5, None)]) == 3, "a writer without an id may be any writer"
+    assert next_window(returning=0, queued=4, put_s=0.1, limits=LIMITS) is None
+
+
 def test_a_window_never_exceeds_the_age_limit() -> None:
-    window = next_window(served=4, queued=0, put_s=60.0, limits=LIMITS)
+    window = next_window(returning=4, queued=0, put_s=60.0, limits=LIMITS)
     assert window is not None
     assert window.delay_s == LIMITS.age_s_max
 
 
 def test_a_batch_that_is_full_already_closes_at_once() -> None:
-    assert next_window(served=2, queued=10, put_s=0.1, limits=LIMITS) is None
+    assert next_window(returning=2, queued=10, put_s=0.1, limits=LIMITS) is None
 
 
 def test_a_batch_is_full_by_count_and_by_bytes() -> None:
