@@ -22,14 +22,18 @@ from rootline.client.loop_thread import LoopThread
 
 
 @contextmanager
-def served(warehouse: Path | str, *, default_format: FormatVersion | None = None, **settings: Any) -> Iterator[str]:
-    """The URL of a running catalog of `warehouse`."""
+def served(
+    warehouse: Path | str, *, log: str | None = None, default_format: FormatVersion | None = None, **settings: Any
+) -> Iterator[str]:
+    """The URL of a running catalog of `warehouse`; with a `log` it writes too."""
     thread = LoopThread("catalog under test")
     around = AsyncExitStack()
 
     async def start() -> str:
         catalog = await around.enter_async_context(
-            open_catalog(str(warehouse), CatalogSettings(**settings), CollectorRegistry(), default_format)
+            open_catalog(
+                str(warehouse), log, "127.0.0.1", CatalogSettings(**settings), CollectorRegistry(), default_format
+            )
         )
         return await around.enter_async_context(serve_app(alone_app(catalog), "127.0.0.1", 0))
 

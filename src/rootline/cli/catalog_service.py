@@ -11,14 +11,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import structlog
 
 from rootline.cli.options import check_folder
 from rootline.cli.service_process import Announce, describe_process, port_refused, server_extra, signals
 from rootline.client.loop_thread import LoopThread
-from rootline.connect import engine_storage, open_warehouse, store_settings, warehouse_url
+from rootline.connect import EmbeddableLake, engine_storage, open_warehouse, store_settings, warehouse_url
 from rootline.schemas.errors import Invalid
 
 if TYPE_CHECKING:
@@ -31,12 +31,20 @@ if TYPE_CHECKING:
     from rootline.ports.object_store import ObjectStore
 
 T = TypeVar("T")
+EMBEDDED: Final = ""
+"""The log in the warehouse's own folder."""
 
 
 async def run_catalog(
-    warehouse: str, announce: Announce, *, host: str | None, port: int | None, default_format: FormatVersion | None
+    warehouse: str,
+    log: str | None,
+    announce: Announce,
+    *,
+    host: str | None,
+    port: int | None,
+    default_format: FormatVersion | None,
 ) -> None:
-    """Serve the catalog alone until a signal. `host` and `port` replace the settings.
+    """Serve the catalog alone until a signal. Without a `log`, it only reads. `host` and `port` replace the settings.
 
     Raises:
         RootlineError: it cannot start.
@@ -59,7 +67,7 @@ async def run_catalog(
     stop, registry = asyncio.Event(), CollectorRegistry()
     describe_process(registry)
     with signals(stop):
-        async with open_catalog(warehouse, settings, registry, default_format) as served:
+        async with open_catalog(warehouse, log, host, settings, registry, default_format) as served:
             await served.carry(served.catalog.reach())
             warn_if_open(host, served)
             async with contextlib.AsyncExitStack() as around:
@@ -74,20 +82,35 @@ async def run_catalog(
 @contextlib.asynccontextmanager
 async def open_catalog(
     warehouse: str,
+    log: str | None,
+    host: str,
     settings: CatalogSettings,
     registry: CollectorRegistry,
     default_format: FormatVersion | None = None,
 ) -> AsyncIterator[ServedCatalog]:
     """Serve the catalog of a warehouse on its own thread until the block ends.
 
+    It also writes if `log` names the intent log (`EMBEDDED`: the one in the warehouse's folder), and if a token is
+    needed or `host` is a loopback address.
+
     Raises:
         Invalid: `setting-invalid`.
 
     """
+    from rootline.catalog.rest.connections import is_loopback
     from rootline.catalog.rest.http_settings import http_settings
     from rootline.catalog.rest.routes import ServedCatalog
+    from rootline.rest.routes import write_routes
+    from rootline.rest.writing import Writing
 
     tokens = (settings.tokens(), http_settings().tokens())
+    may_write = log is not None and (is_loopback(host) or any(each.are_needed for each in tokens))
+    if log is not None and not may_write:
+        structlog.get_logger().warning(
+            "the catalog only reads: it would let everyone write who reaches it; set ROOTLINE_CATALOG__TOKEN",
+            action="catalog-reads-only",
+            host=host,
+        )
     thread = LoopThread("rootline catalog")
 
     def carry(work: Coroutine[Any, Any, T], /) -> Awaitable[T]:
@@ -96,7 +119,15 @@ async def open_catalog(
     try:
         store, catalog = await carry(_opened(warehouse, settings, registry, default_format))
         try:
-            yield ServedCatalog(catalog, None, carry, tokens)
+            if log is None or not may_write:
+                yield ServedCatalog(catalog, None, carry, tokens)
+                return
+            session = await carry(EmbeddableLake(warehouse, log or None, "elsewhere", None).open())
+            try:
+                writing = Writing(session, catalog, settings.commit_timeout_s)
+                yield ServedCatalog(catalog, None, carry, tokens, write_routes(writing, carry))
+            finally:
+                await carry(session.close())
         finally:
             await carry(_closed(store, catalog))
     finally:

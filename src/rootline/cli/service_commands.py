@@ -129,9 +129,10 @@ def serve_catalog(
     export_format: ExportFormat = None,
     log_level: LogLevel = "info",
     warehouse: Warehouse = None,
+    log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Serve the warehouse as a read-only Iceberg REST catalog, without a coordinator, until SIGTERM or Ctrl-C."""
+    """Serve the warehouse as an Iceberg REST catalog until SIGTERM or Ctrl-C. With --log, engines may also write."""
     import asyncio
 
     from rootline.cli.catalog_service import run_catalog
@@ -140,7 +141,7 @@ def serve_catalog(
     place = required(warehouse)
     log_to_stderr(log_level)
     announce = partial(output.line, as_json)
-    asyncio.run(run_catalog(place, announce, host=host, port=port, default_format=format_version(export_format)))
+    asyncio.run(run_catalog(place, log, announce, host=host, port=port, default_format=format_version(export_format)))
 
 
 class KindsInHelp(typer.core.TyperCommand):

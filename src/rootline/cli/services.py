@@ -14,7 +14,7 @@ from enum import Flag, auto
 import structlog
 
 from rootline.catalog.rest.http_settings import catalog_settings
-from rootline.cli.catalog_service import open_catalog, warn_if_open
+from rootline.cli.catalog_service import EMBEDDED, open_catalog, warn_if_open
 from rootline.cli.lake_status import open_lake_poller
 from rootline.cli.service_process import Announce, describe_process, port_refused, server_extra, signals, telemetry
 from rootline.client.data_file_writer import write_rewritten_files
@@ -197,7 +197,9 @@ async def _serve_coordinator(
         lake = await around.enter_async_context(open_lake_poller(warehouse, log))
     if settings.http_catalog and is_shared:
         chosen = catalog_settings()
-        catalog = await around.enter_async_context(open_catalog(warehouse, chosen, service.metrics.registry))
+        catalog = await around.enter_async_context(
+            open_catalog(warehouse, log or EMBEDDED, settings.http_host, chosen, service.metrics.registry)
+        )
         warn_if_open(settings.http_host, catalog)
     with port_refused("HTTP", settings.http_host, port, "--http-port"):
         served = serve(

@@ -375,7 +375,7 @@ class RestCatalog:
         """A table's newest version. `known`: the entity tags that the engine has.
 
         Raises:
-            Refusal: there is no such table.
+            Refusal: there is no such table, or a view has its name.
             Invalid: `export-unsupported`.
             Corrupt: an object that the export is made from is damaged.
             Unavailable: the store does not respond, or the export is not done in time.
@@ -390,7 +390,12 @@ class RestCatalog:
                 "export-unfinished",
                 f"{table}: its export is not done after {self._timeout_s:g} s and continues: retry",
             )
-        exported = making.result()
+        try:
+            exported = making.result()
+        except Invalid as error:
+            if error.code in NO_TABLE:
+                raise no_such_table(namespace, name) from None
+            raise
         etag = etag_of(exported, mode, self._storage)
         if is_known(etag, known):
             return LoadedTable(etag, None)

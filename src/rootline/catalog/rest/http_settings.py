@@ -195,6 +195,12 @@ class CatalogSettings(BaseSettings):
         gt=0,
         description="After this time the response is 503; the export continues, and the next request can use it.",
     )
+    commit_timeout_s: float = Field(
+        default=55.0,
+        gt=0,
+        description="How long a request that writes waits for its verdict; then the response is 504, and the change "
+        "may still be committed.",
+    )
 
     @model_validator(mode="after")
     def _keys_lie_behind_a_token(self) -> CatalogSettings:

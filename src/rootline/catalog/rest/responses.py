@@ -59,7 +59,7 @@ def no_such_table(namespace: str, table: str) -> Refusal:
     return Refusal(
         404,
         "NoSuchTableException",
-        f"table {_shown(namespace, table)} does not exist in this warehouse; `rootline table list` shows what exists",
+        f"Table does not exist: {_shown(namespace, table)}; `rootline table list` shows what exists",
     )
 
 
@@ -68,8 +68,7 @@ def no_such_namespace(namespace: str) -> Refusal:
     return Refusal(
         404,
         "NoSuchNamespaceException",
-        f"namespace {_shown(namespace)} does not exist: it was not created, and no table of this warehouse is in it; "
-        "`rootline namespace list` shows what exists",
+        f"Namespace does not exist: {_shown(namespace)}; `rootline namespace list` shows what exists",
     )
 
 
@@ -78,7 +77,7 @@ def no_such_view(namespace: str, view: str) -> Refusal:
     return Refusal(
         404,
         "NoSuchViewException",
-        f"view {_shown(namespace, view)} does not exist in this warehouse; `rootline view list` shows what exists",
+        f"View does not exist: {_shown(namespace, view)}; `rootline view list` shows what exists",
     )
 
 
@@ -93,13 +92,13 @@ def refusal_of(error: Exception) -> Refusal:
         case Refusal():
             return error
         case Invalid() if error.code in NO_TABLE:
-            return Refusal(404, "NoSuchTableException", _message_of(error))
+            return Refusal(404, "NoSuchTableException", message_of(error))
         case Invalid():
-            return Refusal(400, "BadRequestException", _message_of(error))
+            return Refusal(400, "BadRequestException", message_of(error))
         case Unavailable() | OutcomeUnknown():
-            return Refusal(503, "ServiceUnavailableException", _message_of(error))
+            return Refusal(503, "ServiceUnavailableException", message_of(error))
         case RootlineError():
-            return Refusal(500, "InternalServerError", _message_of(error))
+            return Refusal(500, "InternalServerError", message_of(error))
         case _:
             return Refusal(
                 500,
@@ -113,15 +112,19 @@ def _shown(*names: str) -> str:
     return ".".join(names).replace("\x1f", ".")[:_NAME_CHARS_MAX]
 
 
-def _message_of(error: RootlineError) -> str:
+def message_of(error: RootlineError) -> str:
+    """The text of an error, with its code and what to do."""
     known = CODES.get(error.code)
     step = "" if known is None else f"; {known.do}"
     return f"{error.message} [{error.code}]{step}"
 
 
 PAGE_SIZE_MAX: Final = 1_000
-WAREHOUSES: Final = {"v2": FormatVersion.V2, "v3": FormatVersion.V3}
-"""The warehouse names that an engine may use: each selects a format, and becomes the prefix of its paths."""
+WAREHOUSES: Final = {"v2": FormatVersion.V2, "v3": FormatVersion.V3, "own": None}
+"""The warehouse names that an engine may use: each selects a format, and becomes the prefix of its paths.
+
+`own` is the format of each table.
+"""
 
 _PREFIX: Final = "/v1/{prefix}/namespaces"
 ENDPOINTS: Final = (
@@ -145,8 +148,8 @@ class SnapshotMode(StrEnum):
     REFS = "refs"
 
 
-def config_body(warehouse: str | None) -> bytes:
-    """The first response to an engine. `warehouse` is the engine's configured warehouse.
+def config_body(warehouse: str | None, writing: Sequence[str] = ()) -> bytes:
+    """The first response to an engine. `warehouse` is the engine's configured warehouse, `writing` further endpoints.
 
     Raises:
         Refusal: there is no warehouse of this name.
@@ -156,37 +159,37 @@ def config_body(warehouse: str | None) -> bytes:
             404,
             "NoSuchWarehouseException",
             f"warehouse {warehouse[:80]!r} does not exist; use v2 or v3, the Iceberg format to read all tables in, "
-            "or none, for the format that each table names (rootline.export.format; default 3)",
+            "or own, for the format that each table names (rootline.export.format; default 3)",
         )
     overrides = {"prefix": warehouse} if warehouse else {}
-    return _json({"defaults": {}, "overrides": overrides, "endpoints": list(ENDPOINTS)})
+    return json_body({"defaults": {}, "overrides": overrides, "endpoints": [*ENDPOINTS, *writing]})
 
 
 def namespaces_body(names: Sequence[str], token: str | None, size: str | None) -> bytes:
     """One page of namespaces."""
     page, further = _page(names, token, size)
-    return _json({"namespaces": [name.split(".") for name in page], "next-page-token": further})
+    return json_body({"namespaces": [name.split(".") for name in page], "next-page-token": further})
 
 
 def namespace_body(namespace: str, properties: Mapping[str, str]) -> bytes:
     """A namespace: its name, level by level, and its properties."""
-    return _json({"namespace": namespace.split("."), "properties": dict(properties)})
+    return json_body({"namespace": namespace.split("."), "properties": dict(properties)})
 
 
 def identifiers_body(namespace: str, names: Sequence[str], token: str | None, size: str | None) -> bytes:
     """One page of the tables, or views, of a namespace."""
     page, further = _page(names, token, size)
     identifiers = [{"namespace": namespace.split("."), "name": name} for name in page]
-    return _json({"identifiers": identifiers, "next-page-token": further})
+    return json_body({"identifiers": identifiers, "next-page-token": further})
 
 
 def table_body(exported: ExportedTable, mode: SnapshotMode, storage: Mapping[str, str]) -> bytes:
     """A table: the location of its metadata, the metadata, and the settings to read its files."""
     metadata = exported.metadata if mode is SnapshotMode.ALL else _referenced(exported.metadata)
     return b'{"metadata-location":%b,"metadata":%b,"config":%b}' % (
-        _json(exported.metadata_location),
+        json_body(exported.metadata_location),
         metadata,
-        _json(dict(storage)),
+        json_body(dict(storage)),
     )
 
 
@@ -210,14 +213,14 @@ def view_body(view: ViewMetadata, metadata_location: str) -> bytes:
             metadata["schemas"].append({"type": "struct", "schema-id": 0, "fields": []})
     current = next(body for body in metadata["versions"] if body["version-id"] == view.current_version_id)
     metadata["current-schema-id"] = current["schema-id"]
-    return _json({"metadata-location": metadata_location, "metadata": metadata, "config": {}})
+    return json_body({"metadata-location": metadata_location, "metadata": metadata, "config": {}})
 
 
 def etag_of(exported: ExportedTable, mode: SnapshotMode, storage: Mapping[str, str]) -> str:
     """The strong entity tag of `table_body`, computed from its inputs."""
     # the timestamp distinguishes a table from one that was deleted manually and recreated under the same name
     inputs = [exported.metadata_location, exported.snapshot_timestamp_ms, mode, sorted(storage.items())]
-    return f'"{hashlib.sha256(_json(inputs)).hexdigest()[:32]}"'
+    return f'"{hashlib.sha256(json_body(inputs)).hexdigest()[:32]}"'
 
 
 def is_known(etag: str, if_none_match: str | None) -> bool:
@@ -240,7 +243,7 @@ def _referenced(metadata: bytes) -> bytes:
     named = {reference["snapshot-id"] for reference in found.get("refs", {}).values()}
     named.add(found.get("current-snapshot-id"))
     kept = [snapshot for snapshot in found.get("snapshots", []) if snapshot["snapshot-id"] in named]
-    return _json({**found, "snapshots": kept})
+    return json_body({**found, "snapshots": kept})
 
 
 def _page(names: Sequence[str], token: str | None, size: str | None) -> tuple[Sequence[str], str | None]:
@@ -275,5 +278,6 @@ def _name_of(token: str) -> str:
         ) from None
 
 
-def _json(value: Any) -> bytes:
+def json_body(value: Any) -> bytes:
+    """`value` as compact JSON."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

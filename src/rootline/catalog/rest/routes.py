@@ -1,9 +1,9 @@
-"""The routes of the Iceberg REST catalog, read side, as an application to mount under `/v1`.
+"""The routes of the Iceberg REST catalog as an application to mount under `/v1`: those that read, and given ones.
 
-Owns: paths, methods, statuses, the bearer token. Does not own: bodies and errors (`responses`), their content
-(`catalog`).
-Invariants: no route changes anything. Every error is in the protocol's error model. A client with a wrong token learns
-nothing, not even the names of tables.
+Owns: paths, methods and statuses of reading routes, the bearer token. Does not own: bodies and errors (`responses`),
+their content (`catalog`), routes that write (`rootline.rest`).
+Invariants: no route of this module changes anything. Every error is in the protocol's error model. A client with a
+wrong token learns nothing, not even the names of tables.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from rootline.catalog.export_keys import FormatVersion
 from rootline.catalog.rest.catalog import RestCatalog
 from rootline.catalog.rest.connections import FOREIGN, is_foreign
 from rootline.catalog.rest.http_settings import BearerTokens
+from rootline.catalog.rest.principals import Role
 from rootline.catalog.rest.responses import (
     WAREHOUSES,
     Refusal,
@@ -58,16 +59,34 @@ def in_place(work: Coroutine[Any, Any, T], /) -> Awaitable[T]:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteRoute:
+    """A route that changes something. `path` is below the prefix, `label` its name in metrics, `needs` a role."""
+
+    path: str
+    label: str
+    method: str
+    handler: Handler
+    needs: Role
+
+    @property
+    def endpoint(self) -> str:
+        """The route in the form of the specification's list of endpoints."""
+        return f"{self.method} /v1/{{prefix}}{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
 class ServedCatalog:
     """A catalog, the token that clients need (`None`: every client is allowed), and the `Carrier` to its event loop.
 
-    `tokens`: further accepted tokens, which are required if there are any.
+    `tokens`: further accepted tokens, which are required if there are any. `writing`: routes that change something. A
+    catalog without them only reads.
     """
 
     catalog: RestCatalog
     token: str | None = None
     carry: Carrier = in_place
     tokens: tuple[BearerTokens, ...] = ()
+    writing: tuple[WriteRoute, ...] = ()
 
     @property
     def all_tokens(self) -> tuple[BearerTokens, ...]:
@@ -78,7 +97,7 @@ class ServedCatalog:
 
 def catalog_app(served: ServedCatalog) -> Starlette:
     """The application that serves these routes."""
-    handlers = _Handlers(served.catalog, served.carry)
+    handlers = _Handlers(served.catalog, served.carry, [route.endpoint for route in served.writing])
     routes: list[Route] = []
 
     def add(path: str, route: str, methods: list[str], handler: Handler) -> None:
@@ -93,7 +112,9 @@ def catalog_app(served: ServedCatalog) -> Starlette:
         add(f"{one}/tables/{{table}}", "table", READS, handlers.table)
         add(f"{one}/views", "views", READS, handlers.views)
         add(f"{one}/views/{{view}}", "view", READS, handlers.view)
-    add("/{rest:path}", "write", _WRITES, _refuse_write)
+        for route in served.writing:
+            add(f"{prefix}{route.path}", route.label, [route.method], route.handler)
+    add("/{rest:path}", "write", _WRITES, _refuse_unserved if served.writing else _refuse_write)
     add("/{rest:path}", "unknown", READS, _refuse_unknown)
     refuse_method = _guarded(served, "unknown", _refuse_method)
 
@@ -108,32 +129,33 @@ def catalog_app(served: ServedCatalog) -> Starlette:
 class _Handlers:
     """The handlers of the routes. Each uses only the path, the query and the headers of its request."""
 
-    def __init__(self, catalog: RestCatalog, carry: Carrier) -> None:
+    def __init__(self, catalog: RestCatalog, carry: Carrier, writing: Sequence[str]) -> None:
         self._catalog = catalog
         self._carry = carry
+        self._writing = writing
 
     async def config(self, request: Request) -> Response:
-        return Response(config_body(request.query_params.get("warehouse")), media_type=_JSON)
+        return Response(config_body(request.query_params.get("warehouse"), self._writing), media_type=_JSON)
 
     async def namespaces(self, request: Request) -> Response:
-        _format_in(request)
+        format_in(request)
         parent = _dotted(request.query_params.get("parent") or "")
         return _listed(request, namespaces_body, await self._carry(self._catalog.namespaces(parent)))
 
     async def namespace(self, request: Request) -> Response:
-        _format_in(request)
-        namespace = _namespace_in(request)
+        format_in(request)
+        namespace = namespace_in(request)
         return _found(request, namespace_body(namespace, await self._carry(self._catalog.namespace(namespace))))
 
     async def tables(self, request: Request) -> Response:
-        _format_in(request)
-        namespace = _namespace_in(request)
+        format_in(request)
+        namespace = namespace_in(request)
         names = await self._carry(self._catalog.tables(namespace))
         return _listed(request, lambda *page: identifiers_body(namespace, *page), names)
 
     async def table(self, request: Request) -> Response:
-        format_version = _format_in(request)
-        namespace, name = _namespace_in(request), request.path_params["table"]
+        format_version = format_in(request)
+        namespace, name = namespace_in(request), request.path_params["table"]
         if request.method == "HEAD":
             await self._carry(self._catalog.table_exists(namespace, name))
             return Response(status_code=204)
@@ -145,14 +167,14 @@ class _Handlers:
         return Response(loaded.body, media_type=_JSON, headers={"ETag": loaded.etag})
 
     async def views(self, request: Request) -> Response:
-        _format_in(request)
-        namespace = _namespace_in(request)
+        format_in(request)
+        namespace = namespace_in(request)
         names = await self._carry(self._catalog.views(namespace))
         return _listed(request, lambda *page: identifiers_body(namespace, *page), names)
 
     async def view(self, request: Request) -> Response:
-        _format_in(request)
-        namespace, name = _namespace_in(request), request.path_params["view"]
+        format_in(request)
+        namespace, name = namespace_in(request), request.path_params["view"]
         if request.method == "HEAD":
             await self._carry(self._catalog.view_exists(namespace, name))
             return Response(status_code=204)
@@ -170,6 +192,16 @@ async def _refuse_write(request: Request) -> Response:
         f"{request.method} {request.url.path[:200]}: this catalog is read-only; Rootline tables are changed by "
         "intents: with rootline.connect in Python, with Spark's format('rootline'), or through the log from any "
         "language (docs/intents.md, docs/foreign-clients.md)",
+    )
+
+
+async def _refuse_unserved(request: Request) -> Response:
+    if request.path_params["rest"] == "oauth/tokens":
+        return await _refuse_write(request)
+    raise Refusal(
+        406,
+        "UnsupportedOperationException",
+        f"{request.method} {request.url.path[:200]}: this catalog does not serve this; GET /v1/config lists its routes",
     )
 
 
@@ -222,7 +254,7 @@ def _authorize(request: Request, needed: Sequence[BearerTokens]) -> None:
         )
 
 
-def _format_in(request: Request) -> FormatVersion | None:
+def format_in(request: Request) -> FormatVersion | None:
     """The format that the path's prefix selects, or `None` without a prefix."""
     prefix = request.path_params.get("prefix")
     if prefix is None:
@@ -236,7 +268,8 @@ def _format_in(request: Request) -> FormatVersion | None:
     return WAREHOUSES[prefix]
 
 
-def _namespace_in(request: Request) -> str:
+def namespace_in(request: Request) -> str:
+    """The namespace in the path, with its levels joined by dots."""
     return _dotted(request.path_params["namespace"])
 
 

@@ -1,0 +1,114 @@
+"""Bodies of writing requests: read within a limit, and parsed.
+
+Owns: the limit, the models of requests about namespaces and names, errors that name the faulty member. Does not own:
+requirements and updates (`table_changes`), views (`views`).
+Invariants: a body beyond the limit is refused before it is in memory. Members that a model does not name are ignored,
+because newer clients send more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from starlette.requests import Request
+
+from rootline.catalog.rest.responses import bad_request
+from rootline.schemas.model_faults import fault_of_model
+
+BODY_BYTES_MAX: Final = 16 * 1024 * 1024
+_Model = TypeVar("_Model", bound="Body")
+
+
+class Body(BaseModel):
+    """A request, in the specification's names."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="ignore",
+        alias_generator=lambda name: name.replace("_", "-"),
+        populate_by_name=True,
+    )
+
+
+class NamespaceToCreate(Body):
+    """The specification's `CreateNamespaceRequest`."""
+
+    namespace: Annotated[tuple[str, ...], Field(min_length=1)]
+    properties: Mapping[str, str] = Field(default_factory=dict)
+
+
+class NamespaceChange(Body):
+    """The specification's `UpdateNamespacePropertiesRequest`."""
+
+    removals: tuple[str, ...] = ()
+    updates: Mapping[str, str] = Field(default_factory=dict)
+
+
+class TableToCreate(Body):
+    """The specification's `CreateTableRequest`."""
+
+    name: str
+    location: str | None = None
+    schema_: Annotated[dict[str, JsonValue], Field(alias="schema")]
+    partition_spec: dict[str, JsonValue] | None = None
+    write_order: dict[str, JsonValue] | None = None
+    stage_create: bool = False
+    properties: Mapping[str, str] = Field(default_factory=dict)
+
+
+class TableToRegister(Body):
+    """The specification's `RegisterTableRequest`."""
+
+    name: str
+    metadata_location: str
+    overwrite: bool = False
+
+
+class ViewToCreate(Body):
+    """The specification's `CreateViewRequest`."""
+
+    name: str
+    location: str | None = None
+    schema_: Annotated[dict[str, JsonValue], Field(alias="schema")]
+    view_version: dict[str, JsonValue]
+    properties: Mapping[str, str] = Field(default_factory=dict)
+
+
+class Updates(Body):
+    """The specification's `CommitTableRequest` and `CommitViewRequest`."""
+
+    requirements: tuple[dict[str, JsonValue], ...] = ()
+    updates: tuple[dict[str, JsonValue], ...] = ()
+
+
+class Name(Body):
+    """A table or a view by name."""
+
+    namespace: tuple[str, ...]
+    name: str
+
+
+class Renaming(Body):
+    """The specification's `RenameTableRequest`."""
+
+    source: Name
+    destination: Name
+
+
+async def read_body(request: Request, kind: type[_Model]) -> _Model:
+    """The body of a request. Raises `Refusal`: it is too large, or not what `kind` describes."""
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > BODY_BYTES_MAX:
+            raise bad_request(
+                f"the body has more than {BODY_BYTES_MAX:,} bytes, so it was not read; write the change in smaller "
+                "parts, or many files through rootline.connect"
+            )
+        parts.append(part)
+    try:
+        return kind.model_validate_json(b"".join(parts))
+    except ValidationError as error:
+        raise bad_request(f"the body is not a valid request: {fault_of_model(error)}") from None
