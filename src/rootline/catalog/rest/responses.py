@@ -64,12 +64,8 @@ def no_such_table(namespace: str, table: str) -> Refusal:
 
 
 def no_such_namespace(namespace: str) -> Refusal:
-    """The error for an unknown namespace."""
-    return Refusal(
-        404,
-        "NoSuchNamespaceException",
-        f"Namespace does not exist: {_shown(namespace)}; `rootline namespace list` shows what exists",
-    )
+    """The error for an unknown namespace. Iceberg's own tests compare the whole text."""
+    return Refusal(404, "NoSuchNamespaceException", f"Namespace does not exist: {_shown(namespace)}")
 
 
 def no_such_view(namespace: str, view: str) -> Refusal:
