@@ -1,0 +1,69 @@
+"""Iceberg's own compatibility kit against `rootline up`, on a folder and on S3."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from examples.spark_demo.service import running
+from tests.kit.compatibility_kit import KitTest, Outcome, run_kit
+from tests.services.s3_service import S3Service
+
+EXPECTED: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("expected.toml").read_text())
+PAGE = Path(__file__).parents[2] / "docs/other-engines.md"
+CLIENT = {
+    "warehouse": "own",
+    "rck.requires-namespace-create": "true",
+    "rck.overrides-requested-location": "true",
+}
+TESTS = 157
+
+pytestmark = [pytest.mark.services, pytest.mark.slow]
+
+
+def listed(outcome: Outcome) -> set[tuple[str, str]]:
+    """The tests that `expected.toml` lists with this outcome, by class and method."""
+    return {
+        (kind, name)
+        for group in EXPECTED.values()
+        if group["outcome"] == outcome
+        for kind, names in group["tests"].items()
+        for name in names
+    }
+
+
+def named(test: KitTest) -> tuple[str, str]:
+    kind = "views" if "View" in test.kind else "tables"
+    return kind, test.name.replace("()", "").replace("(Path)", "").replace("(int)", "")
+
+
+def check(tests: list[KitTest]) -> None:
+    assert len(tests) == TESTS
+    for outcome in (Outcome.FAILED, Outcome.SKIPPED):
+        found = {named(test): test.reason for test in tests if test.outcome is outcome}
+        wanted = listed(outcome)
+        new = {name: reason[:300] for name, reason in found.items() if name not in wanted}
+        assert new == {}, f"{outcome}, and expected.toml does not list them"
+        assert wanted - set(found) == set(), f"expected.toml lists them as {outcome}: remove them"
+
+
+def test_the_kit_passes_on_a_folder(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    with running("up", "--root", str(lake), "--http-port", "0", output=tmp_path / "up.log") as service:
+        check(run_kit({"uri": service.url, **CLIENT}, tmp_path))
+
+
+def test_the_kit_passes_on_s3(tmp_path: Path, s3_service: S3Service) -> None:
+    warehouse = f"s3://{s3_service.bucket}/kit"
+    words = ("up", "--warehouse", warehouse, "--log", f"sqlite://{tmp_path}/log", "--http-port", "0")
+    with running(*words, output=tmp_path / "up.log", environment=s3_service.environment()) as service:
+        check(run_kit({"uri": service.url, **CLIENT}, tmp_path))
+
+
+def test_every_test_that_does_not_pass_is_on_the_page_for_users() -> None:
+    page = PAGE.read_text()
+    missing = [name for _, name in listed(Outcome.FAILED) if f"`{name}`" not in page]
+    assert missing == []
